@@ -1,0 +1,255 @@
+use k8s_openapi::{
+    api::core::v1::{NodeAddress, NodeCondition},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ClassSpec, NodeTemplate};
+use crate::api::{
+    GoDuration, labels,
+    wire::{is_zero, null_as_default},
+};
+
+/// One VM and its Node.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "machine.sapcloud.io",
+    version = "v1alpha1",
+    kind = "Machine",
+    plural = "machines",
+    singular = "machine",
+    shortname = "mc",
+    namespaced,
+    status = "MachineStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Machine is one VM at a cloud provider and the Node it becomes.",
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.currentStatus.phase",
+        description = "Phase of the machine."
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since the machine object was created."
+    ),
+    printcolumn(
+        name = "Node",
+        type_ = "string",
+        json_path = ".metadata.labels.node",
+        description = "Node backed by the machine."
+    ),
+    printcolumn(
+        name = "ProviderID",
+        type_ = "string",
+        json_path = ".spec.providerID",
+        priority = 1,
+        description = "ID of the VM at the cloud provider."
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineSpec {
+    /// The class that describes the VM.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub class: ClassSpec,
+    /// ID of the VM at the cloud provider. Written once, when the VM exists; empty means that no VM is known.
+    #[serde(rename = "providerID", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub provider_id: String,
+    /// Labels, annotations and taints that the Node shall carry.
+    #[serde(rename = "nodeTemplate", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub node_template: NodeTemplate,
+    /// Timeouts and health rules of this Machine; what is absent falls back to the controller's flags.
+    #[serde(flatten)]
+    pub configuration: MachineConfiguration,
+}
+
+/// Timeouts and health rules; what is absent falls back to the controller's flags.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineConfiguration {
+    /// How long to drain before pods are deleted by force, e.g. `2h`.
+    #[serde(rename = "drainTimeout", default, skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<GoDuration>,
+    /// How long a Machine may be Unknown before it is Failed and replaced, e.g. `10m`.
+    #[serde(rename = "healthTimeout", default, skip_serializing_if = "Option::is_none")]
+    pub health_timeout: Option<GoDuration>,
+    /// How long creating the VM and joining the cluster may take before the Machine is Failed, e.g. `20m`.
+    #[serde(rename = "creationTimeout", default, skip_serializing_if = "Option::is_none")]
+    pub creation_timeout: Option<GoDuration>,
+    /// How long an in-place update may take, e.g. `20m`.
+    #[serde(rename = "inPlaceUpdateTimeout", default, skip_serializing_if = "Option::is_none")]
+    pub in_place_update_timeout: Option<GoDuration>,
+    /// How long a preserved Machine is kept, e.g. `96h`.
+    #[serde(rename = "machinePreserveTimeout", default, skip_serializing_if = "Option::is_none")]
+    pub machine_preserve_timeout: Option<GoDuration>,
+    /// If true, an unhealthy Machine stays Unknown and never becomes Failed by timeout.
+    #[serde(rename = "disableHealthTimeout", default, skip_serializing_if = "Option::is_none")]
+    pub disable_health_timeout: Option<bool>,
+    /// How often an eviction is tried, 20 seconds apart, before the pod is deleted.
+    #[serde(rename = "maxEvictRetries", default, skip_serializing_if = "Option::is_none")]
+    pub max_evict_retries: Option<i32>,
+    /// Comma-separated Node condition types that make the Machine unhealthy unless they are False. Replaces the
+    /// controller's default list.
+    #[serde(rename = "nodeConditions", default, skip_serializing_if = "Option::is_none")]
+    pub node_conditions: Option<String>,
+}
+
+/// What is known of a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineStatus {
+    /// Addresses of the VM; only without a target cluster.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<NodeAddress>,
+    /// Conditions of the Node, as last seen.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<NodeCondition>,
+    /// The last operation on the Machine. Its description is also the state of a deletion.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub last_operation: LastOperation,
+    /// The phase, and since when.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub current_status: CurrentStatus,
+    /// Scratch space of the driver.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub last_known_state: String,
+}
+
+/// What was attempted last on a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastOperation {
+    /// What happened, in words; during a deletion it ends with the step that comes next.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub description: String,
+    /// Code of the driver's error, such as `ResourceExhausted`.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub error_code: String,
+    /// When this was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_update_time: Option<Time>,
+    /// How it went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<OperationState>,
+    /// What kind of operation it was.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub type_: Option<OperationType>,
+}
+
+/// The phase of a Machine, and since when.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CurrentStatus {
+    /// The phase.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub phase: MachinePhase,
+    /// Whether a timeout runs in this phase.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub timeout_active: bool,
+    /// When the phase was entered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_update_time: Option<Time>,
+    /// Until when a failed Machine is preserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve_expiry_time: Option<Time>,
+}
+
+/// Phase of a Machine. The empty phase means that no VM was created yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the API")]
+pub enum MachinePhase {
+    #[default]
+    #[serde(rename = "")]
+    New,
+    Pending,
+    Available,
+    Running,
+    Terminating,
+    Unknown,
+    Failed,
+    CrashLoopBackOff,
+    InPlaceUpdating,
+    InPlaceUpdateSuccessful,
+    InPlaceUpdateFailed,
+}
+
+/// How an operation went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the API")]
+pub enum OperationState {
+    Processing,
+    Failed,
+    Successful,
+}
+
+/// What kind of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the API")]
+pub enum OperationType {
+    Create,
+    Update,
+    InPlaceUpdate,
+    DrainNode,
+    HealthCheck,
+    Delete,
+}
+
+/// A plain string in the schema, as in the reference, which lists no values.
+macro_rules! string_schema {
+    ($($name:ident),+) => {$(
+        impl JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> { stringify!($name).into() }
+            fn inline_schema() -> bool { true }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string" })
+            }
+        }
+    )+};
+}
+string_schema!(MachinePhase, OperationState, OperationType);
+
+impl MachinePhase {
+    /// The exact text; empty for [`MachinePhase::New`].
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "",
+            Self::Pending => "Pending",
+            Self::Available => "Available",
+            Self::Running => "Running",
+            Self::Terminating => "Terminating",
+            Self::Unknown => "Unknown",
+            Self::Failed => "Failed",
+            Self::CrashLoopBackOff => "CrashLoopBackOff",
+            Self::InPlaceUpdating => "InPlaceUpdating",
+            Self::InPlaceUpdateSuccessful => "InPlaceUpdateSuccessful",
+            Self::InPlaceUpdateFailed => "InPlaceUpdateFailed",
+        }
+    }
+}
+
+impl Machine {
+    /// The phase; empty if the status was never written.
+    pub fn phase(&self) -> MachinePhase {
+        self.status.as_ref().map(|status| status.current_status.phase).unwrap_or_default()
+    }
+
+    /// Being deleted, by its phase or by its deletion timestamp.
+    pub fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some() || self.phase() == MachinePhase::Terminating
+    }
+
+    /// Counts as available: its VM serves, and nobody is deleting it.
+    pub fn is_available(&self) -> bool {
+        matches!(self.phase(), MachinePhase::Running | MachinePhase::Available) && !self.is_terminating()
+    }
+
+    /// Name of its Node; none before the VM was created.
+    pub fn node_name(&self) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(labels::NODE).map(String::as_str).filter(|name| !name.is_empty())
+    }
+}

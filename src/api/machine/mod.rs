@@ -1,0 +1,27 @@
+//! `machine.sapcloud.io/v1alpha1`: the native kinds, wire-exact with the Go reference.
+
+mod class;
+mod deployment;
+#[expect(clippy::module_inception, reason = "the kind Machine of the group machine")]
+mod machine;
+mod set;
+mod shared;
+
+pub use class::{ClassNodeTemplate, MachineClass, SecretRef};
+pub use deployment::{
+    InPlaceUpdate, MachineDeployment, MachineDeploymentCondition, MachineDeploymentSpec, MachineDeploymentStatus,
+    RollbackConfig, RollingUpdate, Strategy, StrategyType,
+};
+pub use machine::{
+    CurrentStatus, LastOperation, Machine, MachineConfiguration, MachinePhase, MachineSpec, MachineStatus,
+    OperationState, OperationType,
+};
+pub use set::{MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus};
+pub use shared::{ClassSpec, MachineSummary, MachineTemplate, NodeTemplate, TemplateMeta};
+
+/// The API group.
+pub const GROUP: &str = "machine.sapcloud.io";
+/// The only version: served and stored.
+pub const VERSION: &str = "v1alpha1";
+/// `apiVersion` of owner references.
+pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";

@@ -1,0 +1,113 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::NodeSpec;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{LastOperation, MachineSpec};
+use crate::api::wire::{is_zero, null_as_default};
+
+/// Which MachineClass describes the VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClassSpec {
+    /// API group of the class. Not read; kept because it takes part in template comparison.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub api_group: String,
+    /// Kind of the class; `MachineClass`.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub kind: String,
+    /// Name of the class, in the namespace of the Machine.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub name: String,
+}
+
+/// Metadata in a template: labels and annotations are used, anything else is kept as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateMeta {
+    /// Labels for the object made from the template.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations for the object made from the template.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Finalizers for the object made from the template.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
+    /// What else was there.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl TemplateMeta {
+    /// Without what says nothing: `null`s such as Go's `creationTimestamp: null`.
+    pub fn normalised(&self) -> Self {
+        let mut meta = self.clone();
+        meta.other.retain(|_, value| !value.is_null());
+        meta
+    }
+}
+
+impl JsonSchema for TemplateMeta {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "TemplateMeta".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+    }
+}
+
+/// What the Node of a Machine shall carry: labels, annotations and taints are kept in step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeTemplate {
+    /// Labels and annotations for the Node.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub metadata: TemplateMeta,
+    /// Taints for the Node; other fields of a Node's spec are stored and not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<NodeSpec>,
+}
+
+impl NodeTemplate {
+    /// Equal in effect: absent, `null` and empty parts are the same.
+    pub fn same_as(&self, other: &Self) -> bool {
+        let spec = |template: &Self| template.spec.clone().unwrap_or_default();
+        self.metadata.normalised() == other.metadata.normalised() && spec(self) == spec(other)
+    }
+}
+
+/// The Machines that a set or deployment makes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MachineTemplate {
+    /// Labels, annotations and finalizers of each Machine. The labels must contain those of the selector.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub metadata: TemplateMeta,
+    /// Specification of each Machine.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub spec: MachineSpec,
+}
+
+/// A Machine whose last operation failed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineSummary {
+    /// Name of the Machine.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub name: String,
+    /// ID of its VM at the cloud provider; empty if there is none yet.
+    #[serde(rename = "providerID", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub provider_id: String,
+    /// What was attempted, and why it failed.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub last_operation: LastOperation,
+    /// Name of the owner of the Machine.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub owner_ref: String,
+}

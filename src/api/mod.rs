@@ -1,0 +1,10 @@
+//! Types only: what is stored in the API server, and the names that programs agree on. No client, no clock.
+
+pub mod duration;
+pub mod labels;
+pub mod machine;
+pub mod node;
+pub mod reasons;
+mod wire;
+
+pub use duration::GoDuration;

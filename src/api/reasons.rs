@@ -1,0 +1,59 @@
+//! Reasons and condition types, each an exact string that other programs read.
+
+/// Declares an enum whose variants are written as fixed strings.
+macro_rules! strings {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$vmeta])* #[doc = concat!("`", $text, "`")] $variant),+ }
+        impl $name {
+            /// The exact text.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str(self.as_str()) }
+        }
+    };
+}
+
+strings! {
+    /// Condition types of MachineSets and MachineDeployments.
+    ConditionType { Available = "Available", Progressing = "Progressing", ReplicaFailure = "ReplicaFailure", Frozen = "Frozen", Invalid = "Invalid" }
+}
+
+strings! {
+    /// Reasons of conditions on MachineSets and MachineDeployments.
+    ConditionReason {
+        FailedCreate = "FailedCreate", FailedDelete = "FailedDelete",
+        OverShootingReplicaCount = "OverShootingReplicaCount", MachineDeploymentStateSync = "MachineDeploymentStateSync",
+        MinimumReplicasAvailable = "MinimumReplicasAvailable", MinimumReplicasUnavailable = "MinimumReplicasUnavailable",
+        NewMachineSetCreated = "NewMachineSetCreated", FoundNewMachineSet = "FoundNewMachineSet",
+        MachineSetUpdated = "MachineSetUpdated", NewMachineSetAvailable = "NewMachineSetAvailable",
+        MachineSetCreateError = "MachineSetCreateError", ProgressDeadlineExceeded = "ProgressDeadlineExceeded",
+        DeploymentPaused = "DeploymentPaused", DeploymentResumed = "DeploymentResumed",
+        InvalidSpec = "InvalidSpec",
+    }
+}
+
+strings! {
+    /// Reasons of events.
+    EventReason {
+        SuccessfulCreate = "SuccessfulCreate", FailedCreate = "FailedCreate",
+        SuccessfulDelete = "SuccessfulDelete", FailedDelete = "FailedDelete",
+        ScalingMachineSet = "ScalingMachineSet", MachineSetCreateError = "MachineSetCreateError",
+        SelectingAll = "SelectingAll", DeploymentRollback = "DeploymentRollback",
+        DeploymentRollbackRevisionNotFound = "DeploymentRollbackRevisionNotFound",
+        DeploymentRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged",
+        InvalidSpec = "InvalidSpec", Unreadable = "Unreadable", Waiting = "Waiting",
+        Created = "Created", CreateFailed = "CreateFailed", Joined = "Joined", Unhealthy = "Unhealthy", Recovered = "Recovered",
+        Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
+        LeaderElection = "LeaderElection",
+    }
+}
+
+strings! {
+    /// Node conditions written by us.
+    NodeConditionType { Terminating = "Terminating", InPlaceUpdate = "InPlaceUpdate", Preserved = "Preserved" }
+}

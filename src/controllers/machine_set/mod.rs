@@ -1,0 +1,56 @@
+//! Keeps a number of equal Machines: replicas, adoption, deletion order, replacement of failed Machines, status.
+
+mod plan;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub use plan::plan;
+
+use crate::api::machine::{Machine, MachineSet, MachineSetStatus};
+
+/// Everything a plan for a set is made from.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The set.
+    pub set: Arc<MachineSet>,
+    /// Machines of the namespace that the set controls, and those without a controller that its selector matches.
+    pub machines: Vec<Arc<Machine>>,
+    /// Names of Machines that the set controls but whose content could not be read. They exist: they count, and are left alone.
+    pub unreadable: Vec<String>,
+    /// What went wrong when the last plan was carried out, if it did.
+    pub failure: Option<Failure>,
+    /// The time.
+    pub now: Timestamp,
+    /// Seed for the names of new Machines.
+    pub seed: u64,
+}
+
+/// A create or delete that failed in the last pass; becomes the condition ReplicaFailure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The error.
+    pub message: String,
+}
+
+/// What a set can do. Patches are JSON merge patches; the shell adds `metadata.resourceVersion` as a precondition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Patch of the set's own metadata (finalizers).
+    PatchSet(Value),
+    /// Patch of a Machine: adoption, release, template propagation.
+    PatchMachine {
+        /// The Machine, as the plan saw it.
+        machine: Arc<Machine>,
+        /// The patch.
+        patch: Value,
+    },
+    /// Create a Machine. Consecutive ones are made concurrently by slow start.
+    CreateMachine(Box<Machine>),
+    /// Delete a Machine, with its UID as precondition. Consecutive ones are deleted concurrently.
+    DeleteMachine(Arc<Machine>),
+    /// Write the status as a whole.
+    WriteStatus(Box<MachineSetStatus>),
+}

@@ -1,0 +1,114 @@
+//! Machine codes and their text form, which the reference and its readers parse.
+
+use std::{fmt, str::FromStr};
+
+use super::Vm;
+
+/// Outcome class of a driver call. Numbers and names are those of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are the API; their meaning is in the table of docs/drivers.md")]
+pub enum Code {
+    Canceled = 1,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    AlreadyExists = 6,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Aborted = 10,
+    OutOfRange = 11,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    DataLoss = 15,
+    Unauthenticated = 16,
+    Uninitialized = 17,
+}
+
+impl Code {
+    /// Every code.
+    pub const ALL: [Self; 17] = [
+        Self::Canceled,
+        Self::Unknown,
+        Self::InvalidArgument,
+        Self::DeadlineExceeded,
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::PermissionDenied,
+        Self::ResourceExhausted,
+        Self::FailedPrecondition,
+        Self::Aborted,
+        Self::OutOfRange,
+        Self::Unimplemented,
+        Self::Internal,
+        Self::Unavailable,
+        Self::DataLoss,
+        Self::Unauthenticated,
+        Self::Uninitialized,
+    ];
+
+    /// The exact name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Canceled => "Canceled",
+            Self::Unknown => "Unknown",
+            Self::InvalidArgument => "InvalidArgument",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::NotFound => "NotFound",
+            Self::AlreadyExists => "AlreadyExists",
+            Self::PermissionDenied => "PermissionDenied",
+            Self::ResourceExhausted => "ResourceExhausted",
+            Self::FailedPrecondition => "FailedPrecondition",
+            Self::Aborted => "Aborted",
+            Self::OutOfRange => "OutOfRange",
+            Self::Unimplemented => "Unimplemented",
+            Self::Internal => "Internal",
+            Self::Unavailable => "Unavailable",
+            Self::DataLoss => "DataLoss",
+            Self::Unauthenticated => "Unauthenticated",
+            Self::Uninitialized => "Uninitialized",
+        }
+    }
+
+    /// The call may well succeed if it is simply repeated.
+    pub const fn is_transient(self) -> bool {
+        matches!(self, Self::Unknown | Self::DeadlineExceeded | Self::Aborted | Self::Unavailable)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Code {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|code| code.as_str() == name).ok_or(())
+    }
+}
+
+/// A driver call that failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("machine codes error: code = [{code}] message = [{message}]")]
+pub struct DriverError {
+    /// What kind of failure.
+    pub code: Code,
+    /// What was attempted and why it failed; free of secrets.
+    pub message: String,
+    /// State to store although the call failed.
+    pub last_known_state: Option<String>,
+    /// With [`Code::Uninitialized`]: the VM that exists but is not finished.
+    pub vm: Option<Box<Vm>>,
+}
+
+impl DriverError {
+    /// A failure that carries only its code and text.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), last_known_state: None, vm: None }
+    }
+}

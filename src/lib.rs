@@ -1,0 +1,4 @@
+//! A machine controller for Kubernetes.
+pub mod api;
+pub mod controllers;
+pub mod driver;
