@@ -1,0 +1,523 @@
+//! Shared reflectors that also hold what our own writes returned, so that no plan works on a state older than its own
+//! last action.
+//!
+//! One writer guards the kube-rs store: an object enters if it is newer than what is held, whether the watch brought
+//! it or the answer to a write. What a write removed stays hidden, by UID, until the watch has caught up.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Resource,
+    runtime::{
+        WatchStreamExt,
+        reflector::{ObjectRef, Store, store::Writer},
+        watcher,
+    },
+};
+use parking_lot::{Mutex, RwLock};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+
+use super::guard::Guard;
+
+/// What can be cached.
+pub trait Cached: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
+impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> Cached for K {}
+
+/// Namespace and name; the namespace is empty for cluster-scoped kinds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Key {
+    /// The key of an object.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
+    }
+
+    /// A name in a namespace.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// As kube-rs names objects.
+    pub fn reference<K: Resource<DynamicType = ()>>(&self) -> ObjectRef<K> {
+        let reference = ObjectRef::new(&self.name);
+        if self.namespace.is_empty() { reference } else { reference.within(&self.namespace) }
+    }
+
+    /// From how kube-rs names objects.
+    pub fn from_reference<K: Resource<DynamicType = ()>>(reference: &ObjectRef<K>) -> Self {
+        Self { namespace: reference.namespace.clone().unwrap_or_default(), name: reference.name.clone() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// What happened to an object.
+#[derive(Debug)]
+pub struct Change<K> {
+    /// Which object.
+    pub key: Key,
+    /// Its metadata, as last known.
+    pub meta: ObjectMeta,
+    /// What was held before; `None` if nothing readable was.
+    pub old: Option<Arc<K>>,
+    /// What is held now; `None` if it is gone or unreadable.
+    pub new: Option<Arc<K>>,
+    /// It no longer exists.
+    pub gone: bool,
+}
+
+/// An object that exists but could not be decoded.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// What is wrong with it.
+    pub error: String,
+}
+
+type Terms<K> = fn(&K) -> Vec<String>;
+type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// Objects of one kind, with indexes and listeners.
+pub struct Cache<K: Cached> {
+    store: Store<K>,
+    inner: Mutex<Inner<K>>,
+    handlers: RwLock<Vec<Handler<K>>>,
+    prune: fn(&mut K),
+    synced: AtomicBool,
+    synced_notify: Notify,
+    watching: AtomicBool,
+}
+
+struct Inner<K: Cached> {
+    writer: Writer<K>,
+    indexes: Vec<Index<K>>,
+    unreadable: BTreeMap<Key, Unreadable>,
+    /// UIDs that a write removed and the watch has not reported yet.
+    gone: HashSet<String>,
+    /// Objects that a write returned and the watch has not shown yet, with the listing they were written in.
+    unconfirmed: HashMap<Key, u64>,
+    listing: u64,
+    listed: Vec<Guard<K>>,
+}
+
+struct Index<K> {
+    terms: Terms<K>,
+    objects: HashMap<String, BTreeMap<Key, Arc<K>>>,
+}
+
+impl<K: Cached> Cache<K> {
+    /// An empty cache. Each entry of `indexes` gives the terms under which an object is found by [`Cache::by`].
+    pub fn new(indexes: &[Terms<K>], prune: fn(&mut K)) -> Arc<Self> {
+        let writer = Writer::default();
+        Arc::new(Self {
+            store: writer.as_reader(),
+            inner: Mutex::new(Inner {
+                writer,
+                indexes: indexes.iter().map(|terms| Index { terms: *terms, objects: HashMap::new() }).collect(),
+                unreadable: BTreeMap::new(),
+                gone: HashSet::new(),
+                unconfirmed: HashMap::new(),
+                listing: 0,
+                listed: Vec::new(),
+            }),
+            handlers: RwLock::new(Vec::new()),
+            prune,
+            synced: AtomicBool::new(false),
+            synced_notify: Notify::new(),
+            watching: AtomicBool::new(false),
+        })
+    }
+
+    /// The underlying store, for a kube-rs `Controller`.
+    pub fn store(&self) -> Store<K> {
+        self.store.clone()
+    }
+
+    /// Calls `handler` after each change, in the task that caused it: it must only pass the news on.
+    pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    /// One object.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.store.get(&key.reference())
+    }
+
+    /// All objects, in no order.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.store.state()
+    }
+
+    /// How many objects are held.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+
+    /// Objects that an index lists under a term, by key.
+    pub fn by(&self, index: usize, term: &str) -> Vec<Arc<K>> {
+        let inner = self.inner.lock();
+        let found = inner.indexes.get(index).and_then(|index| index.objects.get(term));
+        found.map(|objects| objects.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Objects that exist but could not be decoded.
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        self.inner.lock().unreadable.values().cloned().collect()
+    }
+
+    /// The first listing is complete.
+    pub fn is_synced(&self) -> bool {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// The watch is established; false after an error until it works again.
+    pub fn is_watching(&self) -> bool {
+        self.watching.load(Ordering::Acquire)
+    }
+
+    /// Waits for the first listing.
+    pub async fn wait_synced(&self) {
+        loop {
+            let notified = self.synced_notify.notified();
+            if self.is_synced() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Watches until dropped.
+    pub async fn watch(self: Arc<Self>, api: Api<Guard<K>>, config: watcher::Config) {
+        let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    self.watching.store(true, Ordering::Release);
+                    self.observe(event);
+                }
+                Err(error) => {
+                    self.watching.store(false, Ordering::Release);
+                    tracing::warn!(kind = %K::kind(&()), error = %crate::runtime::objects::chain(&error), "watch interrupted, trying again");
+                }
+            }
+        }
+    }
+
+    /// Takes in what the watch brought.
+    pub fn observe(&self, event: watcher::Event<Guard<K>>) {
+        let changes = {
+            let mut inner = self.inner.lock();
+            match event {
+                watcher::Event::Init => {
+                    inner.listing += 1;
+                    inner.listed.clear();
+                    Vec::new()
+                }
+                watcher::Event::InitApply(object) => {
+                    inner.listed.push(object);
+                    Vec::new()
+                }
+                watcher::Event::InitDone => self.replace(&mut inner),
+                watcher::Event::Apply(object) => {
+                    inner.unconfirmed.remove(&Key::of(object.meta()));
+                    self.put(&mut inner, object).into_iter().collect()
+                }
+                watcher::Event::Delete(object) => {
+                    let key = Key::of(object.meta());
+                    let uid = object.meta().uid.clone().unwrap_or_default();
+                    inner.unconfirmed.remove(&key);
+                    inner.gone.remove(&uid);
+                    self.remove(&mut inner, key, &uid, object.meta().clone()).into_iter().collect()
+                }
+            }
+        };
+        self.notify(changes);
+    }
+
+    /// Takes in the object that a write returned.
+    pub fn wrote(&self, mut object: K) -> Arc<K> {
+        let key = Key::of(object.meta());
+        let removed = object.meta().deletion_timestamp.is_some()
+            && object.meta().finalizers.as_ref().is_none_or(Vec::is_empty)
+            && object.meta().deletion_grace_period_seconds.is_none_or(|seconds| seconds == 0);
+        if removed {
+            let uid = object.meta().uid.clone().unwrap_or_default();
+            self.removed(&key, &uid);
+            return Arc::new(object);
+        }
+        (self.prune)(&mut object);
+        let kept = Arc::new(object.clone());
+        let change = {
+            let mut inner = self.inner.lock();
+            let listing = inner.listing;
+            let meta = object.meta().clone();
+            let change = self.put(&mut inner, Guard::readable(meta, object));
+            if change.is_some() {
+                inner.unconfirmed.insert(key, listing);
+            }
+            change
+        };
+        self.notify(change);
+        kept
+    }
+
+    /// Takes in that a write removed an object for good.
+    pub fn removed(&self, key: &Key, uid: &str) {
+        let change = {
+            let mut inner = self.inner.lock();
+            let meta = self.store.get(&key.reference()).map(|held| held.meta().clone());
+            inner.unconfirmed.remove(key);
+            let change = meta.and_then(|meta| self.remove(&mut inner, key.clone(), uid, meta));
+            if change.is_some() {
+                inner.gone.insert(uid.to_owned());
+            }
+            change
+        };
+        self.notify(change);
+    }
+
+    fn notify(&self, changes: impl IntoIterator<Item = Change<K>>) {
+        let handlers = self.handlers.read();
+        for change in changes {
+            for handler in handlers.iter() {
+                handler(&change);
+            }
+        }
+    }
+
+    /// Holds an object if it is newer than what is held.
+    fn put(&self, inner: &mut Inner<K>, object: Guard<K>) -> Option<Change<K>> {
+        let key = Key::of(object.meta());
+        let meta = object.meta();
+        if meta.uid.as_ref().is_some_and(|uid| inner.gone.contains(uid)) {
+            return None;
+        }
+        let old = self.store.get(&key.reference());
+        let held = old.as_deref().map(Resource::meta).or_else(|| inner.unreadable.get(&key).map(|held| &held.meta));
+        if held.is_some_and(|held| held.uid == meta.uid && !is_newer(meta, held)) {
+            return None;
+        }
+        match object.content {
+            Ok(mut content) => {
+                (self.prune)(&mut content);
+                inner.unreadable.remove(&key);
+                let meta = content.meta().clone();
+                inner.writer.apply_watcher_event(&watcher::Event::Apply(content));
+                let new = self.store.get(&key.reference());
+                inner.reindex(&key, old.as_ref(), new.as_ref());
+                Some(Change { key, meta, old, new, gone: false })
+            }
+            Err(ref error) => {
+                tracing::warn!(kind = %K::kind(&()), object = %key, %error, "object cannot be read and is left alone");
+                let meta = meta.clone();
+                inner.unreadable.insert(key.clone(), Unreadable { meta: meta.clone(), error: error.clone() });
+                if let Some(old) = &old {
+                    inner.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(old)));
+                    inner.reindex(&key, Some(old), None);
+                }
+                Some(Change { key, meta, old, new: None, gone: false })
+            }
+        }
+    }
+
+    /// Drops an object, unless another one took its name.
+    fn remove(&self, inner: &mut Inner<K>, key: Key, uid: &str, meta: ObjectMeta) -> Option<Change<K>> {
+        let same = |held: &ObjectMeta| held.uid.as_deref().unwrap_or_default() == uid;
+        let old = self.store.get(&key.reference()).filter(|held| same(held.meta()));
+        let unreadable = inner.unreadable.get(&key).is_some_and(|held| same(&held.meta));
+        if unreadable {
+            inner.unreadable.remove(&key);
+        }
+        if let Some(old) = &old {
+            inner.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(old)));
+            inner.reindex(&key, Some(old), None);
+        }
+        (old.is_some() || unreadable).then_some(Change { key, meta, old, new: None, gone: true })
+    }
+
+    /// Takes in a complete listing: what is neither listed nor written since is gone.
+    fn replace(&self, inner: &mut Inner<K>) -> Vec<Change<K>> {
+        let listed = std::mem::take(&mut inner.listed);
+        let listing = inner.listing;
+        let uids: HashSet<&str> = listed.iter().filter_map(|object| object.meta().uid.as_deref()).collect();
+        inner.gone.retain(|uid| uids.contains(uid.as_str()));
+        let first = !self.is_synced();
+        if first {
+            inner.writer.apply_watcher_event(&watcher::Event::Init);
+            for object in self.store.state() {
+                inner.writer.apply_watcher_event(&watcher::Event::InitApply(K::clone(&object)));
+            }
+            inner.writer.apply_watcher_event(&watcher::Event::InitDone);
+        }
+        let held = self.store.state();
+        let held = held.iter().map(|object| object.meta().clone());
+        let held: Vec<ObjectMeta> = held.chain(inner.unreadable.values().map(|held| held.meta.clone())).collect();
+        let mut changes = Vec::new();
+        for meta in held {
+            let key = Key::of(&meta);
+            let uid = meta.uid.clone().unwrap_or_default();
+            let written_since = inner.unconfirmed.get(&key).is_some_and(|written| *written >= listing);
+            if !uids.contains(uid.as_str()) && !written_since {
+                inner.unconfirmed.remove(&key);
+                changes.extend(self.remove(inner, key, &uid, meta));
+            }
+        }
+        for object in listed {
+            inner.unconfirmed.remove(&Key::of(object.meta()));
+            changes.extend(self.put(inner, object));
+        }
+        self.synced.store(true, Ordering::Release);
+        self.synced_notify.notify_waiters();
+        changes
+    }
+}
+
+impl<K: Cached> Inner<K> {
+    fn reindex(&mut self, key: &Key, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+        for index in &mut self.indexes {
+            let terms = |object: Option<&Arc<K>>| object.map(|object| (index.terms)(object)).unwrap_or_default();
+            let (before, after) = (terms(old), terms(new));
+            for term in before.iter().filter(|term| !after.contains(term)) {
+                if let Some(objects) = index.objects.get_mut(term) {
+                    objects.remove(key);
+                    if objects.is_empty() {
+                        index.objects.remove(term);
+                    }
+                }
+            }
+            for (term, object) in after.into_iter().zip(new.into_iter().cycle()) {
+                index.objects.entry(term).or_default().insert(key.clone(), Arc::clone(object));
+            }
+        }
+    }
+}
+
+/// Resource versions of one kind are ordered; one that cannot be compared counts as newer.
+fn is_newer(candidate: &ObjectMeta, held: &ObjectMeta) -> bool {
+    let version = |meta: &ObjectMeta| meta.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
+    match (version(candidate), version(held)) {
+        (Some(candidate), Some(held)) => candidate > held,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::runtime::watcher::Event;
+
+    fn object(name: &str, uid: &str, version: u64) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.into()),
+                namespace: Some("n".into()),
+                uid: Some(uid.into()),
+                resource_version: Some(version.to_string()),
+                labels: Some([("colour".to_owned(), format!("v{version}"))].into()),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        }
+    }
+
+    fn guard(object: ConfigMap) -> Guard<ConfigMap> {
+        Guard::readable(object.metadata.clone(), object)
+    }
+
+    fn cache() -> Arc<Cache<ConfigMap>> {
+        let colours: Terms<ConfigMap> =
+            |object| object.metadata.labels.iter().flat_map(|labels| labels.values().cloned()).collect();
+        Cache::new(&[colours], |_| {})
+    }
+
+    fn version(cache: &Cache<ConfigMap>, name: &str) -> Option<String> {
+        cache.get(&Key::new("n", name)).and_then(|object| object.metadata.resource_version.clone())
+    }
+
+    #[test]
+    fn a_write_is_read_at_once_and_an_older_watch_event_does_not_undo_it() {
+        let cache = cache();
+        cache.observe(Event::Apply(guard(object("a", "1", 5))));
+        cache.wrote(object("a", "1", 7));
+        cache.observe(Event::Apply(guard(object("a", "1", 6))));
+        assert_eq!(version(&cache, "a").as_deref(), Some("7"));
+        assert_eq!(cache.by(0, "v7").len(), 1);
+        assert!(cache.by(0, "v5").is_empty(), "the index follows");
+    }
+
+    #[test]
+    fn what_a_write_removed_does_not_come_back_with_a_late_event() {
+        let cache = cache();
+        cache.observe(Event::Apply(guard(object("a", "1", 5))));
+        cache.removed(&Key::new("n", "a"), "1");
+        cache.observe(Event::Apply(guard(object("a", "1", 6))));
+        assert_eq!(version(&cache, "a"), None);
+        cache.observe(Event::Delete(guard(object("a", "1", 7))));
+        cache.observe(Event::Apply(guard(object("a", "2", 8))));
+        assert_eq!(version(&cache, "a").as_deref(), Some("8"), "another object of that name is another object");
+    }
+
+    #[test]
+    fn a_listing_removes_what_it_lacks_but_not_what_was_written_meanwhile() {
+        let cache = cache();
+        cache.observe(Event::Apply(guard(object("old", "1", 5))));
+        cache.wrote(object("lost", "3", 6));
+        cache.observe(Event::Init);
+        cache.wrote(object("fresh", "2", 9));
+        cache.observe(Event::InitDone);
+        assert_eq!(version(&cache, "old"), None);
+        assert_eq!(version(&cache, "lost"), None, "written before the listing began and not in it: it is gone");
+        assert_eq!(version(&cache, "fresh").as_deref(), Some("9"));
+        assert!(cache.is_synced());
+    }
+
+    #[test]
+    fn a_delete_of_a_former_object_leaves_its_successor() {
+        let cache = cache();
+        cache.observe(Event::Apply(guard(object("a", "2", 8))));
+        cache.observe(Event::Delete(guard(object("a", "1", 7))));
+        assert_eq!(version(&cache, "a").as_deref(), Some("8"));
+    }
+
+    #[test]
+    fn an_unreadable_object_exists_without_content() {
+        let cache = cache();
+        cache.observe(Event::Apply(guard(object("a", "1", 5))));
+        let broken = Guard::unreadable(object("a", "1", 6).metadata, "bad");
+        cache.observe(Event::Apply(broken));
+        assert_eq!(version(&cache, "a"), None);
+        assert_eq!(cache.unreadable().len(), 1);
+        cache.observe(Event::Apply(guard(object("a", "1", 7))));
+        assert_eq!(cache.unreadable().len(), 0);
+    }
+}

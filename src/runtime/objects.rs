@@ -1,0 +1,204 @@
+//! Writes whose results enter the cache before anyone plans again.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::response::StatusSummary,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::cache::{Cache, Cached, Key};
+
+/// A write that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{verb} of {kind} {key} failed")]
+pub struct WriteError {
+    verb: &'static str,
+    kind: String,
+    key: Key,
+    #[source]
+    source: kube::Error,
+}
+
+/// Why a write failed, as far as it matters for what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteFailure {
+    /// Somebody else wrote in between: look again.
+    Conflict,
+    /// The object is gone, or another one has its name.
+    Gone,
+    /// The name is taken.
+    AlreadyExists,
+    /// The API server refused it for good.
+    Refused,
+    /// It may have been carried out or not.
+    Unknown,
+}
+
+impl WriteError {
+    /// Classifies the failure.
+    pub fn failure(&self) -> WriteFailure {
+        let kube::Error::Api(status) = &self.source else { return WriteFailure::Unknown };
+        match (status.code, status.reason.as_str()) {
+            (404, _) => WriteFailure::Gone,
+            (409, "AlreadyExists") => WriteFailure::AlreadyExists,
+            (409, _) => WriteFailure::Conflict,
+            (400..=422, _) => WriteFailure::Refused,
+            _ => WriteFailure::Unknown,
+        }
+    }
+
+    /// The whole chain of causes in one line.
+    pub fn text(&self) -> String {
+        chain(self)
+    }
+}
+
+/// An error and its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// The objects of one kind: its cache, and the way to write them.
+pub struct Objects<K: Cached> {
+    /// What is known.
+    pub cache: Arc<Cache<K>>,
+    api: Box<dyn Fn(&str) -> Api<K> + Send + Sync>,
+}
+
+impl<K: Cached + Serialize> Objects<K> {
+    /// `api` answers the API of a namespace.
+    pub fn new(cache: Arc<Cache<K>>, api: impl Fn(&str) -> Api<K> + Send + Sync + 'static) -> Self {
+        Self { cache, api: Box::new(api) }
+    }
+
+    /// The API of a namespace.
+    pub fn api(&self, namespace: &str) -> Api<K> {
+        (self.api)(namespace)
+    }
+
+    /// Creates an object.
+    pub async fn create(&self, object: &K) -> Result<Arc<K>, WriteError> {
+        let key = Key::of(object.meta());
+        let created = self.api(&key.namespace).create(&PostParams::default(), object).await;
+        self.take("create", key, created)
+    }
+
+    /// Merge-patches an object that is still as it was seen.
+    pub async fn patch(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+        let key = Key::of(seen);
+        let patch = Patch::Merge(with_precondition(patch, seen));
+        let name = &key.name;
+        let patched = self.api(&key.namespace).patch(name, &PatchParams::default(), &patch).await;
+        self.take("patch", key, patched)
+    }
+
+    /// Merge-patches the status of an object that is still as it was seen.
+    pub async fn patch_status(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+        let key = Key::of(seen);
+        let patch = Patch::Merge(with_precondition(patch, seen));
+        let patched = self.api(&key.namespace).patch_status(&key.name, &PatchParams::default(), &patch).await;
+        self.take("status update", key, patched)
+    }
+
+    /// Deletes this very object.
+    pub async fn delete(&self, seen: &ObjectMeta) -> Result<(), WriteError> {
+        let key = Key::of(seen);
+        let uid = seen.uid.clone();
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: uid.clone(), resource_version: None }),
+            ..DeleteParams::background()
+        };
+        match self.api(&key.namespace).delete(&key.name, &parameters).await {
+            Ok(either::Either::Left(object)) => {
+                self.cache.wrote(object);
+                Ok(())
+            }
+            Ok(either::Either::Right(status)) => {
+                if status.status == Some(StatusSummary::Success) {
+                    self.cache.removed(&key, uid.as_deref().unwrap_or_default());
+                }
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.cache.removed(&key, uid.as_deref().unwrap_or_default());
+                Ok(())
+            }
+            Err(source) => Err(WriteError { verb: "delete", kind: K::kind(&()).into_owned(), key, source }),
+        }
+    }
+
+    fn take(&self, verb: &'static str, key: Key, answer: kube::Result<K>) -> Result<Arc<K>, WriteError> {
+        answer.map(|object| self.cache.wrote(object)).map_err(|source| WriteError {
+            verb,
+            kind: K::kind(&()).into_owned(),
+            key,
+            source,
+        })
+    }
+}
+
+fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
+    let mut patch = patch.clone();
+    if let (Some(version), Some(fields)) = (&seen.resource_version, patch.as_object_mut()) {
+        let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("resourceVersion".into(), json!(version));
+        }
+    }
+    patch
+}
+
+/// The patch that turns one status into another: changed fields, and `null` for those that are gone.
+pub fn merge_patch(from: &Value, to: &Value) -> Value {
+    let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
+    let mut patch = serde_json::Map::new();
+    for (key, value) in to {
+        match from.get(key) {
+            Some(old) if old == value => {}
+            Some(old) => {
+                patch.insert(key.clone(), merge_patch(old, value));
+            }
+            None => {
+                patch.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    for key in from.keys().filter(|key| !to.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    Value::Object(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_patch_names_only_what_changes() {
+        let from = json!({"a": 1, "b": {"c": 2, "d": 3}, "e": [1]});
+        let to = json!({"a": 1, "b": {"c": 4}, "e": [1, 2], "f": true});
+        assert_eq!(merge_patch(&from, &to), json!({"b": {"c": 4, "d": null}, "e": [1, 2], "f": true}));
+        assert_eq!(merge_patch(&to, &to), json!({}));
+    }
+
+    #[test]
+    fn a_patch_carries_the_version_it_was_made_for() {
+        let seen = ObjectMeta { resource_version: Some("7".into()), ..ObjectMeta::default() };
+        let patch = with_precondition(&json!({"metadata": {"labels": {"a": "b"}}}), &seen);
+        assert_eq!(patch, json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}}));
+    }
+}
