@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Resource,
@@ -216,8 +216,13 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Watches until dropped.
-    pub async fn watch(self: Arc<Self>, api: Api<Guard<K>>, config: watcher::Config) {
-        let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    pub async fn watch(self: Arc<Self>, api: Api<Guard<K>>) {
+        self.follow(watcher(api, watcher::Config::default())).await;
+    }
+
+    /// Takes in a watch until dropped or it ends; after an error it is given time and goes on.
+    pub async fn follow(self: Arc<Self>, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) {
+        let mut events = std::pin::pin!(events.default_backoff());
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
@@ -226,7 +231,8 @@ impl<K: Cached> Cache<K> {
                 }
                 Err(error) => {
                     self.watching.store(false, Ordering::Release);
-                    tracing::warn!(kind = %K::kind(&()), error = %crate::runtime::objects::chain(&error), "watch interrupted, trying again");
+                    let error = crate::runtime::objects::chain(&error);
+                    tracing::warn!(kind = %K::kind(&()), %error, "watch interrupted, trying again");
                 }
             }
         }

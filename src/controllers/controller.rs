@@ -1,0 +1,123 @@
+//! Runs the reconciles of one kind on a kube-rs `Controller`: never two at once for one object, woken by its queue.
+
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::runtime::{Config, Controller, controller::Action};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+use crate::runtime::{
+    cache::{Cache, Cached, Key},
+    objects::{WriteError, WriteFailure, chain},
+    queue::Queue,
+};
+
+/// When to look at an object again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Only a change can matter.
+    OnChange,
+    /// At this time, or on a change.
+    At(Timestamp),
+    /// After a while, or on a change.
+    After(Duration),
+}
+
+impl From<Option<Timestamp>> for Wake {
+    fn from(at: Option<Timestamp>) -> Self {
+        at.map_or(Self::OnChange, Self::At)
+    }
+}
+
+/// A pass that could not be finished.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// A write failed.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A read failed; nothing was concluded from it.
+    #[error("{what} cannot be read")]
+    Read {
+        /// What was read.
+        what: String,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A plan that never comes to rest.
+    #[error("the plan for {key} does not come to rest (last step: {step}): please report this")]
+    Restless {
+        /// The object.
+        key: Key,
+        /// The last step.
+        step: String,
+    },
+}
+
+/// How often one pass plans anew before it yields.
+pub const ROUNDS: usize = 16;
+
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+const LAST_RETRY: Duration = Duration::from_secs(60);
+const STALE_RETRY: Duration = Duration::from_millis(50);
+
+/// Runs until `stop`, then lets running passes finish.
+pub async fn run<K, F>(
+    name: &'static str,
+    cache: &Cache<K>,
+    queue: Arc<Queue<Key>>,
+    context: Arc<Context>,
+    reconcile: impl Fn(Key, Arc<Context>) -> F + Clone + Send + Sync + 'static,
+    stop: CancellationToken,
+) where
+    K: Cached,
+    F: Future<Output = Result<Wake, ReconcileError>> + Send + 'static,
+{
+    let attempts = Arc::new(Mutex::new(HashMap::<Key, u32>::new()));
+    let failures = Arc::clone(&attempts);
+    let keys = queue.stream().map(|key| key.reference::<K>());
+    Controller::for_stream(futures::stream::pending(), cache.store())
+        .with_config(Config::default())
+        .reconcile_on(keys)
+        .graceful_shutdown_on(async move { stop.cancelled().await })
+        .run(
+            move |object, context| {
+                let key = Key::of(object.meta());
+                let attempts = Arc::clone(&attempts);
+                let pass = reconcile(key.clone(), Arc::clone(&context));
+                async move {
+                    let wake = pass.await?;
+                    attempts.lock().remove(&key);
+                    Ok(match wake {
+                        Wake::OnChange => Action::await_change(),
+                        Wake::After(delay) => Action::requeue(delay),
+                        Wake::At(at) => {
+                            let delay = at.duration_since(context.now());
+                            Action::requeue(Duration::try_from(delay).unwrap_or_default())
+                        }
+                    })
+                }
+            },
+            move |object, error: &ReconcileError, _| {
+                if let ReconcileError::Write(write) = error
+                    && matches!(write.failure(), WriteFailure::Conflict | WriteFailure::Gone)
+                {
+                    tracing::debug!(controller = name, object = %Key::of(object.meta()), error = %chain(error), "looking again");
+                    return Action::requeue(STALE_RETRY);
+                }
+                let key = Key::of(object.meta());
+                let mut failures = failures.lock();
+                let attempt = failures.entry(key.clone()).or_default();
+                let delay = FIRST_RETRY.saturating_mul(2u32.saturating_pow(*attempt)).min(LAST_RETRY);
+                *attempt += 1;
+                tracing::warn!(controller = name, object = %key, error = %chain(error), retry_in = ?delay, "pass failed");
+                Action::requeue(delay)
+            },
+            context,
+        )
+        .for_each(|_| std::future::ready(()))
+        .await;
+}

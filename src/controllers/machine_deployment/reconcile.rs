@@ -1,0 +1,185 @@
+//! Observe, plan, apply for one deployment.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{Action, Failure, Snapshot, plan};
+use crate::{
+    api::{machine::MachineSet, node::Node, reasons::EventReason},
+    controllers::{
+        context::{Context, STATUS_INTERVAL, WRITES_IN_FLIGHT, machines_by, sets_by},
+        controller::{ROUNDS, ReconcileError, Wake},
+        owner,
+        plan::{Note, Step},
+        selector::Selector,
+    },
+    runtime::{
+        cache::Key,
+        objects::{WriteError, WriteFailure, merge_patch},
+    },
+};
+
+/// What one pass over a deployment remembers for the next.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// The last create of a set failed.
+    pub failure: Option<Failure>,
+    /// When the status was last written.
+    pub status_written_at: Option<Timestamp>,
+    /// The last thing told about this deployment, so that it is told once.
+    pub told: Option<Note>,
+}
+
+const COMPONENT: &str = "machine-controller-manager";
+
+/// One pass over a deployment: plans and applies until there is nothing left to do.
+pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, ReconcileError> {
+    let mut last = String::new();
+    for _ in 0..ROUNDS {
+        let Some(snapshot) = observe(&key, &context) else {
+            context.memory.deployments.forget(&key);
+            return Ok(Wake::OnChange);
+        };
+        let plan = plan(&snapshot, &context.deployment_policy);
+        let Some(step) = plan.steps.last() else {
+            return Ok(plan.wake_at().into());
+        };
+        if let Some(wake) = hold_status(&plan.steps, &key, &context) {
+            return Ok(wake);
+        }
+        last.clone_from(&step.reason);
+        apply(&snapshot, plan.steps, &key, &context).await?;
+    }
+    Err(ReconcileError::Restless { key, step: last })
+}
+
+fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
+    let deployment = context.deployments.cache.get(key)?;
+    let uid = deployment.uid().unwrap_or_default();
+    let mut sets = context.sets.cache.by(sets_by::CONTROLLER, &uid);
+    let owned: Vec<String> = sets.iter().filter_map(|set| set.uid()).collect();
+    if let Ok(selector) = Selector::parse(deployment.spec.selector.as_ref()) {
+        let orphans = context.sets.cache.by(sets_by::CONTROLLER, "");
+        sets.extend(orphans.into_iter().filter(|set| selector.matches(set.metadata.labels.as_ref())));
+    }
+    let machines: Vec<_> =
+        owned.iter().flat_map(|uid| context.machines.cache.by(machines_by::CONTROLLER, uid)).collect();
+    let mut unreadable: Vec<String> = context.sets.cache.unreadable().into_iter().filter(|set| owner::is_controlled_by(&set.meta, &uid)).filter_map(|set| set.meta.name).collect();
+    unreadable.extend(
+        context
+            .machines
+            .cache
+            .unreadable()
+            .into_iter()
+            .filter(|machine| owned.iter().any(|set| owner::is_controlled_by(&machine.meta, set)))
+            .filter_map(|machine| machine.meta.name),
+    );
+    let nodes: BTreeMap<String, Arc<Node>> = context
+        .nodes
+        .iter()
+        .flat_map(|nodes| machines.iter().filter_map(|machine| nodes.cache.get(&Key::new("", machine.node_name()?))))
+        .map(|node| (node.name_any(), node))
+        .collect();
+    let failure = context.memory.deployments.get(key).failure;
+    Some(Snapshot { deployment, sets, machines, unreadable, nodes, failure, now: context.now() })
+}
+
+/// A status that alone has changed can wait a moment for what changes next.
+fn hold_status(steps: &[Step<Action>], key: &Key, context: &Context) -> Option<Wake> {
+    let written_at = context.memory.deployments.get(key).status_written_at?;
+    let next_at = written_at.checked_add(STATUS_INTERVAL).ok()?;
+    let only_status = steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
+    (only_status && next_at > context.now()).then_some(Wake::At(next_at))
+}
+
+async fn apply(
+    snapshot: &Snapshot,
+    steps: Vec<Step<Action>>,
+    key: &Key,
+    context: &Context,
+) -> Result<(), WriteError> {
+    let (nodes, steps): (Vec<_>, Vec<_>) =
+        steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
+    patch_nodes(nodes, context).await;
+    for step in steps {
+        tracing::debug!(deployment = %key, reason = %step.reason, "step");
+        match step.action {
+            Action::PatchNode { .. } => {}
+            Action::PatchDeployment(patch) => {
+                context.deployments.patch(&snapshot.deployment.metadata, &patch).await?;
+            }
+            Action::PatchSet { set, patch } => {
+                context.sets.patch(&set.metadata, &patch).await?;
+            }
+            Action::DeleteSet(set) => context.sets.delete(&set.metadata).await?,
+            Action::CreateSet(set) => create_set(snapshot, &set, key, context).await?,
+            Action::WriteStatus(status) => {
+                let before = serde_json::to_value(&snapshot.deployment.status).unwrap_or_default();
+                let after = serde_json::to_value(&*status).unwrap_or_default();
+                let patch = serde_json::json!({ "status": merge_patch(&before, &after) });
+                context.deployments.patch_status(&snapshot.deployment.metadata, &patch).await?;
+                context.memory.deployments.update(key, |memory| memory.status_written_at = Some(context.now()));
+            }
+        }
+        if let Some(event) = step.event {
+            tell(snapshot, event, key, context);
+        }
+    }
+    Ok(())
+}
+
+fn tell(snapshot: &Snapshot, event: Note, key: &Key, context: &Context) {
+    let mut repeated = false;
+    context.memory.deployments.update(key, |memory| repeated = memory.told.replace(event.clone()) == Some(event.clone()));
+    if !repeated || !event.warning {
+        context.note(&*snapshot.deployment, COMPONENT, &event);
+    }
+}
+
+/// Marks on Nodes help others; that one cannot be set holds up nothing.
+async fn patch_nodes(steps: Vec<Step<Action>>, context: &Context) {
+    let Some(nodes) = &context.nodes else { return };
+    stream::iter(steps)
+        .for_each_concurrent(WRITES_IN_FLIGHT, |step| async move {
+            let Action::PatchNode { node, patch } = step.action else { return };
+            if let Err(error) = nodes.patch(&node.metadata, &patch).await {
+                tracing::info!(node = %node.name_any(), error = %error.text(), reason = %step.reason, "node not marked");
+            }
+        })
+        .await;
+}
+
+async fn create_set(
+    snapshot: &Snapshot,
+    set: &MachineSet,
+    key: &Key,
+    context: &Context,
+) -> Result<(), WriteError> {
+    let Err(error) = context.sets.create(set).await else {
+        context.memory.deployments.update(key, |memory| memory.failure = None);
+        return Ok(());
+    };
+    let failure = match error.failure() {
+        // Created by a call whose answer was lost, or somebody else's: the object itself tells.
+        WriteFailure::AlreadyExists => match context.sets.api(&key.namespace).get_opt(&set.name_any()).await {
+            Ok(Some(found)) => {
+                let ours = owner::is_controlled_by(&found.metadata, &snapshot.deployment.uid().unwrap_or_default());
+                context.sets.cache.wrote(found);
+                (!ours).then_some(Failure::NameTaken)
+            }
+            _ => None,
+        },
+        WriteFailure::Conflict => None,
+        WriteFailure::Gone | WriteFailure::Refused | WriteFailure::Unknown => {
+            let message = error.text();
+            let text = format!("Failed to create new machine set {}: {message}", set.name_any());
+            context.note(&*snapshot.deployment, COMPONENT, &Note::warning(EventReason::MachineSetCreateError, text));
+            Some(Failure::Other { message })
+        }
+    };
+    context.memory.deployments.update(key, |memory| memory.failure = failure);
+    Err(error)
+}

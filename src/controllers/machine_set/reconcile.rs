@@ -1,0 +1,210 @@
+//! Observe, plan, apply for one set.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{Action, Failure, Snapshot, plan};
+use crate::{
+    api::{machine::Machine, reasons::EventReason},
+    controllers::{
+        context::{Context, STATUS_INTERVAL, WRITES_IN_FLIGHT, machines_by},
+        controller::{ROUNDS, ReconcileError, Wake},
+        owner,
+        plan::{Note, Step},
+        selector::Selector,
+    },
+    runtime::{
+        cache::Key,
+        objects::{WriteError, WriteFailure, merge_patch},
+    },
+};
+
+/// What one pass over a set remembers for the next.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// The last create or delete failed.
+    pub failure: Option<Failure>,
+    /// Names of Machines of which it is not known whether they were created.
+    pub doubts: Vec<String>,
+    /// When the status was last written.
+    pub status_written_at: Option<Timestamp>,
+}
+
+const COMPONENT: &str = "machineset-controller";
+
+/// One pass over a set: plans and applies until there is nothing left to do.
+pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, ReconcileError> {
+    settle_doubts(&key, &context).await?;
+    let mut last = String::new();
+    for _ in 0..ROUNDS {
+        let Some(snapshot) = observe(&key, &context) else {
+            context.memory.sets.forget(&key);
+            return Ok(Wake::OnChange);
+        };
+        let plan = plan(&snapshot);
+        let Some(step) = plan.steps.last() else {
+            return Ok(plan.wake_at().into());
+        };
+        if let Some(wake) = hold_status(&plan.steps, &key, &context) {
+            return Ok(wake);
+        }
+        last.clone_from(&step.reason);
+        let applied = apply(&snapshot, plan.steps, &key, &context).await;
+        remember(&key, &context, &applied);
+        applied?;
+    }
+    Err(ReconcileError::Restless { key, step: last })
+}
+
+fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
+    let set = context.sets.cache.get(key)?;
+    let uid = set.uid().unwrap_or_default();
+    let mut machines = context.machines.cache.by(machines_by::CONTROLLER, &uid);
+    if let Ok(selector) = Selector::parse(set.spec.selector.as_ref()) {
+        let orphans = context.machines.cache.by(machines_by::CONTROLLER, "");
+        machines.extend(orphans.into_iter().filter(|machine| selector.matches(machine.metadata.labels.as_ref())));
+    }
+    let unreadable = context.machines.cache.unreadable().into_iter();
+    let unreadable = unreadable.filter(|machine| owner::is_controlled_by(&machine.meta, &uid));
+    Some(Snapshot {
+        set,
+        machines,
+        unreadable: unreadable.filter_map(|machine| machine.meta.name).collect(),
+        failure: context.memory.sets.get(key).failure,
+        now: context.now(),
+        seed: rand::random(),
+    })
+}
+
+/// A create whose answer was lost may have been carried out: until that is known, nothing is planned.
+async fn settle_doubts(key: &Key, context: &Context) -> Result<(), ReconcileError> {
+    for name in context.memory.sets.get(key).doubts {
+        let found = context.machines.api(&key.namespace).get_opt(&name).await.map_err(|source| {
+            ReconcileError::Read { what: format!("machine {}/{name}", key.namespace), source: source.into() }
+        })?;
+        if let Some(machine) = found {
+            context.machines.cache.wrote(machine);
+        }
+        context.memory.sets.update(key, |memory| memory.doubts.retain(|doubt| *doubt != name));
+    }
+    Ok(())
+}
+
+/// A status that alone has changed can wait a moment for what changes next.
+fn hold_status(steps: &[Step<Action>], key: &Key, context: &Context) -> Option<Wake> {
+    let written_at = context.memory.sets.get(key).status_written_at?;
+    let next_at = written_at.checked_add(STATUS_INTERVAL).ok()?;
+    let only_status = steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
+    (only_status && next_at > context.now()).then_some(Wake::At(next_at))
+}
+
+fn remember(key: &Key, context: &Context, applied: &Result<(), WriteError>) {
+    context.memory.sets.update(key, |memory| match applied {
+        Ok(()) => memory.failure = None,
+        Err(error) if error.failure() == WriteFailure::Conflict => {}
+        Err(error) => memory.failure = Some(Failure { message: error.text() }),
+    });
+}
+
+async fn apply(
+    snapshot: &Snapshot,
+    steps: Vec<Step<Action>>,
+    key: &Key,
+    context: &Context,
+) -> Result<(), WriteError> {
+    let mut creates = Vec::new();
+    let mut deletes = Vec::new();
+    for step in steps {
+        tracing::debug!(set = %key, reason = %step.reason, "step");
+        match step.action {
+            Action::CreateMachine(machine) => creates.push((*machine, step.event)),
+            Action::DeleteMachine(machine) => deletes.push((machine, step.event)),
+            Action::PatchSet(patch) => {
+                context.sets.patch(&snapshot.set.metadata, &patch).await?;
+            }
+            Action::PatchMachine { machine, patch } => {
+                context.machines.patch(&machine.metadata, &patch).await?;
+            }
+            Action::WriteStatus(status) => {
+                let before = serde_json::to_value(&snapshot.set.status).unwrap_or_default();
+                let after = serde_json::to_value(&*status).unwrap_or_default();
+                let patch = serde_json::json!({ "status": merge_patch(&before, &after) });
+                context.sets.patch_status(&snapshot.set.metadata, &patch).await?;
+                context.memory.sets.update(key, |memory| memory.status_written_at = Some(context.now()));
+            }
+        }
+    }
+    create_by_slow_start(snapshot, creates, key, context).await?;
+    stream::iter(deletes)
+        .map(|(machine, event)| delete(snapshot, machine, event, context))
+        .buffer_unordered(WRITES_IN_FLIGHT)
+        .try_collect()
+        .await
+}
+
+/// One, two, four, … at a time: a wish that the API server refuses costs few calls.
+async fn create_by_slow_start(
+    snapshot: &Snapshot,
+    mut machines: Vec<(Machine, Option<Note>)>,
+    key: &Key,
+    context: &Context,
+) -> Result<(), WriteError> {
+    let mut batch = 1;
+    while !machines.is_empty() {
+        let rest = machines.split_off(batch.min(machines.len()));
+        let results: Vec<_> = stream::iter(machines)
+            .map(|(machine, event)| create(snapshot, machine, event, key, context))
+            .buffer_unordered(WRITES_IN_FLIGHT)
+            .collect()
+            .await;
+        results.into_iter().collect::<Result<(), WriteError>>()?;
+        machines = rest;
+        batch *= 2;
+    }
+    Ok(())
+}
+
+async fn create(
+    snapshot: &Snapshot,
+    machine: Machine,
+    event: Option<Note>,
+    key: &Key,
+    context: &Context,
+) -> Result<(), WriteError> {
+    match context.machines.create(&machine).await {
+        Ok(_) => {
+            event.iter().for_each(|event| context.note(&*snapshot.set, COMPONENT, event));
+            Ok(())
+        }
+        Err(error) => {
+            if error.failure() == WriteFailure::Unknown {
+                context.memory.sets.update(key, |memory| memory.doubts.push(machine.name_any()));
+            }
+            let text = format!("Error creating machine: {}", error.text());
+            context.note(&*snapshot.set, COMPONENT, &Note::warning(EventReason::FailedCreate, text));
+            Err(error)
+        }
+    }
+}
+
+async fn delete(
+    snapshot: &Snapshot,
+    machine: Arc<Machine>,
+    event: Option<Note>,
+    context: &Context,
+) -> Result<(), WriteError> {
+    match context.machines.delete(&machine.metadata).await {
+        Ok(()) => {
+            event.iter().for_each(|event| context.note(&*snapshot.set, COMPONENT, event));
+            Ok(())
+        }
+        Err(error) => {
+            let text = format!("Error deleting machine {}: {}", machine.name_any(), error.text());
+            context.note(&*snapshot.set, COMPONENT, &Note::warning(EventReason::FailedDelete, text));
+            Err(error)
+        }
+    }
+}
