@@ -1,0 +1,3 @@
+//! What the controllers run on.
+
+pub mod kubeconfig;
