@@ -1,5 +1,6 @@
 //! A machine controller for Kubernetes.
 pub mod api;
+pub mod cli;
 pub mod controllers;
 pub mod driver;
 pub mod runtime;

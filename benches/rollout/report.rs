@@ -14,7 +14,7 @@ pub fn table(runs: &[Run]) -> String {
         let of_size: Vec<&Run> = runs.iter().filter(|run| run.n == n).collect();
         let Some(first) = of_size.first() else { continue };
         let mut table = Table::new();
-        table.load_preset(UTF8_FULL_CONDENSED).set_header([
+        table.load_style(UTF8_FULL_CONDENSED).set_header([
             "phase", "who", "time s", "ratio", "own writes/machine", "reads/machine", "node writes/machine", "CPU s", "ratio",
             "too many", "of the floor",
         ]);

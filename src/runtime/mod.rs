@@ -2,5 +2,7 @@
 
 pub mod cache;
 pub mod guard;
+pub mod kubeconfig;
 pub mod objects;
 pub mod queue;
+pub mod secrets;

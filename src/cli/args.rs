@@ -1,0 +1,194 @@
+//! The commands, and which of them the name of the program stands for.
+
+use std::{
+    ffi::{OsStr, OsString},
+    iter,
+    path::Path,
+};
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+
+use super::{
+    demo::DemoOptions,
+    error::{Rejection, Spoken},
+    flags::{Conflicts, ControllerManagerOptions, MachineControllerOptions, RunOptions},
+    normalize::underscores_to_dashes,
+    simulated_cloud::SimulatedCloudOptions,
+};
+
+const CONTROLLER_MANAGER: &str = "machine-controller-manager";
+const MACHINE_CONTROLLER: &str = "machine-controller";
+const HELP_WIDTH: usize = 110;
+
+/// Runs machines for Kubernetes: a drop-in for Gardener's Machine Controller Manager
+///
+/// Called by the name machine-controller-manager or machine-controller it is that program, with that program's flags.
+#[derive(Parser)]
+#[command(name = "mcm", version)]
+struct Mcm {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run all controllers in one process
+    Run(Box<RunOptions>),
+    /// Run the controllers of machine sets and deployments
+    MachineControllerManager(Box<ControllerManagerOptions>),
+    /// Run the controllers of machines and classes
+    MachineController(Box<MachineControllerOptions>),
+    /// Serve a simulated cloud for other processes to use
+    SimulatedCloud(SimulatedCloudOptions),
+    /// Show what this does, on simulated machines
+    Demo(DemoOptions),
+    /// Print the custom resource definitions, ready for kubectl apply
+    Crd {
+        /// Only the definition of this kind
+        kind: Option<String>,
+    },
+    /// Print a completion script for a shell
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the version
+    Version,
+}
+
+/// What the process was told to do.
+///
+/// # Errors
+/// When it was asked for help, or cannot understand the arguments.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, Rejection> {
+    let mut args = args.into_iter();
+    let called = Called::by(&args.next().unwrap_or_default());
+    let args = underscores_to_dashes(args);
+    let command = called.command();
+    let spoken = spoken(called, &command, &args);
+    let matches = command
+        .try_get_matches_from(iter::once(&OsString::from(called.name())).chain(&args))
+        .map_err(|error| Rejection::from_clap(error, &spoken))?;
+    let parsed = match called {
+        Called::ControllerManager => {
+            ControllerManagerOptions::from_arg_matches(&matches).map(Box::new).map(Command::MachineControllerManager)
+        }
+        Called::MachineController => {
+            MachineControllerOptions::from_arg_matches(&matches).map(Box::new).map(Command::MachineController)
+        }
+        Called::Mcm | Called::KubectlPlugin => Command::from_arg_matches(&matches),
+    };
+    let command = parsed.map_err(|error| Rejection::from_clap(error, &spoken))?;
+    command.check().map_err(|conflicts| Rejection::from_conflicts(&conflicts, &spoken))?;
+    Ok(command)
+}
+
+/// A script that completes the commands and flags of `mcm`.
+pub fn completion(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Called::Mcm.command(), "mcm", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+impl Command {
+    fn check(&self) -> Result<(), Conflicts> {
+        match self {
+            Self::Run(options) => options.check(),
+            Self::MachineControllerManager(options) => options.check(),
+            Self::MachineController(options) => options.check(),
+            Self::SimulatedCloud(_) | Self::Demo(_) | Self::Crd { .. } | Self::Completion { .. } | Self::Version => {
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The name the program was called by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Called {
+    Mcm,
+    ControllerManager,
+    MachineController,
+    KubectlPlugin,
+}
+
+impl Called {
+    fn by(program: &OsStr) -> Self {
+        let name = Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or_default();
+        match name.strip_suffix(".exe").unwrap_or(name) {
+            CONTROLLER_MANAGER => Self::ControllerManager,
+            MACHINE_CONTROLLER => Self::MachineController,
+            "kubectl-mcm" => Self::KubectlPlugin,
+            _ => Self::Mcm,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mcm => "mcm",
+            Self::ControllerManager => CONTROLLER_MANAGER,
+            Self::MachineController => MACHINE_CONTROLLER,
+            Self::KubectlPlugin => "kubectl mcm",
+        }
+    }
+
+    fn command(self) -> clap::Command {
+        let command = match self {
+            Self::Mcm | Self::KubectlPlugin => Mcm::command().bin_name(self.name()),
+            Self::ControllerManager => ControllerManagerOptions::augment_args(clap::Command::new(CONTROLLER_MANAGER))
+                .about("Runs the controllers of machine sets and deployments"),
+            Self::MachineController => MachineControllerOptions::augment_args(clap::Command::new(MACHINE_CONTROLLER))
+                .about("Runs the controllers of machines and classes"),
+        };
+        like_pflag(command).mut_subcommands(like_pflag)
+    }
+}
+
+/// The last of several wins, and a value may begin with a dash.
+fn like_pflag(command: clap::Command) -> clap::Command {
+    command.args_override_self(true).max_term_width(HELP_WIDTH).mut_args(|arg| {
+        let takes_next_word = arg.get_action().takes_values() && !arg.is_positional() && !arg.is_require_equals_set();
+        if takes_next_word { arg.allow_hyphen_values(true) } else { arg }
+    })
+}
+
+fn spoken<'a>(called: Called, command: &clap::Command, args: &'a [OsString]) -> Spoken<'a> {
+    let sub = args.first().and_then(|name| command.find_subcommand(name));
+    let flags = sub.unwrap_or(command).get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
+    let (name, is_go_name) = match sub.map(clap::Command::get_name) {
+        Some(sub) => (format!("{} {sub}", called.name()), matches!(sub, CONTROLLER_MANAGER | MACHINE_CONTROLLER)),
+        None => (called.name().to_owned(), matches!(called, Called::ControllerManager | Called::MachineController)),
+    };
+    Spoken { command: name, is_go_name, args, flags }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("mcm", Called::Mcm)]
+    #[case("", Called::Mcm)]
+    #[case("machine-controller-manager", Called::ControllerManager)]
+    #[case("./machine-controller-manager", Called::ControllerManager)]
+    #[case("/usr/local/bin/machine-controller-manager", Called::ControllerManager)]
+    #[case("machine-controller-manager.exe", Called::ControllerManager)]
+    #[case("/machine-controller", Called::MachineController)]
+    #[case("machine-controller-aws", Called::Mcm)]
+    #[case("machine-controller-manager.old", Called::Mcm)]
+    #[case("/opt/machine-controller/mcm", Called::Mcm)]
+    #[case("/usr/bin/kubectl-mcm", Called::KubectlPlugin)]
+    fn the_program_knows_its_name(#[case] program: &str, #[case] called: Called) {
+        assert_eq!(Called::by(OsStr::new(program)), called);
+    }
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        for called in [Called::Mcm, Called::ControllerManager, Called::MachineController, Called::KubectlPlugin] {
+            called.command().debug_assert();
+        }
+    }
+}

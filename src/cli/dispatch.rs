@@ -1,0 +1,65 @@
+//! From the arguments of the process to its exit code.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    args::{self, Command},
+    crd, demo, error,
+    flags::LogOptions,
+    logging, run, simulated_cloud, version,
+};
+
+/// Does what the arguments say; the first one is the name of the program. Answers the exit code: 0 for success,
+/// 1 for a command that failed, 2 for a command line that cannot be understood.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match args::parse(args) {
+        Ok(command) => match execute(command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => error::report(&failure),
+        },
+        Err(rejection) => rejection.report(),
+    }
+}
+
+fn execute(command: Command) -> Result<()> {
+    match command {
+        Command::Run(options) => serve(&options.generic.log.clone(), run::run(*options)),
+        Command::MachineControllerManager(options) => {
+            serve(&options.generic.log.clone(), run::controller_manager(*options))
+        }
+        Command::MachineController(options) => serve(&options.generic.log.clone(), run::machine_controller(*options)),
+        Command::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
+        Command::Demo(options) => block_on(demo::run(options)),
+        Command::Crd { kind } => print(&crd::render(kind.as_deref())?),
+        Command::Completion { shell } => print(&args::completion(shell)),
+        Command::Version => print(&version::text()),
+    }
+}
+
+fn serve(log: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()> {
+    logging::install(log)?;
+    block_on(work)
+}
+
+fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the threads of the process")?;
+    let outcome = runtime.block_on(work);
+    // A name that is still being resolved must not hold up the exit.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// To standard output; a reader that has seen enough (`mcm crd | head`) is no failure.
+fn print(text: &str) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("write to standard output"),
+    }
+}

@@ -1,0 +1,183 @@
+//! What the user reads when nothing was started: one line that says what is wrong, one that says what to do.
+
+use std::{error::Error as _, process::ExitCode};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::flags::{
+    Conflicts,
+    value::{Class, InvalidValue},
+};
+use crate::runtime::kubeconfig::StartError;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+
+/// A command line that leads nowhere.
+#[derive(Debug)]
+pub enum Rejection {
+    /// Help or the version was asked for.
+    Answer(clap::Error),
+    /// It cannot be understood.
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to write instead.
+        hint: String,
+        /// What the process leaves with.
+        code: u8,
+    },
+}
+
+/// The words of one command line, for texts that quote it.
+pub struct Spoken<'a> {
+    /// The name of the command, as the user types it.
+    pub command: String,
+    /// Whether it stands for one of the Go programs, and leaves with their exit codes.
+    pub is_go_name: bool,
+    /// Its arguments.
+    pub args: &'a [std::ffi::OsString],
+    /// The long names of its flags.
+    pub flags: Vec<String>,
+}
+
+impl Rejection {
+    pub(super) fn from_clap(error: clap::Error, spoken: &Spoken<'_>) -> Self {
+        match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::Answer(error),
+            ErrorKind::UnknownArgument => unknown_argument(&error, spoken),
+            ErrorKind::InvalidSubcommand => unknown_command(&error, spoken),
+            ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(&error, spoken),
+            _ => usage(first_line(&error), None, spoken),
+        }
+    }
+
+    pub(super) fn from_conflicts(conflicts: &Conflicts, spoken: &Spoken<'_>) -> Self {
+        let code = if spoken.is_go_name { FAILED } else { USAGE };
+        Self::Usage { message: conflicts.to_string(), hint: see_help(spoken), code }
+    }
+
+    /// Prints it and says what to leave with.
+    pub(super) fn report(&self) -> ExitCode {
+        match self {
+            Self::Answer(error) => {
+                // Nobody is left to hear that the reader of the help has gone.
+                error.print().ok();
+                u8::try_from(error.exit_code()).map_or(ExitCode::from(USAGE), ExitCode::from)
+            }
+            Self::Usage { message, hint, code } => {
+                print(message, Some(hint));
+                ExitCode::from(*code)
+            }
+        }
+    }
+}
+
+/// Prints why a command failed and says what to leave with.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    let hint = error.chain().find_map(|layer| layer.downcast_ref::<StartError>()).map(StartError::hint);
+    print(&format!("{error:#}"), hint);
+    ExitCode::from(FAILED)
+}
+
+#[expect(clippy::print_stderr, reason = "this is the one place that talks to the user of the command line")]
+fn print(message: &str, hint: Option<&str>) {
+    eprintln!("error: {}", one_line(message));
+    if let Some(hint) = hint {
+        eprintln!("hint: {}", one_line(hint));
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn usage(message: String, hint: Option<String>, spoken: &Spoken<'_>) -> Rejection {
+    Rejection::Usage { message, hint: hint.unwrap_or_else(|| see_help(spoken)), code: USAGE }
+}
+
+fn see_help(spoken: &Spoken<'_>) -> String {
+    format!("see {} --help", spoken.command)
+}
+
+fn unknown_argument(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+    let given = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
+    if !given.starts_with('-') {
+        let hint = guess::boolean_after(&given, spoken);
+        return usage(format!("unexpected argument {given:?}"), hint, spoken);
+    }
+    if let Some((word, name)) = guess::single_dashed(&given, spoken) {
+        return usage(
+            format!("unknown flag {given} in {word}"),
+            Some(format!("long flags take two dashes: --{name}")),
+            spoken,
+        );
+    }
+    let suggestion = text_of(error, ContextKind::SuggestedArg).map(|flag| format!("did you mean {flag}?"));
+    usage(format!("unknown flag {given}"), suggestion, spoken)
+}
+
+fn unknown_command(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+    let given = text_of(error, ContextKind::InvalidSubcommand).unwrap_or_default();
+    let suggestion = text_of(error, ContextKind::SuggestedSubcommand).map(|name| format!("did you mean {name}?"));
+    usage(format!("unknown command {given:?}"), suggestion, spoken)
+}
+
+fn bad_value(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+    let flag = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
+    let flag = flag.split([' ', '[', '=']).next().unwrap_or_default();
+    let given = text_of(error, ContextKind::InvalidValue).unwrap_or_default();
+    let invalid = error.source().and_then(|source| source.downcast_ref::<InvalidValue>());
+    if let Some(invalid) = invalid {
+        let is_range = invalid.class() == Class::Range;
+        return Rejection::Usage {
+            message: format!("{flag}={given}: {invalid}"),
+            hint: invalid.hint().map_or_else(|| see_help(spoken), str::to_owned),
+            code: if is_range && spoken.is_go_name { FAILED } else { USAGE },
+        };
+    }
+    let message = match text_of(error, ContextKind::ValidValue) {
+        _ if given.is_empty() => format!("{flag} needs a value"),
+        Some(allowed) => format!("{flag}={given}: must be one of {allowed}"),
+        None => format!("{flag}={given}: not allowed"),
+    };
+    usage(message, None, spoken)
+}
+
+fn text_of(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) if !texts.is_empty() => Some(texts.join(", ")),
+        _ => None,
+    }
+}
+
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+/// Guesses about what was meant.
+mod guess {
+    use super::Spoken;
+    use crate::cli::flags::value::boolean;
+
+    /// `--leader-elect false` reads as a flag and a stray word.
+    pub fn boolean_after(given: &str, spoken: &Spoken<'_>) -> Option<String> {
+        boolean(given).ok()?;
+        let position = spoken.args.iter().position(|arg| arg == given)?;
+        let flag = spoken.args.get(position.checked_sub(1)?)?.to_str().filter(|word| word.starts_with("--"))?;
+        Some(format!("a boolean flag takes its value after \"=\": {flag}={given}"))
+    }
+
+    /// `-port=1` reads as a bundle of short flags. Answers the whole word and the name of the flag in it.
+    pub fn single_dashed<'a>(given: &str, spoken: &'a Spoken<'_>) -> Option<(&'a str, &'a str)> {
+        spoken.args.iter().filter_map(|arg| arg.to_str()).find_map(|word| {
+            let name = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?.split('=').next()?;
+            let is_known = word.starts_with(given) && spoken.flags.iter().any(|flag| flag == name);
+            is_known.then_some((word, name))
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! Flags of the controllers of machines and classes.
+
+use std::{convert::Infallible, str::FromStr, time::Duration};
+
+use clap::Args;
+
+use super::value;
+
+/// How long a machine may take for what, unless its own spec says otherwise.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Machines")]
+pub struct MachineOptions {
+    /// How long a new machine may take to join before it has failed
+    #[arg(long, default_value = "20m", value_name = "DURATION", value_parser = value::duration)]
+    pub machine_creation_timeout: Duration,
+
+    /// How long a machine may be unhealthy before it has failed
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = value::duration)]
+    pub machine_health_timeout: Duration,
+
+    /// How long a drain may take before the machine is deleted by force
+    #[arg(long, default_value = "2h", value_name = "DURATION", value_parser = value::duration)]
+    pub machine_drain_timeout: Duration,
+
+    /// How long an in-place update may take before it has failed
+    #[arg(
+        long = "machine-inplace-update-timeout",
+        default_value = "20m",
+        value_name = "DURATION",
+        value_parser = value::duration
+    )]
+    pub machine_in_place_update_timeout: Duration,
+
+    /// How often the eviction of one pod is tried, 20s apart, before the pod is deleted
+    #[arg(long, default_value = "360", value_name = "COUNT", value_parser = value::count)]
+    pub machine_max_evict_retries: u32,
+
+    /// How long the volumes of one evicted pod may take to detach, on top of its grace period
+    #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = value::duration)]
+    pub machine_pv_detach_timeout: Duration,
+
+    /// How long the volumes of one evicted pod may take to attach elsewhere
+    #[arg(long, default_value = "90s", value_name = "DURATION", value_parser = value::duration)]
+    pub machine_pv_reattach_timeout: Duration,
+
+    /// How long a preserved machine is kept
+    #[arg(long, default_value = "96h", value_name = "DURATION", value_parser = value::duration)]
+    pub machine_preserve_timeout: Duration,
+
+    /// How long an API server may be unreachable before all work on machines stops
+    #[arg(
+        long = "machine-safety-apiserver-statuscheck-timeout",
+        default_value = "30s",
+        value_name = "DURATION",
+        value_parser = value::duration
+    )]
+    pub api_server_check_timeout: Duration,
+
+    /// How often the API servers are checked; not less than the timeout
+    #[arg(
+        long = "machine-safety-apiserver-statuscheck-period",
+        default_value = "1m",
+        value_name = "DURATION",
+        value_parser = value::duration
+    )]
+    pub api_server_check_period: Duration,
+
+    /// How often virtual machines without an object are looked for
+    #[arg(
+        long = "machine-safety-orphan-vms-period",
+        default_value = "15m",
+        value_name = "DURATION",
+        value_parser = value::duration
+    )]
+    pub orphan_vms_period: Duration,
+
+    /// Conditions of a node that make its machine unhealthy when true, split at commas and otherwise taken as written
+    #[arg(
+        long,
+        default_value = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
+        value_name = "TYPE,…"
+    )]
+    pub node_conditions: NodeConditions,
+
+    /// Groups of a bootstrap token, as its field auth-extra-groups wants them
+    #[arg(long, default_value = "", value_name = "GROUP,…")]
+    pub bootstrap_token_auth_extra_groups: String,
+
+    /// The pause before a creation is tried again after the cloud ran out of something; 0 means 10m
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = value::exhausted_retry)]
+    pub resource_exhausted_retry: Duration,
+}
+
+/// Types of node conditions that are bad news when true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConditions(Vec<String>);
+
+impl NodeConditions {
+    /// In the order they were written.
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Spaces and empty parts are kept, as in Go: a condition of that name does not exist, so they match nothing.
+impl FromStr for NodeConditions {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.split(',').map(str::to_owned).collect()))
+    }
+}

@@ -1,0 +1,23 @@
+//! Every flag, parsed into plain structs. What can be refused is refused here, so that nothing behind
+//! this module checks a flag again.
+//!
+//! Spelling is pflag's: two dashes, `_` is as good as `-`, the last of several wins, a boolean takes its value after `=`.
+
+mod check;
+mod driver;
+mod generic;
+mod machine;
+mod options;
+mod rollout;
+#[cfg(test)]
+mod tests;
+pub mod value;
+
+pub use check::{Conflict, Conflicts};
+pub use driver::DriverOptions;
+pub use generic::{CompatibilityFlags, GenericOptions, LeaderElectionOptions, LogFormat, LogOptions};
+pub use machine::{MachineOptions, NodeConditions};
+pub use options::{ControllerManagerOptions, MachineControllerOptions, RunOptions};
+pub use rollout::RolloutOptions;
+
+pub use crate::runtime::kubeconfig::{ControlKubeconfig, TargetKubeconfig};

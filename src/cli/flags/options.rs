@@ -1,0 +1,147 @@
+//! One struct per running command.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+use super::{DriverOptions, GenericOptions, MachineOptions, RolloutOptions, value};
+
+/// Workers per queue of sets and deployments when nothing is said.
+const DEFAULT_SET_WORKERS: usize = 10;
+/// Workers per queue of machines when nothing is said.
+const DEFAULT_MACHINE_WORKERS: usize = 50;
+
+/// All of `machine-controller-manager`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct ControllerManagerOptions {
+    /// The port of the HTTP endpoints
+    #[arg(
+        help_heading = "HTTP endpoints",
+        long,
+        default_value = "10258",
+        value_parser = value::port
+    )]
+    pub port: u16,
+
+    /// Sets and deployments.
+    #[command(flatten)]
+    pub rollout: RolloutOptions,
+
+    /// Workers per queue
+    #[arg(
+        help_heading = "Sets and deployments",
+        long,
+        default_value = "10",
+        value_name = "COUNT",
+        value_parser = value::workers
+    )]
+    pub concurrent_syncs: usize,
+
+    /// Clusters, endpoints, leader election, logs.
+    #[command(flatten)]
+    pub generic: GenericOptions,
+}
+
+/// All of `machine-controller`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct MachineControllerOptions {
+    /// The port of the HTTP endpoints
+    #[arg(
+        help_heading = "HTTP endpoints",
+        long,
+        default_value = "10259",
+        value_parser = value::port
+    )]
+    pub port: u16,
+
+    /// Machines and classes.
+    #[command(flatten)]
+    pub machine: MachineOptions,
+
+    /// Workers per queue
+    #[arg(
+        help_heading = "Machines",
+        long,
+        default_value = "50",
+        value_name = "COUNT",
+        value_parser = value::workers
+    )]
+    pub concurrent_syncs: usize,
+
+    /// Where machines come from.
+    #[command(flatten)]
+    pub driver: DriverOptions,
+
+    /// Clusters, endpoints, leader election, logs.
+    #[command(flatten)]
+    pub generic: GenericOptions,
+}
+
+/// All of `run`: both of the others in one process.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct RunOptions {
+    /// The port of the HTTP endpoints
+    #[arg(
+        help_heading = "HTTP endpoints",
+        long,
+        default_value = "10258",
+        value_parser = value::port
+    )]
+    pub port: u16,
+
+    /// Workers per queue, of all controllers alike [default: 10 for sets and deployments, 50 for machines]
+    #[arg(
+        help_heading = "Clusters",
+        long,
+        value_name = "COUNT",
+        value_parser = value::workers
+    )]
+    pub concurrent_syncs: Option<usize>,
+
+    /// Sets and deployments.
+    #[command(flatten)]
+    pub rollout: RolloutOptions,
+
+    /// Machines and classes.
+    #[command(flatten)]
+    pub machine: MachineOptions,
+
+    /// Where machines come from.
+    #[command(flatten)]
+    pub driver: DriverOptions,
+
+    /// Clusters, endpoints, leader election, logs.
+    #[command(flatten)]
+    pub generic: GenericOptions,
+}
+
+impl ControllerManagerOptions {
+    /// Where the HTTP endpoints listen.
+    pub fn listen(&self) -> SocketAddr {
+        SocketAddr::new(self.generic.address, self.port)
+    }
+}
+
+impl MachineControllerOptions {
+    /// Where the HTTP endpoints listen.
+    pub fn listen(&self) -> SocketAddr {
+        SocketAddr::new(self.generic.address, self.port)
+    }
+}
+
+impl RunOptions {
+    /// Where the HTTP endpoints listen.
+    pub fn listen(&self) -> SocketAddr {
+        SocketAddr::new(self.generic.address, self.port)
+    }
+
+    /// Workers per queue of sets and deployments.
+    pub fn set_workers(&self) -> usize {
+        self.concurrent_syncs.unwrap_or(DEFAULT_SET_WORKERS)
+    }
+
+    /// Workers per queue of machines and classes.
+    pub fn machine_workers(&self) -> usize {
+        self.concurrent_syncs.unwrap_or(DEFAULT_MACHINE_WORKERS)
+    }
+}

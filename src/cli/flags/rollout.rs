@@ -1,0 +1,37 @@
+//! Flags of the controllers of sets and deployments.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use super::value;
+
+/// How sets and deployments are kept within their bounds.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Sets and deployments")]
+pub struct RolloutOptions {
+    /// Machines above desired + maxSurge from which a set or deployment is frozen
+    #[arg(long, default_value = "2", value_name = "COUNT", value_parser = value::count)]
+    pub safety_up: u32,
+
+    /// How far below that limit the number must fall before it is unfrozen
+    #[arg(long, default_value = "1", value_name = "COUNT", value_parser = value::count)]
+    pub safety_down: u32,
+
+    /// How often the number of machines is compared with those limits
+    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = value::duration)]
+    pub machine_safety_overshooting_period: Duration,
+
+    /// Ask the cluster autoscaler to leave nodes alone while they are rolled
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value = "true",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        value_parser = value::boolean
+    )]
+    pub autoscaler_scaledown_annotation_during_rollout: bool,
+}

@@ -1,0 +1,196 @@
+//! From the text of one flag to its value. An error says what is allowed; which flag it was, the caller knows.
+
+use std::{borrow::Cow, net::IpAddr, time::Duration};
+
+use reqwest::Url;
+
+use crate::api::GoDuration;
+
+/// The text after a flag is not what the flag takes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{rule}")]
+pub struct InvalidValue {
+    rule: Cow<'static, str>,
+    hint: Option<String>,
+    class: Class,
+}
+
+/// How a value is wrong. The Go programs leave with another exit code for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It cannot be read at all.
+    Syntax,
+    /// It can be read, and is not allowed.
+    Range,
+}
+
+impl InvalidValue {
+    fn syntax(rule: impl Into<Cow<'static, str>>) -> Self {
+        Self { rule: rule.into(), hint: None, class: Class::Syntax }
+    }
+
+    fn range(rule: impl Into<Cow<'static, str>>) -> Self {
+        Self { class: Class::Range, ..Self::syntax(rule) }
+    }
+
+    fn with_hint(self, hint: String) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    /// What to write instead, when it can be guessed.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// How the value is wrong.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+}
+
+/// A boolean in any spelling of Go's `strconv.ParseBool`.
+///
+/// # Errors
+/// For any other text.
+pub fn boolean(text: &str) -> Result<bool, InvalidValue> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(InvalidValue::syntax("must be true or false")),
+    }
+}
+
+/// A Go duration of zero or more.
+///
+/// # Errors
+/// When it cannot be read, has no unit, or is negative.
+pub fn duration(text: &str) -> Result<Duration, InvalidValue> {
+    const RULE: &str = "must be a duration of zero or more, such as 90s, 20m or 1h30m";
+    match text.parse::<GoDuration>() {
+        Ok(duration) if duration < GoDuration::default() => Err(InvalidValue::range(RULE)),
+        Ok(duration) => Ok(duration.as_std()),
+        Err(_) if text.parse::<f64>().is_ok_and(f64::is_finite) => Err(InvalidValue::syntax(RULE)
+            .with_hint(format!("a duration needs a unit: write {text}s for seconds, {text}m for minutes"))),
+        Err(_) => Err(InvalidValue::syntax(RULE)),
+    }
+}
+
+/// The pause after an exhausted resource: a duration, where zero means the default of ten minutes.
+///
+/// # Errors
+/// As for [`duration`].
+pub fn exhausted_retry(text: &str) -> Result<Duration, InvalidValue> {
+    let pause = duration(text)?;
+    Ok(if pause.is_zero() { Duration::from_secs(600) } else { pause })
+}
+
+/// A TCP port.
+///
+/// # Errors
+/// Outside 1 to 65535.
+pub fn port(text: &str) -> Result<u16, InvalidValue> {
+    const RULE: &str = "must be a port number from 1 to 65535";
+    match u16::try_from(number(text, RULE)?) {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(InvalidValue::range(RULE)),
+    }
+}
+
+/// An address of this host to listen on.
+///
+/// # Errors
+/// When it is no IP address.
+pub fn address(text: &str) -> Result<IpAddr, InvalidValue> {
+    text.parse()
+        .map_err(|_| InvalidValue::syntax("must be an IP address, such as 0.0.0.0 (all interfaces), 127.0.0.1 or ::"))
+}
+
+/// A number of workers.
+///
+/// # Errors
+/// Below 1 or above 2147483647.
+pub fn workers(text: &str) -> Result<usize, InvalidValue> {
+    const RULE: &str = "must be a number of workers, 1 or more";
+    match usize::try_from(number(text, RULE)?) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(InvalidValue::range(RULE)),
+    }
+}
+
+/// A count that may be zero.
+///
+/// # Errors
+/// Below 0 or above 2147483647.
+pub fn count(text: &str) -> Result<u32, InvalidValue> {
+    const RULE: &str = "must be a number, 0 or more";
+    u32::try_from(number(text, RULE)?).map_err(|_| InvalidValue::range(RULE))
+}
+
+/// A verbosity level of klog; negative ones are as quiet as zero.
+///
+/// # Errors
+/// When it is no number.
+pub fn level(text: &str) -> Result<i32, InvalidValue> {
+    number(text, "must be a number: 0 to 2 for normal logs, 3 or 4 for more, 5 and above for everything")
+}
+
+/// Requests per second.
+///
+/// # Errors
+/// When it is not a finite number above 0.
+pub fn rate(text: &str) -> Result<f32, InvalidValue> {
+    const RULE: &str = "must be a number of requests per second above 0";
+    match text.parse::<f32>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        Ok(_) => Err(InvalidValue::range(RULE)),
+        Err(_) => Err(InvalidValue::syntax(RULE)),
+    }
+}
+
+/// A namespace by name.
+///
+/// # Errors
+/// When no namespace can have this name.
+pub fn namespace(text: &str) -> Result<String, InvalidValue> {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_edge_ok = !text.starts_with('-') && !text.ends_with('-');
+    if (1..=63).contains(&text.len()) && is_edge_ok && text.chars().all(is_inner) {
+        Ok(text.to_owned())
+    } else {
+        Err(InvalidValue::range(
+            "must be the name of one namespace: 1 to 63 of a-z, 0-9 and \"-\", not at the start or end",
+        ))
+    }
+}
+
+/// A media type such as `application/json`, with or without parameters.
+///
+/// # Errors
+/// When it is not of the form `type/subtype`.
+pub fn media_type(text: &str) -> Result<String, InvalidValue> {
+    let is_token = |part: &str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`{|}~".contains(c))
+    };
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    match essence.split_once('/') {
+        Some((kind, subtype)) if is_token(kind) && is_token(subtype) => Ok(text.to_owned()),
+        _ => Err(InvalidValue::range("must be a media type, such as application/json")),
+    }
+}
+
+/// The address of an HTTP service.
+///
+/// # Errors
+/// When it is no `http` or `https` URL.
+pub fn http_url(text: &str) -> Result<Url, InvalidValue> {
+    match text.parse::<Url>() {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
+        _ => Err(InvalidValue::syntax("must be an http or https URL, such as http://127.0.0.1:10270")),
+    }
+}
+
+fn number(text: &str, rule: &'static str) -> Result<i32, InvalidValue> {
+    text.parse::<i64>()
+        .map_err(|_| InvalidValue::syntax(rule))
+        .and_then(|number| i32::try_from(number).map_err(|_| InvalidValue::range(rule)))
+}

@@ -1,0 +1,59 @@
+//! Log lines on standard error.
+
+use anyhow::{Context, Result};
+use tracing_subscriber::{EnvFilter, fmt};
+
+use super::flags::{LogFormat, LogOptions};
+
+/// The variable whose filter, if it is set, is used instead of `--v`.
+const OVERRIDE: &str = "RUST_LOG";
+
+/// Sends the logs of this process where the flags say, from now on. A second call changes nothing.
+///
+/// # Errors
+/// When `RUST_LOG` cannot be read as a filter.
+pub fn install(options: &LogOptions) -> Result<()> {
+    let directives = match std::env::var(OVERRIDE) {
+        Ok(text) if !text.is_empty() => text,
+        _ => directives(options.verbosity),
+    };
+    let filter = EnvFilter::builder().parse(&directives).with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
+    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let installed = match options.format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    if installed.is_err() {
+        tracing::debug!("logs were already installed");
+    }
+    Ok(())
+}
+
+/// Our own lines at the level that klog's number stands for; libraries only when something is wrong.
+fn directives(verbosity: i32) -> String {
+    let level = match verbosity {
+        ..=2 => "info",
+        3..=4 => "debug",
+        5.. => "trace",
+    };
+    format!("warn,mcm={level}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(-1, "info")]
+    #[case(0, "info")]
+    #[case(2, "info")]
+    #[case(3, "debug")]
+    #[case(4, "debug")]
+    #[case(5, "trace")]
+    #[case(10, "trace")]
+    fn klog_levels_have_a_counterpart(#[case] verbosity: i32, #[case] level: &str) {
+        assert_eq!(directives(verbosity), format!("warn,mcm={level}"));
+        assert!(EnvFilter::builder().parse(directives(verbosity)).is_ok());
+    }
+}

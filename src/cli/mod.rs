@@ -1,0 +1,16 @@
+//! The command line: sub-commands, flags, and what the process says when it cannot start.
+
+mod args;
+pub mod connect;
+pub mod crd;
+pub mod demo;
+mod dispatch;
+mod error;
+pub mod flags;
+pub mod logging;
+mod normalize;
+pub mod run;
+pub mod simulated_cloud;
+mod version;
+
+pub use dispatch::main;

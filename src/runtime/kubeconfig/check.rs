@@ -1,0 +1,243 @@
+//! Does the API server answer, and does it know our kinds?
+
+use std::time::Duration;
+
+use http::{Request, Uri};
+use kube::Client;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::error::{StartError, address, cause, credential_error};
+
+/// Group and version of the machine objects.
+pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
+const KINDS: [&str; 4] = ["machines", "machinesets", "machinedeployments", "machineclasses"];
+
+/// What an API server says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Its version, such as `v1.36.3`.
+    pub git_version: String,
+}
+
+/// How often and for how long an API server is asked.
+struct Patience {
+    /// From one question to the next.
+    interval: Duration,
+    /// For one answer.
+    attempt: Duration,
+    /// In all.
+    total: Duration,
+}
+
+const PATIENCE: Patience =
+    Patience { interval: Duration::from_secs(1), attempt: Duration::from_secs(3), total: Duration::from_secs(10) };
+
+/// Waits up to 10 s until the control API server is healthy, and makes sure that it serves all four kinds.
+///
+/// # Errors
+/// When it is not reached, refuses the credentials, cannot be trusted, or does not serve all kinds.
+pub async fn check(client: &Client, server: &Uri) -> Result<ServerInfo, StartError> {
+    let info = wait_until_ready(client, server).await?;
+    let served = match client.list_api_group_resources(API_VERSION).await {
+        Ok(list) => list.resources.into_iter().map(|resource| resource.name).collect(),
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(error) => return Err(StartError::Refused { server: address(server), cause: cause(&error) }),
+    };
+    let missing: Vec<_> = KINDS.into_iter().filter(|kind| !served.iter().any(|name| name == kind)).collect();
+    if missing.is_empty() { Ok(info) } else { Err(StartError::KindsMissing { server: address(server), missing }) }
+}
+
+/// Waits up to 10 s until an API server is healthy, and asks for its version.
+///
+/// # Errors
+/// When it is not reached, refuses the credentials, or cannot be trusted.
+pub async fn wait_until_ready(client: &Client, server: &Uri) -> Result<ServerInfo, StartError> {
+    wait(client, server, &PATIENCE).await
+}
+
+async fn wait(client: &Client, server: &Uri, patience: &Patience) -> Result<ServerInfo, StartError> {
+    let deadline = Instant::now() + patience.total;
+    loop {
+        let cause = match timeout(patience.attempt, ask(client, server)).await {
+            Ok(Ok(info)) => return Ok(info),
+            Ok(Err(Failure::Final(error))) => return Err(error),
+            Ok(Err(Failure::Passing(cause))) => cause,
+            Err(_) => format!("no answer within {} s", patience.attempt.as_secs()),
+        };
+        tracing::debug!(server = address(server), cause, "the API server is not ready");
+        if Instant::now() + patience.interval >= deadline {
+            return Err(StartError::Unreachable { server: address(server), cause, seconds: patience.total.as_secs() });
+        }
+        sleep(patience.interval).await;
+    }
+}
+
+enum Failure {
+    /// Asking again may help.
+    Passing(String),
+    /// It will not.
+    Final(StartError),
+}
+
+async fn ask(client: &Client, server: &Uri) -> Result<ServerInfo, Failure> {
+    healthz(client).await.map_err(|error| failure(server, &error))?;
+    let version = client.apiserver_version().await.map_err(|error| failure(server, &error))?;
+    Ok(ServerInfo { git_version: version.git_version })
+}
+
+/// Whoever may not see the health, or whose proxy does not show it, has reached a server all the same.
+async fn healthz(client: &Client) -> Result<(), kube::Error> {
+    let request = Request::get("/healthz").body(Vec::new()).map_err(kube::Error::HttpError)?;
+    match client.request_text(request).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+fn failure(server: &Uri, error: &kube::Error) -> Failure {
+    if let Some(error) = StartError::from_certificate(server, error) {
+        return Failure::Final(error);
+    }
+    let is_refused = matches!(error, kube::Error::Api(status) if matches!(status.code, 401 | 403));
+    if is_refused || credential_error(error).is_some() {
+        return Failure::Final(StartError::Refused { server: address(server), cause: cause(error) });
+    }
+    Failure::Passing(cause(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use http::Response;
+    use kube::client::Body;
+    use rstest::rstest;
+
+    use super::*;
+
+    const HURRIED: Patience = Patience {
+        interval: Duration::from_millis(1),
+        attempt: Duration::from_millis(500),
+        total: Duration::from_millis(50),
+    };
+
+    fn server(answer: impl Fn(&str) -> (u16, String) + Clone + Send + 'static) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (code, body) = answer(request.uri().path());
+            async move { Response::builder().status(code).body(Body::from(body.into_bytes())).map_err(|_| unreachable()) }
+        });
+        Client::new(service, "default")
+    }
+
+    fn unreachable() -> Infallible {
+        panic!("a fixed response is well formed")
+    }
+
+    fn url() -> Uri {
+        Uri::from_static("https://user:pass@api.example:6443/path")
+    }
+
+    fn healthy(path: &str) -> (u16, String) {
+        match path {
+            "/healthz" => (200, "ok".into()),
+            "/version" => (200, version()),
+            _ => (404, refusal(404, "NotFound")),
+        }
+    }
+
+    fn version() -> String {
+        r#"{"major":"1","minor":"36","gitVersion":"v1.36.3","gitCommit":"","gitTreeState":"","buildDate":"","goVersion":"","compiler":"","platform":""}"#.into()
+    }
+
+    fn refusal(code: u16, reason: &str) -> String {
+        format!(
+            r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"{reason}","code":{code}}}"#
+        )
+    }
+
+    fn kinds(names: &[&str]) -> String {
+        let resources: Vec<_> = names
+            .iter()
+            .map(|name| format!(r#"{{"name":"{name}","singularName":"","namespaced":true,"kind":"X","verbs":[]}}"#))
+            .collect();
+        format!(
+            r#"{{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"{API_VERSION}","resources":[{}]}}"#,
+            resources.join(",")
+        )
+    }
+
+    #[tokio::test]
+    async fn a_server_with_all_kinds_is_good() {
+        let client = server(|path| match path {
+            "/apis/machine.sapcloud.io/v1alpha1" => (200, kinds(&KINDS)),
+            path => healthy(path),
+        });
+        assert_eq!(check(&client, &url()).await.unwrap(), ServerInfo { git_version: "v1.36.3".into() });
+    }
+
+    #[rstest]
+    #[case(&[], "machines, machinesets, machinedeployments, machineclasses")]
+    #[case(&["machines", "machines/status", "machinesets"], "machinedeployments, machineclasses")]
+    #[tokio::test]
+    async fn missing_kinds_are_named(#[case] served: &'static [&'static str], #[case] named: &str) {
+        let client = server(move |path| match path {
+            "/apis/machine.sapcloud.io/v1alpha1" if !served.is_empty() => (200, kinds(served)),
+            path => healthy(path),
+        });
+        let error = check(&client, &url()).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("the API server https://api.example:6443 does not serve {named} of machine.sapcloud.io/v1alpha1")
+        );
+        assert_eq!(error.hint(), "install them with: mcm crd | kubectl apply -f -");
+    }
+
+    #[tokio::test]
+    async fn refused_credentials_are_not_tried_again() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let client = server(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            (401, refusal(401, "Unauthorized"))
+        });
+        let error = wait(&client, &url(), &HURRIED).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "talk to the API server https://api.example:6443: it answered 401 Unauthorized: no"
+        );
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_wakes_up_in_time_is_good() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let client = server(move |path| match path {
+            "/healthz" if asked.fetch_add(1, Ordering::Relaxed) < 3 => (500, refusal(500, "InternalError")),
+            path => healthy(path),
+        });
+        assert!(wait(&client, &url(), &HURRIED).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stays_sick_is_reported_with_its_last_answer() {
+        let client = server(|_| (500, refusal(500, "InternalError")));
+        let error = wait(&client, &url(), &HURRIED).await.unwrap_err().to_string();
+        assert!(error.starts_with("reach the API server https://api.example:6443: it answered 500 InternalError: no"));
+        assert!(!error.contains("pass"), "the user part of the address is not shown");
+    }
+
+    #[tokio::test]
+    async fn hidden_health_is_no_reason_to_stay_away() {
+        let client = server(|path| match path {
+            "/healthz" => (403, refusal(403, "Forbidden")),
+            path => healthy(path),
+        });
+        assert!(wait(&client, &url(), &HURRIED).await.is_ok());
+    }
+}

@@ -1,0 +1,218 @@
+//! Why the process cannot start, in one sentence, and what to do about it.
+
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+};
+
+use http::Uri;
+use kube::{client::AuthError, config::KubeconfigError};
+
+use super::check::API_VERSION;
+
+/// The clusters cannot be used. Never holds anything out of a kubeconfig but server addresses and file names.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no file.
+    #[error("read kubeconfig {} ({origin}): no such file", path.display())]
+    FileMissing {
+        /// The flag or variable that named it.
+        origin: &'static str,
+        /// Its path.
+        path: PathBuf,
+    },
+    /// The file cannot be read.
+    #[error("read kubeconfig {} ({origin})", path.display())]
+    Unreadable {
+        /// The flag or variable that named it.
+        origin: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no kubeconfig.
+    #[error("read kubeconfig {file} ({origin}): not the YAML of a kubeconfig{place}")]
+    Malformed {
+        /// The flag or variable that named it.
+        origin: &'static str,
+        /// Its path.
+        file: String,
+        /// Where in the file. The parser's own text would quote the file, and with it a secret.
+        place: String,
+    },
+    /// The file is a kubeconfig that leads nowhere.
+    #[error("use kubeconfig {file} ({origin}): {cause}")]
+    Incomplete {
+        /// The flag or variable that named it.
+        origin: &'static str,
+        /// Its path.
+        file: String,
+        /// What is missing.
+        cause: String,
+    },
+    /// There are no credentials of a pod.
+    #[error("use the credentials of this pod ({origin}): {cause}")]
+    NotInPod {
+        /// The flag that asks for them.
+        origin: &'static str,
+        /// What is missing.
+        cause: String,
+    },
+    /// Nothing leads to a cluster.
+    #[error("find a cluster: KUBECONFIG is not set, there is no ~/.kube/config, and this is no pod")]
+    NoCluster,
+    /// Nothing says where the machine objects are.
+    #[error("find the control cluster: --control-kubeconfig is empty and --target-kubeconfig is none")]
+    NoControlCluster,
+    /// No client can be made.
+    #[error("make a client for the API server {server}: {cause}")]
+    Client {
+        /// The address of the server.
+        server: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// A certificate has the format of before 1996.
+    #[error(
+        "trust the API server {server}: one of the certificates in use is of X.509 version 1, which is not supported"
+    )]
+    OldCertificate {
+        /// The address of the server.
+        server: String,
+    },
+    /// The server is not the one that the kubeconfig describes.
+    #[error("trust the API server {server}: {cause}")]
+    Untrusted {
+        /// The address of the server.
+        server: String,
+        /// What is wrong with its certificate.
+        cause: String,
+    },
+    /// No answer, or no good one.
+    #[error("reach the API server {server}: {cause} (tried for {seconds} s)")]
+    Unreachable {
+        /// The address of the server.
+        server: String,
+        /// What happened last.
+        cause: String,
+        /// How long it was tried.
+        seconds: u64,
+    },
+    /// The credentials are not accepted.
+    #[error("talk to the API server {server}: {cause}")]
+    Refused {
+        /// The address of the server.
+        server: String,
+        /// What the server said.
+        cause: String,
+    },
+    /// The server does not know our kinds.
+    #[error("the API server {server} does not serve {} of {API_VERSION}", missing.join(", "))]
+    KindsMissing {
+        /// The address of the server.
+        server: String,
+        /// Their plural names.
+        missing: Vec<&'static str>,
+    },
+}
+
+impl StartError {
+    /// The next step.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::FileMissing { .. } => "check the path, and that the secret is mounted",
+            Self::Unreadable { .. } => "check the permissions of the file and its folders",
+            Self::Malformed { .. } => "try it with kubectl --kubeconfig FILE config view",
+            Self::Incomplete { .. } => "try it with kubectl --kubeconfig FILE config view --minify",
+            Self::NotInPod { .. } => {
+                "outside a pod pass a kubeconfig file with that flag; inside a pod check that its service account token is mounted"
+            }
+            Self::NoCluster => "pass --target-kubeconfig FILE",
+            Self::NoControlCluster => {
+                "pass --control-kubeconfig FILE, or --control-kubeconfig inClusterConfig in a pod"
+            }
+            Self::Client { .. } => "check the certificates, keys and the proxy in the kubeconfig",
+            Self::OldCertificate { .. } => {
+                "make the certificates again as version 3, with the server's name as a subject alternative name"
+            }
+            Self::Untrusted { .. } => {
+                "check the server's address and certificate-authority in the kubeconfig; the certificate must name the address"
+            }
+            Self::Unreachable { .. } => {
+                "check the server's address in the kubeconfig, and that the server is up and may be reached from here"
+            }
+            Self::Refused { .. } => "check the user in the kubeconfig, and its roles",
+            Self::KindsMissing { .. } => "install them with: mcm crd | kubectl apply -f -",
+        }
+    }
+
+    pub(super) fn from_kubeconfig(origin: &'static str, path: Option<&Path>, error: KubeconfigError) -> Self {
+        let file = || path.map_or_else(String::new, |path| path.display().to_string());
+        match error {
+            KubeconfigError::ReadConfig(source, path) if source.kind() == io::ErrorKind::NotFound => {
+                drop(source);
+                Self::FileMissing { origin, path }
+            }
+            KubeconfigError::ReadConfig(source, path) => Self::Unreadable { origin, path, source },
+            KubeconfigError::Parse(error) => {
+                let place = error.location().map(|at| format!(", line {} column {}", at.line(), at.column()));
+                Self::Malformed { origin, file: file(), place: place.unwrap_or_default() }
+            }
+            other => Self::Incomplete { origin, file: file(), cause: other.to_string() },
+        }
+    }
+
+    pub(super) fn from_client(server: &Uri, error: &kube::Error) -> Self {
+        Self::from_certificate(server, error)
+            .unwrap_or_else(|| Self::Client { server: address(server), cause: cause(error) })
+    }
+
+    /// What no second try would change.
+    pub(super) fn from_certificate(server: &Uri, error: &kube::Error) -> Option<Self> {
+        let text = innermost(error).to_string();
+        if text.contains("UnsupportedCertVersion") {
+            return Some(Self::OldCertificate { server: address(server) });
+        }
+        text.contains("invalid peer certificate").then(|| Self::Untrusted { server: address(server), cause: text })
+    }
+}
+
+/// The address of a server without user or path.
+pub(super) fn address(url: &Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or("https");
+    let host = url.host().unwrap_or("?");
+    url.port().map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
+}
+
+/// What is at the bottom of an error; layers above it only repeat that something failed.
+pub(super) fn cause(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return format!("it answered {} {}: {}", status.code, status.reason, status.message);
+    }
+    if let kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } = error {
+        return "only http and https proxies can be used".to_owned();
+    }
+    match credential_error(error) {
+        Some(AuthError::AuthExecRun { cmd, out }) => {
+            format!("the credential plugin {cmd:?} failed with {}", out.status)
+        }
+        Some(AuthError::AuthExecParse(_)) => "the credential plugin did not answer with an ExecCredential".to_owned(),
+        Some(error) => error.to_string(),
+        None => innermost(error).to_string(),
+    }
+}
+
+/// The output of a credential plugin may be a credential, so these must not be printed as they are.
+pub(super) fn credential_error(error: &kube::Error) -> Option<&AuthError> {
+    layers(error).find_map(|layer| layer.downcast_ref())
+}
+
+fn innermost(error: &kube::Error) -> &(dyn Error + 'static) {
+    layers(error).last().unwrap_or(error)
+}
+
+fn layers(error: &kube::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(Some(error as &(dyn Error + 'static)), |layer| (**layer).source())
+}
