@@ -1,4 +1,8 @@
 //! Holds classes that Machines use, and the Secrets that classes name.
+//!
+//! Two planners: [`plan`] for a class, which also takes hold of the Secrets it names, and [`plan_secret`] for a Secret, which
+//! lets it go when no class names it any more. The latter is to be asked after each change or end of a class, for every Secret
+//! that carries [`crate::api::labels::SECRET_FINALIZER`].
 
 mod plan;
 mod secret;
@@ -28,10 +32,6 @@ pub struct Snapshot {
     pub unreadable_machines: Vec<String>,
     /// What is known of the Secrets that [`secret_names`] tells, by name. One that is missing here is unknown.
     pub secrets: BTreeMap<String, SecretState>,
-    /// The other classes of the namespace.
-    pub other_classes: Vec<Arc<MachineClass>>,
-    /// Names of the classes of the namespace whose content could not be read; they may name the Secrets.
-    pub unreadable_classes: Vec<String>,
 }
 
 /// What is known of a Secret.

@@ -1,6 +1,6 @@
-use super::{
-    Action, SecretSnapshot, SecretState, Snapshot, plan_secret, secret_names,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{Action, SecretSnapshot, SecretState, Snapshot, plan_secret, secret_names};
 use crate::{
     api::labels::FINALIZER,
     controllers::{
@@ -9,27 +9,15 @@ use crate::{
     },
 };
 
-/// What is done next for a class and its Secrets.
-///
-/// The class goes before its Secrets are let go, so that a deleting class without our finalizer needs no Secret any more.
+/// What is done next for a class and the Secrets it names.
 pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
-    let goes = hold_or_let_go(&mut plan, snapshot);
+    if hold_or_let_go(&mut plan, snapshot) {
+        return plan;
+    }
     for name in secret_names(&snapshot.class) {
         match snapshot.secrets.get(name) {
-            Some(SecretState::Present(secret)) => {
-                let mut classes = snapshot.other_classes.clone();
-                classes.extend((!goes).then(|| snapshot.class.clone()));
-                let unreadable_classes = snapshot.unreadable_classes.clone();
-                let of_secret = plan_secret(&SecretSnapshot { secret: secret.clone(), classes, unreadable_classes });
-                plan.waits.extend(of_secret.waits);
-                plan.steps.extend(of_secret.steps.into_iter().map(|step| Step {
-                    action: Action::PatchSecret { secret: secret.clone(), patch: step.action },
-                    reason: step.reason,
-                    event: step.event,
-                }));
-            }
-            _ if goes => {}
+            Some(SecretState::Present(secret)) => hold_secret(&mut plan, snapshot, secret),
             Some(SecretState::Absent) => {
                 plan.wait(format!("secret {name} to be created"), None);
             }
@@ -48,7 +36,10 @@ fn hold_or_let_go(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let users = snapshot.machines_using.len();
     if users > 0 {
         if deleting {
-            plan.wait(format!("the machines that use the class to be gone: {}", listed(&snapshot.machines_using)), None);
+            plan.wait(
+                format!("the machines that use the class to be gone: {}", listed(&snapshot.machines_using)),
+                None,
+            );
         } else if let Some(patch) = finalizer::add(meta, FINALIZER) {
             plan.then(Action::PatchClass(patch), format!("machines that use the class: {users}"));
         }
@@ -66,6 +57,20 @@ fn hold_or_let_go(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     deleting
 }
 
+fn hold_secret(plan: &mut Plan<Action>, snapshot: &Snapshot, secret: &ObjectMeta) {
+    let of_secret = plan_secret(&SecretSnapshot {
+        secret: Box::new(secret.clone()),
+        classes: vec![snapshot.class.clone()],
+        unreadable_classes: Vec::new(),
+    });
+    plan.waits.extend(of_secret.waits);
+    plan.steps.extend(of_secret.steps.into_iter().map(|step| Step {
+        action: Action::PatchSecret { secret: Box::new(secret.clone()), patch: step.action },
+        reason: step.reason,
+        event: step.event,
+    }));
+}
+
 /// A few names, for a person.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
@@ -81,7 +86,6 @@ fn listed(names: &[String]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -110,8 +114,6 @@ mod tests {
             machines_using: (0..users).map(|index| format!("m{index}")).collect(),
             unreadable_machines: Vec::new(),
             secrets: [("s".to_owned(), secret)].into(),
-            other_classes: Vec::new(),
-            unreadable_classes: Vec::new(),
         }
     }
 
@@ -144,9 +146,8 @@ mod tests {
         &[r#"secret s ["machine.sapcloud.io/machine-controller"]"#])]
     #[case::deleting_with_users(class("c", &[CLASS], true, "s"), 1, &[SECRET], &[])]
     #[case::deleting_with_users_and_never_held(class("c", &["x"], true, "s"), 1, &[SECRET], &[])]
-    #[case::deleting_unused_goes_before_its_secret_is_let_go(class("c", &[CLASS], true, "s"), 0, &["y", SECRET],
-        &["class []", r#"secret s ["y"]"#])]
-    #[case::gone_but_for_foreign_finalizers(class("c", &["x"], true, "s"), 0, &[SECRET], &["secret s []"])]
+    #[case::deleting_unused(class("c", &[CLASS], true, "s"), 0, &["y"], &["class []"])]
+    #[case::gone_but_for_foreign_finalizers(class("c", &["x"], true, "s"), 0, &[], &[])]
     fn finalizers(
         #[case] class: Arc<MachineClass>,
         #[case] users: usize,
@@ -168,13 +169,6 @@ mod tests {
         snapshot.unreadable_machines = vec!["u".into()];
         assert_eq!(steps(&snapshot), [""; 0]);
         assert_eq!(waits(&snapshot), "machines that may use the class to be readable: u");
-    }
-
-    #[test]
-    fn a_secret_that_another_class_names_stays_held() {
-        let mut snapshot = snapshot(class("c", &[CLASS], true, "s"), 0, secret(&[SECRET]));
-        snapshot.other_classes = vec![class("d", &[], false, "s")];
-        assert_eq!(steps(&snapshot), ["class []"]);
     }
 
     #[rstest]
