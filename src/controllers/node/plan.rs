@@ -27,7 +27,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
                 plan.then(Action::PatchNode(patch), "the node is being deleted and has no machine");
             }
         }
-        (true, [machine]) => replace(&mut plan, machine, "is being deleted"),
+        (true, [machine]) => replace(&mut plan, machine, &node.name_any(), "is being deleted"),
         (false, []) => declare_not_managed(&mut plan, snapshot, policy),
         (false, [machine]) => hold(&mut plan, snapshot, policy, machine),
         (_, several) => wait_for_one(&mut plan, several),
@@ -37,24 +37,24 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
 
 /// What is done for the Machines of a Node that was deleted. Only for a deletion that was seen: a Node that is not found may
 /// be one that was never seen, because it has not joined yet.
-pub fn gone(machines: &[Arc<Machine>]) -> Plan<Action> {
+pub fn gone(node: &str, machines: &[Arc<Machine>]) -> Plan<Action> {
     let mut plan = Plan::default();
     match machines {
         [] => {}
         [machine] if machine.phase() == MachinePhase::New => {}
-        [machine] => replace(&mut plan, machine, "was deleted"),
+        [machine] => replace(&mut plan, machine, node, "was deleted"),
         several => wait_for_one(&mut plan, several),
     }
     plan
 }
 
 /// The finalizer of the Node falls in the course of the Machine's deletion.
-fn replace(plan: &mut Plan<Action>, machine: &Arc<Machine>, happened: &str) {
+fn replace(plan: &mut Plan<Action>, machine: &Arc<Machine>, node: &str, happened: &str) {
     let name = machine.name_any();
     if machine.metadata.deletion_timestamp.is_some() {
         plan.wait(format!("machine {name} to be deleted"), None);
     } else {
-        let reason = format!("its node {happened}: replace machine {name}");
+        let reason = format!("node {node} {happened}: replace machine {name}");
         plan.then(Action::DeleteMachine(machine.clone()), reason);
     }
 }
@@ -131,10 +131,8 @@ mod tests {
 
     use super::*;
 
-    const POLICY: Policy = Policy {
-        creation_timeout: SignedDuration::from_secs(1200),
-        finalizer_grace: SignedDuration::from_secs(30),
-    };
+    const POLICY: Policy =
+        Policy { creation_timeout: SignedDuration::from_secs(1200), finalizer_grace: SignedDuration::from_secs(30) };
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_700_000_000).unwrap()
@@ -251,6 +249,6 @@ mod tests {
     #[case::not_a_machine(vec![], vec![])]
     #[case::doubtful(vec![machine("a", "Running"), machine("b", "Running")], vec![])]
     fn the_machine_of_a_node_that_was_deleted(#[case] machines: Vec<Arc<Machine>>, #[case] expected: Vec<Value>) {
-        assert_eq!(act(&gone(&machines)), expected);
+        assert_eq!(act(&gone("n", &machines)), expected);
     }
 }
