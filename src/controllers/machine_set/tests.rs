@@ -260,6 +260,14 @@ fn a_new_set_is_guarded_first_then_grows_then_reports() {
     assert_eq!(waits(&rest), "3 of 3 machines to become available");
 }
 
+#[test]
+fn a_new_set_without_machines_is_guarded_then_reports() {
+    let mut world = World::new(0).with(json!({ "metadata": { "finalizers": null } }));
+    assert_eq!(plan(&world.snapshot()).steps.len(), 1, "one write of the set at a time");
+    world.settle();
+    assert_eq!((world.status_writes, world.status().observed_generation), (1, 1));
+}
+
 #[rstest]
 #[case(10, 3)]
 #[case(150, 3)]
@@ -562,7 +570,7 @@ fn template_changes_reach_machines_in_one_patch_that_names_only_what_differs() {
         .with(json!({ "spec": { "template": { "spec": {
             "class": { "kind": "MachineClass", "name": "class" },
             "healthTimeout": "10m", "drainTimeout": "2h",
-            "nodeTemplate": { "metadata": { "creationTimestamp": null, "labels": { "a": "2", "b": "1" } } },
+            "nodeTemplate": { "metadata": { "labels": { "a": "2", "b": "1" } } },
         } } } }))
         .machine(
             "a",
@@ -572,6 +580,7 @@ fn template_changes_reach_machines_in_one_patch_that_names_only_what_differs() {
             "nodeTemplate": { "metadata": { "labels": { "a": "1", "b": "1" }, "annotations": { "gone": "x" } } },
         } }),
         );
+    world.set["spec"]["template"]["spec"]["nodeTemplate"]["metadata"]["creationTimestamp"] = Value::Null;
     world.settle();
     let expected = json!({ "spec": {
         "class": { "kind": "MachineClass" },
@@ -597,11 +606,12 @@ fn machines_past_use_take_over_only_the_kind_of_the_class(#[case] state: Value) 
 #[case::null_timestamp(json!({ "nodeTemplate": { "metadata": { "creationTimestamp": null } } }), json!({}))]
 #[case::empty_parts(json!({ "nodeTemplate": { "metadata": {}, "spec": {} } }), json!({ "nodeTemplate": {} }))]
 #[case::spelling_of_durations(json!({ "drainTimeout": "120m" }), json!({ "drainTimeout": "2h0m0s" }))]
-#[case::another_class_name(json!({ "class": { "name": "next" } }), json!({}))]
+#[case::another_class_name(json!({ "class": { "kind": "MachineClass", "name": "next" } }), json!({}))]
 fn what_means_the_same_is_not_written(#[case] template: Value, #[case] spec: Value) {
-    let mut world = World::new(1)
-        .with(json!({ "spec": { "template": { "spec": template } } }))
-        .machine("a", json!({ "spec": spec }));
+    let mut world = World::new(1).machine("a", json!({ "spec": spec }));
+    for (key, value) in template.as_object().unwrap() {
+        world.set["spec"]["template"]["spec"][key] = value.clone();
+    }
     world.settle();
     assert_eq!(world.patched, []);
 }
