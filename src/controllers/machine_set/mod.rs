@@ -1,6 +1,16 @@
 //! Keeps a number of equal Machines: replicas, adoption, deletion order, replacement of failed Machines, status.
 
+mod claim;
+mod construct;
+mod edit;
 mod plan;
+mod preserve;
+mod propagate;
+mod replicas;
+mod status;
+#[cfg(test)]
+mod tests;
+mod validate;
 
 use std::sync::Arc;
 
