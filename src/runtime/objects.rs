@@ -40,6 +40,11 @@ pub enum WriteFailure {
 }
 
 impl WriteError {
+    /// A failed call.
+    pub fn new(verb: &'static str, kind: impl Into<String>, key: Key, source: kube::Error) -> Self {
+        Self { verb, kind: kind.into(), key, source }
+    }
+
     /// Classifies the failure.
     pub fn failure(&self) -> WriteFailure {
         let kube::Error::Api(status) = &self.source else { return WriteFailure::Unknown };
@@ -137,21 +142,17 @@ impl<K: Cached + Serialize> Objects<K> {
                 self.cache.removed(&key, uid.as_deref().unwrap_or_default());
                 Ok(())
             }
-            Err(source) => Err(WriteError { verb: "delete", kind: K::kind(&()).into_owned(), key, source }),
+            Err(source) => Err(WriteError::new("delete", K::kind(&()), key, source)),
         }
     }
 
     fn take(&self, verb: &'static str, key: Key, answer: kube::Result<K>) -> Result<Arc<K>, WriteError> {
-        answer.map(|object| self.cache.wrote(object)).map_err(|source| WriteError {
-            verb,
-            kind: K::kind(&()).into_owned(),
-            key,
-            source,
-        })
+        answer.map(|object| self.cache.wrote(object)).map_err(|source| WriteError::new(verb, K::kind(&()), key, source))
     }
 }
 
-fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
+/// A merge patch that fails with a conflict if the object is no longer as it was seen.
+pub(crate) fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
     let mut patch = patch.clone();
     if let (Some(version), Some(fields)) = (&seen.resource_version, patch.as_object_mut()) {
         let metadata = fields.entry("metadata").or_insert_with(|| json!({}));

@@ -5,6 +5,7 @@
 //! that carries [`crate::api::labels::SECRET_FINALIZER`].
 
 mod plan;
+mod reconcile;
 mod secret;
 
 use std::{
@@ -16,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 pub use plan::plan;
+pub use reconcile::{reconcile, reconcile_secret};
 pub use secret::{SecretSnapshot, plan_secret};
 
 use crate::api::machine::MachineClass;

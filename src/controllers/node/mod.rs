@@ -1,6 +1,7 @@
 //! Ties Nodes to Machines: deleting a Node replaces its Machine, a Node with a Machine is held, one without is left alone.
 
 mod plan;
+mod reconcile;
 
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 pub use plan::{gone, plan};
+pub use reconcile::{reconcile, reconcile_gone};
 
 use crate::api::{machine::Machine, node::Node};
 
