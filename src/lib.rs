@@ -2,3 +2,4 @@
 pub mod api;
 pub mod controllers;
 pub mod driver;
+pub mod runtime;
