@@ -53,7 +53,7 @@ async fn attempt(election: &Election, seen: &mut Seen) -> Result<Outcome, Refusa
         }
     }
     let tenure = election.claim(lease.as_ref()).await?;
-    // An answer that took too long says only that we held the lease then.
+    // If this process was held up since, the answer says only that we held the lease then.
     if tenure.ends_at <= Instant::now() { Err(Refusal::Conflict) } else { Ok(Outcome::Ours(Box::new(tenure))) }
 }
 

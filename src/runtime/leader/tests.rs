@@ -90,11 +90,15 @@ impl Server {
     }
 
     fn election(&self, identity: &str) -> Election {
+        self.election_with(identity, Timing::default())
+    }
+
+    fn election_with(&self, identity: &str, timing: Timing) -> Election {
         let candidacy = Candidacy {
             namespace: "shoot".to_owned(),
             name: "machine-controller".to_owned(),
             identity: identity.to_owned(),
-            timing: Timing::default(),
+            timing,
         };
         Election::new(self.client(), candidacy, Arc::new(TokioClock(Instant::now()))).unwrap()
     }
@@ -373,10 +377,10 @@ fn two_processes_on_one_host_have_two_identities() {
 }
 
 /// Stands for a process that leads for a while, and then releases, crashes or goes on until it loses, over and over.
-async fn live(server: Server, id: usize, seed: u64, terms: Arc<Mutex<Vec<CancellationToken>>>) {
+async fn live(server: Server, timing: Timing, id: usize, seed: u64, terms: Arc<Mutex<Vec<CancellationToken>>>) {
     let mut rng = StdRng::seed_from_u64(seed ^ (id as u64) << 32);
     for life in 0.. {
-        let leadership = server.election(&format!("host-{id}_{life}")).acquire().await;
+        let leadership = server.election_with(&format!("host-{id}_{life}"), timing).acquire().await;
         {
             let mut terms = terms.lock().unwrap();
             assert!(terms.iter().all(CancellationToken::is_cancelled), "host-{id} leads besides another");
@@ -396,15 +400,16 @@ proptest! {
 
     #[test]
     fn never_two_lead_and_someone_does_when_the_faults_end(
-        seed: u64, latency in 0u64..6_000, loss in 0.0..0.4, processes in 2usize..5,
+        seed: u64, latency in 0u64..6_000, loss in 0.0..0.4, processes in 2usize..5, renew in 6u64..15,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let server = Server::with_faults(seed, latency, loss);
+            let timing = Timing { renew_deadline: Duration::from_secs(renew), ..Timing::default() };
             let terms = Arc::new(Mutex::new(Vec::new()));
             let mut lives = tokio::task::JoinSet::new();
             for id in 0..processes {
-                lives.spawn(live(server.clone(), id, seed, terms.clone()));
+                lives.spawn(live(server.clone(), timing, id, seed, terms.clone()));
             }
             tokio::select! {
                 died = lives.join_next() => panic!("{died:?}"),
