@@ -294,6 +294,22 @@ async fn a_leader_that_cannot_renew_gives_up_before_others_take_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_answer_does_not_lengthen_the_term() {
+    let server = Server::with_faults(7, 3_000, 0.0);
+    let began = Instant::now();
+    let timing = Timing { renew_deadline: Duration::from_secs(14), ..Timing::default() };
+    let leader = server.election_with("host_1", timing).acquire().await;
+    let acquired = began.elapsed();
+    server.state().faults.loss = 1.0;
+    leader.lost().await;
+    let sent_at: Timestamp = server.lease().unwrap()["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
+    let sent = sent_at - "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap();
+    let sent = Duration::try_from(sent).unwrap();
+    assert!(acquired > sent + Duration::from_secs(1), "the answer was slow: {acquired:?} {sent:?}");
+    assert!(began.elapsed() <= sent + Duration::from_millis(14_001), "{:?} {sent:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_was_taken_stops_at_its_next_renewal() {
     let server = Server::new();
     let leader = server.election("host_1").acquire().await;
