@@ -9,3 +9,6 @@ pub mod node;
 pub mod owner;
 pub mod plan;
 pub mod selector;
+
+#[cfg(test)]
+pub(crate) mod testing;
