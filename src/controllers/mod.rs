@@ -1,5 +1,7 @@
 //! One folder per kind. Each reconcile observes into a snapshot, plans (pure), applies, and reports.
 
+pub mod context;
+pub mod controller;
 pub mod finalizer;
 pub mod machine;
 pub mod machine_class;
@@ -9,3 +11,7 @@ pub mod node;
 pub mod owner;
 pub mod plan;
 pub mod selector;
+pub mod wiring;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,6 +1,21 @@
 //! Rolls Machines from one template to the next: sets, revisions, surge, pause, scaling, status.
 
+mod autoscaler;
+mod conditions;
+mod draft;
+mod history;
+mod naming;
+mod nodes;
 mod plan;
+mod revision;
+mod rollback;
+mod rollout;
+mod scale;
+mod sets;
+mod status;
+#[cfg(test)]
+mod tests;
+mod validate;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -63,6 +78,13 @@ pub enum Action {
     PatchSet {
         /// The set, as the plan saw it.
         set: Arc<MachineSet>,
+        /// The patch.
+        patch: Value,
+    },
+    /// Patch of a Machine: deletion marks that the autoscaler asked for.
+    PatchMachine {
+        /// The Machine, as the plan saw it.
+        machine: Arc<Machine>,
         /// The patch.
         patch: Value,
     },

@@ -1,8 +1,468 @@
-use super::Policy;
-use super::{Action, Snapshot};
-use crate::controllers::plan::Plan;
+use std::sync::Arc;
 
-/// What a deployment does next.
-pub fn plan(_snapshot: &Snapshot, _policy: &Policy) -> Plan<Action> {
-    Plan::default()
+use kube::ResourceExt;
+
+use super::{
+    Action, Failure, Policy, Snapshot, autoscaler, conditions,
+    draft::Draft,
+    history,
+    naming::identity_for,
+    nodes::Nodes,
+    revision, rollback,
+    rollout::{self, Bounds, Count},
+    scale::{self, Mode},
+    sets::{Family, SetView},
+    status::{self, Facts},
+    validate::{Invalid, Wish, validate},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet, StrategyType},
+        reasons::{ConditionReason, ConditionType, EventReason},
+    },
+    controllers::plan::{Note, Plan},
+};
+
+/// What a deployment does next. To be asked again, with a fresh snapshot, until there are no steps.
+pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+    if snapshot.deployment.metadata.deletion_timestamp.is_some() {
+        return delete(snapshot);
+    }
+    match validate(&snapshot.deployment) {
+        Err(invalid) => refuse(snapshot, &invalid),
+        Ok(wish) if wish.strategy == StrategyType::InPlaceUpdate => stand_by(snapshot, &wish),
+        Ok(wish) => Work::begin(snapshot, policy, &wish).plan(),
+    }
+}
+
+/// All sets go, then the finalizer.
+fn delete(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let deployment = &snapshot.deployment;
+    if !deployment.finalizers().iter().any(|finalizer| finalizer == labels::FINALIZER) {
+        return plan;
+    }
+    let family = Family::controlled(snapshot);
+    for set in family.sets.iter().filter(|set| !set.is_deleting()) {
+        let reason = format!("delete set {}: its deployment is being deleted", set.name());
+        plan.then(Action::DeleteSet(set.draft.seen().clone()), reason);
+    }
+    if !family.sets.is_empty() {
+        plan.wait(format!("{} sets with {} machines to be gone", family.sets.len(), family.existing()), None);
+        return plan;
+    }
+    if !snapshot.unreadable.is_empty() {
+        wait_for_unreadable(&mut plan, &snapshot.unreadable);
+        return plan;
+    }
+    let mut draft = Draft::of(deployment.clone());
+    draft.edit("no set is left: let the deployment go", |deployment| {
+        deployment.finalizers_mut().retain(|finalizer| finalizer != labels::FINALIZER);
+    });
+    emit_deployment(&mut plan, draft);
+    plan
+}
+
+/// The spec makes no sense: say so, and do nothing else.
+fn refuse(snapshot: &Snapshot, invalid: &Invalid) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let message = invalid.to_string();
+    let mut status = snapshot.deployment.status.clone().unwrap_or_default();
+    status.observed_generation = snapshot.deployment.metadata.generation.unwrap_or_default();
+    let reading = conditions::Reading::is_true(ConditionReason::InvalidSpec, message.clone());
+    let said = conditions::find(&status.conditions, ConditionType::Invalid);
+    // The same reason may stand for another mistake.
+    let reading = if said.is_some_and(|said| said.message != message) { reading.confirmed() } else { reading };
+    conditions::set(&mut status.conditions, ConditionType::Invalid, reading, autoscaler::whole_seconds(snapshot.now));
+    let event = match invalid {
+        Invalid::SelectsAll => EventReason::SelectingAll,
+        Invalid::Fields(_) => EventReason::InvalidSpec,
+    };
+    emit_status(&mut plan, snapshot, status, Some(Note::warning(event, message.clone())));
+    plan.wait(format!("the spec to be corrected: {message}"), None);
+    plan
+}
+
+/// In-place updates are not available yet: keep the finalizer and the status, touch nothing.
+fn stand_by(snapshot: &Snapshot, wish: &Wish) -> Plan<Action> {
+    const TEXT: &str = "in-place updates are not available yet: no set is created or changed; \
+                        use the strategy RollingUpdate or Recreate to have machines replaced";
+    let mut plan = Plan::default();
+    let mut deployment = Draft::of(snapshot.deployment.clone());
+    add_finalizer(&mut deployment);
+    emit_deployment(&mut plan, deployment);
+    let family = Family::controlled(snapshot);
+    if !family.unknown.is_empty() {
+        wait_for_unreadable(&mut plan, &family.unknown);
+        return plan;
+    }
+    let facts = Facts { snapshot, family: &family, bounds: &wish.bounds, created: None, collisions: 0 };
+    let status = status::status_of(&facts);
+    let observed = snapshot.deployment.status.as_ref().map_or(0, |status| status.observed_generation);
+    let is_news = observed != status.observed_generation;
+    emit_status(&mut plan, snapshot, status, is_news.then(|| Note::warning(EventReason::Waiting, TEXT)));
+    plan.wait(TEXT, None);
+    plan
+}
+
+/// One pass over a deployment that can be acted on.
+struct Work<'a> {
+    snapshot: &'a Snapshot,
+    bounds: &'a Bounds,
+    strategy: StrategyType,
+    deployment: Draft<MachineDeployment>,
+    family: Family,
+    nodes: Nodes<'a>,
+    marked: Vec<Draft<Machine>>,
+    created: Option<MachineSet>,
+    collisions: i32,
+}
+
+impl<'a> Work<'a> {
+    fn begin(snapshot: &'a Snapshot, policy: &Policy, wish: &'a Wish) -> Self {
+        let stored = snapshot.deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
+        let family = Family::gather(snapshot, &wish.selector);
+        let taken = snapshot.failure == Some(Failure::NameTaken) && family.new.is_none();
+        Self {
+            snapshot,
+            bounds: &wish.bounds,
+            strategy: wish.strategy,
+            deployment: Draft::of(snapshot.deployment.clone()),
+            family,
+            nodes: Nodes::of(snapshot, policy),
+            marked: Vec::new(),
+            created: None,
+            collisions: if taken { stored.saturating_add(1) } else { stored },
+        }
+    }
+
+    fn plan(mut self) -> Plan<Action> {
+        add_finalizer(&mut self.deployment);
+        if !self.family.unknown.is_empty() {
+            let mut plan = Plan::default();
+            emit_deployment(&mut plan, self.deployment);
+            wait_for_unreadable(&mut plan, &self.family.unknown);
+            return plan;
+        }
+        self.marked = autoscaler::mark_machines(&mut self.deployment, self.snapshot);
+        let spec = &self.snapshot.deployment.spec;
+        if let Some(request) = spec.rollback_to.as_ref().filter(|_| !spec.paused) {
+            rollback::roll_back(&mut self.deployment, &mut self.family, &mut self.nodes, request);
+            return self.emit(None, Vec::new());
+        }
+        revision::keep_in_step(&mut self.family, self.deployment.wanted());
+        if spec.paused || (self.mixes() && scale::is_pending(self.bounds, &self.scalable())) {
+            self.scale(spec.paused);
+        } else {
+            self.prepare_nodes();
+            match self.strategy {
+                StrategyType::Recreate => self.recreate(),
+                StrategyType::RollingUpdate | StrategyType::InPlaceUpdate => self.roll(),
+            }
+        }
+        self.follow_revision();
+        self.finish()
+    }
+
+    /// Machines of two sets may exist side by side.
+    fn mixes(&self) -> bool {
+        self.strategy == StrategyType::RollingUpdate
+    }
+
+    fn scalable(&self) -> Vec<scale::Scalable> {
+        let sets = self.family.sets.iter().enumerate().filter(|(_, set)| !set.is_deleting());
+        sets.map(|(index, set)| set.scalable(Some(index) == self.family.new)).collect()
+    }
+
+    /// The replicas were changed, or nothing but the replicas may change.
+    fn scale(&mut self, paused: bool) {
+        let sizes = scale::sizes(self.bounds, &self.scalable(), Mode { paused, mixes: self.mixes() });
+        let new = self.family.new;
+        let why = format!("{} machines are wanted", self.bounds.desired);
+        let sets = self.family.sets.iter_mut().enumerate().filter(|(_, set)| !set.is_deleting());
+        for ((index, set), size) in sets.zip(sizes) {
+            resize(set, Some(index) == new, self.bounds, size, &why);
+        }
+    }
+
+    /// Before old Machines go: new pods avoid their Nodes, and the autoscaler waits. After: the reverse.
+    fn prepare_nodes(&mut self) {
+        if self.family.is_rolling() {
+            for set in &self.family.sets {
+                self.nodes.disable_scale_down(set);
+            }
+            if self.mixes() {
+                for set in self.family.old_sets_mut() {
+                    self.nodes.taint(set);
+                }
+            }
+        }
+        if let Some(set) = self.family.new_set_mut() {
+            self.nodes.untaint(set);
+        }
+    }
+
+    /// New Machines come and old ones go, within bounds.
+    fn roll(&mut self) {
+        let old: Vec<Count> = self.family.old_sets().map(SetView::count).collect();
+        let existing: i32 = old.iter().map(Count::planned).sum();
+        let Some(new) = self.family.new_set().map(SetView::count) else {
+            let size = rollout::new_size(self.bounds, &Count::default(), &old);
+            self.create(size);
+            return;
+        };
+        let bounds = self.bounds;
+        let room =
+            format!("{} machines exist or are asked for, at most {} may", existing + new.planned(), bounds.at_most());
+        let new_size = rollout::new_size(bounds, &new, &old);
+        if let Some(set) = self.family.new_set_mut() {
+            resize(set, true, bounds, new_size, &room);
+        }
+        let available = new.available_now() + old.iter().map(Count::available_now).sum::<i32>();
+        let spare = format!("{available} machines are available and stay, at least {} must", bounds.at_least());
+        let sizes = rollout::old_sizes(bounds, &new, &old);
+        for (set, size) in self.family.old_sets_mut().zip(sizes) {
+            resize(set, false, bounds, size, &spare);
+        }
+    }
+
+    /// All old Machines go before the first new one comes.
+    fn recreate(&mut self) {
+        let bounds = self.bounds;
+        for set in self.family.old_sets_mut() {
+            resize(set, false, bounds, 0, "all machines are replaced at once");
+        }
+        // A set that has not heard of its new size may still be creating Machines.
+        if self.family.old_sets().any(|set| set.wanted_replicas() != set.count().spec || !is_gone(set)) {
+            return;
+        }
+        match self.family.new_set_mut() {
+            None => self.create(bounds.desired),
+            Some(set) => resize(set, true, bounds, bounds.desired, &format!("{} machines are wanted", bounds.desired)),
+        }
+    }
+
+    fn create(&mut self, replicas: i32) {
+        let deployment = &self.snapshot.deployment;
+        let identity = identity_for(
+            &deployment.name_any(),
+            &deployment.spec.template,
+            self.collisions,
+            self.snapshot.sets.iter().map(Arc::as_ref),
+        );
+        let revision = revision::next_revision(&self.family);
+        self.created = Some(revision::new_set(self.deployment.wanted(), &identity, self.bounds, revision, replicas));
+    }
+
+    fn follow_revision(&mut self) {
+        let revision = match &self.created {
+            Some(set) => revision::revision_of(set),
+            None => self.family.new_set().map_or(0, |set| revision::revision_of(set.draft.wanted())),
+        };
+        revision::note_revision(&mut self.deployment, revision);
+    }
+
+    /// Status and clean-up, from all that was decided.
+    fn finish(mut self) -> Plan<Action> {
+        let name = self.created.as_ref().map(|set| (set.name_any(), set.spec.replicas));
+        let facts = Facts {
+            snapshot: self.snapshot,
+            family: &self.family,
+            bounds: self.bounds,
+            created: name.as_ref().map(|(name, size)| (name.as_str(), *size)),
+            collisions: self.collisions,
+        };
+        let status = status::status_of(&facts);
+        let deadline = status::progress_deadline(&facts, &status);
+        let spec = &self.snapshot.deployment.spec;
+        let is_complete = status::is_complete(&status, spec.replicas) && !self.family.is_rolling();
+        if is_complete
+            && !spec.paused
+            && let Some(set) = self.family.new_set()
+        {
+            self.nodes.allow_scale_down(set);
+        }
+        let surplus = if is_complete || spec.paused {
+            history::surplus(&self.family, spec.revision_history_limit)
+        } else {
+            Vec::new()
+        };
+        let waits = self.waits();
+        let mut plan = self.emit(Some(status), surplus);
+        for wait in waits {
+            plan.wait(wait, deadline);
+        }
+        plan
+    }
+
+    /// What has to happen elsewhere.
+    fn waits(&self) -> Vec<String> {
+        let mut waits = Vec::new();
+        if self.snapshot.deployment.spec.paused && (self.family.new.is_none() || self.family.is_rolling()) {
+            waits.push("the deployment to be resumed: it is paused, so nothing is rolled out".to_owned());
+        }
+        if let Some(set) = &self.created {
+            waits.push(format!("new set {} to be created with {} machines", set.name_any(), set.spec.replicas));
+        }
+        if let Some(set) = self.family.new_set() {
+            let (name, count) = (set.name(), set.count());
+            let missing = self.bounds.desired - count.available;
+            if set.is_deleting() {
+                waits.push(format!("new set {name} to be gone: it was deleted and will be created again"));
+            } else if missing > 0 {
+                waits.push(format!("{missing} machines of new set {name} to become available"));
+            }
+            if count.terminating > 0 {
+                waits.push(format!("{} machines of new set {name} to be gone", count.terminating));
+            }
+        }
+        for set in self.family.old_sets().filter(|set| !is_gone(set)) {
+            let planned = set.count().planned();
+            waits.push(match planned {
+                0 => format!("old set {} to notice its new size", set.name()),
+                _ => format!("{planned} machines of old set {} to be gone", set.name()),
+            });
+        }
+        waits
+    }
+
+    /// The steps, in the order in which they are safe: marks before sizes, Nodes before their Machines, status last.
+    fn emit(self, status: Option<MachineDeploymentStatus>, surplus: Vec<Arc<MachineSet>>) -> Plan<Action> {
+        let mut plan = Plan::default();
+        let Self { snapshot, deployment, family, nodes, marked, created, bounds, .. } = self;
+        let failed = match &snapshot.failure {
+            Some(Failure::Other { message }) if created.is_some() => Some(Note::warning(
+                EventReason::MachineSetCreateError,
+                format!("Failed to create new machine set: {message}"),
+            )),
+            _ => None,
+        };
+        // What failed may fail again; it must not keep the status from saying so.
+        let (early, late) =
+            if snapshot.failure.is_some() && created.is_some() { (status, None) } else { (None, status) };
+
+        emit_deployment(&mut plan, deployment);
+        if let Some(status) = early {
+            emit_status(&mut plan, snapshot, status, failed);
+        }
+        for change in marked.into_iter().filter_map(Draft::finish) {
+            plan.then(Action::PatchMachine { machine: change.seen, patch: change.patch }, change.reason);
+        }
+        for change in nodes.finish().filter_map(Draft::finish) {
+            plan.then(Action::PatchNode { node: change.seen, patch: change.patch }, change.reason);
+        }
+        if let Some(set) = created {
+            emit_creation(&mut plan, set, &family, bounds);
+        }
+        let Family { sets, new, released, .. } = family;
+        let (new_sets, old_sets): (Vec<_>, Vec<_>) =
+            sets.into_iter().enumerate().partition(|(index, _)| Some(*index) == new);
+        let drafts = new_sets.into_iter().chain(old_sets).map(|(_, set)| set.draft).chain(released);
+        for change in drafts.filter_map(Draft::finish) {
+            let action = Action::PatchSet { set: change.seen, patch: change.patch };
+            push(&mut plan, action, change.reason, change.note);
+        }
+        for set in surplus {
+            let reason =
+                format!("delete old set {}: it is empty and beyond the revision history limit", set.name_any());
+            plan.then(Action::DeleteSet(set), reason);
+        }
+        if let Some(status) = late {
+            emit_status(&mut plan, snapshot, status, None);
+        }
+        plan
+    }
+}
+
+/// No Machine is left of it, and none can come.
+fn is_gone(set: &SetView) -> bool {
+    set.count().planned() == 0 && set.is_observed()
+}
+
+/// Gives a set its size, and notes for which size of the deployment that was.
+fn resize(set: &mut SetView, is_new: bool, bounds: &Bounds, size: i32, why: &str) {
+    if set.is_deleting() {
+        return;
+    }
+    let (name, before) = (set.name(), set.draft.seen().spec.replicas);
+    if size != before {
+        let role = if is_new { "new" } else { "old" };
+        set.draft.edit(format!("scale {role} set {name} from {before} to {size}: {why}"), |set| {
+            set.spec.replicas = size;
+        });
+        let direction = if size > before { "up" } else { "down" };
+        set.draft.note(Note::normal(
+            EventReason::ScalingMachineSet,
+            format!("Scaled {direction} machine set {name} to {size}"),
+        ));
+    }
+    if size != before || size > 0 || is_new {
+        annotate_size(set, bounds);
+    }
+}
+
+fn annotate_size(set: &mut SetView, bounds: &Bounds) {
+    let mut wanted = revision::size_annotations(bounds).to_vec();
+    let present = set.draft.seen().annotations();
+    wanted.retain(|(key, value)| present.get(*key) != Some(value));
+    if !wanted.is_empty() {
+        let reason = format!("sized for {} machines, at most {}", bounds.desired, bounds.at_most());
+        set.draft.edit(reason, |set| {
+            set.annotations_mut().extend(wanted.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        });
+    }
+}
+
+fn add_finalizer(deployment: &mut Draft<MachineDeployment>) {
+    if !deployment.seen().finalizers().iter().any(|finalizer| finalizer == labels::FINALIZER) {
+        deployment.edit("its sets must be deleted before it may go: add the finalizer", |deployment| {
+            deployment.finalizers_mut().push(labels::FINALIZER.to_owned());
+        });
+    }
+}
+
+fn emit_deployment(plan: &mut Plan<Action>, deployment: Draft<MachineDeployment>) {
+    if let Some(change) = deployment.finish() {
+        push(plan, Action::PatchDeployment(change.patch), change.reason, change.note);
+    }
+}
+
+fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, family: &Family, bounds: &Bounds) {
+    let (name, size) = (set.name_any(), set.spec.replicas);
+    let planned: i32 = family.sets.iter().map(|set| set.count().planned()).sum();
+    let reason = format!(
+        "create new set {name} with {size} machines: {planned} machines exist or are asked for, at most {} may",
+        bounds.at_most()
+    );
+    let note = (size > 0)
+        .then(|| Note::normal(EventReason::ScalingMachineSet, format!("Scaled up machine set {name} to {size}")));
+    push(plan, Action::CreateSet(Box::new(set)), reason, note);
+}
+
+/// The status is written when it says something new.
+fn emit_status(plan: &mut Plan<Action>, snapshot: &Snapshot, status: MachineDeploymentStatus, note: Option<Note>) {
+    if snapshot.deployment.status.as_ref() == Some(&status) {
+        return;
+    }
+    let progress = conditions::find(&status.conditions, ConditionType::Progressing);
+    let reason = format!(
+        "{} machines, {} of the current template, {} available; progress: {}",
+        status.replicas,
+        status.updated_replicas,
+        status.available_replicas,
+        progress.map_or("none yet", |condition| &condition.reason),
+    );
+    push(plan, Action::WriteStatus(Box::new(status)), reason, note);
+}
+
+fn wait_for_unreadable(plan: &mut Plan<Action>, names: &[String]) {
+    plan.wait(format!("{} to become readable: what they are decides what to do", names.join(", ")), None);
+}
+
+fn push(plan: &mut Plan<Action>, action: Action, reason: String, note: Option<Note>) {
+    match note {
+        Some(note) => plan.then_noting(action, reason, note),
+        None => plan.then(action, reason),
+    };
 }
