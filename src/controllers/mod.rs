@@ -1,8 +1,11 @@
 //! One folder per kind. Each reconcile observes into a snapshot, plans (pure), applies, and reports.
 
+pub mod finalizer;
 pub mod machine;
 pub mod machine_class;
 pub mod machine_deployment;
 pub mod machine_set;
 pub mod node;
+pub mod owner;
 pub mod plan;
+pub mod selector;
