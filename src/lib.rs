@@ -1,4 +1,6 @@
 //! A machine controller for Kubernetes.
 pub mod api;
 pub mod controllers;
+pub mod drain;
 pub mod driver;
+pub mod safety;
