@@ -119,6 +119,14 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("status update", key, patched)
     }
 
+    /// Strategic merge patch of the status of a built-in object: names single entries of lists, so it needs no version.
+    pub async fn patch_status_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+        let key = Key::of(seen);
+        let patch = Patch::Strategic(patch);
+        let patched = self.api(&key.namespace).patch_status(&key.name, &PatchParams::default(), &patch).await;
+        self.take("status update", key, patched)
+    }
+
     /// Deletes this very object.
     pub async fn delete(&self, seen: &ObjectMeta) -> Result<(), WriteError> {
         let key = Key::of(seen);

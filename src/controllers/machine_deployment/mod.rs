@@ -7,6 +7,7 @@ mod history;
 mod naming;
 mod nodes;
 mod plan;
+mod reconcile;
 mod revision;
 mod rollback;
 mod rollout;
@@ -23,6 +24,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use plan::plan;
+pub use reconcile::{Memory, reconcile};
 
 use crate::api::{
     machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},

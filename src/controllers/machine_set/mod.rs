@@ -6,6 +6,7 @@ mod edit;
 mod plan;
 mod preserve;
 mod propagate;
+mod reconcile;
 mod replicas;
 mod status;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use plan::plan;
+pub use reconcile::{Memory, reconcile};
 
 use crate::api::machine::{Machine, MachineSet, MachineSetStatus};
 
