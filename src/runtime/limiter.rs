@@ -329,15 +329,13 @@ mod tests {
     #[rstest]
     #[case(1)]
     #[case(30)]
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_timer_of_a_millisecond_does_not_slow_5000_calls_a_second(#[case] burst: u32) {
         let bucket = TokenBucket::new(Rate { qps: 5000.0, burst }).unwrap();
         let began = Instant::now();
         futures::future::join_all((0..2000).map(|_| bucket.take())).await;
         let rate = 2000.0 / began.elapsed().as_secs_f64();
-        assert!(rate < 5200.0, "too fast: {rate}");
-        // A busy machine may be slower, but a timer that cost a millisecond for each call would end below 1,000.
-        assert!(rate > 2000.0, "too slow: {rate}");
+        assert!(rate > 4900.0 && rate < 5100.0, "{rate}");
     }
 
     #[tokio::test(start_paused = true)]
