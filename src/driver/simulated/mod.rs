@@ -32,3 +32,6 @@ pub use options::{CloudArgs, DEFAULT_ADDRESS, ServeError, ServeOptions, serve};
 pub use server::router;
 pub use spec::{InvalidSpec, ProviderSpec, Volumes};
 pub use stats::{Calls, Stats};
+
+#[cfg(test)]
+mod tests;

@@ -176,8 +176,8 @@ async fn apply(cloud: Arc<Cloud>, target: Target, id: String, next: Next) -> Res
             Ok(Outcome::Beaten(now, with_status.then(|| Written::of(&vm))))
         }
         Next::MarkDead(name) => target.mark_dead(&name, now).await.map(|_| Outcome::Marked),
-        Next::Remove(departed) => {
-            let removed = target.remove(&departed).await?;
+        Next::Remove(departed, with_lease) => {
+            let removed = target.remove(&departed, with_lease).await?;
             cloud.node_removed(&id, removed);
             Ok(Outcome::Settled)
         }

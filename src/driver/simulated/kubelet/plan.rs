@@ -60,8 +60,8 @@ pub(super) enum Next {
     Beat(Box<VmRecord>, bool),
     /// Mark it as dead.
     MarkDead(String),
-    /// Remove it.
-    Remove(Departed),
+    /// Remove it, and its Lease if it may have one.
+    Remove(Departed, bool),
     /// Nothing before this time; never, unless the VM changes.
     Wait(Option<Timestamp>),
     /// There is nothing to look after.
@@ -135,7 +135,8 @@ fn next_of_departed(departed: Departed, memory: &Memory, rules: &Rules, now: Tim
         Departure::Vanished => after(dead_at, removal),
     };
     if remove_at <= now {
-        return Next::Remove(departed);
+        let with_lease = memory.beats > 0 || !rules.nodes.heartbeat_period.as_std().is_zero();
+        return Next::Remove(departed, with_lease);
     }
     if departed.how != Departure::Vanished || memory.marked || departed.uid.is_none() {
         return Next::Wait(Some(remove_at));
@@ -277,13 +278,13 @@ mod tests {
         let gone = |how| registered(0).departed(at(10), how).unwrap();
         let decide = |how, memory: &Memory, seconds| next(NodeView::Departed(gone(how)), memory, &rules(), at(seconds));
         let (new, marked) = (Memory::default(), Memory { marked: true, ..Memory::default() });
-        assert_eq!(decide(Departure::Unregistered, &new, 10), Next::Remove(gone(Departure::Unregistered)));
+        assert_eq!(decide(Departure::Unregistered, &new, 10), Next::Remove(gone(Departure::Unregistered), true));
         assert_eq!(decide(Departure::Deleted, &new, 10), Next::Wait(Some(at(15))));
-        assert_eq!(decide(Departure::Deleted, &new, 15), Next::Remove(gone(Departure::Deleted)));
+        assert_eq!(decide(Departure::Deleted, &new, 15), Next::Remove(gone(Departure::Deleted), true));
         assert_eq!(decide(Departure::Vanished, &new, 10), Next::Wait(Some(at(50))));
         assert_eq!(decide(Departure::Vanished, &new, 50), Next::MarkDead("m".into()));
         assert_eq!(decide(Departure::Vanished, &marked, 50), Next::Wait(Some(at(55))));
-        assert_eq!(decide(Departure::Vanished, &marked, 55), Next::Remove(gone(Departure::Vanished)));
+        assert_eq!(decide(Departure::Vanished, &marked, 55), Next::Remove(gone(Departure::Vanished), true));
     }
 
     #[test]

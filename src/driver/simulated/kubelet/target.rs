@@ -75,7 +75,7 @@ impl Target {
     }
 
     /// Removes the Node of a VM that is gone, and its Lease; false if it was gone already, or is another's.
-    pub(super) async fn remove(&self, departed: &Departed) -> Result<bool, Error> {
+    pub(super) async fn remove(&self, departed: &Departed, with_lease: bool) -> Result<bool, Error> {
         let uid = match &departed.uid {
             Some(uid) => Some(uid.clone()),
             None => self.uid_of(departed).await?,
@@ -84,7 +84,7 @@ impl Target {
         let only_this = Preconditions { uid: Some(uid), resource_version: None };
         let removed =
             gone(self.nodes.delete(&departed.node_name, &DeleteParams::default().preconditions(only_this)).await)?;
-        if removed {
+        if removed && with_lease {
             gone(self.leases.delete(&departed.node_name, &DeleteParams::default()).await)?;
         }
         Ok(removed)
