@@ -121,6 +121,8 @@ pub struct Queues {
     pub secrets: Arc<Queue<Key>>,
     /// Nodes.
     pub nodes: Arc<Queue<Key>>,
+    /// Nodes that were deleted.
+    pub gone_nodes: Arc<Queue<Key>>,
 }
 
 impl Default for Queues {
@@ -133,6 +135,7 @@ impl Default for Queues {
             classes: Queue::new("machineclass", Duration::from_secs(1)),
             secrets: Queue::new("secret", Duration::from_secs(1)),
             nodes: Queue::new("node", none),
+            gone_nodes: Queue::new("node-gone", Duration::from_secs(1)),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod machine;
 pub mod machine_class;
 pub mod machine_deployment;
 pub mod machine_set;
+pub mod manager;
 pub mod node;
 pub mod owner;
 pub mod plan;

@@ -153,6 +153,7 @@ pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
         }
         if change.gone {
             wake.nodes.forget(&change.key);
+            wake.gone_nodes.add(change.key.clone());
         }
     });
 }

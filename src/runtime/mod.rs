@@ -15,4 +15,3 @@ pub mod objects;
 pub mod queue;
 pub mod secrets;
 pub mod shutdown;
-pub mod telemetry;

@@ -119,6 +119,9 @@ async fn apply(
             Action::PatchSet { set, patch } => {
                 context.sets.patch(&set.metadata, &patch).await?;
             }
+            Action::PatchMachine { machine, patch } => {
+                context.machines.patch(&machine.metadata, &patch).await?;
+            }
             Action::DeleteSet(set) => context.sets.delete(&set.metadata).await?,
             Action::CreateSet(set) => create_set(snapshot, &set, key, context).await?,
             Action::WriteStatus(status) => {

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 pub use plan::{gone, plan};
-pub use reconcile::{reconcile, reconcile_gone};
+pub use reconcile::{follow_gone, reconcile};
 
 use crate::api::{machine::Machine, node::Node};
 

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt;
+use tokio_util::sync::CancellationToken;
+
 use super::{Action, Snapshot, gone, plan};
 use crate::{
     controllers::{
@@ -9,7 +12,7 @@ use crate::{
         controller::{ReconcileError, Wake},
         plan::Step,
     },
-    runtime::cache::Key,
+    runtime::{cache::Key, objects::chain},
 };
 
 /// One pass over a Node that exists.
@@ -31,8 +34,18 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
     Ok(wake.into())
 }
 
-/// What follows when the watch has reported that a Node is gone.
-pub async fn reconcile_gone(node: &str, context: &Context) -> Result<(), ReconcileError> {
+/// Deletes the Machines of Nodes that the watch has reported gone, until `stop`.
+pub async fn follow_gone(context: Arc<Context>, stop: CancellationToken) {
+    let mut nodes = std::pin::pin!(context.queues.gone_nodes.stream());
+    while let Some(Some(key)) = stop.run_until_cancelled(nodes.next()).await {
+        if let Err(error) = reconcile_gone(&key.name, &context).await {
+            tracing::warn!(node = %key, error = %chain(&error), "machine of a node that is gone not deleted, trying again");
+            context.queues.gone_nodes.add(key);
+        }
+    }
+}
+
+async fn reconcile_gone(node: &str, context: &Context) -> Result<(), ReconcileError> {
     for step in gone(node, &context.machines.cache.by(machines_by::NODE, node)).steps {
         if let Action::DeleteMachine(machine) = step.action {
             tracing::info!(node, reason = %step.reason, "node gone");
