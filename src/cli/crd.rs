@@ -117,9 +117,7 @@ mod tests {
         // Without an extension, so that `kubectl apply -f crds/` passes it over.
         files.insert(
             "Kustomization".into(),
-            format!(
-                "{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listing}"
-            ),
+            format!("{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listing}"),
         );
         files
     }

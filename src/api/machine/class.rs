@@ -126,15 +126,15 @@ pub struct ClassNodeTemplate {
     pub virtual_capacity: BTreeMap<String, Quantity>,
     /// Type of the VM in the words of the provider.
     #[serde(default, deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::non_empty")]
+    #[schemars(schema_with = "schema::provider_name")]
     pub instance_type: String,
     /// Region of the VM.
     #[serde(default, deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::non_empty")]
+    #[schemars(schema_with = "schema::provider_name")]
     pub region: String,
     /// Zone of the VM.
     #[serde(default, deserialize_with = "null_as_default")]
-    #[schemars(schema_with = "schema::non_empty")]
+    #[schemars(schema_with = "schema::provider_name")]
     pub zone: String,
     /// CPU architecture; read by the autoscaler only.
     #[serde(default, skip_serializing_if = "Option::is_none")]

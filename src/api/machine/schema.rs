@@ -13,12 +13,10 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 const LABEL_VALUE_MAX: u32 = 63;
 /// More than any real selector has.
 const SELECTOR_LABELS_MAX: u32 = 256;
-/// Suffix of a MachineSet's name (a dash and five characters) within the 253 characters of a name.
-const DEPLOYMENT_NAME_MAX: u32 = 253 - 6;
+/// A MachineSet adds a dash and five characters to the name of its deployment, and no name has more than 253.
+pub(crate) const DEPLOYMENT_NAME_MAX: i64 = 253 - 6;
 
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
-
-const BOUND: &str = "write a number of machines such as 1, or a percentage such as 20%";
 
 /// Any fields at all.
 pub(super) fn anything(_: &mut SchemaGenerator) -> Schema {
@@ -34,6 +32,17 @@ pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "additionalProperties": { "x-kubernetes-int-or-string": true, "pattern": QUANTITY },
     })
+}
+
+/// The provider's name of something; never empty.
+pub(super) fn provider_name(_: &mut SchemaGenerator) -> Schema {
+    let rule = ValidationRule {
+        rule: "self != ''".into(),
+        message: Some("write what the provider calls it".into()),
+        reason: Some("FieldValueRequired".into()),
+        ..ValidationRule::default()
+    };
+    json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
 }
 
 /// A number of machines or a percentage. Whether the text is well-formed is a rule of the strategy that uses it.
@@ -87,40 +96,30 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A Machine, MachineSet or MachineDeployment without a spec is storable as far as the types go.
+/// A Machine, MachineSet or MachineDeployment has a spec.
 pub(crate) fn root_rules() -> Vec<ValidationRule> {
-    vec![required(".spec", "write a spec", |root| format!("has({root}.spec)"))]
-}
-
-/// Those of [`root_rules`], and that the names of its sets fit.
-pub(crate) fn deployment_root_rules() -> Vec<ValidationRule> {
-    let mut rules = root_rules();
-    rules.push(ValidationRule {
-        message: Some(format!("write a name of at most {DEPLOYMENT_NAME_MAX} characters; sets add 6 to it")),
-        ..tolerant(".metadata.name", |root| format!("size({root}.metadata.name) <= {DEPLOYMENT_NAME_MAX}"))
-    });
-    rules
+    vec![required(".spec", "write a spec", |root| format!("{root}.?spec.hasValue()"))]
 }
 
 pub(super) fn machine_rules() -> Vec<ValidationRule> {
-    let class = |field: &'static str| move |spec: &str| format!("has({spec}.class) && has({spec}.class.{field}) && {spec}.class.{field} != ''");
     vec![
-        required(".class.kind", "write the kind of the class, which is MachineClass", class("kind")),
-        required(".class.name", "write the name of the MachineClass that describes the VM", class("name")),
+        required(".class.kind", "write the kind of the class, which is MachineClass", |spec| {
+            format!("{spec}.?class.?kind.orValue('') != ''")
+        }),
+        required(".class.name", "write the name of the MachineClass that describes the VM", |spec| {
+            format!("{spec}.?class.?name.orValue('') != ''")
+        }),
     ]
 }
 
 pub(super) fn set_rules() -> Vec<ValidationRule> {
     vec![
         required(".selector", "write matchLabels with labels that template.metadata.labels has too", |spec| {
-            format!("has({spec}.selector)")
+            format!("{spec}.?selector.hasValue()")
         }),
-        ValidationRule {
-            message: Some("write the same labels in template.metadata.labels, or fewer here".into()),
-            ..tolerant(".selector.matchLabels", selects_template)
-        },
+        selects_template(),
         required(".template.spec", "write a spec whose class names a MachineClass", |spec| {
-            format!("has({spec}.template) && has({spec}.template.spec)")
+            format!("{spec}.?template.?spec.hasValue()")
         }),
     ]
 }
@@ -128,80 +127,81 @@ pub(super) fn set_rules() -> Vec<ValidationRule> {
 pub(super) fn deployment_rules() -> Vec<ValidationRule> {
     let mut rules = set_rules();
     rules.push(required(".strategy.type", "write RollingUpdate, Recreate or InPlaceUpdate", |spec| {
-        format!("has({spec}.strategy) && has({spec}.strategy.type)")
+        format!("{spec}.?strategy.?type.hasValue()")
     }));
     rules
 }
 
+/// The labels of the selector, one by one: what is tolerated is the pair that was missing in the stored template.
+fn selects_template() -> ValidationRule {
+    let wanted = "self.selector.matchLabels[key]";
+    // A slash is in no label: it stands for a label that is not there.
+    let label = |spec: &str| format!("{spec}.?template.?metadata.?labels[?key].orValue('/')");
+    let was_wanted = "oldSelf.?selector.?matchLabels[?key].orValue('/')";
+    ValidationRule {
+        rule: format!(
+            "!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(key, \
+             {} == {wanted} || {was_wanted} == {wanted} && {} != {wanted})",
+            label("self"),
+            label("oldSelf")
+        ),
+        message: Some("write the same labels in template.metadata.labels, or fewer here".into()),
+        field_path: Some(".selector.matchLabels".into()),
+        optional_old_self: Some(true),
+        ..ValidationRule::default()
+    }
+}
+
 /// Only the block that the type names is checked; what stands in the other is not read.
 pub(super) fn strategy_rules() -> Vec<ValidationRule> {
-    let mut rules = bounds("RollingUpdate", "rollingUpdate");
-    rules.extend(bounds("InPlaceUpdate", "inPlaceUpdate"));
-    rules.push(required(
-        ".inPlaceUpdate.orchestrationType",
-        "write Auto to let the controller select the nodes, or Manual to select them with a label",
-        |strategy| {
-            let block = format!("{strategy}.inPlaceUpdate");
-            unless("InPlaceUpdate", strategy, &format!("has({block}) && has({block}.orchestrationType)"))
-        },
-    ));
-    rules.push(one_value(
-        "inPlaceUpdate.orchestrationType",
-        "write Auto or Manual",
-        |strategy| {
-            let value = format!("{strategy}.inPlaceUpdate.orchestrationType");
-            let block = format!("{strategy}.inPlaceUpdate");
-            unless("InPlaceUpdate", strategy, &format!("!has({block}) || !has({value}) || {value} in ['Auto', 'Manual']"))
-        },
-    ));
+    const BOUND: &str = "write a number of machines such as 1, or a percentage such as 20%";
+    const SELECTION: &str = "write Auto to let the controller select the nodes, or Manual to select them with a label";
+
+    let bound_holds =
+        |value: &str| format!("(type({value}) == int ? {value} >= 0 : {value}.matches('^[+]?0*[0-9]{{1,9}}%$'))");
+    let selection_holds = |value: &str| format!("{value} in ['Auto', 'Manual']");
+    let mut rules = Vec::new();
+    for (type_, block) in [("RollingUpdate", "rollingUpdate"), ("InPlaceUpdate", "inPlaceUpdate")] {
+        rules.extend(part_of_strategy(type_, block, "maxSurge", BOUND, bound_holds));
+        rules.extend(part_of_strategy(type_, block, "maxUnavailable", BOUND, bound_holds));
+    }
+    rules.extend(part_of_strategy("InPlaceUpdate", "inPlaceUpdate", "orchestrationType", SELECTION, selection_holds));
     rules
+}
+
+/// What a strategy of this type needs is there, and `holds` for its value.
+fn part_of_strategy(
+    type_: &str,
+    block: &str,
+    part: &str,
+    message: &str,
+    holds: impl Fn(&str) -> String,
+) -> [ValidationRule; 2] {
+    let field = format!(".{block}.{part}");
+    let value = format!("self{field}");
+    let is_missing = required(&field, message, |strategy| {
+        format!("{strategy}.?type.orValue('') != '{type_}' || {strategy}.?{block}.?{part}.hasValue()")
+    });
+    // Another bad value is refused: only the very one that was stored may stay.
+    let is_malformed = ValidationRule {
+        rule: format!(
+            "!has(self.type) || self.type != '{type_}' || !has(self.{block}) || !has({value}) || {} || \
+             oldSelf.?type.orValue('') == self.type && oldSelf.?{block}.?{part}.hasValue() && \
+             oldSelf.value().{block}.{part} == {value}",
+            holds(&value)
+        ),
+        message: Some(message.into()),
+        field_path: Some(field),
+        optional_old_self: Some(true),
+        ..ValidationRule::default()
+    };
+    [is_missing, is_malformed]
 }
 
 pub(super) fn node_template_rules() -> Vec<ValidationRule> {
     vec![required(".capacity", "write cpu, gpu and memory, with 0 for what the VM does not have", |template| {
-        format!("has({template}.capacity) && ['cpu', 'gpu', 'memory'].all(name, name in {template}.capacity)")
+        format!("['cpu', 'gpu', 'memory'].all(name, {template}.?capacity[?name].hasValue())")
     })]
-}
-
-/// The text of a field that must not be empty.
-pub(super) fn non_empty(_: &mut SchemaGenerator) -> Schema {
-    let rule = ValidationRule {
-        rule: "self != ''".into(),
-        message: Some("write what the provider calls it".into()),
-        reason: Some("FieldValueRequired".into()),
-        ..ValidationRule::default()
-    };
-    json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
-}
-
-/// Both bounds are there, and each is well-formed.
-fn bounds(type_: &str, block: &str) -> Vec<ValidationRule> {
-    let mut rules = Vec::new();
-    for field in ["maxSurge", "maxUnavailable"] {
-        let path = format!("{block}.{field}");
-        rules.push(required(&format!(".{path}"), BOUND, |strategy| {
-            unless(type_, strategy, &format!("has({strategy}.{block}) && has({strategy}.{path})"))
-        }));
-        rules.push(one_value(&path, BOUND, |strategy| {
-            let value = format!("{strategy}.{path}");
-            let well_formed = format!(r"type({value}) == int ? {value} >= 0 : {value}.matches('^[+]?0*[0-9]{{1,9}}%$')");
-            unless(type_, strategy, &format!("!has({strategy}.{block}) || !has({value}) || ({well_formed})"))
-        }));
-    }
-    rules
-}
-
-fn selects_template(spec: &str) -> String {
-    let wanted = format!("{spec}.selector.matchLabels");
-    let labels = format!("{spec}.template.metadata.labels");
-    format!(
-        "!has({spec}.selector) || !has({wanted}) || {wanted}.all(key, has({spec}.template) && \
-         has({spec}.template.metadata) && has({labels}) && key in {labels} && {labels}[key] == {wanted}[key])"
-    )
-}
-
-fn unless(type_: &str, strategy: &str, holds: &str) -> String {
-    format!("!has({strategy}.type) || {strategy}.type != '{type_}' || {holds}")
 }
 
 /// [`tolerant`], for a field that must be there.
@@ -213,20 +213,11 @@ fn required(field: &str, message: &str, holds: impl Fn(&str) -> String) -> Valid
     }
 }
 
-/// [`tolerant`] only of the very value that was stored.
-fn one_value(field: &str, message: &str, holds: impl Fn(&str) -> String) -> ValidationRule {
-    let rule = tolerant(&format!(".{field}"), holds);
-    ValidationRule {
-        rule: format!("{} && oldSelf.value().{field} == self.{field}", rule.rule),
-        message: Some(message.into()),
-        ..rule
-    }
-}
-
-/// A rule that an object may go on breaking if it did before. `holds` writes the condition for `self` or its old value.
+/// A rule that an object may go on breaking if it did before. `holds` writes the condition for `self` and for `oldSelf`,
+/// which is optional: it reaches into both with `.?`.
 fn tolerant(field: &str, holds: impl Fn(&str) -> String) -> ValidationRule {
     ValidationRule {
-        rule: format!("({}) || oldSelf.hasValue() && !({})", holds("self"), holds("oldSelf.value()")),
+        rule: format!("{} || oldSelf.hasValue() && !({})", holds("self"), holds("oldSelf")),
         field_path: Some(field.into()),
         optional_old_self: Some(true),
         ..ValidationRule::default()
