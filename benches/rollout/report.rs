@@ -15,8 +15,17 @@ pub fn table(runs: &[Run]) -> String {
         let Some(first) = of_size.first() else { continue };
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED).set_header([
-            "phase", "who", "time s", "ratio", "own writes/machine", "reads/machine", "node writes/machine", "CPU s", "ratio",
-            "too many", "of the floor",
+            "phase",
+            "who",
+            "time s",
+            "ratio",
+            "own writes/machine",
+            "reads/machine",
+            "node writes/machine",
+            "CPU s",
+            "ratio",
+            "too many",
+            "of the floor",
         ]);
         for phase in &first.phases {
             for run in &of_size {

@@ -131,7 +131,8 @@ pub async fn run(arguments: &Arguments, implementation: &Implementation, n: u32)
     let mut processes = Vec::new();
     for (at, command) in implementation.commands.iter().enumerate() {
         let kubeconfig = control_plane.kubeconfig.display().to_string();
-        let command = command.replace("{kubeconfig}", &kubeconfig).replace("{namespace}", NAMESPACE).replace("{cloud}", &cloud);
+        let command =
+            command.replace("{kubeconfig}", &kubeconfig).replace("{namespace}", NAMESPACE).replace("{cloud}", &cloud);
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let log = logs.join(format!("{at}.log"));
         processes.push(Process::start(&words, &[("SIMULATED_CLOUD", &cloud)], &log)?);
@@ -202,10 +203,12 @@ impl World {
         let before: BTreeSet<String> = self.seen.lock().machines.keys().cloned().collect();
         let meter = Meter::start(self).await?;
         self.apply(scale.to, "first").await?;
-        self.until(|seen| seen.machines.len() == scale.to as usize && running(seen, "first") == scale.to as usize).await?;
+        self.until(|seen| seen.machines.len() == scale.to as usize && running(seen, "first") == scale.to as usize)
+            .await?;
         // Whoever removes too many replaces them a moment later.
         tokio::time::sleep(Duration::from_secs(3)).await;
-        self.until(|seen| seen.machines.len() == scale.to as usize && running(seen, "first") == scale.to as usize).await?;
+        self.until(|seen| seen.machines.len() == scale.to as usize && running(seen, "first") == scale.to as usize)
+            .await?;
         let name = format!("{}→{}", scale.from, scale.to);
         let mut phase = meter.stop(self, &name, scale.from - scale.to, 0).await?;
         let survivors = self.seen.lock().machines.keys().filter(|uid| before.contains(*uid)).count();
@@ -217,7 +220,10 @@ impl World {
     async fn apply(&self, replicas: u32, class: &str) -> Result<()> {
         let deployments: Api<MachineDeployment> = Api::namespaced(self.client.clone(), NAMESPACE);
         let patch = Patch::Apply(deployment(replicas, class));
-        deployments.patch("pool", &PatchParams::apply("bench").force(), &patch).await.context("apply the deployment")?;
+        deployments
+            .patch("pool", &PatchParams::apply("bench").force(), &patch)
+            .await
+            .context("apply the deployment")?;
         Ok(())
     }
 
@@ -336,9 +342,15 @@ impl Meter {
             reads: measure::reads(&requests),
             cpu_seconds: measure::cpu_seconds(&world.pids) - self.cpu_seconds,
             too_many: made - expected,
-            requests: requests.into_iter().map(|((verb, resource), value)| (format!("{verb} {resource}"), value)).collect(),
+            requests: requests
+                .into_iter()
+                .map(|((verb, resource), value)| (format!("{verb} {resource}"), value))
+                .collect(),
         };
-        eprintln!("   {name}: {seconds:.2} s, {:.1} own writes per machine", phase.own_writes / f64::from(machines.max(1)));
+        eprintln!(
+            "   {name}: {seconds:.2} s, {:.1} own writes per machine",
+            phase.own_writes / f64::from(machines.max(1))
+        );
         Ok(phase)
     }
 }

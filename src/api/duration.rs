@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -17,7 +18,7 @@ pub struct InvalidDuration {
 }
 
 /// What the CRDs and the parser both accept.
-pub const PATTERN: &str = r"^[+-]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$";
+pub const PATTERN: &str = r"^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
 const UNITS: [(&str, f64); 8] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 6e10), ("h", 3.6e12)];
@@ -152,7 +153,12 @@ impl JsonSchema for GoDuration {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
+        let rule = ValidationRule {
+            rule: format!("self.matches(r'{PATTERN}')"),
+            message: Some("write numbers with units, such as 20m, 1h30m or 90s".into()),
+            ..ValidationRule::default()
+        };
+        json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Types only: what is stored in the API server, and the names that programs agree on. No client, no clock.
 
+pub mod crd;
 pub mod duration;
 pub mod labels;
 pub mod machine;

@@ -1,9 +1,131 @@
 //! The custom resource definitions as YAML.
 
-/// One definition by kind, or all of them.
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use crate::api::crd::{crds, yaml};
+
+/// Why no definition can be printed.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// There is no such kind.
+    #[error("print the definition of kind {given:?}: there is no such kind, write one of {known}")]
+    UnknownKind {
+        /// What was asked for.
+        given: String,
+        /// The kinds there are.
+        known: String,
+    },
+    /// A definition cannot be written as YAML.
+    #[error("print the definition {name} as YAML")]
+    Yaml {
+        /// Name of the definition.
+        name: String,
+        /// Why not.
+        #[source]
+        source: serde_yaml_ng::Error,
+    },
+}
+
+/// One definition by its kind, plural, singular or short name, or all of them.
 ///
 /// # Errors
-/// When the kind is unknown.
-pub fn render(_kind: Option<&str>) -> anyhow::Result<String> {
-    anyhow::bail!("not wired")
+/// When there is no such kind.
+pub fn render(kind: Option<&str>) -> Result<String, RenderError> {
+    let all = crds();
+    let wanted: Vec<_> = all.iter().filter(|crd| kind.is_none_or(|kind| is_called(crd, kind))).collect();
+    if let (Some(kind), true) = (kind, wanted.is_empty()) {
+        let known: Vec<_> = all.iter().map(|crd| crd.spec.names.kind.as_str()).collect();
+        return Err(RenderError::UnknownKind { given: kind.into(), known: known.join(", ") });
+    }
+    let documents: Result<Vec<_>, _> = wanted.into_iter().map(document).collect();
+    Ok(documents?.join("---\n"))
+}
+
+fn document(crd: &CustomResourceDefinition) -> Result<String, RenderError> {
+    let name = || crd.metadata.name.clone().unwrap_or_default();
+    yaml(crd).map_err(|source| RenderError::Yaml { name: name(), source })
+}
+
+fn is_called(crd: &CustomResourceDefinition, name: &str) -> bool {
+    let names = &crd.spec.names;
+    let short = names.short_names.iter().flatten();
+    short.chain([&names.kind, &names.plural]).chain(&names.singular).any(|known| known.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, env, fs, path::PathBuf};
+
+    use rstest::rstest;
+
+    use super::*;
+    use crate::api::crd::{HEADER, file_name};
+
+    #[rstest]
+    #[case("MachineClass")]
+    #[case("machineclasses")]
+    #[case("machineclass")]
+    #[case("MCC")]
+    fn prints_one_kind_by_any_of_its_names(#[case] name: &str) {
+        let text = render(Some(name)).unwrap();
+        assert!(text.contains("name: machineclasses.machine.sapcloud.io\n"));
+        assert!(!text.contains("\n---\n"));
+    }
+
+    #[test]
+    fn prints_all_kinds_as_documents_of_one_stream() {
+        let text = render(None).unwrap();
+        assert_eq!(text.split("\n---\n").count(), crds().len());
+    }
+
+    #[test]
+    fn an_unknown_kind_is_answered_with_those_there_are() {
+        let text = render(Some("pod")).unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "print the definition of kind \"pod\": there is no such kind, write one of MachineClass, Machine, MachineSet, \
+             MachineDeployment"
+        );
+    }
+
+    /// `UPDATE_CRDS=1` writes the folder instead of comparing it.
+    #[test]
+    fn crds_on_disk_are_those_of_the_types() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("crds");
+        let wanted = wanted_files();
+        if env::var_os("UPDATE_CRDS").is_some() {
+            fs::create_dir_all(&folder).unwrap();
+            for stale in files_in(&folder).keys().filter(|name| !wanted.contains_key(*name)) {
+                fs::remove_file(folder.join(stale)).unwrap();
+            }
+            for (name, text) in &wanted {
+                fs::write(folder.join(name), text).unwrap();
+            }
+        }
+        let found = files_in(&folder);
+        let names = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
+        let help = "crds/ is not what the types say; write it anew with `make crds` and commit the difference";
+        assert_eq!(names(&found), names(&wanted), "{help}");
+        for (name, text) in &wanted {
+            assert!(found.get(name) == Some(text), "{help}: crds/{name} differs");
+        }
+    }
+
+    fn wanted_files() -> BTreeMap<String, String> {
+        let mut files: BTreeMap<_, _> = crds().iter().map(|crd| (file_name(crd), yaml(crd).unwrap())).collect();
+        let listing: String = files.keys().map(|name| format!("- {name}\n")).collect();
+        // Without an extension, so that `kubectl apply -f crds/` passes it over.
+        files.insert(
+            "Kustomization".into(),
+            format!("{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listing}"),
+        );
+        files
+    }
+
+    fn files_in(folder: &PathBuf) -> BTreeMap<String, String> {
+        let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+        entries
+            .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap()))
+            .collect()
+    }
 }

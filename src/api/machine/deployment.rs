@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MachineSummary, MachineTemplate};
+use super::{MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default};
 
 /// Machines that are replaced gradually when their template changes.
@@ -56,12 +56,15 @@ use crate::api::wire::{is_zero, null_as_default};
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::deployment_rules()))]
 pub struct MachineDeploymentSpec {
     /// How many Machines; 0 if absent.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
     pub replicas: i32,
     /// Which Machines belong to the deployment. Must match the labels of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::selector")]
     pub selector: Option<LabelSelector>,
     /// The Machines to make. A change of its labels, annotations or class name replaces all Machines.
     pub template: MachineTemplate,
@@ -73,6 +76,7 @@ pub struct MachineDeploymentSpec {
     pub min_ready_seconds: i32,
     /// How many old, empty sets to keep for a rollback; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub revision_history_limit: Option<i32>,
     /// If true, nothing is rolled out; scaling goes on.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
@@ -99,9 +103,11 @@ pub struct RollbackConfig {
 /// How Machines are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::strategy_rules()))]
 pub struct Strategy {
     /// `RollingUpdate`, `Recreate` or `InPlaceUpdate`.
     #[serde(rename = "type", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[schemars(extend("enum" = ["RollingUpdate", "Recreate", "InPlaceUpdate"]))]
     pub type_: String,
     /// Bounds of a rolling update; both are required when the type is RollingUpdate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,9 +146,11 @@ impl Strategy {
 pub struct RollingUpdate {
     /// How many Machines may be missing: a number or a percentage of replicas, rounded down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::int_or_percent")]
     pub max_unavailable: Option<IntOrString>,
     /// How many Machines may exist beyond replicas: a number or a percentage of replicas, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::int_or_percent")]
     pub max_surge: Option<IntOrString>,
 }
 
@@ -152,9 +160,11 @@ pub struct RollingUpdate {
 pub struct InPlaceUpdate {
     /// How many Machines may be missing: a number or a percentage of replicas, rounded down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::int_or_percent")]
     pub max_unavailable: Option<IntOrString>,
     /// How many Machines may exist beyond replicas: a number or a percentage of replicas, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::int_or_percent")]
     pub max_surge: Option<IntOrString>,
     /// Who selects the Nodes to update: `Auto` (this controller) or `Manual` (a user).
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]

@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClassSpec, NodeTemplate};
+use super::{ClassSpec, NodeTemplate, schema};
 use crate::api::{
     GoDuration, labels,
     wire::{is_zero, null_as_default},
@@ -53,6 +53,7 @@ use crate::api::{
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::machine_rules()))]
 pub struct MachineSpec {
     /// The class that describes the VM.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]

@@ -5,6 +5,7 @@ mod compare;
 mod deployment;
 #[expect(clippy::module_inception, reason = "the kind Machine of the group machine")]
 mod machine;
+pub(crate) mod schema;
 mod set;
 mod shared;
 

@@ -3,7 +3,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClassSpec, LastOperation, MachineSummary, MachineTemplate};
+use super::{ClassSpec, LastOperation, MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default};
 
 /// A number of equal Machines.
@@ -47,12 +47,15 @@ use crate::api::wire::{is_zero, null_as_default};
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::set_rules()))]
 pub struct MachineSetSpec {
     /// How many Machines; 0 if absent.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
     pub replicas: i32,
     /// Which Machines belong to the set. Must match the labels of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::selector")]
     pub selector: Option<LabelSelector>,
     /// Stored and not used; the class is named in the template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]

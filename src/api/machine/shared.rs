@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::NodeSpec;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{LastOperation, MachineSpec};
+use super::{LastOperation, MachineSpec, schema};
 use crate::api::wire::{is_zero, null_as_default};
 
 /// Which MachineClass describes the VM.
@@ -24,11 +24,13 @@ pub struct ClassSpec {
 }
 
 /// Metadata in a template: labels and annotations are used, anything else is kept as it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct TemplateMeta {
     /// Labels for the object made from the template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::labels")]
     pub labels: BTreeMap<String, String>,
     /// Annotations for the object made from the template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
@@ -38,6 +40,7 @@ pub struct TemplateMeta {
     pub finalizers: Vec<String>,
     /// What else was there.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub other: Map<String, Value>,
 }
 
@@ -47,20 +50,6 @@ impl TemplateMeta {
         let mut meta = self.clone();
         meta.other.retain(|_, value| !value.is_null());
         meta
-    }
-}
-
-impl JsonSchema for TemplateMeta {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "TemplateMeta".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
     }
 }
 

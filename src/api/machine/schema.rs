@@ -1,0 +1,225 @@
+//! What the API server checks before it stores an object, beyond the types of its fields.
+//!
+//! A rule refuses what could only be stored and never acted on, and its message says what to write instead. No rule may
+//! stand in the way of an object that was stored before the rule was installed, because its finalizers must come off and
+//! its replicas must go down like those of any other. The API server helps: it does not check a value again that an update
+//! leaves as it was. A rule over several fields cannot count on that, since any of them may change; such a rule is
+//! [`tolerant`]. An expression must not fail either, whatever was stored: the API server never forgives that.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// Labels are bounded so that the cost of comparing them is known; the bound is that of any label's value.
+const LABEL_VALUE_MAX: u32 = 63;
+/// More than any real selector has.
+const SELECTOR_LABELS_MAX: u32 = 256;
+/// A MachineSet adds a dash and five characters to the name of its deployment, and no name has more than 253.
+pub(crate) const DEPLOYMENT_NAME_MAX: i64 = 253 - 6;
+
+const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+/// Any fields at all.
+pub(super) fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
+pub(super) fn labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_MAX } })
+}
+
+pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": { "x-kubernetes-int-or-string": true, "pattern": QUANTITY },
+    })
+}
+
+/// The provider's name of something; never empty.
+pub(super) fn provider_name(_: &mut SchemaGenerator) -> Schema {
+    let rule = ValidationRule {
+        rule: "self != ''".into(),
+        message: Some("write what the provider calls it".into()),
+        reason: Some("FieldValueRequired".into()),
+        ..ValidationRule::default()
+    };
+    json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
+}
+
+/// A number of machines or a percentage. Whether the text is well-formed is a rule of the strategy that uses it.
+pub(super) fn int_or_percent(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "x-kubernetes-int-or-string": true, "minimum": i32::MIN, "maximum": i32::MAX })
+}
+
+pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
+    let values = ValidationRule {
+        rule: "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 \
+               : !has(self.values) || size(self.values) == 0"
+            .into(),
+        message: Some("In and NotIn need values; Exists and DoesNotExist take none".into()),
+        field_path: Some(".values".into()),
+        ..ValidationRule::default()
+    };
+    json_schema!({
+        "type": "object",
+        "x-kubernetes-map-type": "atomic",
+        "properties": {
+            "matchLabels": {
+                "description": "Labels that a Machine must carry with exactly these values.",
+                "type": "object",
+                "maxProperties": SELECTOR_LABELS_MAX,
+                "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_MAX },
+            },
+            "matchExpressions": {
+                "description": "Requirements on labels; all of them and all of matchLabels must hold.",
+                "type": "array",
+                "items": {
+                    "description": "A requirement on one label.",
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "x-kubernetes-validations": [values],
+                    "properties": {
+                        "key": { "description": "Key of the label.", "type": "string" },
+                        "operator": {
+                            "description": "How the label relates to the values.",
+                            "type": "string",
+                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                        },
+                        "values": {
+                            "description": "Values to compare with; needed by In and NotIn, not allowed otherwise.",
+                            "type": "array",
+                            "items": { "type": "string" },
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// A Machine, MachineSet or MachineDeployment has a spec.
+pub(crate) fn root_rules() -> Vec<ValidationRule> {
+    vec![required(".spec", "write a spec", |root| format!("{root}.?spec.hasValue()"))]
+}
+
+pub(super) fn machine_rules() -> Vec<ValidationRule> {
+    vec![
+        required(".class.kind", "write the kind of the class, which is MachineClass", |spec| {
+            format!("{spec}.?class.?kind.orValue('') != ''")
+        }),
+        required(".class.name", "write the name of the MachineClass that describes the VM", |spec| {
+            format!("{spec}.?class.?name.orValue('') != ''")
+        }),
+    ]
+}
+
+pub(super) fn set_rules() -> Vec<ValidationRule> {
+    vec![
+        required(".selector", "write matchLabels with labels that template.metadata.labels has too", |spec| {
+            format!("{spec}.?selector.hasValue()")
+        }),
+        selects_template(),
+        required(".template.spec", "write a spec whose class names a MachineClass", |spec| {
+            format!("{spec}.?template.?spec.hasValue()")
+        }),
+    ]
+}
+
+pub(super) fn deployment_rules() -> Vec<ValidationRule> {
+    let mut rules = set_rules();
+    rules.push(required(".strategy.type", "write RollingUpdate, Recreate or InPlaceUpdate", |spec| {
+        format!("{spec}.?strategy.?type.hasValue()")
+    }));
+    rules
+}
+
+/// The labels of the selector, one by one: what is tolerated is the pair that was missing in the stored template.
+fn selects_template() -> ValidationRule {
+    let wanted = "self.selector.matchLabels[key]";
+    // A slash is in no label: it stands for a label that is not there.
+    let label = |spec: &str| format!("{spec}.?template.?metadata.?labels[?key].orValue('/')");
+    let was_wanted = "oldSelf.?selector.?matchLabels[?key].orValue('/')";
+    ValidationRule {
+        rule: format!(
+            "!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(key, \
+             {} == {wanted} || {was_wanted} == {wanted} && {} != {wanted})",
+            label("self"),
+            label("oldSelf")
+        ),
+        message: Some("write the same labels in template.metadata.labels, or fewer here".into()),
+        field_path: Some(".selector.matchLabels".into()),
+        optional_old_self: Some(true),
+        ..ValidationRule::default()
+    }
+}
+
+/// Only the block that the type names is checked; what stands in the other is not read.
+pub(super) fn strategy_rules() -> Vec<ValidationRule> {
+    const BOUND: &str = "write a number of machines such as 1, or a percentage such as 20%";
+    const SELECTION: &str = "write Auto to let the controller select the nodes, or Manual to select them with a label";
+
+    let bound_holds =
+        |value: &str| format!("(type({value}) == int ? {value} >= 0 : {value}.matches('^[+]?0*[0-9]{{1,9}}%$'))");
+    let selection_holds = |value: &str| format!("{value} in ['Auto', 'Manual']");
+    let mut rules = Vec::new();
+    for (type_, block) in [("RollingUpdate", "rollingUpdate"), ("InPlaceUpdate", "inPlaceUpdate")] {
+        rules.extend(part_of_strategy(type_, block, "maxSurge", BOUND, bound_holds));
+        rules.extend(part_of_strategy(type_, block, "maxUnavailable", BOUND, bound_holds));
+    }
+    rules.extend(part_of_strategy("InPlaceUpdate", "inPlaceUpdate", "orchestrationType", SELECTION, selection_holds));
+    rules
+}
+
+/// What a strategy of this type needs is there, and `holds` for its value.
+fn part_of_strategy(
+    type_: &str,
+    block: &str,
+    part: &str,
+    message: &str,
+    holds: impl Fn(&str) -> String,
+) -> [ValidationRule; 2] {
+    let field = format!(".{block}.{part}");
+    let value = format!("self{field}");
+    let is_missing = required(&field, message, |strategy| {
+        format!("{strategy}.?type.orValue('') != '{type_}' || {strategy}.?{block}.?{part}.hasValue()")
+    });
+    // Another bad value is refused: only the very one that was stored may stay.
+    let is_malformed = ValidationRule {
+        rule: format!(
+            "!has(self.type) || self.type != '{type_}' || !has(self.{block}) || !has({value}) || {} || \
+             oldSelf.?type.orValue('') == self.type && oldSelf.?{block}.?{part}.hasValue() && \
+             oldSelf.value().{block}.{part} == {value}",
+            holds(&value)
+        ),
+        message: Some(message.into()),
+        field_path: Some(field),
+        optional_old_self: Some(true),
+        ..ValidationRule::default()
+    };
+    [is_missing, is_malformed]
+}
+
+pub(super) fn node_template_rules() -> Vec<ValidationRule> {
+    vec![required(".capacity", "write cpu, gpu and memory, with 0 for what the VM does not have", |template| {
+        format!("['cpu', 'gpu', 'memory'].all(name, {template}.?capacity[?name].hasValue())")
+    })]
+}
+
+/// [`tolerant`], for a field that must be there.
+fn required(field: &str, message: &str, holds: impl Fn(&str) -> String) -> ValidationRule {
+    ValidationRule {
+        message: Some(message.into()),
+        reason: Some("FieldValueRequired".into()),
+        ..tolerant(field, holds)
+    }
+}
+
+/// A rule that an object may go on breaking if it did before. `holds` writes the condition for `self` and for `oldSelf`,
+/// which is optional: it reaches into both with `.?`.
+fn tolerant(field: &str, holds: impl Fn(&str) -> String) -> ValidationRule {
+    ValidationRule {
+        rule: format!("{} || oldSelf.hasValue() && !({})", holds("self"), holds("oldSelf")),
+        field_path: Some(field.into()),
+        optional_old_self: Some(true),
+        ..ValidationRule::default()
+    }
+}
