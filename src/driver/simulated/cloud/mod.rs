@@ -3,6 +3,9 @@
 //! Nothing happens in the background: what a VM is doing follows from times that are fixed when an operation begins, so an
 //! operation goes on when its caller hangs up, and goes on after a restart.
 
+mod nodes;
+mod outside;
+
 use std::{
     collections::BTreeSet,
     future::Future,
@@ -12,23 +15,22 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::{
     clock::Clock,
-    control::{Control, Fault, InvalidControl, Latencies, Latency, NodeSettings, Operation, Pattern, Shape},
+    control::{Control, Fault, Latencies, Latency, Operation, Shape},
     faults::Faults,
     inventory::Inventory,
     journal::JournalError,
-    messages::{
-        ConditionRequest, CreateVm, Failure, KillMode, KillRequest, Selector, StateView, VmList, VmView, VolumesRequest,
-    },
-    record::{Departed, Departure, NodeLink, SetCondition, VmRecord, after, cluster_of},
+    messages::{CreateVm, Failure, Selector, VmList, VmView},
+    record::{Departure, VmRecord, after, cluster_of},
     spec::ProviderSpec,
     stats::Stats,
 };
 use crate::{api::GoDuration, driver::Code};
+
+pub(super) use nodes::NodeView;
 
 /// A simulated cloud. All methods may be called concurrently.
 #[derive(Debug)]
@@ -50,17 +52,6 @@ struct Inner {
     stats: Stats,
     /// VMs that have changed since the Nodes were last looked after; none while nobody looks after them.
     changed: Option<BTreeSet<String>>,
-}
-
-/// What is known of a VM for the sake of its Node.
-#[derive(Clone, Debug)]
-pub(super) enum NodeView {
-    /// The VM is there.
-    Vm(Box<VmRecord>),
-    /// It is gone, its Node is not.
-    Departed(Departed),
-    /// Both are gone.
-    Nothing,
 }
 
 impl Cloud {
@@ -168,117 +159,6 @@ impl Cloud {
             self.take_down(&[id.to_owned()]).await
         })
         .await
-    }
-
-    /// Kills a VM, as a failure of the hardware or somebody at the console would.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn kill(&self, id: &str, request: KillRequest) -> Result<VmView, Failure> {
-        let how = match request.mode {
-            KillMode::Stop => {
-                return self.change(id, |vm, now| {
-                    vm.stopped_at.get_or_insert(now);
-                    Ok(())
-                });
-            }
-            KillMode::Vanish => Departure::Vanished,
-            KillMode::Unregister => Departure::Unregistered,
-        };
-        let (mut inner, now) = self.lock();
-        let view = inner.vms.get(id).ok_or_else(|| no_vm(id))?.view(now);
-        inner.vms.remove(id, now, how).map_err(|error| unwritten(&error))?;
-        inner.stats.killed += 1;
-        let alive = inner.vms.len();
-        inner.stats.now_alive(alive);
-        self.announce(&mut inner, id);
-        Ok(view)
-    }
-
-    /// Sets a condition of a VM's Node, or takes it back.
-    ///
-    /// # Errors
-    /// `NotFound`, `InvalidArgument`.
-    pub fn set_condition(&self, id: &str, request: ConditionRequest) -> Result<VmView, Failure> {
-        let refuse = |message: &str| Err(Failure::new(Code::InvalidArgument, message));
-        if request.type_.is_empty() {
-            return refuse("a condition needs a type");
-        }
-        if !matches!(request.status.as_deref(), None | Some("True" | "False" | "Unknown")) {
-            return refuse("status of a condition is True, False, Unknown, or null to take the condition back");
-        }
-        self.change(id, |vm, now| {
-            let old = vm.conditions.remove(&request.type_);
-            let since = old.filter(|old| old.status == request.status).map_or(now, |old| old.since);
-            let ConditionRequest { type_, status, reason, message } = request;
-            vm.conditions.insert(type_, SetCondition { status, reason, message, since });
-            Ok(())
-        })
-    }
-
-    /// Attaches and detaches volumes.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn set_volumes(&self, id: &str, request: &VolumesRequest) -> Result<VmView, Failure> {
-        self.change(id, |vm, _| {
-            vm.volumes.retain(|volume| !request.detach.contains(volume) && !request.attach.contains(volume));
-            vm.volumes.extend(request.attach.iter().cloned());
-            Ok(())
-        })
-    }
-
-    /// The settings in force.
-    pub fn control(&self) -> Control {
-        self.lock().0.control.clone()
-    }
-
-    /// Puts settings in the place of all others; what is absent is as at the start.
-    ///
-    /// # Errors
-    /// When they are not valid.
-    pub fn replace_control(&self, body: Value) -> Result<Control, InvalidControl> {
-        Control::replaced(&self.start, body).map(|control| self.set_control(control))
-    }
-
-    /// Changes some settings; what is `null` is as at the start.
-    ///
-    /// # Errors
-    /// When the outcome is not valid.
-    pub fn patch_control(&self, patch: Value) -> Result<Control, InvalidControl> {
-        self.control().patched(&self.start, patch).map(|control| self.set_control(control))
-    }
-
-    /// Puts settings in the place of all others.
-    pub fn set_control(&self, control: Control) -> Control {
-        let (mut guard, _) = self.lock();
-        let inner = &mut *guard;
-        if inner.control.faults != control.faults {
-            inner.faults.reset();
-        }
-        if inner.control.throttle != control.throttle {
-            inner.faults.refill();
-        }
-        if inner.control.nodes != control.nodes || inner.control.never_join != control.never_join {
-            inner.changed = inner.changed.take().map(|_| inner.everything());
-            self.changed.notify_one();
-        }
-        inner.control = control.clone();
-        control
-    }
-
-    /// Everything there is.
-    pub fn state(&self) -> StateView {
-        let (inner, now) = self.lock();
-        StateView {
-            vms: inner.vms.vms().map(|vm| vm.view(now)).collect(),
-            departed: inner.vms.departed().values().map(Departed::view).collect(),
-        }
-    }
-
-    /// What has happened since the start.
-    pub fn stats(&self) -> Stats {
-        self.lock().0.stats.clone()
     }
 
     /// Counts a call, and holds it up or fails it if the settings say so.
@@ -475,81 +355,6 @@ impl Cloud {
     }
 }
 
-/// What the keeper of the Nodes needs.
-impl Cloud {
-    /// Returns when VMs have changed.
-    pub(super) async fn changed(&self) {
-        self.changed.notified().await;
-    }
-
-    /// The VMs that have changed since this was last asked; at first, all.
-    pub(super) fn take_changed(&self) -> BTreeSet<String> {
-        let (mut inner, _) = self.lock();
-        inner.changed.replace(BTreeSet::new()).unwrap_or_else(|| inner.everything())
-    }
-
-    pub(super) fn node_rules(&self) -> (NodeSettings, Vec<Pattern>) {
-        let (inner, _) = self.lock();
-        (inner.control.nodes, inner.control.never_join.clone())
-    }
-
-    pub(super) fn node_view(&self, id: &str) -> NodeView {
-        let (inner, _) = self.lock();
-        match (inner.vms.get(id), inner.vms.departed().get(id)) {
-            (Some(vm), _) => NodeView::Vm(Box::new(vm.clone())),
-            (None, Some(departed)) => NodeView::Departed(departed.clone()),
-            (None, None) => NodeView::Nothing,
-        }
-    }
-
-    /// The VM is about to ask for its Node; false if it is not there any more.
-    pub(super) fn node_asked(&self, id: &str) -> bool {
-        self.link(id, |vm, _| {
-            if vm.node.is_none() {
-                vm.node = NodeLink::Asked;
-            }
-        })
-    }
-
-    /// The VM has the Node with this UID.
-    pub(super) fn node_registered(&self, id: &str, uid: &str) {
-        self.link(id, |vm, now| vm.node = NodeLink::Registered { uid: uid.to_owned(), at: now });
-        let (mut inner, _) = self.lock();
-        inner.stats.nodes_registered += 1;
-        if let Some(departed) = inner.vms.departed().get(id) {
-            let departed = Departed { uid: Some(uid.to_owned()), ..departed.clone() };
-            log_unwritten(inner.vms.put_departed(departed));
-        }
-    }
-
-    /// Somebody deleted the Node of a VM.
-    pub(super) fn node_lost(&self, id: &str) {
-        self.link(id, |vm, _| {
-            if let NodeLink::Registered { uid, .. } = &vm.node {
-                vm.node = NodeLink::Lost { uid: uid.clone() };
-            }
-        });
-    }
-
-    /// The Node of a VM that is gone is gone too.
-    pub(super) fn node_removed(&self, id: &str, removed: bool) {
-        let (mut inner, _) = self.lock();
-        inner.stats.nodes_removed += u64::from(removed);
-        log_unwritten(inner.vms.forget(id));
-    }
-
-    fn link(&self, id: &str, change: impl FnOnce(&mut VmRecord, Timestamp)) -> bool {
-        let (mut inner, now) = self.lock();
-        let Some(old) = inner.vms.get(id) else { return false };
-        let mut vm = old.clone();
-        change(&mut vm, now);
-        if vm != *old {
-            log_unwritten(inner.vms.put(vm));
-        }
-        true
-    }
-}
-
 impl Inner {
     fn everything(&self) -> BTreeSet<String> {
         self.vms.vms().map(|vm| &vm.id).chain(self.vms.departed().keys()).cloned().collect()
@@ -612,10 +417,4 @@ fn no_vm(id: &str) -> Failure {
 
 fn unwritten(error: &io::Error) -> Failure {
     Failure::new(Code::Unavailable, format!("cannot write the state file: {error}"))
-}
-
-fn log_unwritten(outcome: io::Result<()>) {
-    if let Err(error) = outcome {
-        tracing::warn!(%error, "cannot write the state file; after a restart a Node may be looked for once more");
-    }
 }
