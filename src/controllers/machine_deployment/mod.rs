@@ -3,6 +3,7 @@
 mod autoscaler;
 mod conditions;
 mod draft;
+mod hash_label;
 mod history;
 mod naming;
 mod nodes;
@@ -81,7 +82,7 @@ pub enum Action {
         /// The patch.
         patch: Value,
     },
-    /// Patch of a Machine: deletion marks that the autoscaler asked for.
+    /// Patch of a Machine: deletion marks that the autoscaler asked for, the hash label after an adoption.
     PatchMachine {
         /// The Machine, as the plan saw it.
         machine: Arc<Machine>,
