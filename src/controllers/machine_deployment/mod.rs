@@ -14,6 +14,7 @@ mod rollout;
 mod scale;
 mod sets;
 mod status;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod validate;

@@ -13,6 +13,7 @@ use super::{
     scale::{self, Mode},
     sets::{Family, SetView},
     status::{self, Facts},
+    steps::{emit_creation, emit_deployment, emit_status, machines, push, resize, wait_for_unreadable},
     validate::{Invalid, Wish, validate},
 };
 use crate::{
@@ -250,9 +251,12 @@ impl<'a> Work<'a> {
         if self.family.old_sets().any(|set| set.wanted_replicas() != set.count().spec || !is_gone(set)) {
             return;
         }
-        match self.family.new_set_mut() {
-            None => self.create(bounds.desired),
-            Some(set) => resize(set, true, bounds, bounds.desired, &format!("{} wanted", machines(bounds.desired))),
+        let Some(new) = self.family.new_set().map(SetView::count) else { return self.create(bounds.desired) };
+        // Only a wish for more Machines does not wait for those that leave.
+        let is_scaled = scale::is_pending(bounds, &self.scalable(), false);
+        let size = if is_scaled { bounds.desired } else { rollout::new_size(bounds, &new, &[]) };
+        if let Some(set) = self.family.new_set_mut() {
+            resize(set, true, bounds, size, &format!("{} wanted", machines(bounds.desired)));
         }
     }
 
@@ -393,98 +397,12 @@ fn is_gone(set: &SetView) -> bool {
     set.count().planned() == 0 && set.is_observed()
 }
 
-/// Gives a set its size, and notes for which size of the deployment that was.
-fn resize(set: &mut SetView, is_new: bool, bounds: &Bounds, size: i32, why: &str) {
-    if set.is_deleting() {
-        return;
-    }
-    let (name, before) = (set.name(), set.draft.seen().spec.replicas);
-    if size != before {
-        let role = if is_new { "new" } else { "old" };
-        set.draft.edit(format!("scale {role} set {name} from {before} to {size}: {why}"), |set| {
-            set.spec.replicas = size;
-        });
-        let direction = if size > before { "up" } else { "down" };
-        set.draft.note(Note::normal(
-            EventReason::ScalingMachineSet,
-            format!("Scaled {direction} machine set {name} to {size}"),
-        ));
-    }
-    if size != before || size > 0 || is_new {
-        annotate_size(set, bounds);
-    }
-}
-
-fn annotate_size(set: &mut SetView, bounds: &Bounds) {
-    let mut wanted = revision::size_annotations(bounds).to_vec();
-    let present = set.draft.seen().annotations();
-    wanted.retain(|(key, value)| present.get(*key) != Some(value));
-    if !wanted.is_empty() {
-        let reason = format!("sized for {}, at most {}", machines(bounds.desired), bounds.at_most());
-        set.draft.edit(reason, |set| {
-            set.annotations_mut().extend(wanted.into_iter().map(|(key, value)| (key.to_owned(), value)));
-        });
-    }
-}
-
 fn add_finalizer(deployment: &mut Draft<MachineDeployment>) {
     if !deployment.seen().finalizers().iter().any(|finalizer| finalizer == labels::FINALIZER) {
         deployment.edit("its sets must be deleted before it may go: add the finalizer", |deployment| {
             deployment.finalizers_mut().push(labels::FINALIZER.to_owned());
         });
     }
-}
-
-fn emit_deployment(plan: &mut Plan<Action>, deployment: Draft<MachineDeployment>) {
-    if let Some(change) = deployment.finish() {
-        push(plan, Action::PatchDeployment(change.patch), change.reason, change.note);
-    }
-}
-
-fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, family: &Family, bounds: &Bounds) {
-    let (name, size) = (set.name_any(), set.spec.replicas);
-    let planned: i32 = family.sets.iter().map(|set| set.count().planned()).sum();
-    let reason = format!(
-        "create new set {name} with {}: {} exist or are asked for, at most {} may",
-        machines(size),
-        machines(planned),
-        bounds.at_most()
-    );
-    let note = (size > 0)
-        .then(|| Note::normal(EventReason::ScalingMachineSet, format!("Scaled up machine set {name} to {size}")));
-    push(plan, Action::CreateSet(Box::new(set)), reason, note);
-}
-
-/// The status is written when it says something new.
-fn emit_status(plan: &mut Plan<Action>, snapshot: &Snapshot, status: MachineDeploymentStatus, note: Option<Note>) {
-    if snapshot.deployment.status.as_ref() == Some(&status) {
-        return;
-    }
-    let progress = conditions::find(&status.conditions, ConditionType::Progressing);
-    let reason = format!(
-        "{}, {} of the current template, {} available; progress: {}",
-        machines(status.replicas),
-        status.updated_replicas,
-        status.available_replicas,
-        progress.map_or("none yet", |condition| &condition.reason),
-    );
-    push(plan, Action::WriteStatus(Box::new(status)), reason, note);
-}
-
-fn wait_for_unreadable(plan: &mut Plan<Action>, names: &[String]) {
-    plan.wait(format!("{} to become readable: what they are decides what to do", names.join(", ")), None);
-}
-
-fn push(plan: &mut Plan<Action>, action: Action, reason: String, note: Option<Note>) {
-    match note {
-        Some(note) => plan.then_noting(action, reason, note),
-        None => plan.then(action, reason),
-    };
-}
-
-/// A number of Machines, in words.
-fn machines(count: i32) -> String {
-    format!("{count} machine{}", if count == 1 { "" } else { "s" })
 }
 
 /// One draft for each Machine, whoever wants to change it.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -471,20 +472,18 @@ fn a_node_that_joins_an_old_set_later_is_tainted_too() {
 #[test]
 fn the_node_of_a_preserved_machine_stays_closed_to_the_autoscaler() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
-    for (node, machine) in [(first_node(&drive), first_machine(&drive))] {
-        drive.world.nodes.edit(&mut drive.world.clock, &node, |node| {
-            for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
-                node.annotations_mut().insert(key.to_owned(), "true".to_owned());
-            }
-        });
-        let until = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(drive.world.clock.now);
-        drive.world.machines.edit(&mut drive.world.clock, &machine, |machine| {
-            machine.status.get_or_insert_default().current_status.preserve_expiry_time = Some(until);
-        });
-    }
+    let (node, machine) = (first_node(&drive), first_machine(&drive));
+    drive.world.nodes.edit(&mut drive.world.clock, &node, |node| {
+        for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
+            node.annotations_mut().insert(key.to_owned(), "true".to_owned());
+        }
+    });
+    let until = Time(drive.world.clock.now);
+    drive.world.machines.edit(&mut drive.world.clock, &machine, |machine| {
+        machine.status.get_or_insert_default().current_status.preserve_expiry_time = Some(until);
+    });
     drive.settle();
     assert!(!drive.log.contains("patch node"), "{}", drive.log);
-    let machine = first_machine(&drive);
     drive.world.machines.edit(&mut drive.world.clock, &machine, |machine| {
         machine.status.get_or_insert_default().current_status.preserve_expiry_time = None;
     });
@@ -541,7 +540,7 @@ fn missing_and_failed_machines_show_in_the_status() {
         "no rollout, so the autoscaler may act"
     );
 
-    let until = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(drive.world.clock.now);
+    let until = Time(drive.world.clock.now);
     drive.world.machines.edit(&mut drive.world.clock, &name, |machine| {
         machine.status.get_or_insert_default().current_status.preserve_expiry_time = Some(until);
     });
