@@ -352,7 +352,8 @@ fn embedded_cloud(
 ) -> Arc<Cloud> {
     let seed = rand::random();
     let cloud = state_file(assembly, connection).and_then(|path| {
-        let opened = std::fs::create_dir_all(path.parent()?).ok().map(|()| Cloud::open(&path, seed, Control::default()))?;
+        let opened =
+            std::fs::create_dir_all(path.parent()?).ok().map(|()| Cloud::open(&path, seed, Control::default()))?;
         opened.inspect_err(|error| tracing::debug!(%error, "the embedded cloud keeps its VMs in memory only")).ok()
     });
     let cloud = Arc::new(cloud.unwrap_or_else(|| Cloud::new(seed, Control::default())));

@@ -220,13 +220,21 @@ impl Default for Caches {
                     |machine: &Machine| machine.node_name().map(str::to_owned).into_iter().collect(),
                     |machine: &Machine| vec![machine.spec.class.name.clone()],
                     |machine: &Machine| {
-                        machine.metadata.labels.iter().filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned()).collect()
+                        machine
+                            .metadata
+                            .labels
+                            .iter()
+                            .filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned())
+                            .collect()
                     },
                 ],
                 prune,
             ),
             sets: Cache::new(
-                &[|set: &MachineSet| vec![controller_uid(set)], |set: &MachineSet| set.metadata.uid.clone().into_iter().collect()],
+                &[
+                    |set: &MachineSet| vec![controller_uid(set)],
+                    |set: &MachineSet| set.metadata.uid.clone().into_iter().collect(),
+                ],
                 prune,
             ),
             deployments: Cache::new(&[], prune),

@@ -4,11 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api, Client,
-    core::PartialObjectMeta,
-    runtime::watcher,
-};
+use kube::{Api, Client, core::PartialObjectMeta, runtime::watcher};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -221,7 +217,8 @@ async fn until_done<F: Future<Output = kube::Result<()>>>(what: &str, read: impl
 
 fn watch(setup: &Setup, caches: &Caches) -> Vec<JoinHandle<()>> {
     let (client, namespace) = (&setup.control, &setup.namespace);
-    let mut watches = vec![tokio::spawn(Arc::clone(&caches.machines).watch(Api::namespaced(client.clone(), namespace)))];
+    let mut watches =
+        vec![tokio::spawn(Arc::clone(&caches.machines).watch(Api::namespaced(client.clone(), namespace)))];
     if setup.roles.contains(&Role::Sets) {
         watches.push(tokio::spawn(Arc::clone(&caches.sets).watch(Api::namespaced(client.clone(), namespace))));
         watches.push(tokio::spawn(Arc::clone(&caches.deployments).watch(Api::namespaced(client.clone(), namespace))));

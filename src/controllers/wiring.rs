@@ -105,7 +105,9 @@ pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
         wake.classes.add(change.key.clone());
         let content = |class: &Arc<_>| {
             let mut class = crate::api::machine::MachineClass::clone(class);
-            class.metadata = kube::core::ObjectMeta::default();
+            // Machines wait for the finalizer of their class, too.
+            let finalizers = class.metadata.finalizers.take();
+            class.metadata = kube::core::ObjectMeta { finalizers, ..Default::default() };
             class
         };
         let usable = change.new.as_ref().map(content);
@@ -123,8 +125,7 @@ pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
         }
     });
 
-    let (classes, machines, wake) =
-        (Arc::clone(&caches.classes), Arc::clone(&caches.machines), Arc::clone(queues));
+    let (classes, machines, wake) = (Arc::clone(&caches.classes), Arc::clone(&caches.machines), Arc::clone(queues));
     caches.secrets.on_change(move |change| {
         let users = classes.by(classes_by::SECRET, &change.key.name);
         let ours = change.meta.finalizers.iter().flatten().any(|finalizer| finalizer == labels::SECRET_FINALIZER);

@@ -63,18 +63,28 @@ impl WriteError {
     }
 }
 
-/// An error and its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+/// An error and its causes in one line. Of an API server's refusal only its message: the rest repeats it.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = said(error);
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = cause.to_string();
+        let cause_text = said(cause);
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");
+        }
+        if cause.downcast_ref::<kube::Error>().is_some_and(|cause| matches!(cause, kube::Error::Api(_))) {
+            break;
         }
         source = cause.source();
     }
     text
+}
+
+fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),
+        _ => error.to_string(),
+    }
 }
 
 /// The objects of one kind: its cache, and the way to write them.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
@@ -114,8 +115,12 @@ impl Play<'_> {
     }
 
     async fn remove(&mut self) -> Result<()> {
+        // Pods that have nowhere to go would hold up the drain, as their budget demands.
+        let workloads: Api<Deployment> = Api::namespaced(self.stage.client.clone(), "demo");
+        workloads.delete("workload", &DeleteParams::background()).await.context("delete the workload")?;
         self.deployments().delete("pool", &DeleteParams::background()).await.context("delete the deployment")?;
-        let reached = |props: &Props| props.machines.is_empty() && props.deployments.is_empty() && props.nodes.is_empty();
+        let reached =
+            |props: &Props| props.machines.is_empty() && props.deployments.is_empty() && props.nodes.is_empty();
         self.act("Remove everything", None, "no machine, no node, no VM is left", reached, |_| 0).await
     }
 

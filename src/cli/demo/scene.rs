@@ -44,18 +44,27 @@ impl Scene {
         let changed = Arc::<Notify>::default();
         let own = |client: &Client| client.clone();
         let watches = vec![
-            tokio::spawn(follow(Api::namespaced(own(client), "demo"), Arc::clone(&props), Arc::clone(&changed), |props| {
-                &mut props.machines
-            })),
-            tokio::spawn(follow(Api::namespaced(own(client), "demo"), Arc::clone(&props), Arc::clone(&changed), |props| {
-                &mut props.deployments
-            })),
+            tokio::spawn(follow(
+                Api::namespaced(own(client), "demo"),
+                Arc::clone(&props),
+                Arc::clone(&changed),
+                |props| &mut props.machines,
+            )),
+            tokio::spawn(follow(
+                Api::namespaced(own(client), "demo"),
+                Arc::clone(&props),
+                Arc::clone(&changed),
+                |props| &mut props.deployments,
+            )),
             tokio::spawn(follow(Api::all(own(client)), Arc::clone(&props), Arc::clone(&changed), |props| {
                 &mut props.nodes
             })),
-            tokio::spawn(follow(Api::namespaced(own(client), "demo"), Arc::clone(&props), Arc::clone(&changed), |props| {
-                &mut props.pods
-            })),
+            tokio::spawn(follow(
+                Api::namespaced(own(client), "demo"),
+                Arc::clone(&props),
+                Arc::clone(&changed),
+                |props| &mut props.pods,
+            )),
         ];
         Self { props, changed, watches }
     }

@@ -1,11 +1,6 @@
 //! The processes behind the tour: the simulated cloud and the manager, children of this one.
 
-use std::{
-    net::TcpListener,
-    path::Path,
-    process::Stdio,
-    time::Duration,
-};
+use std::{net::TcpListener, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use kube::{
@@ -63,6 +58,8 @@ impl Stage {
             format!("--port={manager_port}"),
             "--address=127.0.0.1".to_owned(),
             "--machine-health-timeout=2s".to_owned(),
+            "--kube-api-qps=200".to_owned(),
+            "--kube-api-burst=200".to_owned(),
             "--v=3".to_owned(),
         ];
         apply::apply(&client, "apiVersion: v1\nkind: Namespace\nmetadata: {name: demo}", "mcm-demo").await?;

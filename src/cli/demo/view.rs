@@ -19,7 +19,8 @@ pub fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String
     table.set_header(["MACHINE", "PHASE", "CLASS", "NODE", "PODS", "AGE", "LAST OPERATION"]);
     for (name, machine) in &props.machines {
         let phase = machine.phase();
-        let operation = machine.status.as_ref().map(|status| status.last_operation.description.clone()).unwrap_or_default();
+        let operation =
+            machine.status.as_ref().map(|status| status.last_operation.description.clone()).unwrap_or_default();
         table.add_row([
             Cell::new(name).add_attribute(Attribute::Bold),
             Cell::new(shown_phase(machine)).fg(colour_of(phase)),
@@ -136,7 +137,8 @@ mod tests {
         let mut props = Props::default();
         props.machines.insert("pool-a".into(), machine("pool-a", "Running"));
         props.machines.insert("pool-b".into(), machine("pool-b", ""));
-        let node = r#"{"metadata": {"name": "pool-a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}"#;
+        let node =
+            r#"{"metadata": {"name": "pool-a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}"#;
         props.nodes.insert("pool-a".into(), Arc::new(serde_json::from_str(node).unwrap()));
         props
     }

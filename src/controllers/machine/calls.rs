@@ -36,10 +36,13 @@ pub(super) async fn ensure_token(context: &Context, wanted: &BootstrapToken) -> 
     for _ in 0..2 {
         let there = secrets.get_opt(&name).await.map_err(|error| failed("read bootstrap token", &wanted.id, &error))?;
         if let Some(secret) = there {
-            return text_of(&secret).ok_or_else(|| format!("bootstrap token {} has no token-secret: delete it", wanted.id));
+            return text_of(&secret)
+                .ok_or_else(|| format!("bootstrap token {} has no token-secret: delete it", wanted.id));
         }
         match secrets.create(&PostParams::default(), &new_token(wanted, &name)).await {
-            Ok(secret) => return text_of(&secret).ok_or_else(|| format!("bootstrap token {} was not stored", wanted.id)),
+            Ok(secret) => {
+                return text_of(&secret).ok_or_else(|| format!("bootstrap token {} was not stored", wanted.id));
+            }
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(failed("create bootstrap token", &wanted.id, &error)),
         }

@@ -50,10 +50,7 @@ pub(super) fn transition(before: &Machine, after: &Machine, snapshot: &Snapshot,
     }
 }
 
-fn since(
-    time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
-    context: &Context,
-) -> Duration {
+fn since(time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>, context: &Context) -> Duration {
     let elapsed = time.map(|time| context.now().duration_since(time.0)).unwrap_or_default();
     Duration::try_from(elapsed).unwrap_or_default()
 }

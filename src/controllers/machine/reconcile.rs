@@ -1,17 +1,15 @@
 //! Observe, plan, apply for one Machine.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use kube::ResourceExt;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Action, ClassView, Memory, NodeKey, NodeView, NodeWrite, SecretFacts, Snapshot, calls, measure, plan, token};
+use super::{
+    Action, ClassView, Memory, NodeKey, NodeView, NodeWrite, SecretFacts, Snapshot, calls, measure, plan, token,
+};
 use crate::{
     api::{machine::MachineStatus, node::Node},
     controllers::{

@@ -3,6 +3,7 @@
 mod autoscaler;
 mod conditions;
 mod draft;
+mod hash_label;
 mod history;
 mod naming;
 mod nodes;
@@ -14,6 +15,7 @@ mod rollout;
 mod scale;
 mod sets;
 mod status;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -83,7 +85,7 @@ pub enum Action {
         /// The patch.
         patch: Value,
     },
-    /// Patch of a Machine: deletion marks that the autoscaler asked for.
+    /// Patch of a Machine: deletion marks that the autoscaler asked for, the hash label after an adoption.
     PatchMachine {
         /// The Machine, as the plan saw it.
         machine: Arc<Machine>,

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use super::{
     Action, Failure, Policy, Snapshot, autoscaler, conditions,
     draft::Draft,
-    history,
+    hash_label, history,
     naming::identity_for,
     nodes::Nodes,
     revision, rollback,
@@ -13,6 +13,7 @@ use super::{
     scale::{self, Mode},
     sets::{Family, SetView},
     status::{self, Facts},
+    steps::{emit_creation, emit_deployment, emit_status, machines, push, resize, wait_for_unreadable},
     validate::{Invalid, Wish, validate},
 };
 use crate::{
@@ -49,7 +50,7 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
         plan.then(Action::DeleteSet(set.draft.seen().clone()), reason);
     }
     if !family.sets.is_empty() {
-        plan.wait(format!("{} sets with {} machines to be gone", family.sets.len(), family.existing()), None);
+        plan.wait(format!("{} sets with {} to be gone", family.sets.len(), machines(family.existing())), None);
         return plan;
     }
     if !snapshot.unreadable.is_empty() {
@@ -152,9 +153,10 @@ impl<'a> Work<'a> {
             return self.emit(None, Vec::new());
         }
         revision::keep_in_step(&mut self.family, self.deployment.wanted());
-        if spec.paused || (self.mixes() && scale::is_pending(self.bounds, &self.scalable())) {
-            self.scale(spec.paused);
-        } else {
+        let labelled =
+            hash_label::complete(&mut self.family, &self.snapshot.deployment.name_any(), &self.snapshot.sets);
+        self.marked = merged(self.marked, labelled);
+        if !self.scale(spec.paused) && !spec.paused {
             self.prepare_nodes();
             match self.strategy {
                 StrategyType::Recreate => self.recreate(),
@@ -175,15 +177,27 @@ impl<'a> Work<'a> {
         sets.map(|(index, set)| set.scalable(Some(index) == self.family.new)).collect()
     }
 
-    /// The replicas were changed, or nothing but the replicas may change.
-    fn scale(&mut self, paused: bool) {
-        let sizes = scale::sizes(self.bounds, &self.scalable(), Mode { paused, mixes: self.mixes() });
+    /// The replicas were changed, or nothing but the replicas may change. True if that gave a set another size, which
+    /// is enough for one plan.
+    fn scale(&mut self, paused: bool) -> bool {
+        let sets = self.scalable();
+        let side_by_side = sets.iter().filter(|set| set.count.planned() > 0).count() > 1;
+        let waits_for_old = !self.mixes() && (!paused || side_by_side);
+        if waits_for_old || !scale::is_pending(self.bounds, &sets, paused) {
+            return false;
+        }
+        let sizes = scale::sizes(self.bounds, &sets, Mode { paused, mixes: self.mixes() });
+        let is_resized = sets.iter().zip(&sizes).any(|(set, size)| set.count.spec != *size);
+        if !paused && !is_resized {
+            return false;
+        }
         let new = self.family.new;
-        let why = format!("{} machines are wanted", self.bounds.desired);
+        let why = format!("{} wanted", machines(self.bounds.desired));
         let sets = self.family.sets.iter_mut().enumerate().filter(|(_, set)| !set.is_deleting());
         for ((index, set), size) in sets.zip(sizes) {
             resize(set, Some(index) == new, self.bounds, size, &why);
         }
+        is_resized
     }
 
     /// Before old Machines go: new pods avoid their Nodes, and the autoscaler waits. After: the reverse.
@@ -220,7 +234,7 @@ impl<'a> Work<'a> {
             resize(set, true, bounds, new_size, &room);
         }
         let available = new.available_now() + old.iter().map(Count::available_now).sum::<i32>();
-        let spare = format!("{available} machines are available and stay, at least {} must", bounds.at_least());
+        let spare = format!("{} stay available, at least {} must", machines(available), bounds.at_least());
         let sizes = rollout::old_sizes(bounds, &new, &old);
         for (set, size) in self.family.old_sets_mut().zip(sizes) {
             resize(set, false, bounds, size, &spare);
@@ -237,9 +251,12 @@ impl<'a> Work<'a> {
         if self.family.old_sets().any(|set| set.wanted_replicas() != set.count().spec || !is_gone(set)) {
             return;
         }
-        match self.family.new_set_mut() {
-            None => self.create(bounds.desired),
-            Some(set) => resize(set, true, bounds, bounds.desired, &format!("{} machines are wanted", bounds.desired)),
+        let Some(new) = self.family.new_set().map(SetView::count) else { return self.create(bounds.desired) };
+        // Only a wish for more Machines does not wait for those that leave.
+        let is_scaled = scale::is_pending(bounds, &self.scalable(), false);
+        let size = if is_scaled { bounds.desired } else { rollout::new_size(bounds, &new, &[]) };
+        if let Some(set) = self.family.new_set_mut() {
+            resize(set, true, bounds, size, &format!("{} wanted", machines(bounds.desired)));
         }
     }
 
@@ -303,7 +320,7 @@ impl<'a> Work<'a> {
             waits.push("the deployment to be resumed: it is paused, so nothing is rolled out".to_owned());
         }
         if let Some(set) = &self.created {
-            waits.push(format!("new set {} to be created with {} machines", set.name_any(), set.spec.replicas));
+            waits.push(format!("new set {} to make {}", set.name_any(), machines(set.spec.replicas)));
         }
         if let Some(set) = self.family.new_set() {
             let (name, count) = (set.name(), set.count());
@@ -311,17 +328,17 @@ impl<'a> Work<'a> {
             if set.is_deleting() {
                 waits.push(format!("new set {name} to be gone: it was deleted and will be created again"));
             } else if missing > 0 {
-                waits.push(format!("{missing} machines of new set {name} to become available"));
+                waits.push(format!("{} of new set {name} to become available", machines(missing)));
             }
             if count.terminating > 0 {
-                waits.push(format!("{} machines of new set {name} to be gone", count.terminating));
+                waits.push(format!("{} of new set {name} to be gone", machines(count.terminating)));
             }
         }
         for set in self.family.old_sets().filter(|set| !is_gone(set)) {
             let planned = set.count().planned();
             waits.push(match planned {
                 0 => format!("old set {} to notice its new size", set.name()),
-                _ => format!("{planned} machines of old set {} to be gone", set.name()),
+                _ => format!("{} of old set {} to be gone", machines(planned), set.name()),
             });
         }
         waits
@@ -380,40 +397,6 @@ fn is_gone(set: &SetView) -> bool {
     set.count().planned() == 0 && set.is_observed()
 }
 
-/// Gives a set its size, and notes for which size of the deployment that was.
-fn resize(set: &mut SetView, is_new: bool, bounds: &Bounds, size: i32, why: &str) {
-    if set.is_deleting() {
-        return;
-    }
-    let (name, before) = (set.name(), set.draft.seen().spec.replicas);
-    if size != before {
-        let role = if is_new { "new" } else { "old" };
-        set.draft.edit(format!("scale {role} set {name} from {before} to {size}: {why}"), |set| {
-            set.spec.replicas = size;
-        });
-        let direction = if size > before { "up" } else { "down" };
-        set.draft.note(Note::normal(
-            EventReason::ScalingMachineSet,
-            format!("Scaled {direction} machine set {name} to {size}"),
-        ));
-    }
-    if size != before || size > 0 || is_new {
-        annotate_size(set, bounds);
-    }
-}
-
-fn annotate_size(set: &mut SetView, bounds: &Bounds) {
-    let mut wanted = revision::size_annotations(bounds).to_vec();
-    let present = set.draft.seen().annotations();
-    wanted.retain(|(key, value)| present.get(*key) != Some(value));
-    if !wanted.is_empty() {
-        let reason = format!("sized for {} machines, at most {}", bounds.desired, bounds.at_most());
-        set.draft.edit(reason, |set| {
-            set.annotations_mut().extend(wanted.into_iter().map(|(key, value)| (key.to_owned(), value)));
-        });
-    }
-}
-
 fn add_finalizer(deployment: &mut Draft<MachineDeployment>) {
     if !deployment.seen().finalizers().iter().any(|finalizer| finalizer == labels::FINALIZER) {
         deployment.edit("its sets must be deleted before it may go: add the finalizer", |deployment| {
@@ -422,47 +405,11 @@ fn add_finalizer(deployment: &mut Draft<MachineDeployment>) {
     }
 }
 
-fn emit_deployment(plan: &mut Plan<Action>, deployment: Draft<MachineDeployment>) {
-    if let Some(change) = deployment.finish() {
-        push(plan, Action::PatchDeployment(change.patch), change.reason, change.note);
-    }
-}
-
-fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, family: &Family, bounds: &Bounds) {
-    let (name, size) = (set.name_any(), set.spec.replicas);
-    let planned: i32 = family.sets.iter().map(|set| set.count().planned()).sum();
-    let reason = format!(
-        "create new set {name} with {size} machines: {planned} machines exist or are asked for, at most {} may",
-        bounds.at_most()
-    );
-    let note = (size > 0)
-        .then(|| Note::normal(EventReason::ScalingMachineSet, format!("Scaled up machine set {name} to {size}")));
-    push(plan, Action::CreateSet(Box::new(set)), reason, note);
-}
-
-/// The status is written when it says something new.
-fn emit_status(plan: &mut Plan<Action>, snapshot: &Snapshot, status: MachineDeploymentStatus, note: Option<Note>) {
-    if snapshot.deployment.status.as_ref() == Some(&status) {
-        return;
-    }
-    let progress = conditions::find(&status.conditions, ConditionType::Progressing);
-    let reason = format!(
-        "{} machines, {} of the current template, {} available; progress: {}",
-        status.replicas,
-        status.updated_replicas,
-        status.available_replicas,
-        progress.map_or("none yet", |condition| &condition.reason),
-    );
-    push(plan, Action::WriteStatus(Box::new(status)), reason, note);
-}
-
-fn wait_for_unreadable(plan: &mut Plan<Action>, names: &[String]) {
-    plan.wait(format!("{} to become readable: what they are decides what to do", names.join(", ")), None);
-}
-
-fn push(plan: &mut Plan<Action>, action: Action, reason: String, note: Option<Note>) {
-    match note {
-        Some(note) => plan.then_noting(action, reason, note),
-        None => plan.then(action, reason),
-    };
+/// One draft for each Machine, whoever wants to change it.
+fn merged(mut drafts: Vec<Draft<Machine>>, more: Vec<Draft<Machine>>) -> Vec<Draft<Machine>> {
+    // What is left out comes with the next plan.
+    let is_new = |draft: &Draft<Machine>| !drafts.iter().any(|other| Arc::ptr_eq(other.seen(), draft.seen()));
+    let more: Vec<_> = more.into_iter().filter(is_new).collect();
+    drafts.extend(more);
+    drafts
 }

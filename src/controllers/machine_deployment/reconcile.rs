@@ -71,7 +71,14 @@ fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
     }
     let machines: Vec<_> =
         owned.iter().flat_map(|uid| context.machines.cache.by(machines_by::CONTROLLER, uid)).collect();
-    let mut unreadable: Vec<String> = context.sets.cache.unreadable().into_iter().filter(|set| owner::is_controlled_by(&set.meta, &uid)).filter_map(|set| set.meta.name).collect();
+    let mut unreadable: Vec<String> = context
+        .sets
+        .cache
+        .unreadable()
+        .into_iter()
+        .filter(|set| owner::is_controlled_by(&set.meta, &uid))
+        .filter_map(|set| set.meta.name)
+        .collect();
     unreadable.extend(
         context
             .machines
@@ -141,7 +148,10 @@ async fn apply(
 
 fn tell(snapshot: &Snapshot, event: Note, key: &Key, context: &Context) {
     let mut repeated = false;
-    context.memory.deployments.update(key, |memory| repeated = memory.told.replace(event.clone()) == Some(event.clone()));
+    context
+        .memory
+        .deployments
+        .update(key, |memory| repeated = memory.told.replace(event.clone()) == Some(event.clone()));
     if !repeated || !event.warning {
         context.note(&*snapshot.deployment, COMPONENT, &event);
     }
@@ -159,12 +169,7 @@ async fn patch_nodes(steps: Vec<Step<Action>>, context: &Context) -> usize {
     outcomes.buffer_unordered(WRITES_IN_FLIGHT).fold(0, async |sum, missed| sum + missed).await
 }
 
-async fn create_set(
-    snapshot: &Snapshot,
-    set: &MachineSet,
-    key: &Key,
-    context: &Context,
-) -> Result<(), WriteError> {
+async fn create_set(snapshot: &Snapshot, set: &MachineSet, key: &Key, context: &Context) -> Result<(), WriteError> {
     let Err(error) = context.sets.create(set).await else {
         context.memory.deployments.update(key, |memory| memory.failure = None);
         return Ok(());

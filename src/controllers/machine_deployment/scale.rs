@@ -29,13 +29,18 @@ pub(super) struct Mode {
     pub mixes: bool,
 }
 
-/// True if the replicas were changed since the sets were last sized. A set without a readable annotation cannot tell.
-pub(super) fn is_pending(bounds: &Bounds, sets: &[Scalable]) -> bool {
-    sets.iter().any(|set| set.is_new)
-        && sets
-            .iter()
-            .filter(|set| set.is_active() || set.is_new)
-            .any(|set| set.desired.is_some_and(|desired| desired != bounds.desired))
+/// True if the replicas were changed since the sets were last sized. Without a new set, a rollout that makes one decides;
+/// but if it is paused, what there is must do.
+pub(super) fn is_pending(bounds: &Bounds, sets: &[Scalable], paused: bool) -> bool {
+    let has_new = sets.iter().any(|set| set.is_new);
+    let any_active = sets.iter().any(Scalable::is_active);
+    let stand_in = if has_new || any_active { None } else { sets.last() };
+    (has_new || paused)
+        && sets.iter().filter(|set| set.is_active() || set.is_new).chain(stand_in).any(|set| match set.desired {
+            Some(desired) => desired != bounds.desired,
+            // Adopted, and never sized.
+            None => paused && set.is_active(),
+        })
 }
 
 /// The size of each set, in the order given.
@@ -48,8 +53,6 @@ pub(super) fn sizes(bounds: &Bounds, sets: &[Scalable], mode: Mode) -> Vec<i32> 
             give_all(bounds, sets, mode, target, &mut sizes);
         }
         [only] => give_all(bounds, sets, mode, Some(*only), &mut sizes),
-        // Paused, several sets stay as they are until the replicas change.
-        _ if mode.paused && !is_pending(bounds, sets) => {}
         _ if sets.iter().any(|set| is_saturated(bounds, set)) => {
             for (size, _) in sizes.iter_mut().zip(sets).filter(|(_, set)| !set.is_new) {
                 *size = 0;
@@ -165,7 +168,6 @@ mod tests {
     #[case::left_over_from_the_largest(ROLLING, 5, vec![old(4, 1), new(6, 1)], vec![4, 4])]
     #[case::to_nothing(ROLLING, 0, vec![old(8, 10), new(5, 10)], vec![0, 0])]
     #[case::growth_is_left_to_the_rollout(ROLLING, 12, vec![old(8, 10), new(5, 10)], vec![8, 5])]
-    #[case::nothing_while_paused(PAUSED, 10, vec![old(8, 10), new(3, 10)], vec![8, 3])]
     #[case::growth_while_paused(PAUSED, 12, vec![old(8, 10), new(5, 10)], vec![8, 7])]
     #[case::never_beyond_what_is_wanted(PAUSED, 5, vec![old(1, 4), new(4, 4)], vec![1, 5])]
     #[case::saturated(ROLLING, 5, vec![old(2, 4), new(5, 5)], vec![0, 5])]
@@ -182,14 +184,18 @@ mod tests {
     }
 
     #[rstest]
-    #[case::current(vec![new(3, 3)], false)]
-    #[case::changed(vec![new(3, 4)], true)]
-    #[case::changed_for_an_old_set(vec![old(3, 4), new(0, 3)], true)]
-    #[case::an_empty_old_set_does_not_count(vec![old(0, 4), new(3, 3)], false)]
-    #[case::an_empty_new_set_counts(vec![new(0, 0)], true)]
-    #[case::unknown_is_not_changed(vec![Scalable { desired: None, ..new(1, 1) }], false)]
-    #[case::without_a_new_set_the_rollout_decides(vec![old(3, 4)], false)]
-    fn a_change_of_replicas_is_noticed(#[case] sets: Vec<Scalable>, #[case] expected: bool) {
-        assert_eq!(is_pending(&bounds(3), &sets), expected);
+    #[case::current(false, vec![new(3, 3)], false)]
+    #[case::changed(false, vec![new(3, 4)], true)]
+    #[case::changed_for_an_old_set(false, vec![old(3, 4), new(0, 3)], true)]
+    #[case::an_empty_old_set_does_not_count(false, vec![old(0, 4), new(3, 3)], false)]
+    #[case::an_empty_new_set_counts(false, vec![new(0, 0)], true)]
+    #[case::unknown_is_not_changed(false, vec![Scalable { desired: None, ..new(1, 1) }], false)]
+    #[case::unless_no_rollout_follows(true, vec![Scalable { desired: None, ..new(1, 1) }], true)]
+    #[case::without_a_new_set_the_rollout_decides(false, vec![old(3, 4)], false)]
+    #[case::without_a_new_set_while_paused(true, vec![old(3, 4)], true)]
+    #[case::none_active_while_paused(true, vec![old(0, 0)], true)]
+    #[case::paused_in_mid_rollout(true, vec![old(0, 2), new(2, 3)], false)]
+    fn a_change_of_replicas_is_noticed(#[case] paused: bool, #[case] sets: Vec<Scalable>, #[case] expected: bool) {
+        assert_eq!(is_pending(&bounds(3), &sets, paused), expected);
     }
 }

@@ -263,3 +263,47 @@ fn may_outlast(machine: &Machine) -> bool {
             MachinePhase::InPlaceUpdating | MachinePhase::InPlaceUpdateSuccessful | MachinePhase::InPlaceUpdateFailed
         )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    const RUNNING: &str = "Running";
+
+    /// A set of two Machines: one that serves, with these annotations, and one that does not.
+    fn count_with(annotations: Value, unhealthy: Value) -> Count {
+        let set = json!({"metadata": {"name": "set"}, "spec": {"replicas": 2}});
+        let healthy = json!({"metadata": {"annotations": annotations}, "spec": {}, "status": {"currentStatus": {"phase": RUNNING}}});
+        let read = |machine: Value| Arc::new(serde_json::from_value::<Machine>(machine).unwrap());
+        let set = Draft::of(Arc::new(serde_json::from_value(set).unwrap()));
+        SetView { draft: set, machines: vec![read(healthy), read(unhealthy)], unreadable: 1 }.count()
+    }
+
+    #[rstest]
+    #[case::unhealthy_goes_first(json!({}), json!({"metadata": {}, "spec": {}}), 1)]
+    #[case::unless_the_healthy_one_is_worth_less(json!({"machinepriority.machine.sapcloud.io": "1"}), json!({"metadata": {}, "spec": {}}), 0)]
+    #[case::or_is_marked(json!({"machine.sapcloud.io/marked-for-deletion-time": "2026-01-01T00:00:00Z"}), json!({"metadata": {}, "spec": {}}), 0)]
+    #[case::or_the_unhealthy_one_is_preserved(json!({}), json!({"metadata": {}, "spec": {}, "status": {"currentStatus": {"phase": "Failed", "preserveExpiryTime": "2026-01-01T00:00:00Z"}}}), 0)]
+    #[case::or_is_being_updated(json!({}), json!({"metadata": {}, "spec": {}, "status": {"currentStatus": {"phase": "InPlaceUpdating"}}}), 0)]
+    fn only_what_surely_goes_first_is_expendable(
+        #[case] healthy: Value,
+        #[case] unhealthy: Value,
+        #[case] expendable: i32,
+    ) {
+        assert_eq!(
+            count_with(healthy, unhealthy),
+            Count { spec: 2, live: 3, terminating: 0, available: 1, expendable }
+        );
+    }
+
+    #[rstest]
+    #[case("pool-abcde-x7k2p", true)]
+    #[case("pool-abcde-x7k2p-1", false)]
+    #[case("pool-abcdf-x7k2p", false)]
+    #[case("pool-abcde", false)]
+    fn the_name_tells_whose_machine_it_is(#[case] name: &str, #[case] expected: bool) {
+        assert_eq!(is_machine_name(name, "pool-abcde"), expected);
+    }
+}

@@ -15,7 +15,7 @@ use crate::api::{
 /// One thing that can happen next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// A set takes note of its size.
+    /// A set brings its status up to date.
     Observed { set: String },
     /// A set makes a Machine.
     Created { set: String },
@@ -73,12 +73,13 @@ impl World {
         let count = i32::try_from(live.len()).unwrap();
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let wanted = if is_deleting { 0 } else { set.spec.replicas };
-        let observed = set.status.as_ref().map_or(0, |status| status.observed_generation);
+        let status = set.status.clone().unwrap_or_default();
+        let exist = i32::try_from(self.machines_of(set).count()).unwrap();
         if is_deleting && self.machines_of(set).next().is_none() {
             due.push(Happening::SetGone { set: name });
             return;
         }
-        if observed < set.metadata.generation.unwrap() {
+        if status.observed_generation < set.metadata.generation.unwrap() || status.replicas != exist {
             due.push(Happening::Observed { set: name.clone() });
         }
         if count < wanted {

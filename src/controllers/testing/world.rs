@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::store::{Clock, Refused, Store};
 use crate::{
     api::{
-        machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+        machine::{Machine, MachineDeployment, MachineSet},
         node::Node,
     },
     controllers::machine_deployment,
@@ -22,7 +22,6 @@ pub(crate) struct World {
     pub deployments: Store<MachineDeployment>,
     pub sets: Store<MachineSet>,
     pub machines: Store<Machine>,
-    pub classes: Store<MachineClass>,
     pub nodes: Store<Node>,
 }
 
@@ -33,7 +32,6 @@ impl World {
             deployments: Store::default(),
             sets: Store::default(),
             machines: Store::default(),
-            classes: Store::default(),
             nodes: Store::default(),
         }
     }

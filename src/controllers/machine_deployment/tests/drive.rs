@@ -99,12 +99,12 @@ impl Drive {
         self.is_plain &= change.get("replicas").is_none();
         writeln!(self.log, "user: {change}").unwrap();
         let seen = self.deployment().clone();
-        let mut spec = json!({ "spec": change });
-        let mut before = serde_json::to_value(seen.as_ref()).unwrap();
-        merge(&mut before, &spec);
-        if before != serde_json::to_value(seen.as_ref()).unwrap() {
-            spec = json!({ "spec": before["spec"] });
-            self.world.deployments.patch(&mut self.world.clock, &seen, &spec).unwrap();
+        let patch = json!({ "spec": change });
+        let mut after = serde_json::to_value(seen.as_ref()).unwrap();
+        merge(&mut after, &patch);
+        let after: MachineDeployment = serde_json::from_value(after).unwrap();
+        if after != *seen {
+            self.world.deployments.patch(&mut self.world.clock, &seen, &patch).unwrap();
         }
     }
 
@@ -217,8 +217,12 @@ impl Drive {
         text
     }
 
+    /// What the bounds are watched by; none when the deployment is going or makes no sense.
     fn family(&self) -> Option<(Family, Bounds, StrategyType)> {
         let snapshot = self.world.deployment_snapshot(NAME)?;
+        if snapshot.deployment.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
         let wish = validate(&snapshot.deployment).ok()?;
         Some((Family::gather(&snapshot, &wish.selector), wish.bounds, wish.strategy))
     }
