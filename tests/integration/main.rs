@@ -6,11 +6,11 @@
 mod support;
 
 //mod bad_input;
-//mod crashes;
+mod crashes;
 //mod drain;
 mod endpoints;
-//mod failures;
-//mod leadership;
+mod failures;
+mod leadership;
 mod lifecycle;
 mod rollout;
 //mod samples;

@@ -17,7 +17,7 @@ use kube::{
         watcher::{Config, Event, watcher},
     },
 };
-use mcm::api::machine::{Machine, MachineDeployment, MachinePhase, MachineSet};
+use mcm::api::machine::{LastOperation, Machine, MachineDeployment, MachinePhase, MachineSet};
 use serde::de::DeserializeOwned;
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -31,13 +31,23 @@ pub struct Scene {
     pub nodes: BTreeMap<String, Node>,
     /// UIDs of all Machines that there ever were.
     pub ever: BTreeSet<String>,
+    /// What the status of Machines said, in the order in which it was written.
+    pub told: Vec<Told>,
     rules: Vec<Rule>,
     broken: Vec<String>,
 }
 
+/// One thing that a Machine's status said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    pub machine: String,
+    pub phase: MachinePhase,
+    pub operation: LastOperation,
+}
+
 struct Rule {
     text: String,
-    holds: Box<dyn Fn(&Scene) -> bool + Send>,
+    holds: Box<dyn FnMut(&Scene) -> bool + Send>,
 }
 
 impl Scene {
@@ -66,12 +76,26 @@ impl Scene {
         self.machines.len() == count && self.available_of(class) == count
     }
 
-    /// The deployment says of itself that so many machines are available and nothing is left to do.
+    /// The deployment and its sets say of themselves that so many machines are available and nothing is left to do.
     pub fn complete(&self, deployment: &str, count: i32) -> bool {
         let Some(deployment) = self.deployments.get(deployment) else { return false };
         let status = deployment.status.clone().unwrap_or_default();
+        let available = self.sets.values().filter_map(|set| Some(set.status.as_ref()?.available_replicas)).sum::<i32>();
         deployment.metadata.generation == Some(status.observed_generation)
+            && available == count
             && [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas] == [count; 4]
+    }
+
+    /// Whether the status of a Machine ever said this text, or one that contains it.
+    pub fn was_told(&self, machine: &str, text: &str) -> bool {
+        self.told.iter().any(|told| told.machine == machine && told.operation.description.contains(text))
+    }
+
+    /// The phases that a Machine went through.
+    pub fn phases(&self, machine: &str) -> Vec<MachinePhase> {
+        let mut phases: Vec<_> = self.told.iter().filter(|told| told.machine == machine).map(|told| told.phase).collect();
+        phases.dedup();
+        phases
     }
 
     /// Names of the Machines.
@@ -114,9 +138,22 @@ impl Scene {
         text
     }
 
+    fn record(&mut self) {
+        for (name, machine) in &self.machines {
+            self.ever.extend(machine.uid());
+            let operation = machine.status.clone().unwrap_or_default().last_operation;
+            let told = Told { machine: name.clone(), phase: machine.phase(), operation };
+            if self.told.iter().rev().find(|last| last.machine == *name) != Some(&told) {
+                self.told.push(told);
+            }
+        }
+    }
+
     fn check(&mut self) {
-        let broken = self.rules.iter().filter(|rule| !(rule.holds)(self)).map(|rule| rule.text.clone());
+        let mut rules = std::mem::take(&mut self.rules);
+        let broken = rules.iter_mut().filter_map(|rule| (!(rule.holds)(self)).then(|| rule.text.clone()));
         let broken: Vec<String> = broken.map(|text| format!("{text}; but there was\n{}", self.describe())).collect();
+        self.rules = rules;
         // The first ones say it all.
         if self.broken.len() < 3 {
             self.broken.extend(broken);
@@ -174,7 +211,7 @@ impl Watched {
     }
 
     /// From now on the rule holds whenever anything changes.
-    pub fn always(&self, text: &str, holds: impl Fn(&Scene) -> bool + Send + 'static) {
+    pub fn always(&self, text: &str, holds: impl FnMut(&Scene) -> bool + Send + 'static) {
         let mut scene = self.now();
         scene.rules.push(Rule { text: text.to_owned(), holds: Box::new(holds) });
         scene.check();
@@ -225,8 +262,7 @@ async fn follow<K: DeserializeOwned + Resource>(
                     place(&mut scene).remove(&object.name_any());
                 }
             }
-            let uids: Vec<String> = scene.machines.values().filter_map(Machine::uid).collect();
-            scene.ever.extend(uids);
+            scene.record();
             scene.check();
         }
         shared.changed.notify_waiters();
