@@ -74,9 +74,12 @@ fn the_last_steps_do_not_need_class_or_driver(#[case] token: &str, #[case] expec
     assert_eq!(world.log, expected);
 }
 
-#[test]
-fn a_machine_is_terminating_and_no_longer_preserved_from_the_first_write_on() {
+#[rstest]
+#[case::phase_is_ours_to_write("Running")]
+#[case::its_set_wrote_it_already("Terminating")]
+fn a_machine_is_terminating_and_no_longer_preserved_from_the_first_write_on(#[case] phase: &str) {
     let mut world = deleted();
+    world.edit_status(|status| status.current_status.phase = serde_json::from_value(json!(phase)).unwrap());
     world.edit_status(|status| status.current_status.preserve_expiry_time = Some(at(9999).into()));
     world.pods = vec![pod("a")];
     world.pass();

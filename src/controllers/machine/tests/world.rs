@@ -55,7 +55,8 @@ pub struct World {
     pub stubborn: Option<Refusal>,
     pub secret: SecretFacts,
     pub memory: Memory,
-    pub fault: Option<(usize, Fault)>,
+    /// What goes wrong, at which action.
+    pub faults: Vec<(usize, Fault)>,
     /// Driver calls that always fail.
     pub broken: BTreeMap<Call, DriverError>,
     /// Writes to Nodes that always fail.
@@ -142,7 +143,7 @@ impl World {
             stubborn: None,
             secret: SecretFacts { has_user_data: true, ..SecretFacts::default() },
             memory: Memory::default(),
-            fault: None,
+            faults: Vec::new(),
             broken: BTreeMap::new(),
             broken_nodes: None,
             census: Vec::new(),
@@ -293,7 +294,7 @@ impl World {
             }
             for step in plan.steps {
                 self.actions += 1;
-                let fault = self.fault.filter(|(nth, _)| *nth == self.actions).map(|(_, fault)| fault);
+                let fault = self.faults.iter().find(|(nth, _)| *nth == self.actions).map(|(_, fault)| *fault);
                 let goes_on = self.carry_out(&mut snapshot, step, fault);
                 self.check();
                 if fault == Some(Fault::Crash) {
