@@ -13,6 +13,7 @@ fn live_and_die(faults: &[(usize, Fault)], initializes: bool) -> World {
     world.run_until(|world| world.phase() == MachinePhase::Running);
     assert_eq!(world.births, 1, "{faults:?}: {:?}", world.log);
     assert_eq!(world.machine().spec.provider_id, "cloud:///1");
+    assert!(world.nodes.contains_key("n"));
     world.settle();
     world.pods = vec![pod("a"), pod("b")];
     world.delete();

@@ -101,6 +101,15 @@ fn an_initialization_error_is_stored_and_tried_again() {
 }
 
 #[test]
+fn a_vm_that_a_crash_left_half_finished_is_finished_before_it_is_awaited() {
+    let mut world = World::new().can_initialize();
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(9)));
+    world.pass();
+    assert_eq!(world.log, ["ReadSecret", "AskVm", "PatchMachine", "InitializeVm", "WriteStatus"]);
+    assert_eq!((world.is_initialized, world.phase()), (true, MachinePhase::Pending));
+}
+
+#[test]
 fn unimplemented_initialization_is_success() {
     let mut world = World::new().can_initialize();
     world.broken.insert(Call::Initialize, error(Code::Unimplemented));

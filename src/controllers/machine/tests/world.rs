@@ -46,6 +46,8 @@ pub struct World {
     pub has_target: bool,
     /// Provider ID to node name and time of birth.
     pub vms: BTreeMap<String, (String, Timestamp)>,
+    /// The VM was initialised; until then the driver says so, if it can initialise.
+    pub is_initialized: bool,
     /// VMs ever made.
     pub births: usize,
     /// VMs become Nodes by themselves.
@@ -137,6 +139,7 @@ impl World {
             nodes: BTreeMap::new(),
             has_target: true,
             vms: BTreeMap::new(),
+            is_initialized: false,
             births: 0,
             boots: true,
             pods: Vec::new(),
@@ -354,6 +357,7 @@ impl World {
                 snapshot.vm_created(if is_lost { Err(lost()) } else { answer });
             }
             Action::InitializeVm => {
+                self.is_initialized |= is_done && !self.broken.contains_key(&Call::Initialize);
                 let answer = self.broken.get(&Call::Initialize).cloned().map_or_else(|| self.ask(), Err);
                 snapshot.vm_initialized(if is_lost { Err(lost()) } else { answer });
             }
@@ -457,11 +461,19 @@ impl World {
         self.machine.as_mut().unwrap().metadata.resource_version = Some(version);
     }
 
+    fn initializes(&self) -> bool {
+        matches!(&self.class, ClassView::Present { driver, .. } if driver.initialize)
+    }
+
     fn ask(&self) -> Result<Vm, DriverError> {
         if let Some(error) = self.broken.get(&Call::Ask) {
             return Err(error.clone());
         }
         match self.vms.first_key_value() {
+            Some((id, (name, _))) if self.initializes() && !self.is_initialized => {
+                let vm = Some(Box::new(vm(id, name)));
+                Err(DriverError { vm, ..DriverError::new(Code::Uninitialized, "half a VM") })
+            }
             Some((id, (name, _))) => Ok(vm(id, name)),
             None => Err(DriverError::new(Code::NotFound, "no such VM")),
         }
