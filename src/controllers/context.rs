@@ -96,7 +96,7 @@ pub struct Context {
     /// Which keys wait for which controller.
     pub queues: Arc<Queues>,
     /// What is remembered between passes; losing it costs time, never correctness.
-    pub memory: Memory,
+    pub memory: Arc<Memory>,
     /// Choices of the operator for Nodes.
     pub node_policy: node::Policy,
     /// Slots for calls that take long, apart for each lane.
@@ -175,6 +175,13 @@ impl<T: Default + Clone> Remembered<T> {
     /// Changes what is remembered.
     pub fn update(&self, key: &Key, change: impl FnOnce(&mut T)) {
         change(self.0.lock().entry(key.clone()).or_default());
+    }
+
+    /// Changes what is remembered, if anything is.
+    pub fn update_if_known(&self, key: &Key, change: impl FnOnce(&mut T)) {
+        if let Some(value) = self.0.lock().get_mut(key) {
+            change(value);
+        }
     }
 
     /// Forgets an object that is gone.

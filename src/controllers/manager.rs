@@ -84,17 +84,18 @@ impl Manager {
     pub fn new(setup: Setup) -> Self {
         let caches = Arc::new(Caches::default());
         let queues = Arc::new(Queues::default());
+        let memory = Arc::new(Memory::default());
         if setup.roles.contains(&Role::Sets) {
-            wiring::connect_sets(&caches, &queues);
+            wiring::connect_sets(&caches, &queues, &memory);
         }
         if setup.roles.contains(&Role::Machines) {
-            wiring::connect_machines(&caches, &queues);
+            wiring::connect_machines(&caches, &queues, &memory);
         }
         let gauges = Arc::new(Gauges { caches: Arc::clone(&caches), roles: setup.roles.clone() });
         let control = setup.control.clone();
         let watches = watch(&setup, &caches);
         let roles = setup.roles.clone();
-        let context = Arc::new(context(setup, &caches, queues));
+        let context = Arc::new(context(setup, &caches, queues, memory));
         Self { context, caches, control, roles, watches, gauges }
     }
 
@@ -247,7 +248,7 @@ fn guarded<K: kube::Resource<DynamicType = ()>>(event: watcher::Event<K>) -> wat
     }
 }
 
-fn context(setup: Setup, caches: &Caches, queues: Arc<Queues>) -> Context {
+fn context(setup: Setup, caches: &Caches, queues: Arc<Queues>, memory: Arc<Memory>) -> Context {
     let namespaced = setup.control.clone();
     let api = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
     let namespaced = setup.control.clone();
@@ -276,7 +277,7 @@ fn context(setup: Setup, caches: &Caches, queues: Arc<Queues>) -> Context {
         deployment_policy: setup.deployment_policy,
         node_policy: setup.node_policy,
         queues,
-        memory: Memory::default(),
+        memory,
         lanes: machine::Lanes::new(setup.slots),
         permits: machine::Permits::default(),
         metrics: setup.metrics,

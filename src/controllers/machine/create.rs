@@ -17,7 +17,7 @@ use super::{
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachineClass, MachinePhase, MachineStatus, OperationState, OperationType},
+        machine::{MachineClass, MachinePhase, MachineStatus, OperationState, OperationType},
         reasons::EventReason,
     },
     controllers::{
@@ -32,9 +32,11 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// How soon to ask the driver again after an answer that makes no sense.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(3);
 
-/// Whether the VM of a Machine is not known yet, or its phase does not say so.
-pub(super) fn is_needed(machine: &Machine) -> bool {
-    machine.spec.provider_id.is_empty() || is_unsettled(machine.phase())
+/// Whether the VM of a Machine or its Node is not known yet, or the phase does not say so.
+pub(super) fn is_needed(snapshot: &Snapshot) -> bool {
+    let machine = &snapshot.machine;
+    let is_unlinked = snapshot.has_target() && machine.node_name().is_none();
+    machine.spec.provider_id.is_empty() || is_unlinked || is_unsettled(machine.phase())
 }
 
 /// Phases that end when the VM is known. `Terminating` without a deletion timestamp was written by mistake, for an earlier

@@ -108,3 +108,40 @@ impl NodeFailure {
         self.at.checked_add(SignedDuration::from_secs(seconds.min(5))).unwrap_or(Timestamp::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Code;
+
+    #[test]
+    fn failures_in_a_row_count_up_until_a_success_or_another_code() {
+        let mut memory = Memory::default();
+        let fail = |memory: &mut Memory, code| {
+            memory.call_failed(Call::Create, DriverError::new(code, "because"), Timestamp::UNIX_EPOCH);
+            memory.failure_of(Call::Create).map(|failure| failure.count)
+        };
+        assert_eq!(fail(&mut memory, Code::Internal), Some(1));
+        assert_eq!(fail(&mut memory, Code::Internal), Some(2));
+        assert_eq!(fail(&mut memory, Code::Unavailable), Some(1));
+        memory.call_succeeded(Call::Ask);
+        assert_eq!(fail(&mut memory, Code::Unavailable), Some(2), "the success of another call says nothing");
+        memory.call_succeeded(Call::Create);
+        assert_eq!(fail(&mut memory, Code::Unavailable), Some(1));
+    }
+
+    #[test]
+    fn a_node_is_written_again_after_growing_time() {
+        let mut memory = Memory::default();
+        let waits: Vec<i64> = (0..5)
+            .map(|_| {
+                memory.node_failed(NodeWrite::Link, "denied".to_owned(), Timestamp::UNIX_EPOCH);
+                let failure = memory.node_failure_of(NodeWrite::Link, Timestamp::UNIX_EPOCH);
+                failure.map_or(0, |failure| failure.retry_at().as_second())
+            })
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 5, 5]);
+        memory.forget_failures();
+        assert_eq!(memory, Memory::default());
+    }
+}

@@ -34,7 +34,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
             return plan;
         }
     }
-    if create::is_needed(&snapshot.machine) {
+    if create::is_needed(snapshot) {
         append(&mut plan, create::plan(snapshot, policy));
     }
     plan
