@@ -216,8 +216,14 @@ fn a_missing_class_blocks_a_deletion_and_says_so() {
     let mut world = deleted();
     let class = std::mem::replace(&mut world.class, ClassView::Missing);
     world.pass();
-    assert_eq!(world.log.len(), 0);
-    assert!(world.waits[0].contains("MachineClass c, which does not exist"), "{:?}", world.waits);
+    world.pass();
+    assert_eq!(world.log, ["WriteStatus"]);
+    let text = "the MachineClass c, which does not exist: without it the VM cannot be deleted; create it again";
+    assert_eq!(world.waits, [text]);
+    assert_eq!(
+        world.description(),
+        format!("Waiting for {text}. Set machine status to termination. Now, getting VM Status")
+    );
     world.class = class;
     world.run_until(|world| world.machine.is_none());
 }
