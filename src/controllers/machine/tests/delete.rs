@@ -262,10 +262,14 @@ fn a_budget_holds_pods_back_until_evictions_are_over() {
     world.stubborn = Some(refusal(false));
     world.pass();
     assert_eq!(world.waits, ["pod ns/a: eviction refused by the disruption budget ns/b"]);
+    let text = "Evictions are refused by the disruption budget ns/b. Initiate node drain";
+    assert_eq!(world.description(), text);
     world.run_until(|world| world.machine.is_none());
     assert!(world.now >= deadline && world.now.duration_since(deadline).as_secs() < 10, "{}", world.now);
     let failed = world.statuses.iter().filter(|status| status.last_operation.state == Some(OperationState::Failed));
     assert_eq!(failed.count(), 0, "waiting for a budget is no failure");
+    let told = world.descriptions().into_iter().filter(|description| *description == text);
+    assert_eq!(told.count(), 1, "and told once");
     assert!(world.events.contains(&"DrainBlocked".to_owned()));
 }
 
