@@ -31,7 +31,8 @@ async fn a_quota_is_visible_within_seconds_and_its_end_too() {
     assert_eq!(told.phase, MachinePhase::CrashLoopBackOff);
     assert_eq!(
         told.operation.description,
-        "Cloud provider message - machine codes error: code = [ResourceExhausted] message = [TODO]"
+        "Cloud provider message - machine codes error: code = [ResourceExhausted] message = [the quota of 2 VMs of instance \
+         type \"*\" in zone \"*\" is used up]"
     );
     world.until("the others to serve", |scene| scene.available() == 2).await;
 
@@ -47,11 +48,12 @@ async fn a_lost_reply_leads_to_no_second_vm_and_leaves_none_behind() {
     let lost = |operation: &str| json!({"faults": [{"operation": operation, "lostReply": true, "count": 3}]});
     world.cloud.control(lost("create")).await;
     world.pool(3, json!({})).await;
-    world.until("each machine to hear of an error", |scene| {
-        let codes = scene.told.iter().filter(|told| told.operation.error_code == "Unknown");
-        codes.map(|told| &told.machine).collect::<BTreeSet<_>>().len() == 3
-    })
-    .await;
+    world
+        .until("each machine to hear of an error", |scene| {
+            let codes = scene.told.iter().filter(|told| told.operation.error_code == "Unknown");
+            codes.map(|told| &told.machine).collect::<BTreeSet<_>>().len() == 3
+        })
+        .await;
     world.settled(3, "small").await;
     assert_made(&world, 3).await;
 
@@ -88,10 +90,11 @@ async fn dead_machines_are_replaced_one_at_a_time() {
     for machine in [first, second] {
         world.cloud.kill(machine, "stop").await;
     }
-    world.until("both to be replaced", |scene| {
-        ![first, second].iter().any(|name| scene.machines.contains_key(*name)) && scene.available() == 4
-    })
-    .await;
+    world
+        .until("both to be replaced", |scene| {
+            ![first, second].iter().any(|name| scene.machines.contains_key(*name)) && scene.available() == 4
+        })
+        .await;
     world.settled(4, "small").await;
     assert_made(&world, 6).await;
     let scene = world.scene.now();
@@ -150,13 +153,17 @@ async fn a_machine_that_does_not_join_in_time_is_replaced() {
             scene.told.iter().find(|told| told.phase == MachinePhase::Failed).cloned()
         })
         .await;
-    assert_eq!(late.operation.description, format!("Machine {} failed to join the cluster in 2s minutes.", late.machine));
+    assert_eq!(
+        late.operation.description,
+        format!("Machine {} failed to join the cluster in 2s minutes.", late.machine)
+    );
 
     world.cloud.control(json!({})).await;
-    world.until("its replacement to serve", |scene| {
-        !scene.machines.contains_key(&late.machine) && scene.settled(1, "small")
-    })
-    .await;
+    world
+        .until("its replacement to serve", |scene| {
+            !scene.machines.contains_key(&late.machine) && scene.settled(1, "small")
+        })
+        .await;
     world.assert_vms_match().await;
 }
 

@@ -17,11 +17,8 @@ const SLACK: Duration = Duration::from_millis(1500);
 #[tokio::test]
 async fn a_standby_takes_over_from_a_killed_leader_within_the_lease() {
     let world = World::new("killed").await;
-    let flags = [
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=500ms",
-    ];
+    let flags =
+        ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
     let (mut leader, _standby) = pair(&world, &flags).await;
     let holders = holders(&world).await;
 

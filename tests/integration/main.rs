@@ -5,13 +5,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-//mod bad_input;
+mod bad_input;
 mod crashes;
-//mod drain;
+mod drain;
 mod endpoints;
 mod failures;
 mod leadership;
 mod lifecycle;
 mod rollout;
-//mod samples;
+mod samples;
 mod scale;

@@ -46,7 +46,11 @@ async fn recreate_never_has_machines_of_two_templates() {
     world.settled(3, "small").await;
 
     world.scene.always("machines of one template only", |scene| {
-        let hashes: BTreeSet<_> = scene.machines.values().map(|machine| machine.metadata.labels.as_ref()?.get(labels::TEMPLATE_HASH)).collect();
+        let hashes: BTreeSet<_> = scene
+            .machines
+            .values()
+            .map(|machine| machine.metadata.labels.as_ref()?.get(labels::TEMPLATE_HASH))
+            .collect();
         hashes.len() <= 1
     });
     world.roll("large").await;
@@ -76,15 +80,13 @@ async fn a_rollout_is_paused_scaled_resumed_and_taken_back() {
     world.scene.forget_rules();
 
     // A paused deployment still scales, and divides the new machines between both templates.
-    let classes = |scene: &Scene| -> BTreeSet<String> {
-        scene.live().map(|machine| machine.spec.class.name.clone()).collect()
-    };
+    let classes =
+        |scene: &Scene| -> BTreeSet<String> { scene.live().map(|machine| machine.spec.class.name.clone()).collect() };
     let both = BTreeSet::from(["large".to_owned(), "small".to_owned()]);
     world.scale(8).await;
-    world.until("machines of both classes, and more of them", |scene| {
-        scene.available() >= 8 && classes(scene) == both
-    })
-    .await;
+    world
+        .until("machines of both classes, and more of them", |scene| scene.available() >= 8 && classes(scene) == both)
+        .await;
 
     world.scene.always("nine live machines at most, eight available at least", bounds(9, 8));
     world.change(json!({"spec": {"paused": null}})).await;

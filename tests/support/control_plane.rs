@@ -64,14 +64,26 @@ impl ControlPlane {
         created.name_any()
     }
 
+    /// One of its own, without definitions, for a test that changes what all tests share.
+    pub async fn apart() -> Self {
+        let (kubeconfig, guard) = tokio::task::spawn_blocking(up).await.unwrap();
+        Self::reach(kubeconfig, Some(guard)).await
+    }
+
+    /// The folder with kubectl and the other programs.
+    pub fn programs() -> PathBuf {
+        let answer = Command::new(SCRIPT).arg("get").stderr(Stdio::null()).output().unwrap();
+        PathBuf::from(String::from_utf8(answer.stdout).unwrap().trim())
+    }
+
     async fn start() -> Self {
-        let (kubeconfig, guard) = match env::var_os("MCM_TEST_KUBECONFIG") {
-            Some(given) => (PathBuf::from(given), None),
-            None => {
-                let (kubeconfig, guard) = tokio::task::spawn_blocking(up).await.unwrap();
-                (kubeconfig, Some(guard))
-            }
-        };
+        match env::var_os("MCM_TEST_KUBECONFIG") {
+            Some(given) => Self::reach(PathBuf::from(given), None).await,
+            None => Self::apart().await,
+        }
+    }
+
+    async fn reach(kubeconfig: PathBuf, guard: Option<Child>) -> Self {
         let credentials = Kubeconfig::read_from(&kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(credentials, &KubeConfigOptions::default()).await.unwrap();
         Self { kubeconfig, config, _guard: guard }

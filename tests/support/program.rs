@@ -50,7 +50,12 @@ impl Program {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
-        assert_eq!(status.signal(), Some(9), "it ended by itself before it was killed: {status}; see {}", self.log.display());
+        assert_eq!(
+            status.signal(),
+            Some(9),
+            "it ended by itself before it was killed: {status}; see {}",
+            self.log.display()
+        );
     }
 
     /// SIGTERM.

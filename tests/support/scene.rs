@@ -83,7 +83,8 @@ impl Scene {
         let available = self.sets.values().filter_map(|set| Some(set.status.as_ref()?.available_replicas)).sum::<i32>();
         deployment.metadata.generation == Some(status.observed_generation)
             && available == count
-            && [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas] == [count; 4]
+            && [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas]
+                == [count; 4]
     }
 
     /// Whether the status of a Machine ever said this text, or one that contains it.
@@ -93,7 +94,8 @@ impl Scene {
 
     /// The phases that a Machine went through.
     pub fn phases(&self, machine: &str) -> Vec<MachinePhase> {
-        let mut phases: Vec<_> = self.told.iter().filter(|told| told.machine == machine).map(|told| told.phase).collect();
+        let mut phases: Vec<_> =
+            self.told.iter().filter(|told| told.machine == machine).map(|told| told.phase).collect();
         phases.dedup();
         phases
     }
@@ -132,7 +134,8 @@ impl Scene {
                 operation.description
             );
             let conditions = self.nodes.get(name).and_then(|node| node.status.as_ref()?.conditions.as_ref());
-            let conditions = conditions.into_iter().flatten().map(|condition| format!("{}={}", condition.type_, condition.status));
+            let conditions =
+                conditions.into_iter().flatten().map(|condition| format!("{}={}", condition.type_, condition.status));
             let _ = writeln!(text, "  node: {}", conditions.collect::<Vec<_>>().join(" "));
         }
         text

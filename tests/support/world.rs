@@ -36,6 +36,7 @@ pub struct World {
     pub client: Client,
     pub cloud: Cloud,
     pub scene: Watched,
+    admin: PathBuf,
     identity: Identity,
     folder: PathBuf,
     _slot: SemaphorePermit<'static>,
@@ -73,7 +74,8 @@ impl World {
         let identity = identity::create(&client, control_plane.kubeconfig(), &namespace, &folder).await;
         let cloud = Cloud::start(control_plane.kubeconfig(), &folder.join("cloud.log"), flags).await;
         let scene = Watched::start(&client, &namespace).await;
-        Self { namespace, client, cloud, scene, identity, folder, _slot: slot }
+        let admin = control_plane.kubeconfig().to_owned();
+        Self { namespace, client, cloud, scene, admin, identity, folder, _slot: slot }
     }
 
     /// Starts `mcm run` without leader election and waits until it is ready.
@@ -114,6 +116,11 @@ impl World {
     /// The flag that leads to the cloud.
     pub fn cloud_flag(&self) -> String {
         format!("--simulated-cloud={}", self.cloud.url)
+    }
+
+    /// A kubeconfig with all rights.
+    pub fn admin(&self) -> &Path {
+        &self.admin
     }
 
     /// Where logs and kubeconfigs are.
