@@ -16,6 +16,8 @@ const SELECTOR_LABELS_MAX: u32 = 256;
 /// A MachineSet adds a dash and five characters to the name of its deployment, and no name has more than 253.
 pub(crate) const DEPLOYMENT_NAME_MAX: i64 = 253 - 6;
 
+const STRATEGIES: &str = "write RollingUpdate, Recreate or InPlaceUpdate";
+
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Any fields at all.
@@ -36,12 +38,7 @@ pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
 
 /// The provider's name of something; never empty.
 pub(super) fn provider_name(_: &mut SchemaGenerator) -> Schema {
-    let rule = ValidationRule {
-        rule: "self != ''".into(),
-        message: Some("write what the provider calls it".into()),
-        reason: Some("FieldValueRequired".into()),
-        ..ValidationRule::default()
-    };
+    let rule = value_rule("self != ''", "write what the provider calls it");
     json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
 }
 
@@ -51,13 +48,15 @@ pub(super) fn int_or_percent(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
+    let operator =
+        value_rule("self in ['In', 'NotIn', 'Exists', 'DoesNotExist']", "write In, NotIn, Exists or DoesNotExist");
     let values = ValidationRule {
-        rule: "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 \
-               : !has(self.values) || size(self.values) == 0"
-            .into(),
-        message: Some("In and NotIn need values; Exists and DoesNotExist take none".into()),
         field_path: Some(".values".into()),
-        ..ValidationRule::default()
+        ..value_rule(
+            "self.operator in ['In', 'NotIn'] ? size(self.?values.orValue([])) > 0 \
+             : !(self.operator in ['Exists', 'DoesNotExist']) || size(self.?values.orValue([])) == 0",
+            "write values for In and NotIn, and none for Exists and DoesNotExist",
+        )
     };
     json_schema!({
         "type": "object",
@@ -72,6 +71,7 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
             "matchExpressions": {
                 "description": "Requirements on labels; all of them and all of matchLabels must hold.",
                 "type": "array",
+                "maxItems": SELECTOR_LABELS_MAX,
                 "items": {
                     "description": "A requirement on one label.",
                     "type": "object",
@@ -82,7 +82,7 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
                         "operator": {
                             "description": "How the label relates to the values.",
                             "type": "string",
-                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                            "x-kubernetes-validations": [operator],
                         },
                         "values": {
                             "description": "Values to compare with; needed by In and NotIn, not allowed otherwise.",
@@ -94,6 +94,11 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
             },
         },
     })
+}
+
+pub(super) fn strategy_type(_: &mut SchemaGenerator) -> Schema {
+    let rule = value_rule("self in ['RollingUpdate', 'Recreate', 'InPlaceUpdate']", STRATEGIES);
+    json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
 }
 
 /// A Machine, MachineSet or MachineDeployment has a spec.
@@ -126,9 +131,7 @@ pub(super) fn set_rules() -> Vec<ValidationRule> {
 
 pub(super) fn deployment_rules() -> Vec<ValidationRule> {
     let mut rules = set_rules();
-    rules.push(required(".strategy.type", "write RollingUpdate, Recreate or InPlaceUpdate", |spec| {
-        format!("{spec}.?strategy.?type.hasValue()")
-    }));
+    rules.push(required(".strategy.type", STRATEGIES, |spec| format!("{spec}.?strategy.?type.hasValue()")));
     rules
 }
 
@@ -202,6 +205,11 @@ pub(super) fn node_template_rules() -> Vec<ValidationRule> {
     vec![required(".capacity", "write cpu, gpu and memory, with 0 for what the VM does not have", |template| {
         format!("['cpu', 'gpu', 'memory'].all(name, {template}.?capacity[?name].hasValue())")
     })]
+}
+
+/// A rule about one value: an update that leaves it as it was does not ask it.
+pub(super) fn value_rule(rule: &str, message: &str) -> ValidationRule {
+    ValidationRule { rule: rule.into(), message: Some(message.into()), ..ValidationRule::default() }
 }
 
 /// [`tolerant`], for a field that must be there.
