@@ -69,6 +69,11 @@ const UNCHECKED: &str = "<nil>: Invalid value: null: some validation rules were 
     "[spec.template.metadata.labels.zone: Invalid value: \"integer\": spec.template.metadata.labels.zone in body must be of \
      type string: \"integer\", UNCHECKED]"
 )]
+#[case::selected_label_that_is_no_text(
+    "spec: {template: {metadata: {labels: {pool: true}}}}",
+    "[spec.template.metadata.labels.pool: Invalid value: \"boolean\": spec.template.metadata.labels.pool in body must be of \
+     type string: \"boolean\", UNCHECKED]"
+)]
 #[case::no_spec("spec: null", "spec: Required value: write a spec")]
 #[tokio::test]
 async fn set_and_deployment(#[values(SET, DEPLOYMENT)] kind: Kind, #[case] change: &str, #[case] text: &str) {
