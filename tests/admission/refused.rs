@@ -106,6 +106,7 @@ async fn deployment(#[case] change: &str, #[case] text: &str) {
 #[case::text_that_is_no_number("{maxUnavailable: some%}", "maxUnavailable: Invalid value")]
 #[case::fraction_of_a_percent("{maxUnavailable: 2.5%}", "maxUnavailable: Invalid value")]
 #[case::percentage_that_does_not_fit("{maxSurge: 10000000000%}", "maxSurge: Invalid value")]
+#[case::number_that_does_not_fit("{maxSurge: 3000000000}", "maxSurge: TODO")]
 #[case::negative_number("{maxSurge: -1}", "maxSurge: Invalid value")]
 #[case::negative_percentage("{maxSurge: -5%}", "maxSurge: Invalid value")]
 #[tokio::test]

@@ -28,7 +28,8 @@ async fn set_and_deployment(#[values(SET, DEPLOYMENT)] kind: Kind) {
         "spec: {template: {metadata: {labels: {pool: masters}}}}",
         "spec: {template: {metadata: {labels: {pool: true}}}}",
         "spec: {template: {metadata: {labels: {zone: 5}, annotations: [a]}}}",
-        &format!("spec: {{template: {{metadata: {{labels: {{zone: {}}}}}}}}}", "a".repeat(64)),
+        &"spec: {selector: {matchLabels: {zone: LONG}}, template: {metadata: {labels: {zone: LONG}}}}"
+            .replace("LONG", &"a".repeat(64)),
         "spec: {template: {metadata: null}}",
         "spec: {template: {spec: null}}",
         "spec: {template: {spec: {class: null}}}",

@@ -9,7 +9,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// Labels are bounded so that the cost of comparing them is known; the bound is that of any label's value.
+/// A selector is bounded so that the cost of its rules is known. No object can have a label with a longer value.
 const LABEL_VALUE_MAX: u32 = 63;
 /// More than any real selector has.
 const SELECTOR_LABELS_MAX: u32 = 256;
@@ -23,10 +23,6 @@ const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[n
 /// Any fields at all.
 pub(super) fn anything(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
-}
-
-pub(super) fn labels(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_MAX } })
 }
 
 pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
