@@ -12,11 +12,13 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
-    core::ApiResource,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
     runtime::{WatchStreamExt, watcher},
 };
-use mcm::api::machine::{Machine, MachineDeployment, MachinePhase};
+use mcm::{
+    api::machine::{Machine, MachineDeployment, MachinePhase},
+    cli::apply::apply,
+};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -378,22 +380,17 @@ async fn floor(client: &Client) -> Result<f64> {
 
 async fn install(client: &Client, arguments: &Arguments) -> Result<()> {
     let crds = Command::new(&arguments.mcm).arg("crd").output().context("run mcm crd")?;
-    for document in String::from_utf8(crds.stdout)?.split("\n---") {
-        if !document.trim().is_empty() {
-            create(client, &serde_yaml_ng::from_str(document)?).await?;
-        }
-    }
-    for namespace in [NAMESPACE, FLOOR_NAMESPACE] {
-        create(client, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await?;
-    }
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bench", "namespace": NAMESPACE},
-        "stringData": {"userData": "#cloud-config\n"},
-    });
-    create(client, &secret).await?;
-    // A CRD is served a moment after it was created.
-    for class in ["first", "second"] {
-        let class = json!({
+    apply(client, &String::from_utf8(crds.stdout)?, "bench").await?;
+    let mut objects = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FLOOR_NAMESPACE}}),
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bench", "namespace": NAMESPACE},
+            "stringData": {"userData": "#cloud-config\n"},
+        }),
+    ];
+    objects.extend(["first", "second"].map(|class| {
+        json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
             "metadata": {"name": class, "namespace": NAMESPACE},
             "provider": "simulated",
@@ -406,44 +403,12 @@ async fn install(client: &Client, arguments: &Arguments) -> Result<()> {
                 "capacity": {"cpu": "4", "gpu": "0", "memory": "16Gi"},
                 "instanceType": "standard", "region": "simulated", "zone": "simulated-a",
             },
-        });
-        create(client, &class).await?;
+        })
+    }));
+    for object in objects {
+        apply(client, &object.to_string(), "bench").await?;
     }
     Ok(())
-}
-
-async fn create(client: &Client, object: &Value) -> Result<()> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (api_version, kind) = (text("/apiVersion"), text("/kind"));
-    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-    let plural = match kind.as_str() {
-        "MachineClass" => "machineclasses".to_owned(),
-        other => format!("{}s", other.to_lowercase()),
-    };
-    let resource = ApiResource {
-        group: group.into(),
-        version: version.into(),
-        api_version: api_version.clone(),
-        kind: kind.clone(),
-        plural,
-    };
-    let namespace = text("/metadata/namespace");
-    let api: Api<DynamicObject> = if namespace.is_empty() {
-        Api::all_with(client.clone(), &resource)
-    } else {
-        Api::namespaced_with(client.clone(), &namespace, &resource)
-    };
-    let object: DynamicObject = serde_json::from_value(object.clone())?;
-    let start = Instant::now();
-    loop {
-        match api.create(&PostParams::default(), &object).await {
-            Ok(_) => return Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 && start.elapsed() < Duration::from_secs(20) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            Err(error) => return Err(error).with_context(|| format!("create {kind} {}", object.name_any())),
-        }
-    }
 }
 
 fn deployment(replicas: u32, class: &str) -> Value {

@@ -90,8 +90,11 @@ fn scaled(number: &str, scale: f64) -> Option<i64> {
         return None;
     }
     let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let fraction: f64 = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().ok()? };
-    whole.checked_mul(scale as i64)?.checked_add((fraction * scale) as i64)
+    // More digits than these are less than a nanosecond of the longest unit.
+    let fraction = fraction.get(..fraction.len().min(18))?;
+    let digits: i64 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    let unit = scale / 10f64.powi(i32::try_from(fraction.len()).ok()?);
+    whole.checked_mul(scale as i64)?.checked_add((digits as f64 * unit) as i64)
 }
 
 impl fmt::Display for GoDuration {

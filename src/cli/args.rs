@@ -92,6 +92,12 @@ pub fn completion(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
+/// The whole tree of commands.
+#[cfg(test)]
+pub fn command() -> clap::Command {
+    Called::Mcm.command()
+}
+
 impl Command {
     fn check(&self) -> Result<(), Conflicts> {
         match self {

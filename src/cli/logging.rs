@@ -1,5 +1,7 @@
 //! Log lines on standard error.
 
+use std::io::{self, IsTerminal};
+
 use anyhow::{Context, Result};
 use tracing_subscriber::{EnvFilter, fmt};
 
@@ -7,6 +9,9 @@ use super::flags::{LogFormat, LogOptions};
 
 /// The variable whose filter, if it is set, is used instead of `--v`.
 const OVERRIDE: &str = "RUST_LOG";
+
+/// The client logs the whole of an answer that it cannot read, which may be a secret. What it knows it also returns.
+const SILENT: &str = "kube_client::client=off";
 
 /// Sends the logs of this process where the flags say, from now on. A second call changes nothing.
 ///
@@ -17,8 +22,10 @@ pub fn install(options: &LogOptions) -> Result<()> {
         Ok(text) if !text.is_empty() => text,
         _ => directives(options.verbosity),
     };
-    let filter = EnvFilter::builder().parse(&directives).with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter = EnvFilter::builder()
+        .parse(format!("{directives},{SILENT}"))
+        .with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
+    let lines = fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     let installed = match options.format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),

@@ -1,5 +1,6 @@
 //! The command line: sub-commands, flags, and what the process says when it cannot start.
 
+pub mod apply;
 mod args;
 pub mod connect;
 pub mod crd;

@@ -1,40 +1,29 @@
 //! The simulated cloud as a service of its own, for several processes to share.
 
-use std::net::{IpAddr, SocketAddr};
-
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 
-use super::flags::{LogOptions, value};
+use super::flags::LogOptions;
+use crate::{driver::simulated::CloudArgs, runtime::shutdown};
 
 /// Flags of `mcm simulated-cloud`.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug)]
 pub struct SimulatedCloudOptions {
-    /// The address to listen on
-    #[arg(long, default_value = "127.0.0.1", value_name = "IP", value_parser = value::address)]
-    pub address: IpAddr,
-
-    /// The port to listen on
-    #[arg(long, default_value = "10270", value_parser = value::port)]
-    pub port: u16,
+    /// The cloud.
+    #[command(flatten)]
+    pub cloud: CloudArgs,
 
     /// Logs.
     #[command(flatten)]
     pub log: LogOptions,
 }
 
-impl SimulatedCloudOptions {
-    /// Where it listens.
-    pub fn listen(&self) -> SocketAddr {
-        SocketAddr::new(self.address, self.port)
-    }
-}
-
 /// Serves until the process is told to stop.
 ///
 /// # Errors
-/// When it cannot listen.
-#[expect(clippy::unused_async, reason = "it will wait for requests")]
-pub async fn run(_options: SimulatedCloudOptions) -> Result<()> {
-    bail!("not wired")
+/// When it cannot listen, or its state file or kubeconfig cannot be used.
+pub async fn run(options: SimulatedCloudOptions) -> Result<()> {
+    let stop = shutdown::on_signal().context("listen for signals")?;
+    options.cloud.run(stop).await?;
+    Ok(())
 }

@@ -4,10 +4,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, Resource, core::PartialObjectMeta, runtime::watcher};
+use kube::{Client, Resource, core::PartialObjectMeta};
 use parking_lot::Mutex;
 
-use super::{machine, machine_deployment, machine_set, owner, plan::Note};
+use super::{machine, machine_deployment, machine_set, node, owner, plan::Note};
 use crate::{
     api::{
         labels,
@@ -19,6 +19,7 @@ use crate::{
         cache::{Cache, Cached, Key},
         clock::Clock,
         events::Events,
+        metrics::Metrics,
         objects::Objects,
         queue::Queue,
         secrets::Secrets,
@@ -49,6 +50,12 @@ pub mod sets_by {
 pub mod classes_by {
     /// Name of a Secret it refers to.
     pub const SECRET: usize = 0;
+}
+
+/// Indexes of the Node cache.
+pub mod nodes_by {
+    /// Name of the Machine that the Node says it belongs to.
+    pub const MACHINE: usize = 0;
 }
 
 /// How many writes of one kind one plan has in flight.
@@ -87,11 +94,17 @@ pub struct Context {
     /// Choices of the operator for deployments.
     pub deployment_policy: machine_deployment::Policy,
     /// Which keys wait for which controller.
-    pub queues: Queues,
+    pub queues: Arc<Queues>,
     /// What is remembered between passes; losing it costs time, never correctness.
-    pub memory: Memory,
+    pub memory: Arc<Memory>,
+    /// Choices of the operator for Nodes.
+    pub node_policy: node::Policy,
     /// Slots for calls that take long, apart for each lane.
     pub lanes: machine::Lanes,
+    /// Who may give up an unhealthy Machine.
+    pub permits: machine::Permits,
+    /// What is measured.
+    pub metrics: Metrics,
 }
 
 /// One queue for each controller.
@@ -108,6 +121,8 @@ pub struct Queues {
     pub secrets: Arc<Queue<Key>>,
     /// Nodes.
     pub nodes: Arc<Queue<Key>>,
+    /// Nodes that were deleted.
+    pub gone_nodes: Arc<Queue<Key>>,
 }
 
 impl Default for Queues {
@@ -120,6 +135,7 @@ impl Default for Queues {
             classes: Queue::new("machineclass", Duration::from_secs(1)),
             secrets: Queue::new("secret", Duration::from_secs(1)),
             nodes: Queue::new("node", none),
+            gone_nodes: Queue::new("node-gone", Duration::from_secs(1)),
         }
     }
 }
@@ -161,6 +177,13 @@ impl<T: Default + Clone> Remembered<T> {
         change(self.0.lock().entry(key.clone()).or_default());
     }
 
+    /// Changes what is remembered, if anything is.
+    pub fn update_if_known(&self, key: &Key, change: impl FnOnce(&mut T)) {
+        if let Some(value) = self.0.lock().get_mut(key) {
+            change(value);
+        }
+    }
+
     /// Forgets an object that is gone.
     pub fn forget(&self, key: &Key) {
         self.0.lock().remove(key);
@@ -175,7 +198,7 @@ impl Context {
 
     /// Emits an event on an object.
     pub fn note<K: Resource<DynamicType = ()>>(&self, object: &K, component: &'static str, note: &Note) {
-        self.events.record(object, component, note);
+        self.events.speaking_as(component).note(object, note);
     }
 }
 
@@ -204,13 +227,21 @@ impl Default for Caches {
                     |machine: &Machine| machine.node_name().map(str::to_owned).into_iter().collect(),
                     |machine: &Machine| vec![machine.spec.class.name.clone()],
                     |machine: &Machine| {
-                        machine.metadata.labels.iter().filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned()).collect()
+                        machine
+                            .metadata
+                            .labels
+                            .iter()
+                            .filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned())
+                            .collect()
                     },
                 ],
                 prune,
             ),
             sets: Cache::new(
-                &[|set: &MachineSet| vec![controller_uid(set)], |set: &MachineSet| set.metadata.uid.clone().into_iter().collect()],
+                &[
+                    |set: &MachineSet| vec![controller_uid(set)],
+                    |set: &MachineSet| set.metadata.uid.clone().into_iter().collect(),
+                ],
                 prune,
             ),
             deployments: Cache::new(&[], prune),
@@ -221,7 +252,12 @@ impl Default for Caches {
                 }],
                 prune,
             ),
-            nodes: Cache::new(&[], prune),
+            nodes: Cache::new(
+                &[|node: &Node| {
+                    node.metadata.labels.iter().filter_map(|all| all.get(labels::MACHINE_NAME).cloned()).collect()
+                }],
+                prune,
+            ),
             secrets: Cache::new(&[], |secret| {
                 secret.metadata.managed_fields = None;
                 secret.metadata.annotations = None;
@@ -236,9 +272,4 @@ fn controller_uid<K: Resource>(object: &K) -> String {
 
 fn prune<K: Cached>(object: &mut K) {
     object.meta_mut().managed_fields = None;
-}
-
-/// Watches a kind for as long as the returned task runs.
-pub fn watch<K: Cached>(cache: &Arc<Cache<K>>, api: Api<crate::runtime::guard::Guard<K>>) -> tokio::task::JoinHandle<()> {
-    tokio::spawn(Arc::clone(cache).watch(api, watcher::Config::default()))
 }

@@ -66,7 +66,6 @@ const STALE_RETRY: Duration = Duration::from_millis(50);
 
 /// Runs until `stop`, then lets running passes finish.
 pub async fn run<K, F>(
-    name: &'static str,
     cache: &Cache<K>,
     queue: Arc<Queue<Key>>,
     context: Arc<Context>,
@@ -76,6 +75,7 @@ pub async fn run<K, F>(
     K: Cached,
     F: Future<Output = Result<Wake, ReconcileError>> + Send + 'static,
 {
+    let name = queue.name();
     let attempts = Arc::new(Mutex::new(HashMap::<Key, u32>::new()));
     let failures = Arc::clone(&attempts);
     let keys = queue.stream().map(|key| key.reference::<K>());

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::NodeCondition;
 use kube::ResourceExt;
 
 use super::{
-    context::{Caches, Queues, classes_by, machines_by, sets_by},
-    owner,
+    context::{Caches, Memory, Queues, classes_by, machines_by, sets_by},
+    machine, owner,
     selector::Selector,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Connects caches to the queues of the MachineSet and MachineDeployment controllers.
-pub fn connect_sets(caches: &Caches, queues: &Arc<Queues>) {
+pub fn connect_sets(caches: &Caches, queues: &Arc<Queues>, memory: &Arc<Memory>) {
     let (sets, wake) = (Arc::clone(&caches.sets), Arc::clone(queues));
     caches.machines.on_change(move |change| {
         let owners = [change.old.as_ref().map(|old| &old.metadata), Some(&change.meta)];
@@ -44,11 +44,12 @@ pub fn connect_sets(caches: &Caches, queues: &Arc<Queues>) {
         }
     });
 
-    let (deployments, wake) = (Arc::clone(&caches.deployments), Arc::clone(queues));
+    let (deployments, wake, known) = (Arc::clone(&caches.deployments), Arc::clone(queues), Arc::clone(memory));
     caches.sets.on_change(move |change| {
         wake.sets.add(change.key.clone());
         if change.gone {
             wake.sets.forget(&change.key);
+            known.sets.forget(&change.key);
         }
         let owners = [change.old.as_ref().map(|old| &old.metadata), Some(&change.meta)];
         for reference in owners.into_iter().flatten().filter_map(owner::controller_of) {
@@ -66,11 +67,12 @@ pub fn connect_sets(caches: &Caches, queues: &Arc<Queues>) {
     });
 
     let wake = Arc::clone(queues);
-    let sets = Arc::clone(&caches.sets);
+    let (sets, known) = (Arc::clone(&caches.sets), Arc::clone(memory));
     caches.deployments.on_change(move |change| {
         wake.deployments.add(change.key.clone());
         if change.gone {
             wake.deployments.forget(&change.key);
+            known.deployments.forget(&change.key);
             return;
         }
         // A set whose deployment just appeared may be adopted; one that it owns may have to be released.
@@ -81,9 +83,9 @@ pub fn connect_sets(caches: &Caches, queues: &Arc<Queues>) {
 }
 
 /// Connects caches to the queues of the Machine, MachineClass, Secret and Node controllers.
-pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
+pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>, memory: &Arc<Memory>) {
     let wake = Arc::clone(queues);
-    let nodes = Arc::clone(&caches.nodes);
+    let (nodes, known) = (Arc::clone(&caches.nodes), Arc::clone(memory));
     caches.machines.on_change(move |change| {
         wake.machines.add(change.key.clone());
         let class = |machine: &Arc<Machine>| Key::new(&change.key.namespace, &machine.spec.class.name);
@@ -93,6 +95,7 @@ pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
         }
         if change.gone {
             wake.machines.forget(&change.key);
+            known.machines.forget(&change.key);
             let node = change.old.as_ref().and_then(|old| old.node_name()).map(|name| Key::new("", name));
             if let Some(node) = node.filter(|node| nodes.get(node).is_some()) {
                 wake.nodes.add(node);
@@ -100,18 +103,20 @@ pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
         }
     });
 
-    let (machines, wake) = (Arc::clone(&caches.machines), Arc::clone(queues));
+    let (machines, wake, known) = (Arc::clone(&caches.machines), Arc::clone(queues), Arc::clone(memory));
     caches.classes.on_change(move |change| {
         wake.classes.add(change.key.clone());
         let content = |class: &Arc<_>| {
             let mut class = crate::api::machine::MachineClass::clone(class);
-            class.metadata = kube::core::ObjectMeta::default();
+            // Machines wait for the finalizer of their class, too.
+            let finalizers = class.metadata.finalizers.take();
+            class.metadata = kube::core::ObjectMeta { finalizers, ..Default::default() };
             class
         };
         let usable = change.new.as_ref().map(content);
         if change.gone || usable != change.old.as_ref().map(content) {
             for machine in machines.by(machines_by::CLASS, &change.key.name) {
-                wake.machines.add(Key::of(&machine.metadata));
+                try_anew(&machine, &wake, &known);
             }
             let references = |class: &Arc<crate::api::machine::MachineClass>| {
                 [class.secret_ref.clone(), class.credentials_secret_ref.clone()]
@@ -123,8 +128,8 @@ pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
         }
     });
 
-    let (classes, machines, wake) =
-        (Arc::clone(&caches.classes), Arc::clone(&caches.machines), Arc::clone(queues));
+    let (classes, machines) = (Arc::clone(&caches.classes), Arc::clone(&caches.machines));
+    let (wake, memory) = (Arc::clone(queues), Arc::clone(memory));
     caches.secrets.on_change(move |change| {
         let users = classes.by(classes_by::SECRET, &change.key.name);
         let ours = change.meta.finalizers.iter().flatten().any(|finalizer| finalizer == labels::SECRET_FINALIZER);
@@ -136,7 +141,7 @@ pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
         for class in users {
             for machine in machines.by(machines_by::CLASS, &class.name_any()) {
                 if machine.spec.provider_id.is_empty() || machine.is_terminating() {
-                    wake.machines.add(Key::of(&machine.metadata));
+                    try_anew(&machine, &wake, &memory);
                 }
             }
         }
@@ -153,8 +158,16 @@ pub fn connect_machines(caches: &Caches, queues: &Arc<Queues>) {
         }
         if change.gone {
             wake.nodes.forget(&change.key);
+            wake.gone_nodes.add(change.key.clone());
         }
     });
+}
+
+/// What a failed call is waited out for may just have been mended.
+fn try_anew(machine: &Machine, wake: &Queues, memory: &Memory) {
+    let key = Key::of(&machine.metadata);
+    memory.machines.update_if_known(&key, machine::Memory::forget_failures);
+    wake.machines.add(key);
 }
 
 /// A heartbeat is no change.

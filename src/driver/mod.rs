@@ -2,6 +2,8 @@
 
 mod code;
 mod decorators;
+#[cfg(test)]
+mod fake;
 mod registry;
 pub mod simulated;
 
@@ -11,8 +13,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
 
 pub use code::{Code, DriverError};
-//pub use decorators::{Deadline, Limited, Metered};
-//pub use registry::{Registry, UnknownProvider};
+pub use decorators::{Deadline, Limited, Metered, Observer, Operation, TimeLimits};
+pub use registry::{Registry, UnknownProvider};
 
 use crate::api::machine::{Machine, MachineClass};
 

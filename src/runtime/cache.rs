@@ -17,6 +17,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Resource,
+    api::ListParams,
     runtime::{
         WatchStreamExt,
         reflector::{ObjectRef, Store, store::Writer},
@@ -97,6 +98,9 @@ pub struct Unreadable {
     /// What is wrong with it.
     pub error: String,
 }
+
+/// Objects in one answer to a listing.
+const PAGE: u32 = 500;
 
 type Terms<K> = fn(&K) -> Vec<String>;
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
@@ -236,6 +240,33 @@ impl<K: Cached> Cache<K> {
                 }
             }
         }
+    }
+
+    /// Reads everything once more and holds what is newer than what is held.
+    ///
+    /// # Errors
+    /// If the API server could not be asked; what was read until then is held.
+    pub async fn refresh(&self, api: &Api<Guard<K>>) -> kube::Result<()> {
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let list = api.list(&page).await?;
+            let token = list.metadata.continue_.clone().filter(|token| !token.is_empty());
+            let changes: Vec<_> = {
+                let mut inner = self.inner.lock();
+                list.items.into_iter().filter_map(|object| self.put(&mut inner, object)).collect()
+            };
+            self.notify(changes);
+            match token {
+                Some(token) => page.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// There is nothing to watch: the cache is complete as it is.
+    pub fn assume_empty(&self) {
+        self.observe(watcher::Event::Init);
+        self.observe(watcher::Event::InitDone);
     }
 
     /// Takes in what the watch brought.

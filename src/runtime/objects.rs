@@ -40,6 +40,11 @@ pub enum WriteFailure {
 }
 
 impl WriteError {
+    /// A failed call.
+    pub fn new(verb: &'static str, kind: impl Into<String>, key: Key, source: kube::Error) -> Self {
+        Self { verb, kind: kind.into(), key, source }
+    }
+
     /// Classifies the failure.
     pub fn failure(&self) -> WriteFailure {
         let kube::Error::Api(status) = &self.source else { return WriteFailure::Unknown };
@@ -58,18 +63,28 @@ impl WriteError {
     }
 }
 
-/// An error and its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+/// An error and its causes in one line. Of an API server's refusal only its message: the rest repeats it.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = said(error);
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = cause.to_string();
+        let cause_text = said(cause);
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");
+        }
+        if cause.downcast_ref::<kube::Error>().is_some_and(|cause| matches!(cause, kube::Error::Api(_))) {
+            break;
         }
         source = cause.source();
     }
     text
+}
+
+fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),
+        _ => error.to_string(),
+    }
 }
 
 /// The objects of one kind: its cache, and the way to write them.
@@ -114,6 +129,14 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("status update", key, patched)
     }
 
+    /// Strategic merge patch of the status of a built-in object: names single entries of lists, so it needs no version.
+    pub async fn patch_status_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+        let key = Key::of(seen);
+        let patch = Patch::Strategic(patch);
+        let patched = self.api(&key.namespace).patch_status(&key.name, &PatchParams::default(), &patch).await;
+        self.take("status update", key, patched)
+    }
+
     /// Deletes this very object.
     pub async fn delete(&self, seen: &ObjectMeta) -> Result<(), WriteError> {
         let key = Key::of(seen);
@@ -137,21 +160,17 @@ impl<K: Cached + Serialize> Objects<K> {
                 self.cache.removed(&key, uid.as_deref().unwrap_or_default());
                 Ok(())
             }
-            Err(source) => Err(WriteError { verb: "delete", kind: K::kind(&()).into_owned(), key, source }),
+            Err(source) => Err(WriteError::new("delete", K::kind(&()), key, source)),
         }
     }
 
     fn take(&self, verb: &'static str, key: Key, answer: kube::Result<K>) -> Result<Arc<K>, WriteError> {
-        answer.map(|object| self.cache.wrote(object)).map_err(|source| WriteError {
-            verb,
-            kind: K::kind(&()).into_owned(),
-            key,
-            source,
-        })
+        answer.map(|object| self.cache.wrote(object)).map_err(|source| WriteError::new(verb, K::kind(&()), key, source))
     }
 }
 
-fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
+/// A merge patch that fails with a conflict if the object is no longer as it was seen.
+pub(crate) fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
     let mut patch = patch.clone();
     if let (Some(version), Some(fields)) = (&seen.resource_version, patch.as_object_mut()) {
         let metadata = fields.entry("metadata").or_insert_with(|| json!({}));

@@ -6,16 +6,19 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
     core::PartialObjectMeta,
 };
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::cache::{Cache, Key};
+use super::{
+    cache::{Cache, Key},
+    objects::{WriteError, with_precondition},
+};
 use crate::{
     api::machine::{MachineClass, SecretRef},
     driver::SecretData,
@@ -70,14 +73,16 @@ impl Secrets {
     ///
     /// # Errors
     /// If the API server refused the patch or could not be asked.
-    pub async fn patch(&self, name: &str, version: Option<&str>, patch: &Value) -> Result<(), kube::Error> {
-        let mut patch = patch.clone();
-        if let (Some(version), Some(metadata)) = (version, patch.pointer_mut("/metadata")) {
-            metadata["resourceVersion"] = json!(version);
+    pub async fn patch(&self, seen: &ObjectMeta, patch: &Value) -> Result<(), WriteError> {
+        let key = Key::of(seen);
+        let patch = Patch::Merge(with_precondition(patch, seen));
+        match self.api.patch_metadata(&key.name, &PatchParams::default(), &patch).await {
+            Ok(patched) => {
+                self.cache.wrote(patched);
+                Ok(())
+            }
+            Err(source) => Err(WriteError::new("patch", "Secret", key, source)),
         }
-        let patched = self.api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        self.cache.wrote(patched);
-        Ok(())
     }
 
     async fn data(&self, reference: &SecretRef) -> Result<Option<Arc<BTreeMap<String, Vec<u8>>>>, kube::Error> {

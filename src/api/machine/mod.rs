@@ -1,6 +1,7 @@
 //! `machine.sapcloud.io/v1alpha1`: the native kinds, wire-exact with the Go reference.
 
 mod class;
+mod compare;
 mod deployment;
 #[expect(clippy::module_inception, reason = "the kind Machine of the group machine")]
 mod machine;
@@ -9,6 +10,7 @@ mod set;
 mod shared;
 
 pub use class::{ClassNodeTemplate, MachineClass, SecretRef};
+pub use compare::{rollout_key, same_template, update_in_place};
 pub use deployment::{
     InPlaceUpdate, MachineDeployment, MachineDeploymentCondition, MachineDeploymentSpec, MachineDeploymentStatus,
     RollbackConfig, RollingUpdate, Strategy, StrategyType,

@@ -1,6 +1,24 @@
 //! Rolls Machines from one template to the next: sets, revisions, surge, pause, scaling, status.
 
+mod autoscaler;
+mod conditions;
+mod draft;
+mod hash_label;
+mod history;
+mod naming;
+mod nodes;
 mod plan;
+mod reconcile;
+mod revision;
+mod rollback;
+mod rollout;
+mod scale;
+mod sets;
+mod status;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod validate;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,6 +26,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use plan::plan;
+pub use reconcile::{Memory, reconcile};
 
 use crate::api::{
     machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
@@ -63,6 +82,13 @@ pub enum Action {
     PatchSet {
         /// The set, as the plan saw it.
         set: Arc<MachineSet>,
+        /// The patch.
+        patch: Value,
+    },
+    /// Patch of a Machine: deletion marks that the autoscaler asked for, the hash label after an adoption.
+    PatchMachine {
+        /// The Machine, as the plan saw it.
+        machine: Arc<Machine>,
         /// The patch.
         patch: Value,
     },

@@ -1,6 +1,6 @@
 //! Observe, plan, apply for one deployment.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -33,6 +33,8 @@ pub struct Memory {
     pub told: Option<Note>,
 }
 
+/// When to try again to mark Nodes that somebody else wrote at the same time.
+const NODE_RETRY: Duration = Duration::from_secs(1);
 const COMPONENT: &str = "machine-controller-manager";
 
 /// One pass over a deployment: plans and applies until there is nothing left to do.
@@ -51,7 +53,9 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
             return Ok(wake);
         }
         last.clone_from(&step.reason);
-        apply(&snapshot, plan.steps, &key, &context).await?;
+        if let Some(wake) = apply(&snapshot, plan.steps, &key, &context).await? {
+            return Ok(wake);
+        }
     }
     Err(ReconcileError::Restless { key, step: last })
 }
@@ -67,7 +71,14 @@ fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
     }
     let machines: Vec<_> =
         owned.iter().flat_map(|uid| context.machines.cache.by(machines_by::CONTROLLER, uid)).collect();
-    let mut unreadable: Vec<String> = context.sets.cache.unreadable().into_iter().filter(|set| owner::is_controlled_by(&set.meta, &uid)).filter_map(|set| set.meta.name).collect();
+    let mut unreadable: Vec<String> = context
+        .sets
+        .cache
+        .unreadable()
+        .into_iter()
+        .filter(|set| owner::is_controlled_by(&set.meta, &uid))
+        .filter_map(|set| set.meta.name)
+        .collect();
     unreadable.extend(
         context
             .machines
@@ -100,10 +111,11 @@ async fn apply(
     steps: Vec<Step<Action>>,
     key: &Key,
     context: &Context,
-) -> Result<(), WriteError> {
+) -> Result<Option<Wake>, WriteError> {
     let (nodes, steps): (Vec<_>, Vec<_>) =
         steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
-    patch_nodes(nodes, context).await;
+    let missed = patch_nodes(nodes, context).await;
+    let only_nodes = steps.is_empty();
     for step in steps {
         tracing::debug!(deployment = %key, reason = %step.reason, "step");
         match step.action {
@@ -113,6 +125,9 @@ async fn apply(
             }
             Action::PatchSet { set, patch } => {
                 context.sets.patch(&set.metadata, &patch).await?;
+            }
+            Action::PatchMachine { machine, patch } => {
+                context.machines.patch(&machine.metadata, &patch).await?;
             }
             Action::DeleteSet(set) => context.sets.delete(&set.metadata).await?,
             Action::CreateSet(set) => create_set(snapshot, &set, key, context).await?,
@@ -128,36 +143,33 @@ async fn apply(
             tell(snapshot, event, key, context);
         }
     }
-    Ok(())
+    Ok((only_nodes && missed > 0).then_some(Wake::After(NODE_RETRY)))
 }
 
 fn tell(snapshot: &Snapshot, event: Note, key: &Key, context: &Context) {
     let mut repeated = false;
-    context.memory.deployments.update(key, |memory| repeated = memory.told.replace(event.clone()) == Some(event.clone()));
+    context
+        .memory
+        .deployments
+        .update(key, |memory| repeated = memory.told.replace(event.clone()) == Some(event.clone()));
     if !repeated || !event.warning {
         context.note(&*snapshot.deployment, COMPONENT, &event);
     }
 }
 
-/// Marks on Nodes help others; that one cannot be set holds up nothing.
-async fn patch_nodes(steps: Vec<Step<Action>>, context: &Context) {
-    let Some(nodes) = &context.nodes else { return };
-    stream::iter(steps)
-        .for_each_concurrent(WRITES_IN_FLIGHT, |step| async move {
-            let Action::PatchNode { node, patch } = step.action else { return };
-            if let Err(error) = nodes.patch(&node.metadata, &patch).await {
-                tracing::info!(node = %node.name_any(), error = %error.text(), reason = %step.reason, "node not marked");
-            }
-        })
-        .await;
+/// Marks on Nodes help others; that one cannot be set holds up nothing. Answers how many could not be set.
+async fn patch_nodes(steps: Vec<Step<Action>>, context: &Context) -> usize {
+    let Some(nodes) = &context.nodes else { return 0 };
+    let outcomes = stream::iter(steps).map(|step| async move {
+        let Action::PatchNode { node, patch } = step.action else { return 0 };
+        let Err(error) = nodes.patch(&node.metadata, &patch).await else { return 0 };
+        tracing::debug!(node = %node.name_any(), error = %error.text(), reason = %step.reason, "node not marked");
+        1
+    });
+    outcomes.buffer_unordered(WRITES_IN_FLIGHT).fold(0, async |sum, missed| sum + missed).await
 }
 
-async fn create_set(
-    snapshot: &Snapshot,
-    set: &MachineSet,
-    key: &Key,
-    context: &Context,
-) -> Result<(), WriteError> {
+async fn create_set(snapshot: &Snapshot, set: &MachineSet, key: &Key, context: &Context) -> Result<(), WriteError> {
     let Err(error) = context.sets.create(set).await else {
         context.memory.deployments.update(key, |memory| memory.failure = None);
         return Ok(());

@@ -1,6 +1,17 @@
 //! Keeps a number of equal Machines: replicas, adoption, deletion order, replacement of failed Machines, status.
 
+mod claim;
+mod construct;
+mod edit;
 mod plan;
+mod preserve;
+mod propagate;
+mod reconcile;
+mod replicas;
+mod status;
+#[cfg(test)]
+mod tests;
+mod validate;
 
 use std::sync::Arc;
 
@@ -8,6 +19,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use plan::plan;
+pub use reconcile::{Memory, reconcile};
 
 use crate::api::machine::{Machine, MachineSet, MachineSetStatus};
 

@@ -109,12 +109,7 @@ fn remember(key: &Key, context: &Context, applied: &Result<(), WriteError>) {
     });
 }
 
-async fn apply(
-    snapshot: &Snapshot,
-    steps: Vec<Step<Action>>,
-    key: &Key,
-    context: &Context,
-) -> Result<(), WriteError> {
+async fn apply(snapshot: &Snapshot, steps: Vec<Step<Action>>, key: &Key, context: &Context) -> Result<(), WriteError> {
     let mut creates = Vec::new();
     let mut deletes = Vec::new();
     for step in steps {

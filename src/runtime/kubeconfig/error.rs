@@ -194,17 +194,26 @@ pub(super) fn cause(error: &kube::Error) -> String {
     if let kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } = error {
         return "only http and https proxies can be used".to_owned();
     }
-    match credential_error(error) {
-        Some(AuthError::AuthExecRun { cmd, out }) => {
-            format!("the credential plugin {cmd:?} failed with {}", out.status)
+    if let kube::Error::SerdeError(_) = error {
+        return "it does not answer like an API server".to_owned();
+    }
+    credential_error(error).map_or_else(|| innermost(error).to_string(), credential_cause)
+}
+
+/// Only what is known to be harmless: command lines, output and parser texts may hold the credential itself.
+fn credential_cause(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => format!("the credential plugin failed with {}", out.status),
+        AuthError::AuthExecStart(error) => format!("the credential plugin cannot be started: {error}"),
+        AuthError::ReadTokenFile(error, path) => format!("the token file {} cannot be read: {error}", path.display()),
+        AuthError::ExecPluginFailed | AuthError::AuthExecParse(_) => {
+            "the credential plugin did not answer with an ExecCredential".to_owned()
         }
-        Some(AuthError::AuthExecParse(_)) => "the credential plugin did not answer with an ExecCredential".to_owned(),
-        Some(error) => error.to_string(),
-        None => innermost(error).to_string(),
+        _ => "the credentials in the kubeconfig cannot be used".to_owned(),
     }
 }
 
-/// The output of a credential plugin may be a credential, so these must not be printed as they are.
+/// Is it about our own credentials?
 pub(super) fn credential_error(error: &kube::Error) -> Option<&AuthError> {
     layers(error).find_map(|layer| layer.downcast_ref())
 }

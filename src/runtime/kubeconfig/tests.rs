@@ -1,1 +1,176 @@
+use std::fs;
 
+use rstest::rstest;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+use super::*;
+
+const TOKEN: &str = "hush-hush";
+
+/// A kubeconfig of one cluster, and what else its cluster and user have.
+fn kubeconfig(server: &str, cluster: &str, user: &str) -> String {
+    format!(
+        r#"{{"apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "contexts": [{{"name": "it", "context": {{"cluster": "it", "user": "it"}}}}],
+            "clusters": [{{"name": "it", "cluster": {{"server": "{server}" {cluster}}}}}],
+            "users": [{{"name": "it", "user": {{{user}}}}}]}}"#
+    )
+}
+
+struct File {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+fn file(text: &str) -> File {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("config");
+    fs::write(&path, text).unwrap();
+    File { path, _folder: folder }
+}
+
+async fn load(text: &str) -> Result<Clusters, StartError> {
+    let file = file(text);
+    Clusters::load(&ControlKubeconfig::SameAsTarget, &TargetKubeconfig::Path(file.path), Fallback::None).await
+}
+
+#[tokio::test]
+async fn an_empty_control_cluster_is_the_target() {
+    let clusters = load(&kubeconfig("https://one.example", "", "")).await.unwrap();
+    assert_eq!(clusters.control.cluster_url, "https://one.example");
+    assert_eq!(clusters.target.unwrap().cluster_url, "https://one.example");
+}
+
+#[tokio::test]
+async fn control_and_target_may_differ() {
+    let (one, two) =
+        (file(&kubeconfig("https://one.example", "", "")), file(&kubeconfig("https://two.example", "", "")));
+    let clusters = Clusters::load(
+        &ControlKubeconfig::Path(one.path),
+        &TargetKubeconfig::Path(two.path),
+        Fallback::LocalKubeconfig,
+    )
+    .await
+    .unwrap();
+    assert_eq!(clusters.control.cluster_url, "https://one.example");
+    assert_eq!(clusters.target.unwrap().cluster_url, "https://two.example");
+}
+
+#[tokio::test]
+async fn without_a_target_there_is_only_the_control_cluster() {
+    let one = file(&kubeconfig("https://one.example", "", ""));
+    let control = ControlKubeconfig::Path(one.path);
+    let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await.unwrap();
+    assert!(clusters.target.is_none());
+
+    let error = Clusters::load(&ControlKubeconfig::SameAsTarget, &TargetKubeconfig::None, Fallback::None).await;
+    assert!(matches!(error, Err(StartError::NoControlCluster)));
+}
+
+#[rstest]
+#[case("", false)]
+#[case(r#", "insecure-skip-tls-verify": true"#, true)]
+#[tokio::test]
+async fn certificates_are_checked_unless_the_file_says_otherwise(#[case] cluster: &str, #[case] is_unchecked: bool) {
+    let clusters = load(&kubeconfig("https://one.example", cluster, "")).await.unwrap();
+    assert_eq!(clusters.control.accept_invalid_certs, is_unchecked);
+}
+
+#[tokio::test]
+async fn the_client_never_repeats_a_request_on_its_own() {
+    let clusters = load(&kubeconfig("https://one.example", "", "")).await.unwrap();
+    assert!(!clusters.control.default_retry);
+}
+
+#[rstest]
+#[case("user: {token: hush-hush", "not the YAML of a kubeconfig")]
+#[case("users: hush-hush", "not the YAML of a kubeconfig")]
+#[case("", "failed to determine current context")]
+#[case("current-context: it", "failed to load current context: it")]
+#[tokio::test]
+async fn a_broken_file_is_named_and_never_quoted(#[case] text: &str, #[case] cause: &str) {
+    let error = load(text).await.unwrap_err().to_string();
+    assert!(error.contains("/config (--target-kubeconfig)"), "{error}");
+    assert!(error.contains(cause), "{error}");
+    assert!(!error.contains(TOKEN), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_is_no_kubeconfig() {
+    let folder = TempDir::new().unwrap();
+    let target = TargetKubeconfig::Path(folder.path().into());
+    let error = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await.unwrap_err();
+    assert!(matches!(error, StartError::Unreadable { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn nothing_of_a_credential_plugin_is_quoted() {
+    let exec = r#""exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+        "args": ["-c", "echo hush-hush; echo hush-hush >&2; exit 3"], "interactiveMode": "Never"}"#;
+    let clusters = load(&kubeconfig("https://127.0.0.1:1", "", exec)).await.unwrap();
+    let error = match client(&clusters.control, UserAgent::Mcm) {
+        Err(error) => error,
+        Ok(client) => wait_until_ready(&client, &clusters.control.cluster_url).await.unwrap_err(),
+    }
+    .to_string();
+    assert!(error.contains("the credential plugin failed with exit status: 3"), "{error}");
+    assert!(!error.contains(TOKEN), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_of_version_1_is_explained() {
+    let testdata = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runtime/kubeconfig/testdata");
+    let user = format!(r#""client-certificate": "{testdata}/x509-v1.pem", "client-key": "{testdata}/x509-v1-key.pem""#);
+    let clusters = load(&kubeconfig("https://one.example:6443", "", &user)).await.unwrap();
+    let error = client(&clusters.control, UserAgent::Mcm).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "trust the API server https://one.example:6443: one of the certificates in use is of X.509 version 1, which is not supported"
+    );
+    assert!(error.hint().contains("version 3"));
+}
+
+#[rstest]
+#[case("invalid peer certificate: Other(OtherError(UnsupportedCertVersion))", "is of X.509 version 1")]
+#[case("invalid peer certificate: UnknownIssuer", "invalid peer certificate: UnknownIssuer")]
+fn a_server_that_cannot_be_trusted_is_not_asked_again(#[case] text: &str, #[case] said: &str) {
+    let error = kube::Error::Service(text.into());
+    let error = StartError::from_certificate(&Uri::from_static("https://one.example"), &error).unwrap();
+    assert!(error.to_string().starts_with("trust the API server https://one.example: "));
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+#[tokio::test]
+async fn requests_carry_the_name_of_their_purpose() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let clusters = load(&kubeconfig(&server, "", "")).await.unwrap();
+    let client = client(&clusters.control, UserAgent::LeaderElection).unwrap();
+
+    let answer = tokio::spawn(async move { client.apiserver_version().await });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await.unwrap());
+    }
+    stream.write_all(b"HTTP/1.1 500 no\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    assert!(answer.await.unwrap().is_err());
+
+    let request = String::from_utf8(request).unwrap().to_lowercase();
+    let agents: Vec<_> = request.lines().filter(|line| line.starts_with("user-agent:")).collect();
+    assert_eq!(agents, ["user-agent: machine-leader-election"]);
+}
+
+#[rstest]
+#[case("https://localhost:6443", true)]
+#[case("https://127.0.0.2", true)]
+#[case("https://[::1]:6443", true)]
+#[case("https://10.0.0.1", false)]
+#[case("https://localhost.example", false)]
+fn this_host_is_known_in_every_spelling(#[case] url: &str, #[case] is_here: bool) {
+    assert_eq!(is_loopback(&url.parse().unwrap()), is_here);
+}

@@ -1,0 +1,61 @@
+//! Applies YAML documents of any kind, as `kubectl apply --server-side` does.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, Patch, PatchParams},
+    core::GroupVersionKind,
+    discovery::{self, Scope},
+};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+/// A kind is served a moment after its CRD was created.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Applies every document of a YAML text in order, waiting for kinds that are about to be served.
+///
+/// # Errors
+/// If a document is no object, its kind is not served, or the API server refuses it.
+pub async fn apply(client: &Client, yaml: &str, manager: &str) -> Result<()> {
+    for document in serde_yaml_ng::Deserializer::from_str(yaml) {
+        let value = serde_yaml_ng::Value::deserialize(document).context("read YAML")?;
+        if value.is_null() {
+            continue;
+        }
+        let object: DynamicObject = serde_yaml_ng::from_value(value).context("read an object from YAML")?;
+        apply_one(client, &object, manager).await?;
+    }
+    Ok(())
+}
+
+async fn apply_one(client: &Client, object: &DynamicObject, manager: &str) -> Result<()> {
+    let types = object.types.as_ref().context("an object without apiVersion and kind")?;
+    let kind = GroupVersionKind::try_from(types)?;
+    let what = format!("{} {}", kind.kind, object.name_any());
+    let parameters = PatchParams::apply(manager).force();
+    let start = Instant::now();
+    loop {
+        let failure: anyhow::Error = match discovery::pinned_kind(client, &kind).await {
+            Ok((resource, capabilities)) => {
+                let api: Api<DynamicObject> = match (capabilities.scope, object.namespace()) {
+                    (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), &namespace, &resource),
+                    (Scope::Namespaced, None) => Api::default_namespaced_with(client.clone(), &resource),
+                    (Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
+                };
+                match api.patch(&object.name_any(), &parameters, &Patch::Apply(object)).await {
+                    Ok(_) => return Ok(()),
+                    Err(kube::Error::Api(status)) if status.code == 404 => kube::Error::Api(status).into(),
+                    Err(error) => return Err(error).with_context(|| format!("apply {what}")),
+                }
+            }
+            Err(error) => error.into(),
+        };
+        if start.elapsed() > PATIENCE {
+            bail!(failure.context(format!("apply {what}")));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,140 @@
+//! Where it is drawn: in place on a terminal, as plain lines anywhere else.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::{scene::Props, view};
+
+/// Frames are not drawn more often.
+const FRAME: Duration = Duration::from_millis(80);
+
+/// A terminal, or a pipe.
+pub struct Screen {
+    live: bool,
+    colours: bool,
+    bars: MultiProgress,
+    record: Option<PathBuf>,
+    said: Mutex<BTreeMap<String, &'static str>>,
+}
+
+/// One act on the screen.
+pub struct Picture<'a> {
+    screen: &'a Screen,
+    table: ProgressBar,
+    progress: Option<ProgressBar>,
+    drawn_at: Option<Instant>,
+    last: Option<Props>,
+}
+
+impl Screen {
+    /// A live one redraws in place.
+    pub fn new(live: bool, record: Option<PathBuf>) -> Self {
+        let colours = live && std::env::var_os("NO_COLOR").is_none();
+        Self { live, colours, bars: MultiProgress::new(), record, said: Mutex::default() }
+    }
+
+    /// Prints a text, above what is redrawn.
+    pub fn say(&self, text: &str) {
+        if self.live {
+            let _ = self.bars.println(text);
+        } else {
+            eprintln!("{text}");
+        }
+    }
+
+    /// Begins an act; `steps` asks for a progress bar.
+    pub fn picture(&self, title: &str, steps: Option<u64>) -> Picture<'_> {
+        let headline = if self.colours { format!("\n\x1b[1;34m▶ {title}\x1b[0m") } else { format!("\n▶ {title}") };
+        self.say(&headline);
+        let hidden = |bar: ProgressBar| if self.live { self.bars.add(bar) } else { ProgressBar::hidden() };
+        let table = hidden(ProgressBar::new_spinner());
+        table.set_style(style("{msg}"));
+        let progress = steps.map(|steps| {
+            let bar = hidden(ProgressBar::new(steps));
+            bar.set_style(style("  {bar:40.green/dim} {pos} of {len} machines are new · {elapsed}"));
+            bar
+        });
+        Picture { screen: self, table, progress, drawn_at: None, last: None }
+    }
+
+    /// One line for each machine whose phase changed.
+    fn say_changes(&self, props: &Props) {
+        let now: BTreeMap<String, &'static str> =
+            props.machines.iter().map(|(name, machine)| (name.clone(), view::shown_phase(machine))).collect();
+        let mut said = self.said.lock();
+        for (name, phase) in &now {
+            match said.get(name) {
+                Some(before) if before == phase => {}
+                Some(before) => eprintln!("  {name}: {before} → {phase}"),
+                None => eprintln!("  {name}: {phase}"),
+            }
+        }
+        for name in said.keys().filter(|name| !now.contains_key(*name)) {
+            eprintln!("  {name}: gone");
+        }
+        *said = now;
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+impl Picture<'_> {
+    /// Shows what is there now.
+    pub fn show(&mut self, props: &Props, steps_done: u64) {
+        if !self.screen.live {
+            self.screen.say_changes(props);
+            self.last = Some(props.clone());
+            return;
+        }
+        if self.drawn_at.is_some_and(|at| at.elapsed() < FRAME) {
+            return;
+        }
+        self.drawn_at = Some(Instant::now());
+        self.table.set_message(view::frame(props, Timestamp::now(), width(), self.screen.colours));
+        if let Some(progress) = &self.progress {
+            progress.set_position(steps_done);
+        }
+        self.last = Some(props.clone());
+    }
+
+    /// Ends the act with a line.
+    pub fn done(self, line: &str) {
+        self.table.finish_and_clear();
+        if let Some(progress) = &self.progress {
+            progress.finish_and_clear();
+        }
+        if let (true, Some(props)) = (self.screen.live, &self.last) {
+            self.screen.say(&view::frame(props, Timestamp::now(), width(), self.screen.colours));
+        }
+        let line = if self.screen.colours { format!("\x1b[32m✔\x1b[0m {line}") } else { format!("✔ {line}") };
+        self.screen.say(&line);
+    }
+
+    /// Writes the frame that is shown to the folder for recordings, if there is one.
+    pub fn record(&self, name: &str) {
+        let (Some(folder), Some(props)) = (&self.screen.record, &self.last) else { return };
+        let text = view::frame(props, Timestamp::now(), 120, false);
+        let file = folder.join(format!("{name}.svg"));
+        if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, view::svg(&text))) {
+            self.screen.say(&format!("cannot write {}: {error}", file.display()));
+        }
+    }
+}
+
+fn width() -> u16 {
+    let columns = console_width().or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
+    columns.unwrap_or(100).clamp(60, 140)
+}
+
+fn console_width() -> Option<u16> {
+    comfy_table::Table::new().width()
+}

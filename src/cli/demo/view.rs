@@ -1,0 +1,156 @@
+//! What is drawn, as text made from plain data.
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{acts::Summary, scene::Props};
+use crate::api::machine::{Machine, MachinePhase};
+
+/// The machines and their nodes, as a table of at most this width.
+pub fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    if !colours {
+        table.force_no_tty();
+    } else {
+        table.enforce_styling();
+    }
+    table.set_header(["MACHINE", "PHASE", "CLASS", "NODE", "PODS", "AGE", "LAST OPERATION"]);
+    for (name, machine) in &props.machines {
+        let phase = machine.phase();
+        let operation =
+            machine.status.as_ref().map(|status| status.last_operation.description.clone()).unwrap_or_default();
+        table.add_row([
+            Cell::new(name).add_attribute(Attribute::Bold),
+            Cell::new(shown_phase(machine)).fg(colour_of(phase)),
+            Cell::new(&machine.spec.class.name),
+            Cell::new(node(props, machine)),
+            Cell::new(pods(props, machine)).set_alignment(CellAlignment::Right),
+            Cell::new(age(machine, now)).set_alignment(CellAlignment::Right),
+            Cell::new(shortened(&operation, 48)),
+        ]);
+    }
+    if props.machines.is_empty() {
+        table.add_row(["(none)"]);
+    }
+    table.to_string()
+}
+
+/// The closing table.
+pub fn summary(summary: &Summary) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY).force_no_tty().set_header(["ACT", "SECONDS", "WHAT HAPPENED"]);
+    for act in &summary.acts {
+        table.add_row([
+            Cell::new(&act.title),
+            Cell::new(format!("{:.1}", act.seconds)).set_alignment(CellAlignment::Right),
+            Cell::new(&act.result),
+        ]);
+    }
+    format!(
+        "{table}\n{:.1} s in all; the cloud made {} VMs, {} are left.",
+        summary.seconds, summary.vms_created, summary.vms_alive
+    )
+}
+
+/// The phase as `kubectl get mc` shows it, with a word for the empty one.
+pub fn shown_phase(machine: &Machine) -> &'static str {
+    match machine.phase() {
+        MachinePhase::New if machine.metadata.deletion_timestamp.is_none() => "Creating",
+        MachinePhase::New => "Terminating",
+        phase => phase.as_str(),
+    }
+}
+
+fn node(props: &Props, machine: &Machine) -> &'static str {
+    let Some(node) = machine.node_name().and_then(|name| props.nodes.get(name)) else { return "–" };
+    let ready = node.status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    match (ready, node.spec.unschedulable) {
+        (true, false) => "Ready",
+        (true, true) => "Ready, cordoned",
+        (false, _) => "NotReady",
+    }
+}
+
+fn pods(props: &Props, machine: &Machine) -> usize {
+    let on_node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == machine.node_name();
+    machine.node_name().map_or(0, |_| props.pods.values().filter(|pod| on_node(pod)).count())
+}
+
+fn age(machine: &Machine, now: Timestamp) -> String {
+    let created = machine.metadata.creation_timestamp.as_ref().map_or(now, |created| created.0);
+    format!("{}s", now.duration_since(created).as_secs().max(0))
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(most - 1).collect();
+    short.push('…');
+    short
+}
+
+const fn colour_of(phase: MachinePhase) -> Color {
+    match phase {
+        MachinePhase::Running | MachinePhase::Available => Color::Green,
+        MachinePhase::New | MachinePhase::Pending => Color::Cyan,
+        MachinePhase::Terminating => Color::DarkGrey,
+        MachinePhase::Failed | MachinePhase::CrashLoopBackOff => Color::Red,
+        _ => Color::Yellow,
+    }
+}
+
+/// A frame as a picture.
+pub fn svg(frame: &str) -> String {
+    let lines = frame.lines().enumerate().map(|(row, line)| {
+        let line = line.replace('&', "&amp;").replace('<', "&lt;");
+        format!("<text x=\"12\" y=\"{}\" xml:space=\"preserve\">{line}</text>\n", 26 + row * 18)
+    });
+    let columns = frame.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+    let rows = frame.lines().count();
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"monospace\" font-size=\"14\" fill=\"#d8dee9\">\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#1b2330\"/>\n{}</svg>\n",
+        columns * 9 + 24,
+        rows * 18 + 24,
+        lines.collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn props() -> Props {
+        let machine = |name: &str, phase: &str| {
+            let text = format!(
+                r#"{{"metadata": {{"name": "{name}", "labels": {{"node": "{name}"}}, "creationTimestamp": "2026-01-01T00:00:00Z"}},
+                    "spec": {{"class": {{"kind": "MachineClass", "name": "small"}}}},
+                    "status": {{"currentStatus": {{"phase": "{phase}"}},
+                               "lastOperation": {{"description": "Machine {name} successfully joined the cluster in 2s, and more words than fit"}}}}}}"#
+            );
+            Arc::new(serde_json::from_str::<Machine>(&text).unwrap())
+        };
+        let mut props = Props::default();
+        props.machines.insert("pool-a".into(), machine("pool-a", "Running"));
+        props.machines.insert("pool-b".into(), machine("pool-b", ""));
+        let node =
+            r#"{"metadata": {"name": "pool-a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}"#;
+        props.nodes.insert("pool-a".into(), Arc::new(serde_json::from_str(node).unwrap()));
+        props
+    }
+
+    #[test]
+    fn a_frame_fits_its_width_and_names_every_machine() {
+        let now: Timestamp = "2026-01-01T00:00:07Z".parse().unwrap();
+        for width in [80, 120] {
+            let frame = frame(&props(), now, width, false);
+            assert!(frame.lines().all(|line| line.chars().count() <= usize::from(width)), "{frame}");
+            assert!(frame.contains("pool-a") && frame.contains("pool-b"), "{frame}");
+        }
+        insta::assert_snapshot!(frame(&props(), now, 120, false));
+    }
+}

@@ -1,0 +1,130 @@
+//! Node conditions: what is healthy, what is a change worth storing.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::NodeCondition;
+
+use crate::api::reasons::NodeConditionType;
+
+/// Healthy: there are conditions at all, `Ready` is not other than True, and every watched one that is there is False.
+pub(super) fn is_healthy(conditions: &[NodeCondition], watched: &[String]) -> bool {
+    !conditions.is_empty() && conditions.iter().all(|condition| is_good(condition, watched))
+}
+
+fn is_good(condition: &NodeCondition, watched: &[String]) -> bool {
+    (condition.type_ != "Ready" || condition.status == "True")
+        && (condition.status == "False" || !watched.contains(&condition.type_))
+}
+
+/// A condition came, went or changed its status; heartbeats are no change. For `InPlaceUpdate` the reason counts too.
+pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
+    old.len() != new.len()
+        || new.iter().any(|condition| {
+            !old.iter().any(|other| {
+                other.type_ == condition.type_
+                    && other.status == condition.status
+                    && (condition.type_ != NodeConditionType::InPlaceUpdate.as_str()
+                        || other.reason == condition.reason)
+            })
+        })
+}
+
+/// For how long a Node must be broken before its drain is forced.
+const BROKEN_FOR: SignedDuration = SignedDuration::from_mins(5);
+
+/// From when on a Node counts as so broken that its pods cannot be waited for: not ready, or unable to write, for five
+/// minutes; `None` if it is well.
+pub(super) fn broken_from(conditions: &[NodeCondition]) -> Option<Timestamp> {
+    conditions
+        .iter()
+        .filter(|condition| match condition.type_.as_str() {
+            "Ready" => condition.status != "True",
+            "ReadonlyFilesystem" => condition.status != "False",
+            _ => false,
+        })
+        .filter_map(|condition| condition.last_transition_time.as_ref()?.0.checked_add(BROKEN_FOR).ok())
+        .min()
+}
+
+/// The conditions as a text: what is wrong with its reason, the rest in short.
+pub(super) fn describe(conditions: &[NodeCondition], watched: &[String]) -> String {
+    let texts: Vec<String> = conditions
+        .iter()
+        .map(|condition| {
+            let text = format!("{}={}", condition.type_, condition.status);
+            match condition.reason.as_deref() {
+                Some(reason) if !is_good(condition, watched) => format!("{text} ({reason})"),
+                _ => text,
+            }
+        })
+        .collect();
+    format!("[{}]", texts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn conditions(list: &[(&str, &str)]) -> Vec<NodeCondition> {
+        list.iter()
+            .map(|(type_, status)| NodeCondition {
+                type_: (*type_).to_owned(),
+                status: (*status).to_owned(),
+                reason: Some("Because".to_owned()),
+                ..NodeCondition::default()
+            })
+            .collect()
+    }
+
+    fn watched() -> Vec<String> {
+        vec!["DiskPressure".to_owned()]
+    }
+
+    #[rstest]
+    #[case::ready(&[("Ready", "True")], true)]
+    #[case::not_ready(&[("Ready", "False")], false)]
+    #[case::ready_unknown(&[("Ready", "Unknown")], false)]
+    #[case::no_conditions(&[], false)]
+    #[case::without_ready_but_others(&[("DiskPressure", "False")], true)]
+    #[case::watched_true(&[("Ready", "True"), ("DiskPressure", "True")], false)]
+    #[case::watched_unknown_counts_as_bad(&[("Ready", "True"), ("DiskPressure", "Unknown")], false)]
+    #[case::not_watched(&[("Ready", "True"), ("MemoryPressure", "True")], true)]
+    fn healthy(#[case] list: &[(&str, &str)], #[case] expected: bool) {
+        assert_eq!(is_healthy(&conditions(list), &watched()), expected);
+    }
+
+    #[test]
+    fn heartbeats_and_texts_are_no_change_but_statuses_are() {
+        let old = conditions(&[("Ready", "True"), ("InPlaceUpdate", "True")]);
+        let mut new = old.clone();
+        new.reverse();
+        new[1].message = Some("posted".to_owned());
+        new[1].reason = Some("Other".to_owned());
+        new[1].last_heartbeat_time = Some(Timestamp::UNIX_EPOCH.into());
+        assert!(!differ(&old, &new));
+        let mut status = old.clone();
+        status[0].status = "False".to_owned();
+        let mut reason = old.clone();
+        reason[1].reason = Some("SelectedForUpdate".to_owned());
+        assert!(differ(&old, &status) && differ(&old, &reason) && differ(&old, &old[..1]));
+    }
+
+    #[rstest]
+    #[case::not_ready(("Ready", "Unknown"), true)]
+    #[case::ready(("Ready", "True"), false)]
+    #[case::read_only(("ReadonlyFilesystem", "True"), true)]
+    #[case::writable(("ReadonlyFilesystem", "False"), false)]
+    #[case::other(("DiskPressure", "True"), false)]
+    fn broken_after_five_minutes(#[case] condition: (&str, &str), #[case] expected: bool) {
+        let mut list = conditions(&[condition]);
+        assert_eq!(broken_from(&list), None, "since when is not known");
+        list[0].last_transition_time = Some(Timestamp::UNIX_EPOCH.into());
+        assert_eq!(broken_from(&list).map(Timestamp::as_second), expected.then_some(300));
+    }
+
+    #[test]
+    fn the_description_explains_only_what_is_wrong() {
+        let list = conditions(&[("Ready", "True"), ("DiskPressure", "True")]);
+        assert_eq!(describe(&list, &watched()), "[Ready=True, DiskPressure=True (Because)]");
+    }
+}

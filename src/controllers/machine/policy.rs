@@ -1,0 +1,134 @@
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    api::{GoDuration, labels, machine::Machine},
+    safety::meltdown,
+};
+
+/// What the operator chose for all Machines; a Machine overrides most of it for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How long creating and joining may take (`--machine-creation-timeout`).
+    pub creation_timeout: GoDuration,
+    /// How long a Machine may be Unknown (`--machine-health-timeout`).
+    pub health_timeout: GoDuration,
+    /// How long a drain may take before it is forced (`--machine-drain-timeout`).
+    pub drain_timeout: GoDuration,
+    /// How many eviction periods of 20 s pass before pods are deleted (`--machine-max-evict-retries`).
+    pub max_evict_retries: i32,
+    /// Conditions that must be False on a healthy Node (`--node-conditions`).
+    pub node_conditions: Vec<String>,
+    /// When to try again after a stock-out or exhausted quota (`--resource-exhausted-retry`); zero means 10 min.
+    pub resource_exhausted_retry: GoDuration,
+    /// Value of `auth-extra-groups` (`--bootstrap-token-auth-extra-groups`).
+    pub bootstrap_token_groups: String,
+    /// How many Machines of a deployment may be out of service before a further one is given up for bad health.
+    pub max_unhealthy_replacements: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        let conditions = ["KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"];
+        Self {
+            creation_timeout: GoDuration::from_secs(20 * 60),
+            health_timeout: GoDuration::from_secs(10 * 60),
+            drain_timeout: GoDuration::from_secs(2 * 60 * 60),
+            max_evict_retries: 360,
+            node_conditions: conditions.map(str::to_owned).to_vec(),
+            resource_exhausted_retry: GoDuration::from_secs(10 * 60),
+            bootstrap_token_groups: String::new(),
+            max_unhealthy_replacements: meltdown::DEFAULT_LIMIT,
+        }
+    }
+}
+
+impl Policy {
+    /// The creation timeout of a Machine: its annotation, its specification, the policy.
+    pub fn creation_timeout_of(&self, machine: &Machine) -> GoDuration {
+        machine
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|map| map.get(labels::EFFECTIVE_CREATION_TIMEOUT))
+            .and_then(|text| text.parse().ok())
+            .or(machine.spec.configuration.creation_timeout)
+            .unwrap_or(self.creation_timeout)
+    }
+
+    /// When a Machine that has not joined is given up. The clock starts at its creation and is never reset.
+    pub fn creation_deadline_of(&self, machine: &Machine) -> Timestamp {
+        after(created_at(machine), self.creation_timeout_of(machine).as_signed())
+    }
+
+    /// How long a Machine may be Unknown; `None` if for ever.
+    pub fn health_timeout_of(&self, machine: &Machine) -> Option<GoDuration> {
+        let own = &machine.spec.configuration;
+        (own.disable_health_timeout != Some(true)).then(|| own.health_timeout.unwrap_or(self.health_timeout))
+    }
+
+    /// Conditions that must be False on the Node of a Machine.
+    pub fn node_conditions_of(&self, machine: &Machine) -> Vec<String> {
+        match &machine.spec.configuration.node_conditions {
+            Some(list) => list.split(',').map(str::to_owned).collect(),
+            None => self.node_conditions.clone(),
+        }
+    }
+
+    /// How long a drain may take before it is forced.
+    pub fn drain_timeout_of(&self, machine: &Machine) -> GoDuration {
+        machine.spec.configuration.drain_timeout.unwrap_or(self.drain_timeout)
+    }
+
+    /// How often a pod is evicted, 20 s apart, before it is deleted.
+    pub fn max_evict_retries_of(&self, machine: &Machine) -> i32 {
+        machine.spec.configuration.max_evict_retries.unwrap_or(self.max_evict_retries)
+    }
+}
+
+/// When a Machine was created; the beginning of time if it does not say.
+pub(super) fn created_at(machine: &Machine) -> Timestamp {
+    machine.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0)
+}
+
+/// `time + duration`, at most the end of time.
+pub(super) fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {
+    time.checked_add(duration).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    fn machine(metadata: Value, spec: Value) -> Machine {
+        serde_json::from_value(json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": metadata, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case::flag(json!({}), json!({}), "20m0s")]
+    #[case::own(json!({}), json!({ "creationTimeout": "5m" }), "5m0s")]
+    #[case::annotation_wins(json!({ "annotations": { "node.machine.sapcloud.io/effective-creation-timeout": "7m" } }), json!({ "creationTimeout": "5m" }), "7m0s")]
+    #[case::annotation_not_understood(json!({ "annotations": { "node.machine.sapcloud.io/effective-creation-timeout": "soon" } }), json!({ "creationTimeout": "5m" }), "5m0s")]
+    fn creation_timeout_falls_back(#[case] metadata: Value, #[case] spec: Value, #[case] expected: &str) {
+        assert_eq!(Policy::default().creation_timeout_of(&machine(metadata, spec)).to_string(), expected);
+    }
+
+    #[test]
+    fn a_machine_overrides_the_policy() {
+        let policy = Policy::default();
+        let own = machine(
+            json!({}),
+            json!({ "healthTimeout": "1m", "drainTimeout": "2m", "maxEvictRetries": 3, "nodeConditions": "A, B" }),
+        );
+        assert_eq!(policy.health_timeout_of(&own), Some(GoDuration::from_secs(60)));
+        assert_eq!(policy.drain_timeout_of(&own), GoDuration::from_secs(120));
+        assert_eq!(policy.max_evict_retries_of(&own), 3);
+        assert_eq!(policy.node_conditions_of(&own), ["A", " B"], "split on commas exactly, replacing the default");
+        let patient = machine(json!({}), json!({ "disableHealthTimeout": true }));
+        assert_eq!(policy.health_timeout_of(&patient), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! When a driver call that failed is tried again.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    memory::{Call, CallFailure},
+    policy::{Policy, after},
+};
+use crate::driver::Code;
+
+/// The reference's fixed periods; here they are upper bounds of an exponential back-off.
+const SHORT: SignedDuration = SignedDuration::from_secs(5);
+const MEDIUM: SignedDuration = SignedDuration::from_mins(3);
+const LONG: SignedDuration = SignedDuration::from_mins(10);
+
+/// When the call may be made again.
+pub(super) fn retry_at(call: Call, failure: &CallFailure, policy: &Policy, is_deleting: bool) -> Timestamp {
+    after(failure.at, delay(call, failure.error.code, failure.count, policy, is_deleting))
+}
+
+/// How long to wait after the `count`-th failure in a row.
+pub(super) fn delay(call: Call, code: Code, count: u32, policy: &Policy, is_deleting: bool) -> SignedDuration {
+    if code == Code::ResourceExhausted && !is_deleting && call != Call::Initialize {
+        let chosen = policy.resource_exhausted_retry.as_signed();
+        return if chosen.is_positive() { chosen } else { LONG };
+    }
+    let bound = bound(call, code);
+    let first = if bound == SHORT { SignedDuration::from_secs(1) } else { SHORT };
+    let factor = 1_i32 << count.saturating_sub(1).min(16);
+    first.checked_mul(factor).unwrap_or(bound).min(bound)
+}
+
+fn bound(call: Call, code: Code) -> SignedDuration {
+    match (call, code.is_transient()) {
+        (_, true) | (Call::Initialize, false) => SHORT,
+        (Call::Ask | Call::Create, false) => MEDIUM,
+        (Call::Delete, false) => LONG,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::GoDuration;
+    use rstest::rstest;
+
+    /// Upper bounds by code: create, initialise, ask while deleting, delete; in seconds.
+    #[rstest]
+    #[case(Code::Canceled, [180, 5, 180, 600])]
+    #[case(Code::Unknown, [5, 5, 5, 5])]
+    #[case(Code::InvalidArgument, [180, 5, 180, 600])]
+    #[case(Code::DeadlineExceeded, [5, 5, 5, 5])]
+    #[case(Code::NotFound, [180, 5, 180, 600])]
+    #[case(Code::AlreadyExists, [180, 5, 180, 600])]
+    #[case(Code::PermissionDenied, [180, 5, 180, 600])]
+    #[case(Code::ResourceExhausted, [600, 5, 180, 600])]
+    #[case(Code::FailedPrecondition, [180, 5, 180, 600])]
+    #[case(Code::Aborted, [5, 5, 5, 5])]
+    #[case(Code::OutOfRange, [180, 5, 180, 600])]
+    #[case(Code::Unimplemented, [180, 5, 180, 600])]
+    #[case(Code::Internal, [180, 5, 180, 600])]
+    #[case(Code::Unavailable, [5, 5, 5, 5])]
+    #[case(Code::DataLoss, [180, 5, 180, 600])]
+    #[case(Code::Unauthenticated, [180, 5, 180, 600])]
+    #[case(Code::Uninitialized, [180, 5, 180, 600])]
+    fn the_reference_s_period_is_reached_and_not_exceeded(#[case] code: Code, #[case] bounds: [i64; 4]) {
+        let policy = Policy::default();
+        let calls = [(Call::Create, false), (Call::Initialize, false), (Call::Ask, true), (Call::Delete, true)];
+        for ((call, is_deleting), bound) in calls.into_iter().zip(bounds) {
+            let delays: Vec<i64> = (1..40).map(|n| delay(call, code, n, &policy, is_deleting).as_secs()).collect();
+            assert_eq!(delays.last(), Some(&bound), "{call:?}");
+            assert!(delays.is_sorted() && delays.iter().all(|delay| *delay >= 1), "{call:?}: {delays:?}");
+        }
+    }
+
+    #[rstest]
+    #[case::as_chosen(30, 30)]
+    #[case::zero_means_the_default(0, 600)]
+    fn a_stock_out_is_tried_again_as_the_operator_chose(#[case] chosen: i64, #[case] expected: i64) {
+        let policy = Policy { resource_exhausted_retry: GoDuration::from_secs(chosen), ..Policy::default() };
+        assert_eq!(delay(Call::Create, Code::ResourceExhausted, 1, &policy, false).as_secs(), expected);
+        assert_eq!(delay(Call::Ask, Code::ResourceExhausted, 9, &policy, false).as_secs(), expected);
+    }
+
+    #[test]
+    fn transient_failures_are_tried_again_after_a_second() {
+        let delays: Vec<i64> = (1..=5)
+            .map(|count| delay(Call::Create, Code::Unavailable, count, &Policy::default(), false).as_secs())
+            .collect();
+        assert_eq!(delays, [1, 2, 4, 5, 5]);
+    }
+}

@@ -1,0 +1,5 @@
+mod crash;
+mod create;
+mod delete;
+mod health;
+mod world;

@@ -1,0 +1,288 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::world::{World, at, node, ready, unready};
+use crate::{
+    api::machine::{MachinePhase, OperationState, OperationType},
+    controllers::machine::{Call, ClassView},
+    driver::{Code, DriverError},
+};
+
+fn error(code: Code) -> DriverError {
+    DriverError::new(code, "because")
+}
+
+fn broken(call: Call, error: DriverError) -> World {
+    let mut world = World::new();
+    world.broken.insert(call, error);
+    world
+}
+
+#[rstest]
+#[case(Code::ResourceExhausted, 600, "kept")]
+#[case(Code::Unknown, 1, "kept")]
+#[case(Code::DeadlineExceeded, 1, "kept")]
+#[case(Code::Aborted, 1, "kept")]
+#[case(Code::Unavailable, 1, "kept")]
+#[case(Code::InvalidArgument, 5, "")]
+#[case(Code::AlreadyExists, 5, "")]
+#[case(Code::PermissionDenied, 5, "")]
+#[case(Code::Internal, 5, "")]
+#[case(Code::OutOfRange, 5, "")]
+fn a_create_error_is_stored_in_one_pass(#[case] code: Code, #[case] retry: i64, #[case] state: &str) {
+    let mut world = broken(Call::Create, error(code));
+    world.edit_status(|status| status.last_known_state = "kept".to_owned());
+    world.pass();
+    let status = world.status();
+    let operation = status.last_operation;
+    assert_eq!(operation.error_code, code.as_str());
+    assert_eq!((operation.type_, operation.state), (Some(OperationType::Create), Some(OperationState::Failed)));
+    let text = format!("Cloud provider message - machine codes error: code = [{code}] message = [because]");
+    assert_eq!(operation.description, text);
+    assert_eq!(status.current_status.phase, MachinePhase::CrashLoopBackOff);
+    assert_eq!(status.last_known_state, state);
+    assert_eq!(world.wake_at, Some(at(10 + retry)));
+    assert_eq!(world.events, ["CreateFailed"]);
+}
+
+#[test]
+fn the_state_that_a_driver_hands_back_with_an_error_is_stored() {
+    let failure = DriverError { last_known_state: Some("step 2".to_owned()), ..error(Code::Internal) };
+    let mut world = broken(Call::Create, failure);
+    world.pass();
+    assert_eq!(world.status().last_known_state, "step 2");
+}
+
+#[test]
+fn a_repeated_error_is_not_written_again_and_the_last_word_is_failed() {
+    let mut world = broken(Call::Create, error(Code::Internal));
+    world.run_until(|world| world.phase() == MachinePhase::Failed);
+    assert_eq!(world.now.as_second(), at(20 * 60 + 1).as_second(), "exactly at the creation timeout, plus one tick");
+    assert_eq!(world.machine_writes, 2, "CrashLoopBackOff and Failed: {:?}", world.log);
+    let tries = world.log.iter().filter(|name| *name == "CreateVm").count();
+    assert!((8..15).contains(&tries), "backed off: {tries}");
+    world.broken.clear();
+    world.sleep(3600);
+    world.pass();
+    assert_eq!(world.births, 0, "a failed Machine gets no VM");
+}
+
+#[test]
+fn a_retry_succeeds_when_the_cloud_recovers() {
+    let mut world = broken(Call::Create, error(Code::Unavailable));
+    world.pass();
+    world.broken.clear();
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    assert_eq!(world.births, 1);
+    assert!(world.description().starts_with("Machine m successfully joined the cluster in "));
+}
+
+#[test]
+fn an_error_of_the_question_never_leads_to_a_vm() {
+    let mut world = broken(Call::Ask, error(Code::Unauthenticated));
+    world.run_until(|world| world.phase() == MachinePhase::Failed);
+    assert!(world.births == 0 && !world.log.contains(&"CreateVm".to_owned()));
+}
+
+#[test]
+fn an_initialization_error_is_stored_and_tried_again() {
+    let mut world = World::new().can_initialize();
+    world.broken.insert(Call::Initialize, error(Code::Internal));
+    world.pass();
+    assert_eq!(
+        world.description(),
+        "Provider error: machine codes error: code = [Internal] message = [because]. Initialize VM Instance"
+    );
+    assert_eq!(world.phase(), MachinePhase::CrashLoopBackOff);
+    assert_eq!(world.machine().spec.provider_id, "cloud:///1", "stored before it");
+    assert_eq!(world.wake_at, Some(at(11)));
+}
+
+#[test]
+fn a_vm_that_a_crash_left_half_finished_is_finished_before_it_is_awaited() {
+    let mut world = World::new().can_initialize();
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(9)));
+    world.pass();
+    assert_eq!(world.log, ["ReadSecret", "AskVm", "PatchMachine", "InitializeVm", "WriteStatus"]);
+    assert_eq!((world.is_initialized, world.phase()), (true, MachinePhase::Pending));
+}
+
+#[test]
+fn unimplemented_initialization_is_success() {
+    let mut world = World::new().can_initialize();
+    world.broken.insert(Call::Initialize, error(Code::Unimplemented));
+    world.pass();
+    assert_eq!(
+        (world.phase(), world.description().as_str()),
+        (MachinePhase::Pending, "Creating machine on cloud provider")
+    );
+}
+
+#[test]
+fn a_vm_that_exists_is_adopted() {
+    let mut world = World::new();
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
+    world.pass();
+    assert_eq!((world.births, world.machine().spec.provider_id.as_str()), (0, "cloud:///7"));
+    assert_eq!(world.machine().node_name(), Some("n"));
+    assert_eq!(world.phase(), MachinePhase::Pending);
+    assert!(world.status().current_status.timeout_active);
+}
+
+#[rstest]
+#[case::half_created(json!({}), "")]
+#[case::linked(json!({ "metadata": { "labels": { "node": "n" } }, "spec": { "providerID": "cloud:///7" } }), "")]
+#[case::pending_without_id(json!({ "metadata": { "labels": { "node": "n" } } }), "Pending")]
+#[case::failed_once(json!({ "metadata": { "labels": { "node": "n" } }, "spec": { "providerID": "cloud:///7" } }), "CrashLoopBackOff")]
+#[case::marked_by_mistake(json!({}), "Terminating")]
+fn what_another_implementation_began_is_finished(#[case] patch: Value, #[case] phase: &str) {
+    let mut world = World::with_machine(patch, json!({ "currentStatus": { "phase": phase } }));
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    assert_eq!((world.births, world.machine().spec.provider_id.as_str()), (0, "cloud:///7"));
+    assert!(!world.log.contains(&"DeleteVm".to_owned()));
+}
+
+#[rstest]
+#[case("Pending")]
+#[case("Running")]
+fn a_lost_label_is_found_again(#[case] phase: &str) {
+    let patch = json!({ "spec": { "providerID": "cloud:///7" } });
+    let mut world = World::with_machine(patch, json!({ "currentStatus": { "phase": phase } }));
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
+    world.run_until(|world| world.machine().node_name() == Some("n") && world.phase() == MachinePhase::Running);
+    assert_eq!(world.births, 0);
+}
+
+#[test]
+fn a_vm_that_could_not_join_in_time_is_not_begun() {
+    let mut world = World::new();
+    world.sleep(20 * 60);
+    world.pass();
+    assert_eq!((world.births, world.phase()), (0, MachinePhase::Failed));
+    assert_eq!(world.description(), "Machine m failed to join the cluster in 20m0s minutes.");
+}
+
+#[rstest]
+#[case("Running")]
+#[case("Unknown")]
+#[case("Failed")]
+#[case("InPlaceUpdating")]
+fn a_machine_that_had_a_vm_gets_no_second_one(#[case] phase: &str) {
+    let mut world = World::with_machine(json!({}), json!({ "currentStatus": { "phase": phase } }));
+    world.pass();
+    assert!(world.births == 0 && world.machine_writes == 0, "{:?}", world.log);
+    assert!(!world.waits.is_empty());
+}
+
+#[test]
+fn a_node_that_serves_already_makes_pending_needless() {
+    let mut world = World::new();
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(6)));
+    let mut joined = node("n", ready());
+    joined.spec.provider_id = "other-form/7".to_owned();
+    world.nodes.insert("n".to_owned(), joined);
+    world.pass();
+    assert_eq!(world.phase(), MachinePhase::Running);
+    assert_eq!(world.machine_writes, 2);
+    assert_eq!(world.description(), "Machine m successfully joined the cluster in 10s");
+    assert_eq!(world.status().conditions.len(), 2);
+}
+
+#[rstest]
+#[case::node_older_than_the_machine("", at(-100), true)]
+#[case::node_of_another_vm("cloud:///old", at(6), true)]
+#[case::its_own("cloud:///1", at(6), false)]
+#[case::its_own_not_named_yet("", at(6), false)]
+fn a_node_of_an_earlier_vm_is_not_taken_over(
+    #[case] provider_id: &str,
+    #[case] born: jiff::Timestamp,
+    #[case] is_stale: bool,
+) {
+    let mut world = World::new();
+    let mut old = node("n", unready());
+    old.spec.provider_id = provider_id.to_owned();
+    old.metadata.creation_timestamp = Some(born.into());
+    world.nodes.insert("n".to_owned(), old);
+    world.pass();
+    assert_eq!(world.machine().spec.provider_id, "cloud:///1", "stored before anything else");
+    if is_stale {
+        assert_eq!((world.phase(), world.description().as_str()), (MachinePhase::Failed, "VM using old node obj"));
+        assert_eq!(world.machine().node_name(), None);
+        assert!(world.vms.is_empty());
+        world.delete();
+        world.run_until(|world| world.machine.is_none());
+        assert!(world.nodes.contains_key("n"), "the Node belongs to somebody else");
+    } else {
+        assert_eq!((world.phase(), world.machine().node_name()), (MachinePhase::Pending, Some("n")));
+    }
+}
+
+#[test]
+fn without_target_a_machine_is_available_and_has_addresses() {
+    let mut world = World::new();
+    world.has_target = false;
+    world.pass();
+    let status = world.status();
+    assert_eq!(status.current_status.phase, MachinePhase::Available);
+    assert_eq!(status.last_operation.description, "Created machine on cloud provider");
+    assert_eq!(status.last_operation.state, Some(OperationState::Successful));
+    assert_eq!(status.addresses.len(), 1, "the host name");
+    assert_eq!(world.machine().node_name(), None);
+    assert_eq!(world.machine_writes, 2);
+}
+
+#[test]
+fn a_hand_made_machine_gets_its_finalizer_before_its_vm() {
+    let mut world = World::with_machine(json!({ "metadata": { "finalizers": null } }), Value::Null);
+    world.pass();
+    assert_eq!(world.log.first().map(String::as_str), Some("PatchMachine"));
+    assert_eq!(world.machine_writes, 3);
+}
+
+#[rstest]
+#[case::not_wanted(false, &["ReadSecret", "AskVm", "CreateVm"])]
+#[case::wanted(true, &["ReadSecret", "AskVm", "EnsureBootstrapToken", "CreateVm"])]
+fn a_token_is_made_only_if_the_user_data_asks_for_it(#[case] wanted: bool, #[case] expected: &[&str]) {
+    let mut world = World::new();
+    world.secret.wants_token = wanted;
+    world.pass();
+    assert_eq!(world.log.iter().take(expected.len()).collect::<Vec<_>>(), expected);
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    assert_eq!(world.log.contains(&"DeleteBootstrapToken".to_owned()), wanted);
+}
+
+type Change = fn(&mut World);
+
+#[rstest]
+#[case::class_missing(|world: &mut World| world.class = ClassView::Missing, "which does not exist")]
+#[case::class_unknown(|world: &mut World| world.class = ClassView::Unknown, "to be known")]
+#[case::class_without_finalizer(|world: &mut World| change_class(world, json!({ "metadata": { "finalizers": null } })), "finalizer")]
+#[case::class_incomplete(|world: &mut World| change_class(world, json!({ "nodeTemplate": { "capacity": { "cpu": "1" }, "instanceType": "", "region": "", "zone": "" } })), "nodeTemplate.capacity has no gpu")]
+#[case::no_user_data(|world: &mut World| world.secret.has_user_data = false, "userData")]
+#[case::no_class_named(|world: &mut World| world.edit(|machine| machine.spec.class.name.clear()), "spec.class.name")]
+#[case::secret_missing(|world: &mut World| { world.secret.has_user_data = false; world.secret.missing = vec!["s".to_owned()]; }, "the Secret s")]
+fn what_is_not_ready_is_waited_for_by_name(#[case] change: Change, #[case] text: &str) {
+    let mut world = World::new();
+    change(&mut world);
+    world.pass();
+    assert_eq!((world.births, world.machine_writes), (0, 0));
+    assert!(world.waits.iter().any(|wait| wait.contains(text)), "{:?}", world.waits);
+}
+
+fn change_class(world: &mut World, patch: Value) {
+    if let ClassView::Present { class, .. } = &mut world.class {
+        let mut value = json!(**class);
+        super::world::merge(&mut value, &patch);
+        *class = Arc::new(serde_json::from_value(value).unwrap());
+    }
+}
+
+#[test]
+fn texts_of_errors_never_hold_what_secrets_hold() {
+    let data = crate::driver::SecretData(BTreeMap::from([("userData".to_owned(), b"hunter2".to_vec())]));
+    let facts = crate::controllers::machine::SecretFacts::of(&data, Vec::new());
+    assert!(facts.has_user_data && !format!("{facts:?} {data:?}").contains("hunter2"));
+}

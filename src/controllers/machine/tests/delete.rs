@@ -1,0 +1,388 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::world::{World, at, node, pod, ready};
+use crate::{
+    api::{
+        labels,
+        machine::{MachinePhase, OperationState, OperationType},
+    },
+    controllers::machine::{Call, ClassView},
+    drain::Refusal,
+    driver::{Code, DriverError},
+};
+
+const STEPS: [&str; 6] = [
+    "Set machine status to termination. Now, getting VM Status",
+    "Initiate node drain",
+    "Delete Volume Attachments",
+    "Initiate VM deletion",
+    "Initiate node object deletion",
+    "Initiate machine object finalizer removal",
+];
+
+fn deleted() -> World {
+    let mut world = World::running();
+    world.delete();
+    world
+}
+
+/// A deletion that another implementation left in the middle.
+fn left_behind(text: &str, has_label: bool) -> World {
+    let mut world = deleted();
+    world.edit(|machine| {
+        if !has_label {
+            machine.metadata.labels.as_mut().unwrap().remove(labels::NODE);
+        }
+        let status = machine.status.get_or_insert_default();
+        status.current_status.phase = MachinePhase::Terminating;
+        status.last_operation.type_ = Some(OperationType::Delete);
+        status.last_operation.description = text.to_owned();
+    });
+    world
+}
+
+#[rstest]
+fn a_deletion_is_continued_from_every_step_that_another_implementation_left(
+    #[values(
+        "Deleting machine from cloud provider",
+        "Set machine status to termination. Now, getting VM Status",
+        "Error occurred with decoding machine error status while getting VM status, aborting with retry. Set machine status to termination. Now, getting VM Status",
+        "VM was not found at provider. Moving forward to node drain. Initiate node drain",
+        "Drain failed due to - x. Will retry in next sync. Initiate node drain",
+        "Force Drain successful. Delete Volume Attachments",
+        "Drain successful. Initiate VM deletion",
+        "VM deletion failed due to - x. Aborting operation. Initiate VM deletion"
+    )]
+    text: &str,
+    #[values(true, false)] has_label: bool,
+) {
+    let mut world = left_behind(text, has_label);
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.vms.is_empty() && world.nodes.is_empty(), "{:?}", world.log);
+    assert!(world.machine_writes <= 3, "{:?}", world.log);
+}
+
+#[rstest]
+#[case(STEPS[4], &["PatchNode", "DeleteNode", "PatchMachine"])]
+#[case(STEPS[5], &["PatchMachine"])]
+fn the_last_steps_do_not_need_class_or_driver(#[case] token: &str, #[case] expected: &[&str]) {
+    let mut world = left_behind(&format!("something. {token}"), true);
+    world.vms.clear();
+    world.class = ClassView::Missing;
+    world.run_until(|world| world.machine.is_none());
+    assert_eq!(world.log, expected);
+}
+
+#[rstest]
+#[case::phase_is_ours_to_write("Running")]
+#[case::its_set_wrote_it_already("Terminating")]
+fn a_machine_is_terminating_and_no_longer_preserved_from_the_first_write_on(#[case] phase: &str) {
+    let mut world = deleted();
+    world.edit_status(|status| status.current_status.phase = serde_json::from_value(json!(phase)).unwrap());
+    world.edit_status(|status| status.current_status.preserve_expiry_time = Some(at(9999).into()));
+    world.pods = vec![pod("a")];
+    world.pass();
+    let first = &world.statuses[0];
+    assert_eq!(first.current_status.phase, MachinePhase::Terminating);
+    assert_eq!(first.current_status.preserve_expiry_time, None);
+    assert_eq!(first.last_operation.type_, Some(OperationType::Delete));
+    assert_eq!(first.last_operation.state, Some(OperationState::Processing));
+    let since = first.current_status.last_update_time.clone();
+    world.run_until(|world| world.machine.is_none());
+    assert!(
+        world.statuses.iter().all(|status| status.current_status.last_update_time == since),
+        "start of termination"
+    );
+}
+
+#[rstest]
+#[case::phase(json!({ "currentStatus": { "phase": "Terminating" } }))]
+#[case::text(json!({ "currentStatus": { "phase": "Terminating" }, "lastOperation": { "type": "Delete", "description": "Drain successful. Initiate VM deletion" } }))]
+fn without_a_deletion_timestamp_nothing_is_deleted(#[case] status: Value) {
+    let mut world = World::running();
+    world.edit(|machine| machine.status = Some(serde_json::from_value(status).unwrap()));
+    world.settle();
+    assert_eq!(world.phase(), MachinePhase::Running);
+    assert!(world.log.iter().all(|name| !name.starts_with("Delete") && name != "EvictPod"), "{:?}", world.log);
+}
+
+#[test]
+fn the_node_is_closed_before_its_pods_are_looked_at() {
+    let mut world = deleted();
+    world.pass();
+    let expected = [
+        "PatchNodeStatus",
+        "PatchNode",
+        "ListPods",
+        "WriteStatus",
+        "ReadSecret",
+        "DeleteVm",
+        "PatchNode",
+        "DeleteNode",
+        "PatchMachine",
+    ];
+    assert_eq!(world.log, expected, "one pass without pods");
+    assert_eq!(world.descriptions(), ["Drain successful. Initiate VM deletion"]);
+}
+
+#[rstest]
+#[case::never_had_a_vm(false, &[STEPS[0], "Skipping drain as nodeName is not a valid one for machine. Initiate VM deletion"])]
+#[case::creation_was_cut_short(true, &[STEPS[0], "Drain successful. Initiate VM deletion"])]
+fn a_machine_without_label_is_asked_for(#[case] has_vm: bool, #[case] expected: &[&str]) {
+    let mut world = World::new();
+    if has_vm {
+        world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(9)));
+    }
+    world.delete();
+    world.pass();
+    assert!(world.machine.is_none() && world.vms.is_empty());
+    assert_eq!(world.descriptions(), expected);
+    assert!(world.log.contains(&"DeleteVm".to_owned()), "even if nothing was found");
+}
+
+#[test]
+fn the_node_of_a_machine_without_label_is_found_by_its_own_label() {
+    let mut world = left_behind("Deleting machine from cloud provider", false);
+    world.pass();
+    assert_eq!(world.log.first().map(String::as_str), Some("PatchMachine"));
+    assert!(!world.log.contains(&"AskVm".to_owned()));
+}
+
+#[rstest]
+#[case::transient(Code::Unavailable, "aborting with retry. ", 1)]
+#[case::other(
+    Code::Internal,
+    "aborting without retry. machine code: machine codes error: code = [Internal] message = [because] ",
+    5
+)]
+fn a_question_that_fails_is_asked_again(#[case] code: Code, #[case] text: &str, #[case] retry: i64) {
+    let mut world = World::new();
+    world.broken.insert(Call::Ask, DriverError::new(code, "because"));
+    world.delete();
+    world.pass();
+    let prefix = "Error occurred with decoding machine error status while getting VM status, ";
+    assert_eq!(world.description(), format!("{prefix}{text}{}", STEPS[0]));
+    assert_eq!(world.status().last_operation.state, Some(OperationState::Failed));
+    assert_eq!(world.wake_at, Some(at(10 + retry)));
+    world.broken.clear();
+    world.run_until(|world| world.machine.is_none());
+}
+
+#[rstest]
+#[case(Code::Unknown, "However, will re-try in the next resync. ", 1)]
+#[case(Code::DeadlineExceeded, "However, will re-try in the next resync. ", 1)]
+#[case(Code::Aborted, "However, will re-try in the next resync. ", 1)]
+#[case(Code::Unavailable, "However, will re-try in the next resync. ", 1)]
+#[case(Code::Internal, "Aborting operation. ", 5)]
+#[case(Code::PermissionDenied, "Aborting operation. ", 5)]
+#[case(Code::ResourceExhausted, "Aborting operation. ", 5)]
+fn a_vm_that_cannot_be_deleted_keeps_its_machine(#[case] code: Code, #[case] outlook: &str, #[case] retry: i64) {
+    let mut world = deleted();
+    world.broken.insert(Call::Delete, DriverError::new(code, "because"));
+    world.pass();
+    let error = format!("machine codes error: code = [{code}] message = [because]");
+    assert_eq!(world.description(), format!("VM deletion failed due to - {error}. {outlook}Initiate VM deletion"));
+    assert_eq!(world.status().last_operation.state, Some(OperationState::Failed));
+    assert_eq!(world.wake_at, world.now.checked_add(jiff::SignedDuration::from_secs(retry)).ok());
+    assert!(world.nodes.contains_key("n"), "the Node stays for as long as its VM");
+    let writes = world.machine_writes;
+    for _ in 0..5 {
+        world.now = world.wake_at.unwrap();
+        world.pass();
+    }
+    assert_eq!(world.machine_writes, writes, "the same failure is not written per retry");
+    world.broken.clear();
+    world.run_until(|world| world.machine.is_none());
+}
+
+#[test]
+fn driver_state_survives_a_failed_delete() {
+    let mut world = deleted();
+    world.edit_status(|status| status.last_known_state = "old".to_owned());
+    world.broken.insert(Call::Delete, DriverError::new(Code::Internal, "because"));
+    world.pass();
+    assert_eq!(world.status().last_known_state, "old");
+    let failure =
+        DriverError { last_known_state: Some("new".to_owned()), ..DriverError::new(Code::Internal, "because") };
+    world.broken.insert(Call::Delete, failure);
+    world.now = world.wake_at.unwrap();
+    world.pass();
+    assert_eq!(world.status().last_known_state, "new");
+}
+
+#[test]
+fn a_missing_class_blocks_a_deletion_and_says_so() {
+    let mut world = deleted();
+    let class = std::mem::replace(&mut world.class, ClassView::Missing);
+    world.pass();
+    assert_eq!(world.log.len(), 0);
+    assert!(world.waits[0].contains("MachineClass c, which does not exist"), "{:?}", world.waits);
+    world.class = class;
+    world.run_until(|world| world.machine.is_none());
+}
+
+#[test]
+fn a_missing_secret_does_not_block_a_deletion() {
+    let mut world = deleted();
+    world.secret.has_user_data = false;
+    world.secret.missing = vec!["s".to_owned()];
+    world.run_until(|world| world.machine.is_none());
+}
+
+#[test]
+fn without_target_only_the_vm_goes() {
+    let mut world = World::new();
+    world.has_target = false;
+    world.pass();
+    world.statuses.clear();
+    world.delete();
+    world.pass();
+    assert!(world.machine.is_none() && world.vms.is_empty());
+    let text =
+        "Running without target cluster, skipping node drain and volume attachment deletion. Initiate VM deletion";
+    assert_eq!(world.descriptions(), [text]);
+}
+
+fn refusal(is_misconfigured: bool) -> Refusal {
+    Refusal { message: "too many".to_owned(), budget: Some("ns/b".to_owned()), is_misconfigured }
+}
+
+#[test]
+fn a_budget_holds_pods_back_until_evictions_are_over() {
+    let mut world = deleted();
+    let deadline = world.now.checked_add(jiff::SignedDuration::from_hours(2)).unwrap();
+    world.pods = vec![pod("a")];
+    world.stubborn = Some(refusal(false));
+    world.pass();
+    assert_eq!(world.waits, ["pod ns/a: eviction refused by the disruption budget ns/b"]);
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.now >= deadline && world.now.duration_since(deadline).as_secs() < 10, "{}", world.now);
+    let failed = world.statuses.iter().filter(|status| status.last_operation.state == Some(OperationState::Failed));
+    assert_eq!(failed.count(), 0, "waiting for a budget is no failure");
+    assert!(world.events.contains(&"DrainBlocked".to_owned()));
+}
+
+#[test]
+fn a_budget_that_never_lets_go_is_reported_in_the_words_that_others_search_for() {
+    let mut world = deleted();
+    world.pods = vec![pod("a")];
+    world.stubborn = Some(refusal(true));
+    world.pass();
+    assert_eq!(
+        world.description(),
+        "Drain failed due to - error while evicting pod \"a\": pod disruption budget ns/b is misconfigured and requires \
+         zero voluntary evictions. Will retry in next sync. Initiate node drain"
+    );
+    world.stubborn = None;
+    world.run_until(|world| world.machine.is_none());
+}
+
+type Change = fn(&mut World);
+
+#[rstest]
+#[case::by_label(|world: &mut World| world.edit(|machine| { machine.metadata.labels.as_mut().unwrap().insert("force-deletion".to_owned(), "true".to_owned()); }))]
+#[case::by_deadline(|world: &mut World| world.sleep(2 * 3600))]
+#[case::because_the_node_is_dead(|world: &mut World| world.set_conditions(json!([{ "type": "Ready", "status": "Unknown", "lastTransitionTime": at(-1000) }])))]
+#[case::because_the_disk_is_read_only(|world: &mut World| world.set_conditions(json!([{ "type": "Ready", "status": "True" }, { "type": "ReadonlyFilesystem", "status": "True", "lastTransitionTime": at(-1000) }])))]
+fn a_forced_drain_waits_for_nothing(#[case] force: Change) {
+    let mut world = deleted();
+    world.pods = vec![pod("a"), pod("b")];
+    world.stubborn = Some(refusal(false));
+    force(&mut world);
+    world.pass();
+    assert!(world.machine.is_none(), "one pass: {:?} {:?}", world.log, world.waits);
+    assert!(world.descriptions().contains(&"Force Drain successful. Delete Volume Attachments"));
+    assert!(!world.log.contains(&"EvictPod".to_owned()) && world.log.contains(&"DeletePod".to_owned()));
+}
+
+#[test]
+fn a_value_that_is_no_go_bool_forces_nothing() {
+    let mut world = deleted();
+    world.edit(|machine| {
+        machine.metadata.labels.as_mut().unwrap().insert("force-deletion".to_owned(), "yes".to_owned());
+    });
+    world.pods = vec![pod("a")];
+    world.pass();
+    assert!(world.log.contains(&"EvictPod".to_owned()));
+}
+
+#[rstest]
+#[case::normal(
+    false,
+    "Drain failed due to failure in update of node conditions - denied. Will retry in next sync. Initiate node drain"
+)]
+#[case::forced(
+    true,
+    "Drain failed due to - denied. However, since it's a force deletion shall continue deletion of VM. Delete Volume Attachments"
+)]
+fn a_node_that_cannot_be_written_stops_a_drain_unless_it_is_forced(#[case] forced: bool, #[case] text: &str) {
+    let mut world = deleted();
+    world.broken_nodes = Some("denied".to_owned());
+    if forced {
+        world.sleep(2 * 3600);
+    }
+    world.pass();
+    assert!(world.descriptions().contains(&text), "{:?}", world.descriptions());
+    assert_eq!(world.phase(), MachinePhase::Terminating, "others see that it goes");
+    assert_eq!(world.vms.is_empty(), forced);
+    if forced {
+        let text = "Removal of finalizers from Node Object \"n\" failed due to error: denied, Retrying. Initiate node object deletion";
+        assert_eq!(world.description(), text);
+    }
+    world.broken_nodes = None;
+    world.run_until(|world| world.machine.is_none());
+}
+
+#[test]
+fn a_node_of_another_machine_is_left_alone() {
+    let mut world = deleted();
+    let foreign = world.nodes.get_mut("n").unwrap();
+    foreign.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "other".to_owned());
+    world.pass();
+    assert!(world.machine.is_none() && world.vms.is_empty());
+    assert!(!world.nodes["n"].spec.unschedulable);
+}
+
+#[test]
+fn a_node_that_never_came_needs_no_drain() {
+    let mut world = World::new();
+    world.boots = false;
+    world.pass();
+    world.delete();
+    world.pass();
+    assert!(world.machine.is_none());
+    assert_eq!(world.description_of_last(), "Drain successful. Initiate VM deletion");
+}
+
+#[test]
+fn an_unhealthy_node_is_announced_as_such() {
+    let mut world = deleted();
+    world.pods = vec![pod("a")];
+    world.set_conditions(json!([{ "type": "Ready", "status": "False" }]));
+    world.pass();
+    let announced = world.nodes["n"].status.conditions.iter().find(|it| it.type_ == "Terminating").unwrap().clone();
+    assert_eq!((announced.status.as_str(), announced.reason.as_deref()), ("True", Some("Unhealthy")));
+    let mut world = deleted();
+    world.pods = vec![pod("a")];
+    world.pass();
+    let reason = world.nodes["n"].status.conditions.iter().find(|it| it.type_ == "Terminating").unwrap().reason.clone();
+    assert_eq!(reason.as_deref(), Some("ScaleDown"));
+}
+
+#[test]
+fn finalizers_of_others_are_waited_for() {
+    let mut world = deleted();
+    world.edit(|machine| machine.metadata.finalizers.as_mut().unwrap().push("other/one".to_owned()));
+    world.pass();
+    assert_eq!(world.machine().metadata.finalizers.as_deref(), Some(&["other/one".to_owned()][..]));
+    world.pass();
+    assert_eq!(world.waits, ["finalizers of others to be removed"]);
+    assert_eq!(node("n", ready()).metadata.name.as_deref(), Some("n"));
+}
+
+impl World {
+    fn description_of_last(&self) -> &str {
+        self.statuses.last().map(|status| status.last_operation.description.as_str()).unwrap_or_default()
+    }
+}

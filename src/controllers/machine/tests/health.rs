@@ -1,0 +1,206 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::world::{World, at, node, ready, unready};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachinePhase, OperationState, OperationType},
+    },
+    controllers::machine::NodeWrite,
+};
+
+/// A linked Machine in a phase since second 10, with this lastOperation type and state, and a Node with these conditions.
+fn linked(phase: &str, operation: (&str, &str), conditions: Option<Value>) -> World {
+    let patch = json!({ "metadata": { "labels": { "node": "n" }, "annotations": { "machinepriority.machine.sapcloud.io": "3" } }, "spec": { "providerID": "cloud:///7" } });
+    let status = json!({
+        "currentStatus": { "phase": phase, "lastUpdateTime": at(10), "preserveExpiryTime": at(9999) },
+        "lastOperation": { "type": operation.0, "state": operation.1, "lastUpdateTime": at(10) },
+        "conditions": ready(),
+    });
+    let mut world = World::with_machine(patch, status);
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
+    world.boots = false;
+    if let Some(conditions) = conditions {
+        world.nodes.insert("n".to_owned(), node("n", conditions));
+    }
+    world
+}
+
+const CREATED: (&str, &str) = ("Create", "Processing");
+const JOINED: (&str, &str) = ("Create", "Successful");
+const SICK: (&str, &str) = ("HealthCheck", "Processing");
+
+#[rstest]
+#[case::joins("Pending", CREATED, Some(ready()), "Running", "Machine m successfully joined the cluster in 10s")]
+#[case::joins_after_errors("CrashLoopBackOff", ("Create", "Failed"), Some(ready()), "Running", "Machine m successfully joined the cluster in 10s")]
+#[case::recovers("Unknown", SICK, Some(ready()), "Running", "Machine m successfully re-joined the cluster")]
+#[case::recovers_although_failed("Failed", ("HealthCheck", "Failed"), Some(ready()), "Running", "Machine m successfully re-joined the cluster")]
+#[case::updated_in_place("InPlaceUpdateSuccessful", ("InPlaceUpdate", "Successful"), Some(ready()), "Running", "Machine m successfully re-joined the cluster")]
+#[case::sick(
+    "Running",
+    JOINED,
+    Some(unready()),
+    "Unknown",
+    "Machine m is unhealthy - changing MachinePhase to Unknown. Node conditions: [Ready=Unknown (NodeStatusUnknown), DiskPressure=False]"
+)]
+#[case::gone(
+    "Running",
+    JOINED,
+    None,
+    "Unknown",
+    "Node object went missing. Machine m is unhealthy - changing MachinePhase to Unknown"
+)]
+#[case::not_joined_yet("Pending", CREATED, Some(unready()), "Pending", "")]
+#[case::still_sick("Unknown", SICK, Some(unready()), "Unknown", "")]
+#[case::being_updated("InPlaceUpdating", ("InPlaceUpdate", "Processing"), Some(ready()), "InPlaceUpdating", "")]
+#[case::update_failed("InPlaceUpdateFailed", ("InPlaceUpdate", "Failed"), Some(ready()), "InPlaceUpdateFailed", "")]
+fn transitions(
+    #[case] phase: &str,
+    #[case] operation: (&str, &str),
+    #[case] conditions: Option<Value>,
+    #[case] expected: &str,
+    #[case] text: &str,
+) {
+    let mut world = linked(phase, operation, conditions);
+    world.pass();
+    assert_eq!(world.phase().as_str(), expected);
+    assert_eq!(world.description(), text);
+    let current = world.status().current_status;
+    assert_eq!(current.preserve_expiry_time, Some(at(9999).into()), "preservation goes on");
+    if expected != phase {
+        let operation = world.status().last_operation;
+        let state = if expected == "Running" { OperationState::Successful } else { OperationState::Processing };
+        assert_eq!(operation.state, Some(state));
+        assert_eq!(current.timeout_active, expected == "Unknown");
+        assert_eq!(world.machine_writes, 1, "transition and conditions are one write");
+    }
+}
+
+#[rstest]
+#[case::joining("Pending", CREATED, "Pending")]
+#[case::known_to_serve("Unknown", SICK, "Running")]
+fn critical_components_hold_back_only_the_first_join(
+    #[case] phase: &str,
+    #[case] operation: (&str, &str),
+    #[case] expected: &str,
+) {
+    let mut world = linked(phase, operation, Some(ready()));
+    let taint = json!([{ "key": labels::CRITICAL_COMPONENTS_TAINT, "effect": "NoSchedule" }]);
+    world.nodes.get_mut("n").unwrap().spec.taints = serde_json::from_value(taint).unwrap();
+    world.pass();
+    assert_eq!(world.phase().as_str(), expected);
+}
+
+#[test]
+fn a_machine_that_does_not_join_fails_exactly_at_its_creation_timeout() {
+    let mut world = linked("Pending", CREATED, Some(unready()));
+    world.pass();
+    assert_eq!(world.wake_at, Some(at(20 * 60)));
+    world.now = at(20 * 60);
+    world.pass();
+    assert_eq!(world.phase(), MachinePhase::Failed);
+    assert_eq!(world.description(), "Machine m failed to join the cluster in 20m0s minutes.");
+    let status = world.status();
+    assert_eq!(
+        (status.last_operation.type_, status.last_operation.state),
+        (Some(OperationType::Create), Some(OperationState::Failed))
+    );
+    assert_eq!(status.conditions.len(), 2);
+    assert_eq!(status.conditions[0].status, "Unknown", "the conditions tell why");
+}
+
+fn sibling(name: &str, phase: &str) -> Machine {
+    serde_json::from_value(json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": { "name": name },
+        "spec": {}, "status": { "currentStatus": { "phase": phase } },
+    }))
+    .unwrap()
+}
+
+#[rstest]
+#[case::others_serve(&["Running", "Unknown"], "Failed")]
+#[case::one_is_replaced_already(&["Running", "Pending"], "Unknown")]
+#[case::one_is_going(&["Terminating"], "Unknown")]
+fn only_one_machine_of_a_deployment_is_given_up_at_a_time(#[case] siblings: &[&str], #[case] expected: &str) {
+    let mut world = linked("Unknown", SICK, Some(unready()));
+    world.census = siblings.iter().map(|phase| sibling("s", phase)).collect();
+    world.pass();
+    assert_eq!(world.wake_at, Some(at(10 + 10 * 60)));
+    world.now = at(10 + 10 * 60);
+    world.pass();
+    assert_eq!(world.phase().as_str(), expected);
+    if expected == "Failed" {
+        assert_eq!(
+            world.description(),
+            "Machine m health checks failing since last 10m0s minutes. Updating machine phase to Failed. Node \
+             Conditions: [Ready=Unknown (NodeStatusUnknown), DiskPressure=False]"
+        );
+        assert_eq!(world.events, ["Failed"]);
+    } else {
+        assert!(world.waits[0].contains("out of service in pool are s ("), "{:?}", world.waits);
+    }
+}
+
+#[test]
+fn without_the_deployment_label_nothing_guards() {
+    let mut world = linked("Unknown", SICK, None);
+    world.edit(|machine| {
+        machine.metadata.labels.as_mut().unwrap().remove(labels::DEPLOYMENT_NAME);
+    });
+    world.now = at(10 + 10 * 60);
+    world.pass();
+    assert_eq!(world.phase(), MachinePhase::Failed);
+    assert!(!world.log.contains(&"TakePermit".to_owned()));
+}
+
+#[test]
+fn a_patient_machine_stays_unknown_for_ever() {
+    let mut world = linked("Unknown", SICK, Some(unready()));
+    world.edit(|machine| machine.spec.configuration.disable_health_timeout = Some(true));
+    world.now = at(99_999);
+    world.pass();
+    assert_eq!((world.phase(), world.wake_at), (MachinePhase::Unknown, None));
+}
+
+#[test]
+fn changed_conditions_are_mirrored_and_heartbeats_are_not() {
+    let mut world = World::running();
+    let mut conditions = ready();
+    conditions[0]["lastHeartbeatTime"] = json!(at(100));
+    world.set_conditions(conditions);
+    world.pass();
+    assert_eq!(world.machine_writes, 0);
+    world
+        .set_conditions(json!([{ "type": "Ready", "status": "True" }, { "type": "MemoryPressure", "status": "True" }]));
+    world.pass();
+    assert_eq!(world.machine_writes, 1);
+    assert_eq!(world.status().conditions[1].type_, "MemoryPressure");
+    assert_eq!(world.phase(), MachinePhase::Running);
+}
+
+#[test]
+fn a_node_that_cannot_be_written_does_not_keep_a_machine_from_running() {
+    let mut world = linked("Pending", CREATED, Some(ready()));
+    world.broken_nodes = Some("denied".to_owned());
+    world.pass();
+    assert_eq!(world.phase(), MachinePhase::Running);
+    assert!(world.waits.iter().any(|wait| wait.contains("denied")));
+    assert_eq!(world.wake_at, Some(at(11)));
+    assert_eq!(world.log.iter().filter(|name| *name == "PatchNode").count(), 1, "{:?}", NodeWrite::Link);
+}
+
+#[test]
+fn nothing_is_believed_of_nodes_while_frozen_or_unknown() {
+    use crate::controllers::machine::{ClassView, Memory, NodeView, Policy, Snapshot, plan};
+    let world = linked("Running", JOINED, None);
+    let machine = std::sync::Arc::new(world.machine().clone());
+    let mut snapshot = Snapshot::new(machine, NodeView::Unknown, ClassView::Unknown, Memory::default(), world.now);
+    let unknown = plan(&snapshot, &Policy::default());
+    assert!(unknown.steps.is_empty() && unknown.waits.len() == 1);
+    snapshot.node = NodeView::Absent;
+    assert_eq!(plan(&snapshot, &Policy::default()).steps.len(), 1, "an absent Node is noticed");
+    snapshot.is_frozen = true;
+    let frozen = plan(&snapshot, &Policy::default());
+    assert!(frozen.steps.is_empty() && frozen.waits.len() == 1);
+}

@@ -1,0 +1,550 @@
+//! An API server, a target cluster and a cloud in a few lines, with a clock of their own. The driver here makes a second
+//! VM if it is asked twice, so that it is the plan that must not ask twice.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineClass, MachinePhase, MachineStatus},
+        node::Node,
+    },
+    controllers::{
+        machine::{
+            Action, Call, ClassView, Memory, NodeKey, NodeView, PodCall, Policy, SecretFacts, Snapshot, TokenView, plan,
+        },
+        plan::Step,
+    },
+    drain::{Answer, Method, PodFacts, PodRef, Refusal},
+    driver::{Capabilities, Code, DriverError, Vm},
+    safety::meltdown::{Census, Permit},
+};
+
+pub const UID: &str = "uid-1";
+
+/// What goes wrong at one action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The process ends after it.
+    Crash,
+    /// It is done, and the answer is lost.
+    LostReply,
+    /// It is not done: a conflict, or the cloud is not available.
+    Refused,
+}
+
+pub struct World {
+    pub now: Timestamp,
+    pub policy: Policy,
+    pub machine: Option<Machine>,
+    pub class: ClassView,
+    pub nodes: BTreeMap<String, Node>,
+    /// False: there is no target cluster.
+    pub has_target: bool,
+    /// Provider ID to node name and time of birth.
+    pub vms: BTreeMap<String, (String, Timestamp)>,
+    /// The VM was initialised; until then the driver says so, if it can initialise.
+    pub is_initialized: bool,
+    /// VMs ever made.
+    pub births: usize,
+    /// VMs become Nodes by themselves.
+    pub boots: bool,
+    pub pods: Vec<PodFacts>,
+    /// Pods that are never let go by the eviction API.
+    pub stubborn: Option<Refusal>,
+    pub secret: SecretFacts,
+    pub memory: Memory,
+    /// What goes wrong, at which action.
+    pub faults: Vec<(usize, Fault)>,
+    /// Driver calls that always fail.
+    pub broken: BTreeMap<Call, DriverError>,
+    /// Writes to Nodes that always fail.
+    pub broken_nodes: Option<String>,
+    pub census: Vec<Machine>,
+    /// Every action, by name, and the statuses written.
+    pub log: Vec<String>,
+    pub statuses: Vec<MachineStatus>,
+    pub events: Vec<String>,
+    pub machine_writes: usize,
+    pub waits: Vec<String>,
+    pub wake_at: Option<Timestamp>,
+    actions: usize,
+    version: usize,
+}
+
+pub fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+pub fn ready() -> Value {
+    json!([{ "type": "Ready", "status": "True" }, { "type": "DiskPressure", "status": "False" }])
+}
+
+pub fn unready() -> Value {
+    json!([{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" }, { "type": "DiskPressure", "status": "False" }])
+}
+
+pub fn node(name: &str, conditions: Value) -> Node {
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "uid": format!("node-{name}"), "creationTimestamp": at(5) },
+        "status": { "conditions": conditions },
+    }))
+    .unwrap()
+}
+
+pub fn pod(name: &str) -> PodFacts {
+    PodFacts {
+        pod: PodRef { namespace: "ns".to_owned(), name: name.to_owned(), uid: Arc::from(format!("pod-{name}")) },
+        labels: BTreeMap::new(),
+        is_mirror: false,
+        is_daemon: false,
+        is_finished: false,
+        terminating_since: None,
+        grace: SignedDuration::from_secs(30),
+        claims: Vec::new(),
+    }
+}
+
+impl World {
+    /// A Machine as its set makes it, and nothing else.
+    pub fn new() -> Self {
+        Self::with_machine(json!({}), Value::Null)
+    }
+
+    /// A Machine with these changes to its metadata and spec (as a merge patch of the whole), and this status.
+    pub fn with_machine(patch: Value, status: Value) -> Self {
+        let mut value = json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+            "metadata": {
+                "name": "m", "namespace": "ns", "uid": UID, "resourceVersion": "1", "creationTimestamp": at(0),
+                "labels": { "name": "pool" }, "finalizers": [labels::FINALIZER],
+            },
+            "spec": { "class": { "kind": "MachineClass", "name": "c" } },
+            "status": status,
+        });
+        merge(&mut value, &patch);
+        let class: MachineClass = serde_json::from_value(json!({
+            "metadata": { "name": "c", "namespace": "ns", "finalizers": [labels::FINALIZER] },
+        }))
+        .unwrap();
+        let driver = Capabilities { initialize: false, list: true };
+        Self {
+            now: at(10),
+            policy: Policy::default(),
+            machine: Some(serde_json::from_value(value).unwrap()),
+            class: ClassView::Present { class: Arc::new(class), driver },
+            nodes: BTreeMap::new(),
+            has_target: true,
+            vms: BTreeMap::new(),
+            is_initialized: false,
+            births: 0,
+            boots: true,
+            pods: Vec::new(),
+            stubborn: None,
+            secret: SecretFacts { has_user_data: true, ..SecretFacts::default() },
+            memory: Memory::default(),
+            faults: Vec::new(),
+            broken: BTreeMap::new(),
+            broken_nodes: None,
+            census: Vec::new(),
+            log: Vec::new(),
+            statuses: Vec::new(),
+            events: Vec::new(),
+            machine_writes: 0,
+            waits: Vec::new(),
+            wake_at: None,
+            actions: 0,
+            version: 1,
+        }
+    }
+
+    /// A Machine that runs, with its VM and Node.
+    pub fn running() -> Self {
+        let mut world = Self::new();
+        world.run_until(|world| world.phase() == MachinePhase::Running);
+        world.settle();
+        world.log.clear();
+        world.statuses.clear();
+        world.events.clear();
+        world.machine_writes = 0;
+        world
+    }
+
+    pub fn can_initialize(mut self) -> Self {
+        if let ClassView::Present { driver, .. } = &mut self.class {
+            driver.initialize = true;
+        }
+        self
+    }
+
+    pub fn machine(&self) -> &Machine {
+        self.machine.as_ref().unwrap()
+    }
+
+    pub fn phase(&self) -> MachinePhase {
+        self.machine.as_ref().map(Machine::phase).unwrap_or_default()
+    }
+
+    pub fn status(&self) -> MachineStatus {
+        self.machine().status.clone().unwrap_or_default()
+    }
+
+    pub fn description(&self) -> String {
+        self.status().last_operation.description
+    }
+
+    pub fn descriptions(&self) -> Vec<&str> {
+        self.statuses.iter().map(|status| status.last_operation.description.as_str()).collect()
+    }
+
+    pub fn actions(&self) -> usize {
+        self.actions
+    }
+
+    /// Somebody else changes the Machine.
+    pub fn edit(&mut self, change: impl FnOnce(&mut Machine)) {
+        change(self.machine.as_mut().unwrap());
+        self.touch();
+    }
+
+    pub fn edit_status(&mut self, change: impl FnOnce(&mut MachineStatus)) {
+        self.edit(|machine| change(machine.status.get_or_insert_default()));
+    }
+
+    pub fn delete(&mut self) {
+        let now = self.now;
+        self.edit(|machine| machine.metadata.deletion_timestamp = Some(now.into()));
+    }
+
+    pub fn set_conditions(&mut self, conditions: Value) {
+        for node in self.nodes.values_mut() {
+            node.status.conditions = serde_json::from_value(conditions.clone()).unwrap();
+        }
+    }
+
+    pub fn sleep(&mut self, seconds: i64) {
+        self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    }
+
+    /// Passes until a condition holds; time goes on to when the plan wants to wake, or by a second.
+    pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+        for _ in 0..500 {
+            if done(self) {
+                return;
+            }
+            self.pass();
+            self.pass_time();
+        }
+        panic!("did not get there; waits for {:?}; did {:?}", self.waits, self.log);
+    }
+
+    /// Passes without time going on, until there is nothing to do.
+    pub fn settle(&mut self) {
+        for _ in 0..10 {
+            let before = self.actions;
+            self.pass();
+            if self.actions == before {
+                return;
+            }
+        }
+        panic!("does not come to rest: {:?}", self.log);
+    }
+
+    fn pass_time(&mut self) {
+        let second = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+        let is_world_busy = self.pods.iter().any(|pod| pod.terminating_since.is_some())
+            || (self.boots && self.vms.len() > self.nodes.len());
+        self.now = match self.wake_at {
+            Some(wake) if !is_world_busy => wake.max(second),
+            _ => second,
+        };
+        self.tick();
+    }
+
+    /// What happens in the world by itself: VMs boot, pods end.
+    fn tick(&mut self) {
+        let now = self.now;
+        if self.boots && self.has_target {
+            for (id, (name, born)) in &self.vms {
+                if now.duration_since(*born).as_secs() >= 2 && !self.nodes.contains_key(name) {
+                    let mut node = node(name, ready());
+                    node.spec.provider_id = id.clone();
+                    self.nodes.insert(name.clone(), node);
+                }
+            }
+        }
+        self.pods.retain(|pod| pod.terminating_since.is_none_or(|since| now.duration_since(since).as_secs() < 3));
+    }
+
+    /// One pass: plan and act until there is nothing to do. Memory survives it unless the process crashes.
+    pub fn pass(&mut self) {
+        let Some(machine) = self.machine.clone() else { return };
+        let memory = std::mem::take(&mut self.memory);
+        let mut snapshot = Snapshot::new(Arc::new(machine), NodeView::Unknown, self.class.clone(), memory, self.now);
+        for _ in 0..60 {
+            snapshot.node = self.look_up(&snapshot.node_key());
+            snapshot.now = self.now;
+            let plan = plan(&snapshot, &self.policy);
+            if plan.steps.is_empty() {
+                self.waits = plan.waits.iter().map(|wait| wait.on.clone()).collect();
+                self.wake_at = plan.wake_at();
+                assert!(self.wake_at.is_none_or(|at| at > self.now), "would spin: {:?}", self.waits);
+                self.memory = snapshot.memory;
+                return;
+            }
+            for step in plan.steps {
+                self.actions += 1;
+                let fault = self.faults.iter().find(|(nth, _)| *nth == self.actions).map(|(_, fault)| *fault);
+                let goes_on = self.carry_out(&mut snapshot, step, fault);
+                self.check();
+                if fault == Some(Fault::Crash) {
+                    self.wake_at = None;
+                    return;
+                }
+                if !goes_on {
+                    self.memory = snapshot.memory;
+                    self.wake_at = None;
+                    return;
+                }
+            }
+        }
+        panic!("a pass without end: {:?}", self.log);
+    }
+
+    fn check(&self) {
+        assert!(self.vms.len() <= 1, "two VMs for one Machine: {:?}", self.log);
+        assert!(self.machine.is_some() || self.vms.is_empty(), "a VM was forgotten: {:?}", self.log);
+    }
+
+    fn look_up(&self, key: &NodeKey) -> NodeView {
+        if !self.has_target {
+            return NodeView::NoTarget;
+        }
+        let of_machine = |name: &str| {
+            self.nodes.values().find(|node| {
+                node.metadata.labels.as_ref().and_then(|map| map.get(labels::MACHINE_NAME)).map(String::as_str)
+                    == Some(name)
+            })
+        };
+        let found = match key {
+            NodeKey::Name(name) => self.nodes.get(name),
+            NodeKey::OfMachine(name) => of_machine(name),
+        };
+        found.map_or(NodeView::Absent, |node| NodeView::Present(Arc::new(node.clone())))
+    }
+
+    /// False if the pass has to end.
+    fn carry_out(&mut self, snapshot: &mut Snapshot, step: Step<Action>, fault: Option<Fault>) -> bool {
+        let Step { action, event, .. } = step;
+        let debug = format!("{action:?}");
+        self.log.push(debug.split(['(', ' ', '{']).next().unwrap_or_default().to_owned());
+        self.events.extend(event.map(|note| note.reason.to_string()));
+        let is_done = fault != Some(Fault::Refused);
+        let is_lost = matches!(fault, Some(Fault::Refused | Fault::LostReply));
+        let lost = || DriverError::new(Code::DeadlineExceeded, "no answer");
+        match action {
+            Action::ReadSecret if is_lost => snapshot.secret_read(Err("no answer".to_owned())),
+            Action::ReadSecret => snapshot.secret_read(Ok(self.secret.clone())),
+            Action::AskVm => {
+                let answer = self.ask();
+                snapshot.vm_asked(if is_lost { Err(lost()) } else { answer });
+            }
+            Action::CreateVm => {
+                let answer = if is_done { self.create() } else { Err(lost()) };
+                snapshot.vm_created(if is_lost { Err(lost()) } else { answer });
+            }
+            Action::InitializeVm => {
+                self.is_initialized |= is_done && !self.broken.contains_key(&Call::Initialize);
+                let answer = self.broken.get(&Call::Initialize).cloned().map_or_else(|| self.ask(), Err);
+                snapshot.vm_initialized(if is_lost { Err(lost()) } else { answer });
+            }
+            Action::DeleteVm => {
+                let answer = if is_done { self.delete_vms(&snapshot.machine) } else { Err(lost()) };
+                snapshot.vm_deleted(if is_lost { Err(lost()) } else { answer });
+            }
+            Action::PatchMachine(patch) => {
+                let base = snapshot.machine.clone();
+                return self.write_machine(snapshot, is_done, is_lost, |stored| patched(stored, &base, &patch));
+            }
+            Action::WriteStatus(status) => {
+                let base = snapshot.machine.clone();
+                return self.write_machine(snapshot, is_done, is_lost, |stored| {
+                    let is_current = stored.metadata.resource_version == base.metadata.resource_version;
+                    is_current.then(|| Machine { status: Some(*status), ..stored.clone() })
+                });
+            }
+            Action::PatchNode { node, patch, purpose } | Action::PatchNodeStatus { node, patch, purpose } => {
+                if let Some(error) = &self.broken_nodes {
+                    snapshot.node_failed(purpose, error.clone());
+                    return true;
+                }
+                let name = node.metadata.name.clone().unwrap();
+                if is_done && let Some(stored) = self.nodes.get_mut(&name) {
+                    let mut value = json!(stored);
+                    merge_node(&mut value, &patch);
+                    *stored = serde_json::from_value(value).unwrap();
+                }
+                let view = self.look_up(&NodeKey::Name(name));
+                snapshot.node_written(purpose, view);
+                return !is_lost;
+            }
+            Action::DeleteNode(node) => {
+                if is_done {
+                    assert_eq!(node.metadata.finalizers.as_deref().unwrap_or_default().len(), 0);
+                    self.nodes.remove(node.metadata.name.as_deref().unwrap());
+                }
+                return !is_lost;
+            }
+            Action::EnsureBootstrapToken(_) if is_lost => snapshot.token = TokenView::Failed("no answer".to_owned()),
+            Action::EnsureBootstrapToken(_) => snapshot.token = TokenView::Ensured,
+            Action::DeleteBootstrapToken { .. } => {}
+            Action::ListPods { .. } if is_lost => snapshot.pods_listed(Err("no answer".to_owned())),
+            Action::ListPods { .. } => snapshot.pods_listed(Ok(self.pods.clone())),
+            Action::EvictPod(pod) => self.evict(snapshot, &pod, is_done, is_lost),
+            Action::DeletePod(pod) => {
+                if is_done {
+                    self.pods.retain(|other| other.pod != pod);
+                }
+                let answer = if is_lost { Answer::Failed("no answer".to_owned()) } else { Answer::Accepted };
+                snapshot.pod_called(Method::Delete, &pod, PodCall::Answered(answer));
+            }
+            Action::TakePermit { .. } => snapshot.permit = Permit::Held(Census::of(&self.census)),
+        }
+        true
+    }
+
+    fn evict(&mut self, snapshot: &mut Snapshot, pod: &PodRef, is_done: bool, is_lost: bool) {
+        let answer = match &self.stubborn {
+            Some(refusal) => Answer::Refused(refusal.clone()),
+            None => {
+                let now = self.now;
+                for other in self.pods.iter_mut().filter(|other| is_done && other.pod == *pod) {
+                    other.terminating_since = Some(now);
+                }
+                Answer::Accepted
+            }
+        };
+        let answer = if is_lost { Answer::Failed("no answer".to_owned()) } else { answer };
+        snapshot.pod_called(Method::Evict, pod, PodCall::Answered(answer));
+    }
+
+    fn write_machine(
+        &mut self,
+        snapshot: &mut Snapshot,
+        is_done: bool,
+        is_lost: bool,
+        change: impl FnOnce(&Machine) -> Option<Machine>,
+    ) -> bool {
+        self.machine_writes += 1;
+        if !is_done {
+            return false;
+        }
+        let Some(mut written) = self.machine.as_ref().and_then(change) else { return false };
+        self.version += 1;
+        written.metadata.resource_version = Some(self.version.to_string());
+        if written.status != self.machine.as_ref().and_then(|machine| machine.status.clone()) {
+            self.statuses.extend(written.status.clone());
+        }
+        let is_free = written.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
+        let is_gone = written.metadata.deletion_timestamp.is_some() && is_free;
+        self.machine = (!is_gone).then(|| written.clone());
+        snapshot.machine = Arc::new(written);
+        !is_lost
+    }
+
+    fn touch(&mut self) {
+        self.version += 1;
+        let version = self.version.to_string();
+        self.machine.as_mut().unwrap().metadata.resource_version = Some(version);
+    }
+
+    fn initializes(&self) -> bool {
+        matches!(&self.class, ClassView::Present { driver, .. } if driver.initialize)
+    }
+
+    fn ask(&self) -> Result<Vm, DriverError> {
+        if let Some(error) = self.broken.get(&Call::Ask) {
+            return Err(error.clone());
+        }
+        match self.vms.first_key_value() {
+            Some((id, (name, _))) if self.initializes() && !self.is_initialized => {
+                let vm = Some(Box::new(vm(id, name)));
+                Err(DriverError { vm, ..DriverError::new(Code::Uninitialized, "half a VM") })
+            }
+            Some((id, (name, _))) => Ok(vm(id, name)),
+            None => Err(DriverError::new(Code::NotFound, "no such VM")),
+        }
+    }
+
+    fn create(&mut self) -> Result<Vm, DriverError> {
+        if let Some(error) = self.broken.get(&Call::Create) {
+            return Err(error.clone());
+        }
+        self.births += 1;
+        let id = format!("cloud:///{}", self.births);
+        self.vms.insert(id.clone(), ("n".to_owned(), self.now));
+        Ok(vm(&id, "n"))
+    }
+
+    fn delete_vms(&mut self, machine: &Machine) -> Result<Option<String>, DriverError> {
+        if let Some(error) = self.broken.get(&Call::Delete) {
+            return Err(error.clone());
+        }
+        let before = self.vms.len();
+        let id = &machine.spec.provider_id;
+        self.vms.retain(|other, _| !id.is_empty() && other != id);
+        match before == self.vms.len() {
+            true => Err(DriverError::new(Code::NotFound, "no such VM")),
+            false => Ok(None),
+        }
+    }
+}
+
+fn vm(id: &str, name: &str) -> Vm {
+    Vm { provider_id: id.to_owned(), node_name: name.to_owned(), ..Vm::default() }
+}
+
+fn patched(stored: &Machine, base: &Machine, patch: &Value) -> Option<Machine> {
+    if stored.metadata.resource_version != base.metadata.resource_version {
+        return None;
+    }
+    let mut value = json!(stored);
+    merge(&mut value, patch);
+    serde_json::from_value(value).ok()
+}
+
+/// RFC 7386.
+pub fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(entries) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in entries {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut target[key], value);
+        }
+    }
+}
+
+/// As [`merge`], with conditions merged by type as a strategic merge patch does.
+fn merge_node(target: &mut Value, patch: &Value) {
+    let mut patch = patch.clone();
+    if let Some(conditions) = patch["status"]["conditions"].as_array().cloned() {
+        let mut all = target["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        all.retain(|old| conditions.iter().all(|new| new["type"] != old["type"]));
+        all.extend(conditions);
+        patch["status"]["conditions"] = json!(all);
+    }
+    if patch["status"].is_null() {
+        patch.as_object_mut().unwrap().remove("status");
+    }
+    merge(target, &patch);
+}

@@ -1,0 +1,4 @@
+mod bounds;
+mod cases;
+mod drive;
+mod transcripts;

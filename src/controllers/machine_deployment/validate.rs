@@ -1,0 +1,192 @@
+//! Untrusted spec in, typed wish out. Nothing behind this point meets a spec that makes no sense.
+
+use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
+use kube::core::{Selector, SelectorExt};
+
+use super::rollout::Bounds;
+use crate::api::machine::{MachineDeployment, MachineDeploymentSpec, StrategyType};
+
+/// A spec that can be acted on.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub selector: Selector,
+    pub strategy: StrategyType,
+    pub bounds: Bounds,
+}
+
+/// Why a spec cannot be acted on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Invalid {
+    #[error("spec.selector matches everything: give it at least one label that all machines of this deployment carry")]
+    SelectsAll,
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Fields(Vec<Violation>),
+}
+
+/// One field that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Violation {
+    #[error("spec.replicas is {0}: it must not be negative")]
+    NegativeReplicas(i32),
+    #[error("spec.selector is missing: set it to labels of the template")]
+    NoSelector,
+    #[error("spec.selector cannot be used: {0}")]
+    BadSelector(String),
+    #[error("spec.selector does not match spec.template.metadata.labels: add the missing labels to the template")]
+    SelectorMissesTemplate,
+    #[error("{0} is empty: name the machine class")]
+    NoClass(&'static str),
+    #[error("spec.strategy.type is {0:?}: use RollingUpdate, Recreate or InPlaceUpdate")]
+    UnknownStrategy(String),
+    #[error("{0} is missing: set it to a number or a percentage")]
+    NoAmount(String),
+    #[error("{field} is {text:?}: use a number or a percentage such as \"25%\"")]
+    BadAmount { field: String, text: String },
+    #[error("spec.strategy.inPlaceUpdate.orchestrationType is {0:?}: use Auto or Manual")]
+    UnknownOrchestration(String),
+}
+
+/// Checks a spec and resolves its bounds.
+pub(super) fn validate(deployment: &MachineDeployment) -> Result<Wish, Invalid> {
+    let spec = &deployment.spec;
+    if spec.selector.as_ref().is_some_and(selects_all) {
+        return Err(Invalid::SelectsAll);
+    }
+    let mut violations = Vec::new();
+    if spec.replicas < 0 {
+        violations.push(Violation::NegativeReplicas(spec.replicas));
+    }
+    let selector = selector_of(spec, &mut violations);
+    let class = &spec.template.spec.class;
+    for (field, text) in
+        [("spec.template.spec.class.kind", &class.kind), ("spec.template.spec.class.name", &class.name)]
+    {
+        if text.is_empty() {
+            violations.push(Violation::NoClass(field));
+        }
+    }
+    let strategy = strategy_of(spec, &mut violations);
+    match (selector, strategy) {
+        (Some(selector), Some((strategy, bounds))) if violations.is_empty() => Ok(Wish { selector, strategy, bounds }),
+        _ => Err(Invalid::Fields(violations)),
+    }
+}
+
+fn selects_all(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(|labels| labels.is_empty())
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
+fn selector_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) -> Option<Selector> {
+    let Some(selector) = spec.selector.clone() else {
+        violations.push(Violation::NoSelector);
+        return None;
+    };
+    match Selector::try_from(selector) {
+        Err(error) => {
+            violations.push(Violation::BadSelector(error.to_string()));
+            None
+        }
+        // A set made from such a template would be released as soon as it was made.
+        Ok(selector) if !selector.matches(&spec.template.metadata.labels) => {
+            violations.push(Violation::SelectorMissesTemplate);
+            None
+        }
+        Ok(selector) => Some(selector),
+    }
+}
+
+fn strategy_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) -> Option<(StrategyType, Bounds)> {
+    let strategy = &spec.strategy;
+    let Some(kind) = strategy.kind() else {
+        violations.push(Violation::UnknownStrategy(strategy.type_.clone()));
+        return None;
+    };
+    let (field, surge, unavailable) = match kind {
+        StrategyType::Recreate => return Some((kind, Bounds::exact(spec.replicas))),
+        StrategyType::RollingUpdate => {
+            let amounts = strategy.rolling_update.clone().unwrap_or_default();
+            ("rollingUpdate", amounts.max_surge, amounts.max_unavailable)
+        }
+        StrategyType::InPlaceUpdate => {
+            let amounts = strategy.in_place_update.clone().unwrap_or_default();
+            if !matches!(amounts.orchestration_type.as_str(), "Auto" | "Manual") {
+                violations.push(Violation::UnknownOrchestration(amounts.orchestration_type));
+            }
+            ("inPlaceUpdate", amounts.max_surge, amounts.max_unavailable)
+        }
+    };
+    let mut amount = |name: &str, value: Option<IntOrString>| {
+        Amount::parse(&format!("spec.strategy.{field}.{name}"), value)
+            .map_err(|violation| violations.push(violation))
+            .ok()
+    };
+    let (surge, unavailable) = (amount("maxSurge", surge), amount("maxUnavailable", unavailable));
+    Some((kind, Bounds::resolve(spec.replicas, surge?, unavailable?)))
+}
+
+/// A number of Machines, or a share of the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Amount {
+    Machines(i32),
+    Percent(i32),
+}
+
+impl Amount {
+    fn parse(field: &str, value: Option<IntOrString>) -> Result<Self, Violation> {
+        match value {
+            None => Err(Violation::NoAmount(field.to_owned())),
+            Some(IntOrString::Int(number)) => Ok(Self::Machines(number)),
+            Some(IntOrString::String(text)) => text
+                .strip_suffix('%')
+                .and_then(|number| number.parse().ok())
+                .map(Self::Percent)
+                .ok_or_else(|| Violation::BadAmount { field: field.to_owned(), text }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    fn deployment(change: Value) -> MachineDeployment {
+        let mut object = json!({
+            "metadata": {"name": "pool"},
+            "spec": {
+                "replicas": 3,
+                "selector": {"matchLabels": {"name": "pool"}},
+                "template": {"metadata": {"labels": {"name": "pool"}}, "spec": {"class": {"kind": "MachineClass", "name": "a"}}},
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "0%"}},
+            },
+        });
+        crate::controllers::testing::merge(&mut object, &json!({ "spec": change }));
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[rstest]
+    #[case::nothing_wrong(json!({}), None)]
+    #[case::recreate_needs_no_amounts(json!({"strategy": {"type": "Recreate", "rollingUpdate": null}}), None)]
+    #[case(json!({"replicas": -1}), Some("spec.replicas is -1"))]
+    #[case(json!({"selector": null}), Some("spec.selector is missing"))]
+    #[case(json!({"selector": {"matchLabels": null}}), Some("spec.selector matches everything"))]
+    #[case(json!({"selector": {"matchLabels": {"x": "y"}}}), Some("spec.selector does not match"))]
+    #[case(json!({"selector": {"matchExpressions": [{"key": "x", "operator": "Near"}]}}), Some("spec.selector cannot be used"))]
+    #[case(json!({"selector": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}), Some("spec.selector does not match"))]
+    #[case(json!({"template": {"spec": {"class": null}}}), Some("spec.template.spec.class.kind is empty: name the machine class; spec.template.spec.class.name"))]
+    #[case(json!({"strategy": null}), Some("spec.strategy.type is \"\""))]
+    #[case(json!({"strategy": {"rollingUpdate": null}}), Some("spec.strategy.rollingUpdate.maxSurge is missing"))]
+    #[case(json!({"strategy": {"rollingUpdate": {"maxSurge": "25"}}}), Some("maxSurge is \"25\""))]
+    #[case(json!({"strategy": {"rollingUpdate": {"maxUnavailable": "a%"}}}), Some("maxUnavailable is \"a%\""))]
+    #[case(json!({"strategy": {"type": "InPlaceUpdate", "inPlaceUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}), Some("orchestrationType is \"\""))]
+    fn a_spec_is_taken_or_says_what_is_wrong(#[case] change: Value, #[case] error: Option<&str>) {
+        let result = validate(&deployment(change)).map_err(|invalid| invalid.to_string());
+        match (result, error) {
+            (Ok(_), None) => {}
+            (Err(text), Some(part)) => assert!(text.contains(part), "{text}"),
+            (result, error) => panic!("{result:?}, expected {error:?}"),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! How many Machines there are: creation, and who is deleted in which order.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{
+    Action, Snapshot, construct,
+    preserve::{self, Assignment},
+};
+use crate::{
+    api::{
+        labels::{
+            DEFAULT_PRIORITY, FREEZE, LAST_SCALER_CHANGE, MARKED_FOR_DELETION_TIME, PRIORITY, SCALE_UP_DISABLED, TRUE,
+            UPDATE_RESULT,
+        },
+        machine::{Machine, MachinePhase, MachineSet},
+        reasons::EventReason,
+    },
+    controllers::plan::{Note, Plan},
+};
+
+/// How many Machines one plan creates or deletes at most; the next plan goes on with the rest.
+pub(super) const BATCH: usize = 500;
+
+/// The priority that the autoscaler gives to Machines it wants gone.
+const CHOSEN_BY_AUTOSCALER: &str = "1";
+
+/// Creates what is missing. Otherwise deletes what is too much, what the autoscaler chose, and what failed.
+///
+/// Machines that are being deleted do not count. Unreadable ones do when Machines are missing, and do not when there are too
+/// many: what is not known leads neither to a Machine more nor to one less.
+pub(super) fn resize(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    wanted: usize,
+    mine: &[&Arc<Machine>],
+    preservation: &Assignment,
+) {
+    let active: Vec<&Arc<Machine>> = mine.iter().copied().filter(|machine| !machine.is_terminating()).collect();
+    let present = active.len().saturating_add(snapshot.unreadable.len());
+    if present < wanted {
+        grow(plan, snapshot, present, wanted);
+    } else {
+        for (machine, reason) in superfluous(snapshot, wanted, &active, preservation).into_iter().take(BATCH) {
+            delete(plan, machine, reason);
+        }
+        finish_deletions(plan, mine);
+        wait_for_preserved(plan, snapshot, &active, preservation);
+    }
+    wait_for_unreadable(plan, snapshot);
+    wait_for_availability(plan, &active);
+}
+
+/// Deletes all Machines of a set that goes.
+pub(super) fn delete_all(plan: &mut Plan<Action>, mine: &[&Arc<Machine>]) {
+    let present = mine.iter().filter(|machine| machine.metadata.deletion_timestamp.is_none());
+    for machine in present.take(BATCH) {
+        delete(plan, machine, format!("the set is being deleted with its {}", count_of(mine.len())));
+    }
+}
+
+/// Says which Machines cannot be read, if there are any.
+pub(super) fn wait_for_unreadable(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    if !snapshot.unreadable.is_empty() {
+        let mut names: Vec<&str> = snapshot.unreadable.iter().map(String::as_str).collect();
+        names.sort_unstable();
+        plan.wait(format!("{} to be readable: {}", count_of(names.len()), names.join(", ")), None);
+    }
+}
+
+/// `1 machine`, `2 machines`.
+pub(super) fn count_of(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "machine" } else { "machines" })
+}
+
+fn grow(plan: &mut Plan<Action>, snapshot: &Snapshot, present: usize, wanted: usize) {
+    if let Some(obstacle) = growth_forbidden(&snapshot.set) {
+        plan.wait(format!("{obstacle}; the set has {present} of {}", count_of(wanted)), None);
+        return;
+    }
+    let missing = wanted.saturating_sub(present);
+    for machine in construct::machines(snapshot).take(missing.min(BATCH)) {
+        let event = Note::normal(EventReason::SuccessfulCreate, format!("Created machine: {}", machine.name_any()));
+        let reason = format!("the set has {present} of {}", count_of(wanted));
+        plan.then_noting(Action::CreateMachine(Box::new(machine)), reason, event);
+    }
+}
+
+fn growth_forbidden(set: &MachineSet) -> Option<String> {
+    if set.labels().get(FREEZE).is_some_and(|value| value == TRUE) {
+        return Some(format!("the set to be unfrozen (label {FREEZE}={TRUE})"));
+    }
+    set.labels()
+        .contains_key(SCALE_UP_DISABLED)
+        .then(|| format!("the in-place update to end, during which this set must not grow (label {SCALE_UP_DISABLED})"))
+}
+
+/// The Machines to delete, and why, in the order in which they go.
+fn superfluous<'a>(
+    snapshot: &Snapshot,
+    wanted: usize,
+    active: &[&'a Arc<Machine>],
+    preservation: &Assignment,
+) -> Vec<(&'a Arc<Machine>, String)> {
+    let mut candidates: Vec<&Arc<Machine>> = active.to_vec();
+    // A Machine whose Node was just updated in place passes to the new set and is not for this one to choose.
+    candidates.retain(|machine| machine.labels().get(UPDATE_RESULT).is_none_or(|result| result != "successful"));
+    candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
+    let present = candidates.len();
+    let surplus = present.saturating_sub(wanted);
+    let scaled_at = time_in(snapshot.set.annotations().get(LAST_SCALER_CHANGE));
+    let reason = |index: usize, machine: &Machine| {
+        if index < surplus {
+            Some(format!("{} for {wanted}: {}", count_of(present), describe(machine)))
+        } else if is_marked(machine, scaled_at) {
+            Some("the autoscaler chose it for deletion".to_owned())
+        } else if machine.phase() == MachinePhase::Failed && !preservation.keeps(machine, snapshot.now) {
+            Some("it failed and is replaced".to_owned())
+        } else {
+            None
+        }
+    };
+    candidates
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, machine)| reason(index, machine).map(|reason| (machine, reason)))
+        .collect()
+}
+
+/// A Machine can be left in phase Terminating without a deletion; it serves nobody and would stay for ever.
+fn finish_deletions(plan: &mut Plan<Action>, mine: &[&Arc<Machine>]) {
+    let room = BATCH.saturating_sub(plan.steps.len());
+    let stuck = mine.iter().filter(|machine| machine.is_terminating() && machine.metadata.deletion_timestamp.is_none());
+    for machine in stuck.take(room) {
+        delete(plan, machine, "it is in phase Terminating and nobody deleted it");
+    }
+}
+
+fn delete(plan: &mut Plan<Action>, machine: &Arc<Machine>, reason: impl Into<String>) {
+    let event = Note::normal(EventReason::SuccessfulDelete, format!("Deleted machine: {}", machine.name_any()));
+    plan.then_noting(Action::DeleteMachine(machine.clone()), reason, event);
+}
+
+fn wait_for_preserved(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    active: &[&Arc<Machine>],
+    preservation: &Assignment,
+) {
+    let kept: Vec<&Machine> = active
+        .iter()
+        .map(|machine| machine.as_ref())
+        .filter(|machine| machine.phase() == MachinePhase::Failed && preservation.keeps(machine, snapshot.now))
+        .collect();
+    if !kept.is_empty() {
+        let until = kept.iter().filter_map(|machine| preserve::preserved_until(machine, snapshot.now)).min();
+        let names: Vec<String> = kept.iter().map(|machine| machine.name_any()).collect();
+        plan.wait(format!("the preservation of failed machines to end: {}", names.join(", ")), until);
+    }
+}
+
+fn wait_for_availability(plan: &mut Plan<Action>, active: &[&Arc<Machine>]) {
+    let missing = active.iter().filter(|machine| !machine.is_available()).count();
+    if missing > 0 {
+        plan.wait(format!("{missing} of {} to become available", count_of(active.len())), None);
+    }
+}
+
+/// Deleted by wish of the autoscaler even if the number is right: it asked before it last changed the number.
+fn is_marked(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
+    let chosen = machine.annotations().get(PRIORITY).is_some_and(|value| value == CHOSEN_BY_AUTOSCALER);
+    chosen && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
+}
+
+/// The lesser is deleted first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DeletionOrder {
+    preserved: Option<Preserved>,
+    priority: i64,
+    unmarked: bool,
+    marked_at: Option<Timestamp>,
+    phase: u8,
+    created_at: Option<Timestamp>,
+    name: String,
+}
+
+/// Among the preserved, those that somebody asked for stay longest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Preserved {
+    on_request: bool,
+    until: Timestamp,
+}
+
+impl DeletionOrder {
+    fn of(machine: &Machine, now: Timestamp) -> Self {
+        let marked_at = marked_at(machine);
+        Self {
+            preserved: preserve::preserved_until(machine, now)
+                .map(|until| Preserved { on_request: !preserve::is_auto_preserved(machine), until }),
+            priority: priority(machine),
+            unmarked: marked_at.is_none(),
+            marked_at,
+            phase: rank(machine.phase()),
+            created_at: machine.creation_timestamp().map(|time| time.0),
+            name: machine.name_any(),
+        }
+    }
+}
+
+/// Machines that serve, or are about to serve again on the same VM, go last; one that has no VM yet costs nothing.
+const fn rank(phase: MachinePhase) -> u8 {
+    match phase {
+        MachinePhase::New | MachinePhase::Terminating => 0,
+        MachinePhase::Failed => 1,
+        MachinePhase::CrashLoopBackOff => 2,
+        MachinePhase::Unknown => 3,
+        MachinePhase::Pending => 4,
+        MachinePhase::Available => 5,
+        MachinePhase::Running
+        | MachinePhase::InPlaceUpdating
+        | MachinePhase::InPlaceUpdateSuccessful
+        | MachinePhase::InPlaceUpdateFailed => 6,
+    }
+}
+
+fn priority(machine: &Machine) -> i64 {
+    let written = machine.annotations().get(PRIORITY).and_then(|text| text.parse().ok());
+    written.unwrap_or(i64::from(DEFAULT_PRIORITY))
+}
+
+fn marked_at(machine: &Machine) -> Option<Timestamp> {
+    time_in(machine.annotations().get(MARKED_FOR_DELETION_TIME))
+}
+
+fn time_in(text: Option<&String>) -> Option<Timestamp> {
+    text?.parse().ok()
+}
+
+fn describe(machine: &Machine) -> String {
+    let phase = match machine.phase() {
+        MachinePhase::New => "not created yet",
+        phase => phase.as_str(),
+    };
+    let marked = if marked_at(machine).is_some() { ", chosen by the autoscaler" } else { "" };
+    format!("this one goes first ({phase}, priority {}{marked})", priority(machine))
+}

@@ -1,0 +1,60 @@
+use crate::{
+    api::machine::MachineSet,
+    controllers::selector::{InvalidSelector, Selector},
+};
+
+/// What a plan needs of a set that makes sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ValidSet {
+    /// Which Machines belong to the set.
+    pub(super) selector: Selector,
+    /// How many there shall be.
+    pub(super) replicas: usize,
+}
+
+/// Why a set makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidSet {
+    #[error("spec.replicas is {0}: set it to 0 or more")]
+    NegativeReplicas(i32),
+    #[error("spec.selector is missing: set matchLabels to labels of the template")]
+    NoSelector,
+    #[error("spec.{0}")]
+    Selector(InvalidSelector),
+    #[error("spec.template.metadata.labels is empty: set the labels of the selector")]
+    NoLabels,
+    /// Machines made from the template would be released at once, and made again without end.
+    #[error("spec.selector does not match spec.template.metadata.labels: make the two agree")]
+    SelectorMismatch,
+    #[error("spec.template.spec.class.kind is empty: set it to MachineClass")]
+    NoClassKind,
+    #[error("spec.template.spec.class.name is empty: name a MachineClass")]
+    NoClassName,
+}
+
+/// Checks a set before anything is done for it.
+///
+/// # Errors
+/// The first thing that has to be corrected.
+pub(super) fn validate(set: &MachineSet) -> Result<ValidSet, InvalidSet> {
+    let spec = &set.spec;
+    let replicas = usize::try_from(spec.replicas).map_err(|_| InvalidSet::NegativeReplicas(spec.replicas))?;
+    let selector = Selector::parse(spec.selector.as_ref()).map_err(InvalidSet::Selector)?;
+    if selector.selects_none() {
+        return Err(InvalidSet::NoSelector);
+    }
+    let labels = &spec.template.metadata.labels;
+    if labels.is_empty() {
+        return Err(InvalidSet::NoLabels);
+    }
+    if !selector.matches(Some(labels)) {
+        return Err(InvalidSet::SelectorMismatch);
+    }
+    if spec.template.spec.class.kind.is_empty() {
+        return Err(InvalidSet::NoClassKind);
+    }
+    if spec.template.spec.class.name.is_empty() {
+        return Err(InvalidSet::NoClassName);
+    }
+    Ok(ValidSet { selector, replicas })
+}

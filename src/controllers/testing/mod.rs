@@ -1,0 +1,10 @@
+//! A small world in memory for tests of planners: objects as an API server keeps them, time that stands still unless
+//! moved, and simple stand-ins for the controllers that are not under test.
+
+mod stand_in;
+mod store;
+mod world;
+
+pub(crate) use stand_in::Happening;
+pub(crate) use store::merge;
+pub(crate) use world::World;

@@ -1,0 +1,202 @@
+//! What the controllers below a deployment do, in the simplest form: sets make and choose Machines, Machines boot and go.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::ResourceExt;
+
+use super::World;
+use crate::api::{
+    labels,
+    machine::{API_VERSION, Machine, MachinePhase, MachineSet},
+    node::Node,
+};
+
+/// One thing that can happen next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Happening {
+    /// A set brings its status up to date.
+    Observed { set: String },
+    /// A set makes a Machine.
+    Created { set: String },
+    /// A set deletes the Machine that is worth least.
+    Chosen { set: String, machine: String },
+    /// A Machine joined the cluster, or recovered.
+    Running { machine: String },
+    /// A Machine lost contact.
+    Lost { machine: String },
+    /// A Machine is given up.
+    Failed { machine: String },
+    /// A VM and its Machine are gone.
+    Gone { machine: String },
+    /// A deleted set has no Machines left.
+    SetGone { set: String },
+}
+
+impl fmt::Display for Happening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Observed { set } => write!(f, "set {set} takes note"),
+            Self::Created { set } => write!(f, "set {set} creates a machine"),
+            Self::Chosen { machine, .. } => write!(f, "machine {machine} is being deleted"),
+            Self::Running { machine } => write!(f, "machine {machine} is running"),
+            Self::Lost { machine } => write!(f, "machine {machine} is lost"),
+            Self::Failed { machine } => write!(f, "machine {machine} has failed"),
+            Self::Gone { machine } => write!(f, "machine {machine} is gone"),
+            Self::SetGone { set } => write!(f, "set {set} is gone"),
+        }
+    }
+}
+
+impl World {
+    /// What the controllers will do sooner or later, in whatever order. Empty when they have nothing to do.
+    pub(crate) fn due(&self) -> Vec<Happening> {
+        let mut due = Vec::new();
+        for set in self.sets.all() {
+            self.due_for_set(set, &mut due);
+        }
+        for machine in self.machines.all() {
+            let machine_name = machine.name_any();
+            if machine.is_terminating() {
+                due.push(Happening::Gone { machine: machine_name });
+            } else if matches!(machine.phase(), MachinePhase::New | MachinePhase::Pending | MachinePhase::Unknown) {
+                due.push(Happening::Running { machine: machine_name });
+            }
+        }
+        due
+    }
+
+    fn due_for_set(&self, set: &MachineSet, due: &mut Vec<Happening>) {
+        let name = set.name_any();
+        let mut live: Vec<_> = self.machines_of(set).filter(|machine| !machine.is_terminating()).collect();
+        live.sort_by_key(|machine| (worth(machine), machine.name_any()));
+        let count = i32::try_from(live.len()).unwrap();
+        let is_deleting = set.metadata.deletion_timestamp.is_some();
+        let wanted = if is_deleting { 0 } else { set.spec.replicas };
+        let status = set.status.clone().unwrap_or_default();
+        let exist = i32::try_from(self.machines_of(set).count()).unwrap();
+        if is_deleting && self.machines_of(set).next().is_none() {
+            due.push(Happening::SetGone { set: name });
+            return;
+        }
+        if status.observed_generation < set.metadata.generation.unwrap() || status.replicas != exist {
+            due.push(Happening::Observed { set: name.clone() });
+        }
+        if count < wanted {
+            due.push(Happening::Created { set: name });
+        } else if let Some(least) = live.first()
+            && (count > wanted || least.phase() == MachinePhase::Failed)
+        {
+            due.push(Happening::Chosen { set: name, machine: least.name_any() });
+        }
+    }
+
+    /// What may go wrong.
+    pub(crate) fn mishaps(&self) -> Vec<Happening> {
+        let live = self.machines.all().filter(|machine| !machine.is_terminating());
+        live.filter_map(|machine| match machine.phase() {
+            MachinePhase::Running => Some(Happening::Lost { machine: machine.name_any() }),
+            MachinePhase::Unknown | MachinePhase::Pending => Some(Happening::Failed { machine: machine.name_any() }),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Lets it happen.
+    pub(crate) fn happen(&mut self, happening: &Happening) {
+        let phase = match happening {
+            Happening::Observed { set } => {
+                let replicas = i32::try_from(self.machines_of(&self.sets.get(set).unwrap().clone()).count()).unwrap();
+                let mut status = self.sets.get(set).unwrap().status.clone().unwrap_or_default();
+                status.observed_generation = self.sets.get(set).unwrap().metadata.generation.unwrap();
+                status.replicas = replicas;
+                return self.sets.write_status(&mut self.clock, set, status).unwrap();
+            }
+            Happening::Created { set } => {
+                let machine = machine_of(self.sets.get(set).unwrap());
+                self.machines.create(&mut self.clock, machine).unwrap();
+                return;
+            }
+            Happening::Gone { machine } => {
+                if let Some(node) = self.machines.get(machine).unwrap().node_name() {
+                    let node = node.to_owned();
+                    self.nodes.delete(&mut self.clock, &node).unwrap();
+                }
+                self.machines.delete(&mut self.clock, machine).unwrap();
+                return self.let_go(machine);
+            }
+            Happening::SetGone { set } => {
+                return self.sets.edit(&mut self.clock, set, |set| set.metadata.finalizers = None);
+            }
+            Happening::Chosen { .. } => MachinePhase::Terminating,
+            Happening::Running { .. } => MachinePhase::Running,
+            Happening::Lost { .. } => MachinePhase::Unknown,
+            Happening::Failed { .. } => MachinePhase::Failed,
+        };
+        let (Happening::Chosen { machine, .. }
+        | Happening::Running { machine }
+        | Happening::Lost { machine }
+        | Happening::Failed { machine }) = happening
+        else {
+            return;
+        };
+        if phase == MachinePhase::Running {
+            self.join(machine);
+        }
+        self.machines.edit(&mut self.clock, machine, |machine| {
+            machine.status.get_or_insert_default().current_status.phase = phase;
+        });
+    }
+
+    fn join(&mut self, machine: &str) {
+        let node = format!("node-{machine}");
+        if self.nodes.get(&node).is_none() {
+            let metadata = ObjectMeta { name: Some(node.clone()), ..ObjectMeta::default() };
+            self.nodes.create(&mut self.clock, Node { metadata, ..Node::default() }).unwrap();
+            self.machines.edit(&mut self.clock, machine, |machine| {
+                machine.labels_mut().insert(labels::NODE.to_owned(), node);
+            });
+        }
+    }
+
+    fn let_go(&mut self, machine: &str) {
+        if self.machines.get(machine).is_some() {
+            self.machines.edit(&mut self.clock, machine, |machine| machine.metadata.finalizers = None);
+        }
+    }
+}
+
+/// Lower goes first: priority, then health.
+fn worth(machine: &Machine) -> (i32, u8) {
+    let priority = machine.annotations().get(labels::PRIORITY).and_then(|text| text.parse().ok());
+    let health = match machine.phase() {
+        MachinePhase::Failed => 0,
+        MachinePhase::Unknown => 1,
+        MachinePhase::New => 2,
+        MachinePhase::Pending => 3,
+        _ => 4,
+    };
+    (priority.unwrap_or(labels::DEFAULT_PRIORITY), health)
+}
+
+fn machine_of(set: &MachineSet) -> Machine {
+    let template = &set.spec.template;
+    Machine {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}-", set.name_any())),
+            labels: Some(template.metadata.labels.clone()),
+            finalizers: Some(vec![labels::FINALIZER.to_owned()]),
+            owner_references: Some(vec![OwnerReference {
+                api_version: API_VERSION.to_owned(),
+                kind: "MachineSet".to_owned(),
+                name: set.name_any(),
+                uid: set.uid().unwrap(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec.clone(),
+        status: None,
+    }
+}

@@ -1,0 +1,100 @@
+//! All kinds together, and how plans meet them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::store::{Clock, Refused, Store};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, MachineSet},
+        node::Node,
+    },
+    controllers::machine_deployment,
+};
+use kube::{
+    ResourceExt,
+    core::{Selector, SelectorExt},
+};
+
+/// One namespace of a control cluster and the Nodes of its target cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub clock: Clock,
+    pub deployments: Store<MachineDeployment>,
+    pub sets: Store<MachineSet>,
+    pub machines: Store<Machine>,
+    pub nodes: Store<Node>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            clock: Clock::new(),
+            deployments: Store::default(),
+            sets: Store::default(),
+            machines: Store::default(),
+            nodes: Store::default(),
+        }
+    }
+
+    /// What the deployment's controller would observe.
+    pub(crate) fn deployment_snapshot(&self, name: &str) -> Option<machine_deployment::Snapshot> {
+        let deployment = self.deployments.get(name)?.clone();
+        let selector = deployment.spec.selector.clone().and_then(|selector| Selector::try_from(selector).ok());
+        let belongs = |set: &MachineSet| {
+            let controller = controller_uid(set);
+            controller == deployment.uid()
+                || (controller.is_none() && selector.as_ref().is_some_and(|selector| selector.matches(set.labels())))
+        };
+        let sets: Vec<_> = self.sets.all().filter(|set| belongs(set)).cloned().collect();
+        let owned = |machine: &Machine| sets.iter().any(|set| set.uid() == controller_uid(machine));
+        let machines: Vec<_> = self.machines.all().filter(|machine| owned(machine)).cloned().collect();
+        let nodes: BTreeMap<String, Arc<Node>> = machines
+            .iter()
+            .filter_map(|machine| self.nodes.get(machine.node_name()?))
+            .map(|node| (node.name_any(), node.clone()))
+            .collect();
+        Some(machine_deployment::Snapshot {
+            deployment,
+            sets,
+            machines,
+            unreadable: Vec::new(),
+            nodes,
+            failure: None,
+            now: self.clock.now,
+        })
+    }
+
+    /// Carries out one action of a deployment's plan, which was made from `seen`.
+    pub(crate) fn apply_deployment_action(
+        &mut self,
+        seen: &machine_deployment::Snapshot,
+        action: &machine_deployment::Action,
+    ) -> Result<(), Refused> {
+        use machine_deployment::Action;
+        let clock = &mut self.clock;
+        let name = seen.deployment.name_any();
+        match action {
+            // Earlier steps of the same plan may have written the deployment: the shell follows its version.
+            Action::PatchDeployment(patch) => {
+                let current = self.deployments.get(&name).ok_or(Refused::NotFound)?.clone();
+                self.deployments.patch(clock, &current, patch)
+            }
+            Action::PatchSet { set, patch } => self.sets.patch(clock, set, patch),
+            Action::PatchMachine { machine, patch } => self.machines.patch(clock, machine, patch),
+            Action::PatchNode { node, patch } => self.nodes.patch(clock, node, patch),
+            Action::CreateSet(set) => self.sets.create(clock, MachineSet::clone(set)).map(drop),
+            Action::DeleteSet(set) => self.sets.delete(clock, &set.name_any()),
+            Action::WriteStatus(status) => self.deployments.write_status(clock, &name, status),
+        }
+    }
+
+    /// Machines that a set controls.
+    pub(crate) fn machines_of<'a>(&'a self, set: &'a MachineSet) -> impl Iterator<Item = &'a Arc<Machine>> {
+        self.machines.all().filter(|machine| controller_uid(machine.as_ref()) == set.uid())
+    }
+}
+
+/// UID of the controller of an object.
+pub(crate) fn controller_uid(object: &impl ResourceExt) -> Option<String> {
+    object.owner_references().iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+}

@@ -1,0 +1,109 @@
+//! Which disruption budget stands in the way of an eviction, and whether it ever can let it pass.
+
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+
+use super::PodFacts;
+use crate::controllers::selector::Selector;
+
+/// An eviction that was refused, and by what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Text of the API server.
+    pub message: String,
+    /// The budget in the way, `namespace/name`; `None` if none was found.
+    pub budget: Option<String>,
+    /// All its pods are healthy and it allows no disruption all the same, so waiting does not help.
+    pub is_misconfigured: bool,
+}
+
+impl Refusal {
+    /// Finds the budget that refused to let a pod go, among those of the pod's namespace.
+    pub fn of(pod: &PodFacts, budgets: &[PodDisruptionBudget], message: impl Into<String>) -> Self {
+        let mut covering: Vec<&PodDisruptionBudget> = budgets.iter().filter(|budget| covers(budget, pod)).collect();
+        // With several, the one that can never be satisfied is what a person has to repair.
+        covering.sort_by_key(|budget| (!is_misconfigured(budget), budget.metadata.name.clone()));
+        let budget = covering.first();
+        Self {
+            message: message.into(),
+            budget: budget
+                .map(|budget| format!("{}/{}", pod.pod.namespace, budget.metadata.name.as_deref().unwrap_or_default())),
+            is_misconfigured: budget.is_some_and(|budget| is_misconfigured(budget)),
+        }
+    }
+}
+
+fn covers(budget: &PodDisruptionBudget, pod: &PodFacts) -> bool {
+    budget.metadata.namespace.as_deref().unwrap_or_default() == pod.pod.namespace
+        && budget.spec.as_ref().is_some_and(|spec| {
+            Selector::parse(spec.selector.as_ref()).is_ok_and(|selector| selector.matches(Some(&pod.labels)))
+        })
+}
+
+fn is_misconfigured(budget: &PodDisruptionBudget) -> bool {
+    budget.status.as_ref().is_some_and(|status| {
+        budget.metadata.generation == status.observed_generation
+            && status.expected_pods > 0
+            && status.current_healthy >= status.expected_pods
+            && status.disrupted_pods.as_ref().is_none_or(|pods| pods.is_empty())
+            && status.disruptions_allowed == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    fn pod() -> PodFacts {
+        let pod: Pod =
+            serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "n", "labels": { "app": "db" } } }))
+                .unwrap();
+        PodFacts::of(&pod)
+    }
+
+    fn budget(name: &str, selector: Value, status: Value) -> PodDisruptionBudget {
+        serde_json::from_value(json!({
+            "metadata": { "name": name, "namespace": "n", "generation": 2 },
+            "spec": { "selector": selector }, "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn status(changes: Value) -> Value {
+        let mut status = json!({ "observedGeneration": 2, "expectedPods": 2, "currentHealthy": 2, "desiredHealthy": 2, "disruptionsAllowed": 0 });
+        status.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        status
+    }
+
+    #[rstest]
+    #[case::all_healthy_and_none_may_go(json!({}), true)]
+    #[case::not_observed_yet(json!({ "observedGeneration": 1 }), false)]
+    #[case::no_pods_expected(json!({ "expectedPods": 0 }), false)]
+    #[case::some_pod_is_not_healthy(json!({ "currentHealthy": 1 }), false)]
+    #[case::a_disruption_is_under_way(json!({ "disruptedPods": { "q": "2026-01-01T00:00:00Z" } }), false)]
+    #[case::one_may_go(json!({ "disruptionsAllowed": 1 }), false)]
+    fn misconfigured_only_if_waiting_cannot_help(#[case] changes: Value, #[case] expected: bool) {
+        let budgets = [budget("b", json!({ "matchLabels": { "app": "db" } }), status(changes))];
+        assert_eq!(Refusal::of(&pod(), &budgets, "no").is_misconfigured, expected);
+    }
+
+    #[rstest]
+    #[case::by_label(json!({ "matchLabels": { "app": "db" } }), Some("n/b"))]
+    #[case::empty_selector_covers_all(json!({}), Some("n/b"))]
+    #[case::other_label(json!({ "matchLabels": { "app": "web" } }), None)]
+    #[case::no_selector(json!(null), None)]
+    fn the_budget_is_found_by_its_selector(#[case] selector: Value, #[case] expected: Option<&str>) {
+        let budgets = [budget("b", selector, status(json!({})))];
+        assert_eq!(Refusal::of(&pod(), &budgets, "no").budget.as_deref(), expected);
+    }
+
+    #[test]
+    fn of_several_budgets_the_one_to_repair_is_named() {
+        let budgets =
+            [budget("a", json!({}), status(json!({ "currentHealthy": 1 }))), budget("z", json!({}), status(json!({})))];
+        let refusal = Refusal::of(&pod(), &budgets, "no");
+        assert_eq!((refusal.budget.as_deref(), refusal.is_misconfigured), (Some("n/z"), true));
+    }
+}

@@ -1,0 +1,119 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::PodRef;
+
+/// What a drain reads of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodFacts {
+    /// Which pod.
+    pub pod: PodRef,
+    /// Its labels; disruption budgets select by them.
+    pub labels: BTreeMap<String, String>,
+    /// Runs because of a file on the Node; the API server cannot end it.
+    pub is_mirror: bool,
+    /// Belongs to a DaemonSet, which would start it again at once.
+    pub is_daemon: bool,
+    /// Succeeded or failed: nothing runs any more.
+    pub is_finished: bool,
+    /// When it was told to terminate; `None` if it was not.
+    pub terminating_since: Option<Timestamp>,
+    /// How long it may take to terminate.
+    pub grace: SignedDuration,
+    /// Names of the claims of its volumes, generic ephemeral volumes included.
+    pub claims: Vec<String>,
+}
+
+impl PodFacts {
+    /// Reads a pod.
+    pub fn of(pod: &Pod) -> Self {
+        let meta = &pod.metadata;
+        let name = meta.name.clone().unwrap_or_default();
+        let spec = pod.spec.as_ref();
+        let deletion_grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or_default());
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        Self {
+            labels: meta.labels.clone().unwrap_or_default(),
+            is_mirror: meta.annotations.as_ref().is_some_and(|map| map.contains_key(MIRROR)),
+            is_daemon: meta
+                .owner_references
+                .iter()
+                .flatten()
+                .any(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet"),
+            is_finished: matches!(phase, Some("Succeeded" | "Failed")),
+            // The stored time is the end of the grace period.
+            terminating_since: meta
+                .deletion_timestamp
+                .as_ref()
+                .map(|time| time.0.checked_sub(deletion_grace).unwrap_or(time.0)),
+            grace: SignedDuration::from_secs(
+                spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or_default().max(0),
+            ),
+            claims: spec
+                .iter()
+                .flat_map(|spec| spec.volumes.iter().flatten())
+                .filter_map(|volume| {
+                    if let Some(claim) = &volume.persistent_volume_claim {
+                        return Some(claim.claim_name.clone());
+                    }
+                    volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name))
+                })
+                .collect(),
+            pod: PodRef {
+                namespace: meta.namespace.clone().unwrap_or_default(),
+                name,
+                uid: Arc::from(meta.uid.as_deref().unwrap_or_default()),
+            },
+        }
+    }
+}
+
+/// Annotation of pods that mirror a file on the Node.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// The pods that a drain is about, by namespace and name: all but mirror pods and those of DaemonSets.
+pub fn drained_pods(pods: &[PodFacts]) -> Vec<&PodFacts> {
+    let mut drained: Vec<&PodFacts> = pods.iter().filter(|pod| !pod.is_mirror && !pod.is_daemon).collect();
+    drained.sort_by(|a, b| a.pod.cmp(&b.pod));
+    drained
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    fn facts(pod: Value) -> PodFacts {
+        PodFacts::of(&serde_json::from_value(pod).unwrap())
+    }
+
+    #[rstest]
+    #[case::plain(json!({}), true)]
+    #[case::mirror(json!({ "annotations": { "kubernetes.io/config.mirror": "" } }), false)]
+    #[case::daemon(json!({ "ownerReferences": [{ "kind": "DaemonSet", "controller": true, "apiVersion": "apps/v1", "name": "d", "uid": "1" }] }), false)]
+    #[case::daemon_set_that_does_not_control_it(json!({ "ownerReferences": [{ "kind": "DaemonSet", "apiVersion": "apps/v1", "name": "d", "uid": "1" }] }), true)]
+    #[case::terminating(json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }), true)]
+    fn everything_is_drained_but_mirror_pods_and_daemons(#[case] metadata: Value, #[case] expected: bool) {
+        let pods = [facts(json!({ "metadata": metadata }))];
+        assert_eq!(drained_pods(&pods).len() == 1, expected);
+    }
+
+    #[test]
+    fn reads_since_when_a_pod_terminates_and_which_claims_it_holds() {
+        let pod = facts(json!({
+            "metadata": { "name": "db-0", "namespace": "n", "uid": "u", "deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60 },
+            "spec": { "containers": [], "terminationGracePeriodSeconds": 60, "volumes": [
+                { "name": "data", "persistentVolumeClaim": { "claimName": "data-db-0" } },
+                { "name": "scratch", "ephemeral": {} },
+                { "name": "tmp", "emptyDir": {} },
+            ] },
+            "status": { "phase": "Succeeded" },
+        }));
+        assert_eq!(pod.terminating_since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(pod.claims, ["data-db-0", "db-0-scratch"]);
+        assert!(pod.is_finished);
+    }
+}

@@ -1,0 +1,95 @@
+//! A driver for tests of what surrounds drivers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+
+use super::{Capabilities, Code, Driver, DriverError, MachineRequest, SecretData, Vm};
+use crate::api::machine::MachineClass;
+
+/// Answers every call in the same way.
+pub(crate) struct FakeDriver {
+    name: &'static str,
+    latency: Duration,
+    failure: Option<Code>,
+    running: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl FakeDriver {
+    pub(crate) fn named(name: &'static str) -> Self {
+        Self { name, latency: Duration::ZERO, failure: None, running: AtomicUsize::new(0), most: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn taking(self, latency: Duration) -> Self {
+        Self { latency, ..self }
+    }
+
+    pub(crate) fn failing(self, code: Code) -> Self {
+        Self { failure: Some(code), ..self }
+    }
+
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.most.load(SeqCst)
+    }
+
+    pub(crate) fn request() -> MachineRequest {
+        MachineRequest { machine: Arc::default(), class: Arc::default(), secret: SecretData::default() }
+    }
+
+    async fn answer<T: Default>(&self) -> Result<T, DriverError> {
+        self.most.fetch_max(self.running.fetch_add(1, SeqCst) + 1, SeqCst);
+        if !self.latency.is_zero() {
+            tokio::time::sleep(self.latency).await;
+        }
+        self.running.fetch_sub(1, SeqCst);
+        self.failure.map_or_else(|| Ok(T::default()), |code| Err(DriverError::new(code, "as told")))
+    }
+}
+
+#[async_trait]
+impl Driver for FakeDriver {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn validate(&self, _: &MachineClass) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    async fn create(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        self.answer().await
+    }
+
+    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        self.answer().await
+    }
+
+    async fn delete(&self, _: &MachineRequest) -> Result<Option<String>, DriverError> {
+        self.answer().await
+    }
+
+    async fn status(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        self.answer().await
+    }
+
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        self.answer().await
+    }
+
+    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        self.answer().await
+    }
+}

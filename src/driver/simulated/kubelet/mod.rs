@@ -1,0 +1,11 @@
+//! The kubelets of all VMs, the cloud controller and the node monitor: what makes VMs into Nodes.
+
+mod keeper;
+mod node;
+mod plan;
+mod target;
+
+pub use keeper::keep_nodes;
+
+#[cfg(test)]
+mod tests;

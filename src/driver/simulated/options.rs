@@ -1,0 +1,162 @@
+//! The simulated cloud as a process of its own.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Cloud, JournalError,
+    control::{Control, Latency, NodeSettings},
+    keep_nodes, router,
+};
+use crate::api::GoDuration;
+
+/// Where the API listens unless told otherwise.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:10270";
+
+/// Flags of the simulated cloud.
+#[derive(Clone, Debug, Args)]
+pub struct CloudArgs {
+    /// Address at which the HTTP API listens. It has no authentication: keep it on loopback.
+    #[arg(long, default_value = DEFAULT_ADDRESS, value_name = "HOST:PORT")]
+    pub address: SocketAddr,
+    /// File that keeps the VMs over restarts; without it they are gone with the process.
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// Cluster in which VMs register as Nodes; without it they never do.
+    #[arg(long, visible_alias = "kubeconfig", value_name = "FILE")]
+    pub target_kubeconfig: Option<PathBuf>,
+    /// How often each Node's Lease is renewed; 0 is never.
+    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    pub heartbeat_period: GoDuration,
+    /// How long a Node outlives its deleted VM.
+    #[arg(long, default_value = "5s", value_name = "DURATION")]
+    pub node_removal_delay: GoDuration,
+    /// How long after its last heartbeat the Node of a dead VM turns Unknown.
+    #[arg(long, default_value = "40s", value_name = "DURATION")]
+    pub node_monitor_grace: GoDuration,
+    /// Seed of everything random; a new one each time if absent. With a state file, VM IDs depend on it too.
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+}
+
+/// How the simulated cloud runs.
+#[derive(Clone, Default)]
+pub struct ServeOptions {
+    /// Where the API listens.
+    pub address: Option<SocketAddr>,
+    /// File that keeps the VMs.
+    pub state_file: Option<PathBuf>,
+    /// Cluster in which VMs register as Nodes.
+    pub target: Option<kube::Client>,
+    /// Settings at the start.
+    pub control: Control,
+    /// Seed of everything random; a new one if absent.
+    pub seed: Option<u64>,
+    /// Ends it.
+    pub stop: CancellationToken,
+}
+
+/// The simulated cloud cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Its state file cannot be used.
+    #[error(transparent)]
+    State(#[from] JournalError),
+    /// Its address cannot be had.
+    #[error("cannot listen at {address}: is something else there? choose another with --address")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The kubeconfig cannot be used.
+    #[error("cannot use kubeconfig {} of the target cluster", .path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The server broke off.
+    #[error("the server at {address} broke off")]
+    Serve {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl CloudArgs {
+    /// Runs the simulated cloud until `stop`.
+    ///
+    /// # Errors
+    /// When the kubeconfig, the state file or the address cannot be used.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
+        let target = match &self.target_kubeconfig {
+            None => None,
+            Some(path) => Some(client(path).await?),
+        };
+        let latency = |duration: GoDuration| Latency::from(duration.as_std());
+        let nodes = NodeSettings {
+            heartbeat_period: latency(self.heartbeat_period),
+            removal_delay: latency(self.node_removal_delay),
+            monitor_grace: latency(self.node_monitor_grace),
+        };
+        serve(ServeOptions {
+            address: Some(self.address),
+            state_file: self.state,
+            target,
+            control: Control { nodes, ..Control::default() },
+            seed: self.seed,
+            stop,
+        })
+        .await
+    }
+}
+
+/// Runs a simulated cloud with its HTTP API, and with Nodes if there is a target, until it is told to stop.
+///
+/// # Errors
+/// When the state file or the address cannot be used, or the server breaks off.
+pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
+    let ServeOptions { address, state_file, target, control, seed, stop } = options;
+    let address = address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 10270)));
+    let seed = seed.unwrap_or_else(rand::random);
+    let cloud = match &state_file {
+        Some(path) => Cloud::open(path, seed, control)?,
+        None => Cloud::new(seed, control),
+    };
+    let cloud = Arc::new(cloud);
+    let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+    let vms = cloud.stats().alive;
+    tracing::info!(%address, seed, vms, nodes = target.is_some(), "simulated cloud is open");
+    let kept = target.map(|client| tokio::spawn(keep_nodes(Arc::clone(&cloud), client, stop.clone())));
+    // Calls under way are cut off: what they began goes on by its clock, also over a restart.
+    let outcome = tokio::select! {
+        outcome = axum::serve(listener, router(cloud)).into_future() => outcome,
+        () = stop.cancelled() => Ok(()),
+    };
+    if let Some(kept) = kept {
+        kept.abort();
+    }
+    outcome.map_err(|source| ServeError::Serve { address, source })
+}
+
+async fn client(path: &std::path::Path) -> Result<kube::Client, ServeError> {
+    let refused =
+        |source: Box<dyn std::error::Error + Send + Sync>| ServeError::Kubeconfig { path: path.to_owned(), source };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| refused(error.into()))?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(|error| refused(error.into()))?;
+    kube::Client::try_from(config).map_err(|error| refused(error.into()))
+}

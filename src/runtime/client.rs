@@ -1,0 +1,132 @@
+//! Clients of API servers, with their limits and metrics.
+
+use std::time::Duration;
+
+use http::{HeaderValue, header::USER_AGENT};
+use kube::client::{Client, ClientBuilder};
+use tower::{buffer::BufferLayer, retry::RetryLayer};
+
+use super::{
+    limiter::{InFlightLayer, Rate, RateLimitLayer, RepeatRefused},
+    metrics::RequestMetrics,
+};
+
+/// Calls in flight at once. Each is a connection; more than this does not make an API server faster.
+pub const IN_FLIGHT: usize = 64;
+/// How long a call may take. Watches may last.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a call is repeated that a busy API server refused.
+const REPETITIONS: u32 = 5;
+/// Requests on their way to the connection pool.
+const BUFFER: usize = 1024;
+
+/// A client could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The user agent cannot be sent.
+    #[error("cannot use {0:?} as user agent: it may hold printable ASCII characters only")]
+    UserAgent(String),
+    /// TLS, credentials or proxy.
+    #[error("cannot make a client of {server}; check certificates, credentials and proxy of the kubeconfig")]
+    Config {
+        /// Address of the API server.
+        server: String,
+        /// What is wrong.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// A client for controllers: at most `rate` calls, of which 64 at the same time. Watches are exempt from both, and have
+/// no timeout but the server's.
+///
+/// # Errors
+/// The configuration names certificates, credentials or a proxy that cannot be used.
+pub fn client(
+    config: kube::Config,
+    user_agent: &str,
+    rate: Rate,
+    metrics: &RequestMetrics,
+) -> Result<Client, ClientError> {
+    let requests = metrics.layer(&config.cluster_url);
+    // A layer wraps those above it.
+    Ok(builder(config, user_agent)?
+        .with_layer(&BufferLayer::new(BUFFER))
+        .with_layer(&InFlightLayer::new(IN_FLIGHT, PATIENCE))
+        .with_layer(&RateLimitLayer::new(rate))
+        .with_layer(&requests)
+        .with_layer(&RetryLayer::new(RepeatRefused::at_most(REPETITIONS)))
+        .build())
+}
+
+/// A client for leader election, which no other work may hold up: without limits or repetitions, on connections of its own.
+///
+/// # Errors
+/// As for [`client`].
+pub fn lease_client(config: kube::Config, user_agent: &str, metrics: &RequestMetrics) -> Result<Client, ClientError> {
+    let requests = metrics.layer(&config.cluster_url);
+    Ok(builder(config, user_agent)?.with_layer(&requests).build())
+}
+
+type Transport = ClientBuilder<
+    tower::util::BoxService<
+        http::Request<kube::client::Body>,
+        http::Response<Box<kube::client::DynBody>>,
+        tower::BoxError,
+    >,
+>;
+
+fn builder(mut config: kube::Config, user_agent: &str) -> Result<Transport, ClientError> {
+    let agent = HeaderValue::from_str(user_agent).map_err(|_| ClientError::UserAgent(user_agent.to_owned()))?;
+    config.headers.retain(|(name, _)| name != USER_AGENT);
+    config.headers.push((USER_AGENT, agent));
+    // It would repeat creates whose outcome is unknown, for minutes, while holding a slot.
+    config.default_retry = false;
+    let server = config.cluster_url.to_string();
+    ClientBuilder::try_from(config).map_err(|source| ClientError::Config { server, source: Box::new(source) })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, http::HeaderMap, routing::get};
+    use k8s_openapi::api::core::v1::Node;
+    use kube::Api;
+
+    use super::*;
+    use crate::runtime::metrics::Metrics;
+
+    #[tokio::test]
+    async fn calls_carry_the_user_agent_and_are_counted() {
+        let router = Router::new().route(
+            "/api/v1/nodes/{name}",
+            get(|headers: HeaderMap| async move {
+                let agent = headers[USER_AGENT].to_str().unwrap().to_owned();
+                axum::Json(serde_json::json!({ "metadata": { "name": "n", "labels": { "agent": agent } } }))
+            }),
+        );
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap();
+        let _server =
+            tokio_util::task::AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
+
+        let metrics = Metrics::new();
+        let config = || kube::Config::new(format!("http://{host}").parse().unwrap());
+        let clients = [
+            client(config(), "machine-controller", Rate { qps: 20.0, burst: 30 }, metrics.requests()).unwrap(),
+            lease_client(config(), "machine-controller", metrics.requests()).unwrap(),
+        ];
+        for client in clients {
+            let node = Api::<Node>::all(client).get("n").await.unwrap();
+            assert_eq!(node.metadata.labels.unwrap()["agent"], "machine-controller");
+        }
+        let counted = format!("rest_client_requests_total{{code=\"200\",method=\"GET\",host=\"{host}\"}} 2\n");
+        let text = metrics.render();
+        assert!(text.contains(&counted), "{text}");
+    }
+
+    #[test]
+    fn a_user_agent_that_cannot_be_sent_is_named() {
+        let error = builder(kube::Config::new("http://localhost".parse().unwrap()), "a\nb").err().unwrap();
+        assert!(error.to_string().contains(r#""a\nb""#), "{error}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Events about objects, in `core/v1`: the reference's role grants no other kind.
+//!
+//! Best effort: recording never waits and never fails. A task of its own writes, folds repetitions into a count, and holds
+//! back an object about which too much is said.
+
+mod correlate;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+use tracing::debug;
+
+use super::{clock::Clock, metrics::Metrics};
+use crate::controllers::plan::Note;
+use correlate::{Correlator, Verdict};
+
+/// Events that may wait to be written.
+const WAITING: usize = 1024;
+/// Longest text that the API server takes, in bytes.
+const LONGEST_MESSAGE: usize = 1024;
+/// How long one write may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Records events in the name of one component. Clones write through the same task.
+#[derive(Clone, Debug)]
+pub struct Events {
+    component: &'static str,
+    jobs: mpsc::Sender<Job>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+}
+
+#[derive(Debug)]
+enum Job {
+    Write(Box<Occurrence>),
+    Flush(oneshot::Sender<()>),
+}
+
+/// Something that was said of an object.
+#[derive(Clone, Debug, PartialEq)]
+struct Occurrence {
+    component: &'static str,
+    regarding: ObjectReference,
+    note: Note,
+    at: Timestamp,
+}
+
+impl Events {
+    /// Begins to write events. `client` should have limits of its own, so that events cannot hold up work.
+    pub fn start(client: Client, component: &'static str, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
+        let (jobs, queue) = mpsc::channel(WAITING);
+        tokio::spawn(Writer { client, known: Correlator::default(), metrics: metrics.clone() }.run(queue));
+        Self { component, jobs, clock, metrics }
+    }
+
+    /// In the name of another component.
+    #[must_use]
+    pub fn speaking_as(&self, component: &'static str) -> Self {
+        Self { component, ..self.clone() }
+    }
+
+    /// Records what a plan says of an object.
+    pub fn note<K: Resource<DynamicType = ()>>(&self, object: &K, note: &Note) {
+        self.record(object.object_ref(&()), note);
+    }
+
+    /// Records what is said of the object that is referred to.
+    pub fn record(&self, regarding: ObjectReference, note: &Note) {
+        let mut note = note.clone();
+        note.message.truncate(note.message.floor_char_boundary(LONGEST_MESSAGE));
+        let occurrence = Occurrence { component: self.component, regarding, note, at: self.clock.now() };
+        if self.jobs.try_send(Job::Write(Box::new(occurrence))).is_err() {
+            self.metrics.event_dropped();
+        }
+    }
+
+    /// Waits until what was recorded so far is written, but not longer than this. Answers whether it is.
+    pub async fn flush(&self, within: Duration) -> bool {
+        let (done, written) = oneshot::channel();
+        let flush = async { self.jobs.send(Job::Flush(done)).await.is_ok() && written.await.is_ok() };
+        timeout(within, flush).await.unwrap_or(false)
+    }
+}
+
+struct Writer {
+    client: Client,
+    known: Correlator,
+    metrics: Metrics,
+}
+
+impl Writer {
+    async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+        while let Some(job) = queue.recv().await {
+            match job {
+                Job::Write(occurrence) => self.write(&occurrence).await,
+                // The one who waits may have gone.
+                Job::Flush(done) => drop(done.send(())),
+            }
+        }
+    }
+
+    async fn write(&mut self, occurrence: &Occurrence) {
+        let namespace = occurrence.regarding.namespace.as_deref().unwrap_or("default");
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let written = match self.known.judge(occurrence) {
+            Verdict::TooMuch => {
+                self.metrics.event_dropped();
+                return;
+            }
+            Verdict::New => self.create(&events, namespace, occurrence).await,
+            Verdict::Again { name, count } => match bump(&events, &name, count, occurrence).await {
+                // The API server forgets events after an hour, or somebody deleted it.
+                Err(WriteError::Api(kube::Error::Api(status))) if status.code == 404 => {
+                    self.create(&events, namespace, occurrence).await
+                }
+                other => other,
+            },
+        };
+        if let Err(error) = written {
+            self.metrics.event_dropped();
+            debug!(%error, reason = %occurrence.note.reason, object = occurrence.regarding.name, "an event is lost");
+        }
+    }
+
+    async fn create(&mut self, api: &Api<Event>, namespace: &str, occurrence: &Occurrence) -> Result<(), WriteError> {
+        let event = event(namespace, occurrence);
+        let name = event.metadata.name.clone().unwrap_or_default();
+        within(api.create(&PostParams::default(), &event)).await?;
+        self.known.created(occurrence, name);
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error(transparent)]
+    Api(kube::Error),
+    #[error("no answer within {}s", PATIENCE.as_secs())]
+    Timeout,
+}
+
+async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+    timeout(PATIENCE, call).await.map_err(|_| WriteError::Timeout)?.map_err(WriteError::Api)
+}
+
+async fn bump(api: &Api<Event>, name: &str, count: i32, occurrence: &Occurrence) -> Result<(), WriteError> {
+    let patch = json!({ "count": count, "lastTimestamp": Time(occurrence.at) });
+    within(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await.map(drop)
+}
+
+/// The first event of its kind, named as client-go names them.
+fn event(namespace: &str, occurrence: &Occurrence) -> Event {
+    let Occurrence { component, regarding, note, at } = occurrence;
+    let object = regarding.name.as_deref().unwrap_or_default();
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{object}.{:x}", at.as_nanosecond())),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: regarding.clone(),
+        type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(note.reason.as_str().to_owned()),
+        message: Some(note.message.clone()),
+        source: Some(EventSource { component: Some((*component).to_owned()), host: None }),
+        reporting_component: Some((*component).to_owned()),
+        count: Some(1),
+        first_timestamp: Some(Time(*at)),
+        last_timestamp: Some(Time(*at)),
+        ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Which events are new, which are repetitions, and which are too many. Pure: the times are those of the events.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Occurrence;
+
+/// How long after its last occurrence an event is counted on.
+const FOLD: SignedDuration = SignedDuration::from_mins(10);
+/// Events about one object that may be written at once.
+const BURST: f64 = 25.0;
+/// Time after which an object may have one more event.
+const REFILL: SignedDuration = SignedDuration::from_mins(5);
+/// Entries of each kind that are remembered, as in client-go.
+const REMEMBERED: usize = 4096;
+
+/// What to do with an event.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Write it.
+    New,
+    /// Count on the one with this name.
+    Again {
+        /// Its name.
+        name: String,
+        /// How often it occurred, this time included.
+        count: i32,
+    },
+    /// Leave it: too much is said of the object.
+    TooMuch,
+}
+
+/// Remembers what was written.
+#[derive(Debug, Default)]
+pub(super) struct Correlator {
+    written: BTreeMap<Said, Written>,
+    budgets: BTreeMap<About, Budget>,
+}
+
+/// Who speaks of which object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct About {
+    component: &'static str,
+    kind: String,
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+/// What makes two events the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Said {
+    about: About,
+    warning: bool,
+    reason: &'static str,
+    message: String,
+}
+
+#[derive(Debug)]
+struct Written {
+    name: String,
+    count: i32,
+    last: Timestamp,
+}
+
+#[derive(Debug)]
+struct Budget {
+    left: f64,
+    at: Timestamp,
+}
+
+impl Correlator {
+    /// Judges an event, which is then taken as written if it is a repetition. A new one is reported with [`Self::created`].
+    pub(super) fn judge(&mut self, occurrence: &Occurrence) -> Verdict {
+        let said = Said::from(occurrence);
+        if !self.may_speak(&said.about, occurrence.at) {
+            return Verdict::TooMuch;
+        }
+        match self.written.get_mut(&said) {
+            Some(known) if occurrence.at.duration_since(known.last) <= FOLD => {
+                known.count = known.count.saturating_add(1);
+                known.last = occurrence.at;
+                Verdict::Again { name: known.name.clone(), count: known.count }
+            }
+            _ => Verdict::New,
+        }
+    }
+
+    /// A new event was written under this name.
+    pub(super) fn created(&mut self, occurrence: &Occurrence, name: String) {
+        let now = occurrence.at;
+        self.written.insert(Said::from(occurrence), Written { name, count: 1, last: now });
+        shrink(&mut self.written, |known| known.last, |known| now.duration_since(known.last) > FOLD);
+    }
+
+    fn may_speak(&mut self, about: &About, now: Timestamp) -> bool {
+        if !self.budgets.contains_key(about) {
+            shrink(&mut self.budgets, |budget| budget.at, |budget| budget.at_time(now) >= BURST);
+        }
+        let budget = self.budgets.entry(about.clone()).or_insert(Budget { left: BURST, at: now });
+        *budget = Budget { left: budget.at_time(now), at: now };
+        let may = budget.left >= 1.0;
+        if may {
+            budget.left -= 1.0;
+        }
+        may
+    }
+}
+
+impl Budget {
+    fn at_time(&self, now: Timestamp) -> f64 {
+        let passed = now.duration_since(self.at).as_secs_f64().max(0.0);
+        (self.left + passed / REFILL.as_secs_f64()).min(BURST)
+    }
+}
+
+impl From<&Occurrence> for Said {
+    fn from(occurrence: &Occurrence) -> Self {
+        let Occurrence { component, regarding, note, at: _ } = occurrence;
+        let about = About {
+            component,
+            kind: regarding.kind.clone().unwrap_or_default(),
+            namespace: regarding.namespace.clone().unwrap_or_default(),
+            name: regarding.name.clone().unwrap_or_default(),
+            uid: regarding.uid.clone().unwrap_or_default(),
+        };
+        Self { about, warning: note.warning, reason: note.reason.as_str(), message: note.message.clone() }
+    }
+}
+
+/// When there are too many entries, drops those that say nothing any more; if that is not enough, the older half.
+fn shrink<K: Ord, V>(entries: &mut BTreeMap<K, V>, at: impl Fn(&V) -> Timestamp, is_spent: impl Fn(&V) -> bool) {
+    if entries.len() <= REMEMBERED {
+        return;
+    }
+    entries.retain(|_, entry| !is_spent(entry));
+    if entries.len() <= REMEMBERED {
+        return;
+    }
+    let mut times: Vec<Timestamp> = entries.values().map(&at).collect();
+    let half = times.len() / 2;
+    let (_, median, _) = times.select_nth_unstable(half);
+    let median = *median;
+    entries.retain(|_, entry| at(entry) > median);
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+    use crate::{api::reasons::EventReason, controllers::plan::Note};
+
+    fn said(uid: &str, message: &str, at: i64) -> Occurrence {
+        Occurrence {
+            component: "machine-controller",
+            regarding: ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() },
+            note: Note::normal(EventReason::Created, message),
+            at: Timestamp::from_second(at).unwrap(),
+        }
+    }
+
+    fn say(known: &mut Correlator, occurrence: &Occurrence) -> Verdict {
+        let verdict = known.judge(occurrence);
+        if verdict == Verdict::New {
+            known.created(occurrence, format!("event-{}", occurrence.at.as_second()));
+        }
+        verdict
+    }
+
+    #[test]
+    fn a_repetition_within_ten_minutes_is_counted_on() {
+        let mut known = Correlator::default();
+        assert_eq!(say(&mut known, &said("u", "made", 0)), Verdict::New);
+        assert_eq!(say(&mut known, &said("u", "made", 600)), Verdict::Again { name: "event-0".into(), count: 2 });
+        assert_eq!(say(&mut known, &said("u", "made", 1201)), Verdict::New);
+        assert_eq!(say(&mut known, &said("u", "other", 1202)), Verdict::New);
+        assert_eq!(say(&mut known, &said("v", "made", 1203)), Verdict::New);
+    }
+
+    #[test]
+    fn an_object_may_have_25_events_and_then_one_every_five_minutes() {
+        let mut known = Correlator::default();
+        for number in 0..25 {
+            assert_eq!(say(&mut known, &said("u", &number.to_string(), 0)), Verdict::New);
+        }
+        assert_eq!(say(&mut known, &said("u", "more", 0)), Verdict::TooMuch);
+        assert_eq!(say(&mut known, &said("v", "more", 0)), Verdict::New, "others are not affected");
+        assert_eq!(say(&mut known, &said("u", "more", 299)), Verdict::TooMuch);
+        assert_eq!(say(&mut known, &said("u", "more", 301)), Verdict::New);
+        assert_eq!(say(&mut known, &said("u", "and more", 302)), Verdict::TooMuch);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut known = Correlator::default();
+        for number in 0..(3 * REMEMBERED) {
+            say(&mut known, &said(&number.to_string(), "made", number as i64 / 100));
+        }
+        assert!(known.written.len() <= REMEMBERED + 1, "{}", known.written.len());
+        assert!(known.budgets.len() <= REMEMBERED + 1, "{}", known.budgets.len());
+        let last = 3 * REMEMBERED - 1;
+        let again = known.judge(&said(&last.to_string(), "made", last as i64 / 100));
+        assert!(matches!(again, Verdict::Again { count: 2, .. }), "the newest are kept: {again:?}");
+    }
+}

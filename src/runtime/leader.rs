@@ -1,0 +1,374 @@
+//! Leader election on a Lease, with the rules of client-go, so that the Go reference and we exclude each other.
+//!
+//! At most one process leads: a leader gives up `renew_deadline` after it *sent* its last successful renewal, others take
+//! over `lease_duration` after they *saw* it, both by their own monotonic clock. Times in the Lease are for people; no
+//! decision reads them. Every write carries the resource version of what it is based on.
+//!
+//! The reference's role grants create, get, watch and update of the Lease, hence no list and no patch.
+
+mod standby;
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, Resource, api::PostParams};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tracing::{debug, info, warn};
+
+use super::{clock::Clock, events::Events, http::Part};
+use crate::{api::reasons::EventReason, controllers::plan::Note};
+
+/// The times of an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long others wait for a silent leader (`--leader-elect-lease-duration`). Stored in whole seconds.
+    pub lease_duration: Duration,
+    /// How long a leader goes on without a renewal (`--leader-elect-renew-deadline`).
+    pub renew_deadline: Duration,
+    /// Time between two attempts (`--leader-elect-retry-period`).
+    pub retry_period: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Times with which two processes could lead at once, or none for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTiming {
+    /// Others would not wait for the leader to give up.
+    #[error(
+        "the lease duration must be at least 1s and longer than the renew deadline; raise --leader-elect-lease-duration"
+    )]
+    Lease,
+    /// There would be no second attempt.
+    #[error(
+        "the renew deadline must be longer than 1.2 retry periods; raise --leader-elect-renew-deadline or lower --leader-elect-retry-period"
+    )]
+    Renew,
+    /// The API server would be called without a pause.
+    #[error("the retry period must be longer than zero; raise --leader-elect-retry-period")]
+    Retry,
+}
+
+impl Timing {
+    /// Checks what safety rests on, as client-go does.
+    ///
+    /// # Errors
+    /// The times do not fit together.
+    pub fn validate(&self) -> Result<(), InvalidTiming> {
+        if self.lease_duration < Duration::from_secs(1) || self.seconds() <= self.renew_deadline {
+            return Err(InvalidTiming::Lease);
+        }
+        if self.renew_deadline <= self.retry_period.mul_f64(JITTER) {
+            return Err(InvalidTiming::Renew);
+        }
+        if self.retry_period.is_zero() {
+            return Err(InvalidTiming::Retry);
+        }
+        Ok(())
+    }
+
+    /// The lease duration as others read it.
+    const fn seconds(&self) -> Duration {
+        Duration::from_secs(self.lease_duration.as_secs())
+    }
+
+    /// How long one call may take: short enough for a second one before the deadline.
+    fn patience(&self) -> Duration {
+        self.renew_deadline / 2
+    }
+}
+
+/// Pause between a conflict and the next attempt of a leader.
+const BREATH: Duration = Duration::from_millis(50);
+/// How much longer than a retry period a pause may be.
+const JITTER: f64 = 1.2;
+
+/// Which Lease, in whose name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidacy {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease: `machine-controller-manager` or `machine-controller`.
+    pub name: String,
+    /// Who we are; see [`identity`].
+    pub identity: String,
+    /// The times.
+    pub timing: Timing,
+}
+
+impl Candidacy {
+    /// The pause before another attempt.
+    fn pause(&self) -> Duration {
+        self.timing.retry_period.mul_f64(1.0 + (JITTER - 1.0) * self.share())
+    }
+
+    /// Between 0 and 1, different for each process, so that processes do not all call at the same moment.
+    fn share(&self) -> f64 {
+        let mut hasher = DefaultHasher::new();
+        self.identity.hash(&mut hasher);
+        f64::from(hasher.finish() as u32) / f64::from(u32::MAX)
+    }
+}
+
+/// The host name and something that no other process has, also none on the same host.
+pub fn identity() -> String {
+    let host = hostname::get().unwrap_or_default();
+    format!("{}_{:032x}", host.to_string_lossy(), rand::random::<u128>())
+}
+
+/// One attempt to become the leader, which lasts until it succeeds.
+#[derive(Debug)]
+pub struct Election {
+    leases: Api<Lease>,
+    candidacy: Candidacy,
+    clock: Arc<dyn Clock>,
+    events: Option<Events>,
+    readiness: Option<Part>,
+}
+
+impl Election {
+    /// `client` must not be one whose calls wait for others; see [`lease_client`](super::client::lease_client).
+    ///
+    /// # Errors
+    /// The times do not fit together.
+    pub fn new(client: Client, candidacy: Candidacy, clock: Arc<dyn Clock>) -> Result<Self, InvalidTiming> {
+        candidacy.timing.validate()?;
+        let leases = Api::namespaced(client, &candidacy.namespace);
+        Ok(Self { leases, candidacy, clock, events: None, readiness: None })
+    }
+
+    /// Tells on the Lease who became leader and who no longer is, in the name of the events' component.
+    #[must_use]
+    pub fn telling(self, events: Events) -> Self {
+        Self { events: Some(events), ..self }
+    }
+
+    /// Reports here whether the Lease can be read. A standby is ready too.
+    #[must_use]
+    pub fn reporting(self, readiness: Part) -> Self {
+        Self { readiness: Some(readiness), ..self }
+    }
+
+    /// Waits until we lead. To give up, drop the future; the Lease is ours only once this answers.
+    pub async fn acquire(self) -> Leadership {
+        let tenure = standby::wait(&self).await;
+        info!(lease = self.candidacy.name, identity = self.candidacy.identity, "became leader");
+        self.tell(&tenure.lease, "became leader");
+        let lost = CancellationToken::new();
+        let release = CancellationToken::new();
+        let keeper = tokio::spawn(keep(self, tenure, lost.clone(), release.clone()));
+        Leadership { lost, release, keeper: AbortOnDropHandle::new(keeper) }
+    }
+
+    /// Writes the Lease in our name: as a renewal if it is ours already, else as a new term.
+    async fn claim(&self, base: Option<&Lease>) -> Result<Tenure, Refusal> {
+        let sent_at = Instant::now();
+        let wish = self.claimed(base);
+        let params = PostParams::default();
+        let lease = match base {
+            None => self.call(self.leases.create(&params, &wish)).await,
+            Some(_) => match self.call(self.leases.replace(&self.candidacy.name, &params, &wish)).await {
+                // Somebody deleted it.
+                Err(Refusal::Api(kube::Error::Api(status))) if status.code == 404 => Err(Refusal::Conflict),
+                other => other,
+            },
+        }?;
+        Ok(Tenure { lease, ends_at: sent_at + self.candidacy.timing.renew_deadline })
+    }
+
+    /// The Lease, if there is one.
+    async fn read(&self) -> Result<Option<Lease>, Refusal> {
+        self.call(self.leases.get_opt(&self.candidacy.name)).await
+    }
+
+    /// A call that is answered in time or not at all.
+    async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Refusal> {
+        let patience = self.candidacy.timing.patience();
+        timeout(patience, call).await.map_err(|_| Refusal::Silence(patience))?.map_err(Refusal::from)
+    }
+
+    fn claimed(&self, base: Option<&Lease>) -> Lease {
+        let Candidacy { namespace, name, identity, timing } = &self.candidacy;
+        let now = Some(MicroTime(self.clock.now()));
+        let mut lease = base.cloned().unwrap_or_else(|| Lease {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: None,
+        });
+        let spec = lease.spec.get_or_insert_default();
+        if base.is_none() {
+            spec.lease_transitions = Some(0);
+        }
+        if holder(spec) != identity {
+            if base.is_some() {
+                spec.lease_transitions = Some(spec.lease_transitions.unwrap_or_default().saturating_add(1));
+            }
+            spec.holder_identity = Some(identity.clone());
+            spec.acquire_time = now.clone();
+        }
+        spec.lease_duration_seconds = Some(i32::try_from(timing.seconds().as_secs()).unwrap_or(i32::MAX));
+        spec.renew_time = now;
+        lease
+    }
+
+    fn tell(&self, lease: &Lease, what: &str) {
+        if let Some(events) = &self.events {
+            let message = format!("{} {what}", self.candidacy.identity);
+            events.record(lease.object_ref(&()), &Note::normal(EventReason::LeaderElection, message));
+        }
+    }
+}
+
+/// We lead. Dropped, nothing renews the Lease, and others take over when it runs out.
+#[derive(Debug)]
+pub struct Leadership {
+    lost: CancellationToken,
+    release: CancellationToken,
+    keeper: AbortOnDropHandle<()>,
+}
+
+impl Leadership {
+    /// Waits until we lead no more. Then nothing may be written, and the process should end.
+    pub async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// Cancelled once we lead no more.
+    pub fn token(&self) -> CancellationToken {
+        self.lost.clone()
+    }
+
+    /// Hands the Lease over at once. Call it when all work has ended.
+    pub async fn release(self) {
+        self.release.cancel();
+        // A keeper that failed has released nothing, and there is nothing more to do.
+        let _ = self.keeper.await;
+    }
+}
+
+/// The Lease as it became ours, and until when we may rely on it.
+#[derive(Clone, Debug)]
+struct Tenure {
+    lease: Lease,
+    ends_at: Instant,
+}
+
+/// A call that did not do what it should.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("somebody else wrote the lease first")]
+    Conflict,
+    #[error("no answer within {}ms", .0.as_millis())]
+    Silence(Duration),
+    #[error(transparent)]
+    Api(kube::Error),
+}
+
+impl From<kube::Error> for Refusal {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            // Conflict and AlreadyExists share a code.
+            kube::Error::Api(status) if status.code == 409 => Self::Conflict,
+            other => Self::Api(other),
+        }
+    }
+}
+
+fn holder(spec: &LeaseSpec) -> &str {
+    spec.holder_identity.as_deref().unwrap_or_default()
+}
+
+/// Renews until the lease is released or lost.
+async fn keep(election: Election, mut tenure: Tenure, lost: CancellationToken, release: CancellationToken) {
+    // Whatever ends this task ends the leadership.
+    let lost = lost.drop_guard();
+    loop {
+        tokio::select! {
+            biased;
+            () = release.cancelled() => break,
+            () = sleep(election.candidacy.timing.retry_period) => {}
+        }
+        match timeout_at(tenure.ends_at, renew(&election, &tenure)).await {
+            Ok(Some(renewed)) => tenure = renewed,
+            Ok(None) | Err(_) => {
+                drop(lost);
+                warn!(lease = election.candidacy.name, identity = election.candidacy.identity, "stopped leading");
+                election.tell(&tenure.lease, "stopped leading");
+                return;
+            }
+        }
+    }
+    // Nobody may work for us any more when others learn that they may.
+    drop(lost);
+    hand_over(&election, tenure).await;
+}
+
+/// Tries until it is renewed, or answers `None` once it is somebody else's.
+async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
+    let mut base = Some(tenure.lease.clone());
+    loop {
+        let refusal = match election.claim(base.as_ref()).await {
+            Ok(tenure) => return Some(tenure),
+            Err(Refusal::Conflict) => match election.read().await {
+                Ok(Some(lease)) if lease.spec.as_ref().map(holder) != Some(&election.candidacy.identity) => {
+                    let by = lease.spec.as_ref().map(holder).unwrap_or_default();
+                    warn!(lease = election.candidacy.name, by, "the lease was taken");
+                    return None;
+                }
+                // An answer to us was lost, or somebody else touched or deleted the object.
+                Ok(lease) => {
+                    base = lease;
+                    sleep(BREATH).await;
+                    continue;
+                }
+                Err(refusal) => refusal,
+            },
+            Err(refusal) => refusal,
+        };
+        debug!(lease = election.candidacy.name, %refusal, "the lease was not renewed");
+        sleep(election.candidacy.timing.retry_period).await;
+    }
+}
+
+/// Writes that nobody holds the lease, as client-go does.
+async fn hand_over(election: &Election, tenure: Tenure) {
+    let Tenure { mut lease, ends_at } = tenure;
+    let told = lease.clone();
+    let now = Some(MicroTime(election.clock.now()));
+    let spec = lease.spec.get_or_insert_default();
+    spec.holder_identity = Some(String::new());
+    spec.lease_duration_seconds = Some(1);
+    spec.acquire_time = now.clone();
+    spec.renew_time = now;
+    let name = &election.candidacy.name;
+    let params = PostParams::default();
+    let write = election.call(election.leases.replace(name, &params, &lease));
+    match timeout_at(ends_at, write).await {
+        Ok(Ok(_)) => info!(lease = name, identity = election.candidacy.identity, "released the lease"),
+        Ok(Err(refusal)) => warn!(lease = name, %refusal, "the lease was not released and has to run out"),
+        Err(_) => warn!(lease = name, "the lease was not released in time and has to run out"),
+    }
+    election.tell(&told, "stopped leading");
+}
+
+#[cfg(test)]
+mod tests;

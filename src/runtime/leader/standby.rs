@@ -1,0 +1,133 @@
+//! Waiting for the Lease: by watching it, and by its running out.
+
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::{
+    Api,
+    api::{WatchEvent, WatchParams},
+};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+use super::{Candidacy, Election, Refusal, Tenure, holder};
+
+/// Longest pause between hearing that the lease is free and taking it, so that many standbys do not all write.
+const SPREAD: Duration = Duration::from_millis(250);
+
+/// Answers once the Lease is ours.
+pub(super) async fn wait(election: &Election) -> Tenure {
+    let mut seen = Seen::default();
+    loop {
+        match attempt(election, &mut seen).await {
+            Ok(Outcome::Ours(tenure)) => return *tenure,
+            Ok(Outcome::Held(version)) => await_change(election, &mut seen, &version).await,
+            Err(Refusal::Conflict) => sleep(SPREAD.mul_f64(election.candidacy.share())).await,
+            Err(refusal) => {
+                warn!(lease = election.candidacy.name, %refusal, "cannot take part in the election; check the API server and the role's grants on leases");
+                if let Some(readiness) = &election.readiness {
+                    readiness.missing(refusal.to_string());
+                }
+                sleep(election.candidacy.pause()).await;
+            }
+        }
+    }
+}
+
+enum Outcome {
+    Ours(Box<Tenure>),
+    /// Somebody else's, in this resource version.
+    Held(String),
+}
+
+async fn attempt(election: &Election, seen: &mut Seen) -> Result<Outcome, Refusal> {
+    let lease = election.read().await?;
+    if let Some(readiness) = &election.readiness {
+        readiness.ready();
+    }
+    if let Some(lease) = &lease {
+        seen.observe(lease, &election.candidacy);
+        if !seen.is_free(&election.candidacy) {
+            return Ok(Outcome::Held(lease.metadata.resource_version.clone().unwrap_or_default()));
+        }
+    }
+    let tenure = election.claim(lease.as_ref()).await?;
+    // If this process was held up since, the answer says only that we held the lease then.
+    if tenure.ends_at <= Instant::now() { Err(Refusal::Conflict) } else { Ok(Outcome::Ours(Box::new(tenure))) }
+}
+
+/// Answers when it is worth looking again.
+async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
+    let Candidacy { name, timing, .. } = &election.candidacy;
+    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let opening = timeout(timing.patience(), Api::watch(&election.leases, &params, version));
+    let mut events = pin!(match opening.await {
+        Ok(Ok(events)) => events,
+        Ok(Err(error)) => {
+            debug!(lease = name, %error, "the lease cannot be watched, and is polled");
+            return sleep(election.candidacy.pause()).await;
+        }
+        Err(_) => return,
+    });
+    loop {
+        let event = tokio::select! {
+            () = sleep_until(seen.runs_out_at()) => return,
+            event = events.next() => event,
+        };
+        match event {
+            Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
+                seen.observe(&lease, &election.candidacy);
+                if seen.is_free(&election.candidacy) {
+                    return sleep(SPREAD.mul_f64(election.candidacy.share())).await;
+                }
+            }
+            Some(Ok(WatchEvent::Deleted(_))) => return sleep(SPREAD.mul_f64(election.candidacy.share())).await,
+            Some(Ok(WatchEvent::Bookmark(_))) => {}
+            Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => return sleep(election.candidacy.pause()).await,
+        }
+    }
+}
+
+/// What the Lease said, and when we heard it.
+#[derive(Debug)]
+struct Seen {
+    spec: LeaseSpec,
+    at: Instant,
+    lasts: Duration,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { spec: LeaseSpec::default(), at: Instant::now(), lasts: Duration::ZERO }
+    }
+}
+
+impl Seen {
+    /// Only what is new counts as a sign of life.
+    fn observe(&mut self, lease: &Lease, candidacy: &Candidacy) {
+        let spec = lease.spec.clone().unwrap_or_default();
+        if spec == self.spec {
+            return;
+        }
+        if holder(&spec) != holder(&self.spec) {
+            info!(lease = candidacy.name, leader = holder(&spec), "another process leads, or none");
+        }
+        let lasts = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        *self = Self {
+            spec,
+            at: Instant::now(),
+            lasts: lasts.map_or(candidacy.timing.lease_duration, Duration::from_secs),
+        };
+    }
+
+    fn is_free(&self, candidacy: &Candidacy) -> bool {
+        let holder = holder(&self.spec);
+        // Ours, if the answer to our claim was lost.
+        holder.is_empty() || holder == candidacy.identity || self.runs_out_at() <= Instant::now()
+    }
+
+    fn runs_out_at(&self) -> Instant {
+        self.at + self.lasts
+    }
+}

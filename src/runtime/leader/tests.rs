@@ -1,0 +1,446 @@
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    sync::{Mutex, MutexGuard},
+};
+
+use axum::body::Body as Answer;
+use futures::channel::mpsc;
+use http::{Method, Request, Response};
+use jiff::Timestamp;
+use kube::client::Body;
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use rstest::rstest;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::*;
+use crate::runtime::{clock::SystemClock, http::Readiness, metrics::Metrics};
+
+/// An API server that holds one Lease, and may be slow, deaf or mute.
+#[derive(Clone)]
+struct Server(Arc<Mutex<State>>);
+
+struct State {
+    lease: Option<Value>,
+    version: u64,
+    watchers: Vec<mpsc::UnboundedSender<Result<String, Infallible>>>,
+    verbs: BTreeSet<&'static str>,
+    events: Vec<String>,
+    faults: Faults,
+}
+
+struct Faults {
+    rng: StdRng,
+    /// Longest time on the way there, and back, in milliseconds.
+    latency: u64,
+    /// Share of requests that never arrive, and of answers that never come back.
+    loss: f64,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self::with_faults(0, 0, 0.0)
+    }
+
+    fn with_faults(seed: u64, latency: u64, loss: f64) -> Self {
+        let faults = Faults { rng: StdRng::seed_from_u64(seed), latency, loss };
+        let (watchers, verbs, events) = Default::default();
+        Self(Arc::new(Mutex::new(State { lease: None, version: 0, watchers, verbs, events, faults })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        Client::new(service_fn(move |request| server.clone().serve(request)), "shoot")
+    }
+
+    async fn serve(self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
+        self.travel().await;
+        let (parts, body) = request.into_parts();
+        let bytes = axum::body::to_bytes(Answer::new(body), usize::MAX).await.unwrap();
+        let sent: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let answer = self.state().answer(&parts.method, &parts.uri, sent);
+        self.travel().await;
+        Ok(answer)
+    }
+
+    async fn travel(&self) {
+        let (time, lost) = {
+            let Faults { rng, latency, loss } = &mut self.state().faults;
+            (rng.random_range(0..=*latency), rng.random_bool(*loss))
+        };
+        sleep(Duration::from_millis(time)).await;
+        if lost {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn lease(&self) -> Option<Value> {
+        self.state().lease.clone()
+    }
+
+    /// Somebody else's write.
+    fn put(&self, lease: Value) {
+        self.state().store(Some(lease));
+    }
+
+    fn election(&self, identity: &str) -> Election {
+        self.election_with(identity, Timing::default())
+    }
+
+    fn election_with(&self, identity: &str, timing: Timing) -> Election {
+        let candidacy = Candidacy {
+            namespace: "shoot".to_owned(),
+            name: "machine-controller".to_owned(),
+            identity: identity.to_owned(),
+            timing,
+        };
+        Election::new(self.client(), candidacy, Arc::new(TokioClock(Instant::now()))).unwrap()
+    }
+}
+
+impl State {
+    fn answer(&mut self, method: &Method, uri: &http::Uri, sent: Value) -> Response<Answer> {
+        const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/shoot/leases";
+        let query = uri.query().unwrap_or_default();
+        if uri.path().ends_with("/events") {
+            self.events.push(sent["message"].as_str().unwrap_or_default().to_owned());
+            return respond(201, &sent);
+        }
+        let of_object = uri.path() == format!("{LEASES}/machine-controller");
+        let verb = match (method.as_str(), of_object) {
+            ("GET", true) => "get",
+            ("GET", false)
+                if query.contains("watch=true")
+                    && query.contains("fieldSelector=metadata.name%3Dmachine-controller") =>
+            {
+                "watch"
+            }
+            ("GET", false) => "list",
+            ("POST", false) if uri.path() == LEASES => "create",
+            ("PUT", true) => "update",
+            _ => "something else",
+        };
+        self.verbs.insert(verb);
+        match verb {
+            "get" => match &self.lease {
+                Some(lease) => respond(200, lease),
+                None => fail(404, "NotFound"),
+            },
+            "create" if self.lease.is_some() => fail(409, "AlreadyExists"),
+            "update" if self.lease.is_none() => fail(404, "NotFound"),
+            "update" if self.stored_version() != sent["metadata"]["resourceVersion"].as_str() => fail(409, "Conflict"),
+            "create" | "update" => {
+                self.store(Some(sent));
+                respond(200, self.lease.as_ref().unwrap())
+            }
+            "watch" => self.watch(query),
+            _ => fail(403, "Forbidden"),
+        }
+    }
+
+    fn stored_version(&self) -> Option<&str> {
+        self.lease.as_ref()?["metadata"]["resourceVersion"].as_str()
+    }
+
+    fn store(&mut self, lease: Option<Value>) {
+        self.version += 1;
+        let (kind, object) = match lease {
+            Some(mut lease) => {
+                lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+                self.lease = Some(lease.clone());
+                ("MODIFIED", lease)
+            }
+            None => ("DELETED", self.lease.take().unwrap()),
+        };
+        let line = format!("{}\n", json!({ "type": kind, "object": object }));
+        self.watchers.retain(|watcher| watcher.unbounded_send(Ok(line.clone())).is_ok());
+    }
+
+    fn watch(&mut self, query: &str) -> Response<Answer> {
+        let (sender, lines) = mpsc::unbounded();
+        if !query.ends_with(&format!("resourceVersion={}", self.version))
+            && let Some(lease) = &self.lease
+        {
+            let line = format!("{}\n", json!({ "type": "MODIFIED", "object": lease }));
+            sender.unbounded_send(Ok(line)).unwrap();
+        }
+        self.watchers.push(sender);
+        Response::new(Answer::from_stream(lines))
+    }
+}
+
+fn respond(code: u16, body: &Value) -> Response<Answer> {
+    Response::builder().status(code).body(Answer::from(body.to_string())).unwrap()
+}
+
+fn fail(code: u16, reason: &str) -> Response<Answer> {
+    respond(code, &json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason }))
+}
+
+/// Goes with the virtual time of the test.
+#[derive(Debug)]
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + self.0.elapsed()
+    }
+}
+
+fn held_by(identity: &str, renewed: &str) -> Value {
+    json!({
+        "metadata": {"name": "machine-controller", "namespace": "shoot", "labels": {"kept": "yes"}},
+        "spec": {
+            "holderIdentity": identity, "leaseDurationSeconds": 15, "leaseTransitions": 6,
+            "acquireTime": "2025-01-01T00:00:00.000000Z", "renewTime": renewed,
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_lease_is_taken_renewed_and_written_as_client_go_writes_it() {
+    let server = Server::new();
+    let leadership = server.election("host_1").acquire().await;
+    let spec = |lease: Option<Value>| lease.unwrap()["spec"].clone();
+    let first = spec(server.lease());
+    assert_eq!(
+        first,
+        json!({
+            "holderIdentity": "host_1", "leaseDurationSeconds": 15, "leaseTransitions": 0,
+            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+        })
+    );
+
+    sleep(Duration::from_secs(5)).await;
+    let renewed = spec(server.lease());
+    assert!(renewed["renewTime"].as_str() > Some("2026-01-01T00:00:03"), "{renewed}");
+    assert_eq!(
+        (&renewed["acquireTime"], &renewed["leaseTransitions"]),
+        (&first["acquireTime"], &first["leaseTransitions"])
+    );
+
+    leadership.release().await;
+    let released = spec(server.lease());
+    assert_eq!((&released["holderIdentity"], &released["leaseDurationSeconds"]), (&json!(""), &json!(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_verbs_that_the_role_grants_are_used() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    let standby = tokio::spawn(server.election("host_2").acquire());
+    sleep(Duration::from_secs(60)).await;
+    server.state().store(None);
+    sleep(Duration::from_secs(60)).await;
+    drop(leader);
+    standby.await.unwrap().release().await;
+    assert_eq!(server.state().verbs, BTreeSet::from(["create", "get", "update", "watch"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_release_a_standby_leads_within_a_second() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    let standby = tokio::spawn(server.election("host_2").acquire());
+    sleep(Duration::from_secs(31)).await;
+    let token = leader.token();
+    leader.release().await;
+    assert!(token.is_cancelled(), "who released must not go on");
+
+    let released = Instant::now();
+    let _leadership = standby.await.unwrap();
+    assert!(released.elapsed() < Duration::from_secs(1), "{:?}", released.elapsed());
+    let spec = &server.lease().unwrap()["spec"];
+    assert_eq!((&spec["holderIdentity"], &spec["leaseTransitions"]), (&json!("host_2"), &json!(1)));
+}
+
+#[rstest]
+#[case::clock_far_behind("1999-01-01T00:00:00.000000Z")]
+#[case::clock_far_ahead("2099-01-01T00:00:00.000000Z")]
+#[tokio::test(start_paused = true)]
+async fn a_silent_leader_is_succeeded_after_the_time_that_we_saw_pass(#[case] renewed: &str) {
+    let server = Server::new();
+    server.put(held_by("go-host", renewed));
+    let began = Instant::now();
+    let _leadership = server.election("host_1").acquire().await;
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_secs(15) && waited < Duration::from_secs(17), "{waited:?}");
+    let lease = server.lease().unwrap();
+    assert_eq!(lease["spec"]["leaseTransitions"], json!(7));
+    assert_eq!(lease["metadata"]["labels"], json!({"kept": "yes"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_gives_up_before_others_take_over() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    sleep(Duration::from_secs(3)).await;
+    let standby = tokio::spawn(server.election("host_2").acquire());
+    sleep(Duration::from_millis(500)).await;
+    let began = Instant::now();
+    server.state().faults.loss = 1.0;
+    leader.lost().await;
+    let held = began.elapsed();
+    assert!(held >= Duration::from_secs(8) && held <= Duration::from_secs(10), "{held:?}");
+    server.state().faults.loss = 0.0;
+    let _leadership = standby.await.unwrap();
+    assert!(began.elapsed() > held + Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_does_not_lengthen_the_term() {
+    let server = Server::with_faults(7, 3_000, 0.0);
+    let began = Instant::now();
+    let timing = Timing { renew_deadline: Duration::from_secs(14), ..Timing::default() };
+    let leader = server.election_with("host_1", timing).acquire().await;
+    let acquired = began.elapsed();
+    server.state().faults.loss = 1.0;
+    leader.lost().await;
+    let sent_at: Timestamp = server.lease().unwrap()["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
+    let sent = sent_at - "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap();
+    let sent = Duration::try_from(sent).unwrap();
+    assert!(acquired > sent + Duration::from_secs(1), "the answer was slow: {acquired:?} {sent:?}");
+    assert!(began.elapsed() <= sent + Duration::from_millis(14_001), "{:?} {sent:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_was_taken_stops_at_its_next_renewal() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    server.put(held_by("go-host", "2026-01-01T00:00:00.000000Z"));
+    tokio::time::timeout(Duration::from_secs(3), leader.lost()).await.unwrap();
+    leader.release().await;
+    assert_eq!(server.lease().unwrap()["spec"]["holderIdentity"], "go-host", "what is not ours is not released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_survives_the_loss_of_its_lease_object_and_foreign_edits() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    server.state().store(None);
+    sleep(Duration::from_secs(5)).await;
+    let mut edited = server.lease().unwrap();
+    edited["metadata"]["labels"] = json!({"by": "hand"});
+    server.put(edited);
+    sleep(Duration::from_secs(20)).await;
+    assert!(!leader.token().is_cancelled());
+    assert_eq!(server.lease().unwrap()["metadata"]["labels"]["by"], "hand");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_is_told_on_the_lease() {
+    let server = Server::new();
+    let events = Events::start(server.client(), "machine-controller", Arc::new(SystemClock), Metrics::new());
+    let leader = server.election("host_1").telling(events.clone()).acquire().await;
+    leader.release().await;
+    assert!(events.flush(Duration::from_secs(5)).await);
+    assert_eq!(server.state().events, ["host_1 became leader", "host_1 stopped leading"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_ready_once_it_knows_the_lease() {
+    let server = Server::with_faults(1, 0, 1.0);
+    let readiness = Readiness::default();
+    let election = server.election("host_1").reporting(readiness.expect("lease machine-controller"));
+    let standby = tokio::spawn(election.acquire());
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(readiness.missing(), ["lease machine-controller: no answer within 5000ms"]);
+    server.put(held_by("go-host", "2026-01-01T00:00:00.000000Z"));
+    server.state().faults.loss = 0.0;
+    sleep(Duration::from_secs(10)).await;
+    assert!(readiness.missing().is_empty());
+    standby.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_standby_makes_no_calls() {
+    let server = Server::new();
+    let _leader = server.election("host_1").acquire().await;
+    let _standby = AbortOnDropHandle::new(tokio::spawn(server.election("host_2").acquire()));
+    sleep(Duration::from_secs(10)).await;
+    server.state().verbs.clear();
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(server.state().verbs, BTreeSet::from(["update"]), "the leader's renewals reach it by its watch");
+}
+
+#[rstest]
+#[case(15, 10, 2, Ok(()))]
+#[case(10, 10, 2, Err(InvalidTiming::Lease))]
+#[case(0, 0, 0, Err(InvalidTiming::Lease))]
+#[case(15, 2, 2, Err(InvalidTiming::Renew))]
+#[case(15, 10, 0, Err(InvalidTiming::Retry))]
+fn times_that_do_not_fit_are_refused(
+    #[case] lease: u64,
+    #[case] renew: u64,
+    #[case] retry: u64,
+    #[case] verdict: Result<(), InvalidTiming>,
+) {
+    let [lease_duration, renew_deadline, retry_period] = [lease, renew, retry].map(Duration::from_secs);
+    assert_eq!(Timing { lease_duration, renew_deadline, retry_period }.validate(), verdict);
+}
+
+#[test]
+fn two_processes_on_one_host_have_two_identities() {
+    let (one, other) = (identity(), identity());
+    assert_ne!(one, other);
+    assert_eq!(one.rsplit_once('_').unwrap().0, other.rsplit_once('_').unwrap().0);
+}
+
+/// Stands for a process that leads for a while, and then releases, crashes or goes on until it loses, over and over.
+async fn live(server: Server, timing: Timing, id: usize, seed: u64, terms: Arc<Mutex<Vec<CancellationToken>>>) {
+    let mut rng = StdRng::seed_from_u64(seed ^ (id as u64) << 32);
+    for life in 0.. {
+        let leadership = server.election_with(&format!("host-{id}_{life}"), timing).acquire().await;
+        {
+            let mut terms = terms.lock().unwrap();
+            assert!(terms.iter().all(CancellationToken::is_cancelled), "host-{id} leads besides another");
+            terms.push(leadership.token());
+        }
+        let term = Duration::from_millis(rng.random_range(0..60_000));
+        tokio::select! {
+            () = leadership.lost() => {}
+            () = sleep(term) => if rng.random_bool(0.5) { leadership.release().await } else { drop(leadership) },
+        }
+        sleep(Duration::from_millis(rng.random_range(0..5_000))).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_two_lead_and_someone_does_when_the_faults_end(
+        seed: u64, latency in 0u64..6_000, loss in 0.0..0.4, processes in 2usize..5, renew in 6u64..15,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let server = Server::with_faults(seed, latency, loss);
+            let timing = Timing { renew_deadline: Duration::from_secs(renew), ..Timing::default() };
+            let terms = Arc::new(Mutex::new(Vec::new()));
+            let mut lives = tokio::task::JoinSet::new();
+            for id in 0..processes {
+                lives.spawn(live(server.clone(), timing, id, seed, terms.clone()));
+            }
+            tokio::select! {
+                died = lives.join_next() => panic!("{died:?}"),
+                () = sleep(Duration::from_secs(600)) => {}
+            }
+            let before = terms.lock().unwrap().len();
+            {
+                let Faults { latency, loss, .. } = &mut server.state().faults;
+                (*latency, *loss) = (20, 0.0);
+            }
+            tokio::select! {
+                died = lives.join_next() => panic!("{died:?}"),
+                () = sleep(Duration::from_secs(200)) => {}
+            }
+            assert!(terms.lock().unwrap().len() > before, "nobody leads");
+        });
+    }
+}

@@ -1,0 +1,145 @@
+//! Families that are updated as things happen.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Desc, Exposition};
+
+type Series<const N: usize, V> = BTreeMap<[String; N], V>;
+
+/// Series by the values of their labels.
+#[derive(Debug)]
+struct Table<const N: usize, V>(Mutex<Series<N, V>>);
+
+impl<const N: usize, V> Default for Table<N, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<const N: usize, V> Table<N, V> {
+    fn lock(&self) -> MutexGuard<'_, Series<N, V>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counters with the same name.
+#[derive(Debug, Default)]
+pub struct Counters<const N: usize>(Table<N, f64>);
+
+impl<const N: usize> Counters<N> {
+    /// Counts on. Zero makes the series appear.
+    pub fn add(&self, labels: [&str; N], by: f64) {
+        *self.0.lock().entry(labels.map(str::to_owned)).or_default() += by;
+    }
+
+    /// Adds all series.
+    pub fn collect(&self, desc: &Desc<N>, out: &mut Exposition) {
+        for (labels, value) in &*self.0.lock() {
+            out.sample(desc, labels.each_ref().map(String::as_str), *value);
+        }
+    }
+}
+
+/// Gauges with the same name.
+#[derive(Debug, Default)]
+pub struct Gauges<const N: usize>(Table<N, f64>);
+
+impl<const N: usize> Gauges<N> {
+    /// Sets a value.
+    pub fn set(&self, labels: [&str; N], value: f64) {
+        self.0.lock().insert(labels.map(str::to_owned), value);
+    }
+
+    /// Changes a value, which starts at zero.
+    pub fn add(&self, labels: [&str; N], by: f64) {
+        *self.0.lock().entry(labels.map(str::to_owned)).or_default() += by;
+    }
+
+    /// Drops series.
+    pub fn retain(&self, mut keep: impl FnMut(&[String; N]) -> bool) {
+        self.0.lock().retain(|labels, _| keep(labels));
+    }
+
+    /// Adds all series.
+    pub fn collect(&self, desc: &Desc<N>, out: &mut Exposition) {
+        for (labels, value) in &*self.0.lock() {
+            out.sample(desc, labels.each_ref().map(String::as_str), *value);
+        }
+    }
+}
+
+/// Histograms with the same name and the same bounds.
+#[derive(Debug)]
+pub struct Histograms<const N: usize> {
+    bounds: Vec<f64>,
+    table: Table<N, Observed>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Observed {
+    /// For each bound, how many were not above it and above the one before; then those above all bounds.
+    counts: Vec<u64>,
+    sum: f64,
+}
+
+impl<const N: usize> Histograms<N> {
+    /// With ascending upper bounds.
+    pub fn new(bounds: impl Into<Vec<f64>>) -> Self {
+        Self { bounds: bounds.into(), table: Table::default() }
+    }
+
+    /// The bounds that a Go program has unless it says otherwise, in seconds.
+    pub fn with_default_bounds() -> Self {
+        Self::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
+    }
+
+    /// Bounds that grow by a factor, multiplied up one by one as a Go program does, rounding errors included.
+    pub fn with_exponential_bounds(first: f64, factor: f64, count: usize) -> Self {
+        Self::new(std::iter::successors(Some(first), |bound| Some(bound * factor)).take(count).collect::<Vec<_>>())
+    }
+
+    /// Counts a value.
+    pub fn observe(&self, labels: [&str; N], value: f64) {
+        let place = self.bounds.partition_point(|bound| *bound < value);
+        let mut table = self.table.lock();
+        let observed = table.entry(labels.map(str::to_owned)).or_default();
+        observed.counts.resize(self.bounds.len() + 1, 0);
+        if let Some(count) = observed.counts.get_mut(place) {
+            *count += 1;
+        }
+        observed.sum += value;
+    }
+
+    /// Adds all series.
+    pub fn collect(&self, desc: &Desc<N>, out: &mut Exposition) {
+        for (labels, observed) in &*self.table.lock() {
+            let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
+            let buckets = bounds.zip(observed.counts.iter().copied());
+            out.histogram(desc, labels.each_ref().map(String::as_str), buckets, observed.sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_on_a_bound_belongs_below_it() {
+        const H: Desc<0> = Desc::histogram("h", "Sizes.", []);
+        let sizes = Histograms::new([1.0, 2.0]);
+        for value in [1.0, 1.5, 2.0, 9.0] {
+            sizes.observe([], value);
+        }
+        let mut out = Exposition::default();
+        sizes.collect(&H, &mut out);
+        let text = out.finish();
+        assert!(
+            text.contains("h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 3\nh_bucket{le=\"+Inf\"} 4\nh_sum 13.5\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! What is measured, under the names of the Go reference, and how it is printed.
+//!
+//! Counters and histograms live here and are updated as things happen. What is known of objects is read from the caches at
+//! the moment of the scrape, so that it is never old and a series ends with its object.
+
+mod drivers;
+mod family;
+mod machines;
+pub mod objects;
+mod process;
+mod queues;
+mod requests;
+mod text;
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+pub use drivers::{DriverMetrics, operation};
+pub use family::{Counters, Gauges, Histograms};
+pub use machines::{MachineMetrics, Pool};
+pub use queues::{Queue, Working};
+pub use requests::{RequestLayer, RequestMetrics, Requests};
+pub use text::{CONTENT_TYPE, Desc, Exposition, Kind};
+
+use queues::Queues;
+
+/// Something that is read at each scrape. It must not wait, and must give each family once for all its objects.
+pub trait Collect: Send + Sync {
+    /// Adds its samples.
+    fn collect(&self, out: &mut Exposition);
+}
+
+/// All metrics of the process. Clones share them.
+#[derive(Clone, Default)]
+pub struct Metrics(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    drivers: DriverMetrics,
+    events_dropped: Counters<0>,
+    machines: MachineMetrics,
+    queues: Arc<Queues>,
+    requests: RequestMetrics,
+    sources: Mutex<Vec<Weak<dyn Collect>>>,
+}
+
+const EVENTS_DROPPED: Desc<0> =
+    Desc::counter("mcm_events_dropped_total", "Events that were not written: too many of them, or a failed write.", []);
+
+impl Metrics {
+    /// With nothing measured yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads from a source at each scrape, for as long as the caller keeps it. A standby has none.
+    pub fn attach<C: Collect + 'static>(&self, source: &Arc<C>) {
+        let source: Arc<dyn Collect> = source.clone();
+        self.sources().push(Arc::downgrade(&source));
+    }
+
+    /// Calls of drivers.
+    pub fn drivers(&self) -> &DriverMetrics {
+        &self.0.drivers
+    }
+
+    /// What happens to machines.
+    pub fn machines(&self) -> &MachineMetrics {
+        &self.0.machines
+    }
+
+    /// Calls of API servers.
+    pub fn requests(&self) -> &RequestMetrics {
+        &self.0.requests
+    }
+
+    /// A queue, under the name that the reference gives it.
+    pub fn queue(&self, name: &'static str) -> Queue {
+        Queue::new(name, self.0.queues.clone())
+    }
+
+    /// An event that is lost.
+    pub fn event_dropped(&self) {
+        self.0.events_dropped.add([], 1.0);
+    }
+
+    /// Everything, in the text format that any Prometheus reads; see [`CONTENT_TYPE`].
+    pub fn render(&self) -> String {
+        let mut out = Exposition::default();
+        self.0.drivers.collect(&mut out);
+        self.0.machines.collect(&mut out);
+        self.0.queues.collect(&mut out);
+        self.0.requests.collect(&mut out);
+        self.0.events_dropped.collect(&EVENTS_DROPPED, &mut out);
+        process::collect(&mut out);
+        let sources: Vec<_> = {
+            let mut sources = self.sources();
+            sources.retain(|source| source.strong_count() > 0);
+            sources.iter().filter_map(Weak::upgrade).collect()
+        };
+        for source in sources {
+            source.collect(&mut out);
+        }
+        out.finish()
+    }
+
+    fn sources(&self) -> std::sync::MutexGuard<'_, Vec<Weak<dyn Collect>>> {
+        self.0.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UP: Desc<0> = Desc::gauge("up", "It is there.", []);
+
+    struct Source;
+
+    impl Collect for Source {
+        fn collect(&self, out: &mut Exposition) {
+            out.sample(&UP, [], 1.0);
+        }
+    }
+
+    #[test]
+    fn series_of_a_source_end_with_it() {
+        let metrics = Metrics::new();
+        let source = Arc::new(Source);
+        metrics.attach(&source);
+        assert!(metrics.render().contains("\nup 1\n"));
+        drop(source);
+        assert!(!metrics.render().contains("\nup "));
+    }
+}

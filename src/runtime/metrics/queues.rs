@@ -1,0 +1,179 @@
+//! Queues of work, under the names that client-go's queues have in the reference.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{Counters, Desc, Exposition, Gauges, Histograms};
+
+const DEPTH: Desc<1> = Desc::gauge("mcm_workqueue_depth", "Objects that wait for work.", ["name"]);
+const ADDS: Desc<1> = Desc::counter("mcm_workqueue_adds_total", "Objects that were added.", ["name"]);
+const WAITED: Desc<1> =
+    Desc::histogram("mcm_workqueue_queue_duration_seconds", "Seconds that an object waited for work.", ["name"]);
+const WORKED: Desc<1> =
+    Desc::histogram("mcm_workqueue_work_duration_seconds", "Seconds that work on an object took.", ["name"]);
+const UNFINISHED: Desc<1> =
+    Desc::gauge("mcm_workqueue_unfinished_work_seconds", "Seconds of work in progress, added up.", ["name"]);
+const LONGEST: Desc<1> = Desc::gauge(
+    "mcm_workqueue_longest_running_processor_seconds",
+    "Seconds of the work that has been in progress for longest.",
+    ["name"],
+);
+const RETRIES: Desc<1> = Desc::counter("mcm_workqueue_retries_total", "Objects that were added again.", ["name"]);
+
+#[derive(Debug)]
+pub(super) struct Queues {
+    depth: Gauges<1>,
+    adds: Counters<1>,
+    waited: Histograms<1>,
+    worked: Histograms<1>,
+    retries: Counters<1>,
+    progress: Mutex<Progress>,
+}
+
+/// When each piece of work in progress began, by queue and ticket.
+#[derive(Debug, Default)]
+struct Progress {
+    next: u64,
+    began: BTreeMap<&'static str, BTreeMap<u64, Instant>>,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        let durations = || Histograms::with_exponential_bounds(1e-8, 10.0, 10);
+        Self {
+            depth: Gauges::default(),
+            adds: Counters::default(),
+            waited: durations(),
+            worked: durations(),
+            retries: Counters::default(),
+            progress: Mutex::default(),
+        }
+    }
+}
+
+impl Queues {
+    pub(super) fn collect(&self, out: &mut Exposition) {
+        self.depth.collect(&DEPTH, out);
+        self.adds.collect(&ADDS, out);
+        self.waited.collect(&WAITED, out);
+        self.worked.collect(&WORKED, out);
+        self.retries.collect(&RETRIES, out);
+        for (name, began) in &self.progress().began {
+            let seconds = || began.values().map(|at| at.elapsed().as_secs_f64());
+            out.sample(&UNFINISHED, [name], seconds().fold(0.0, |sum, next| sum + next));
+            out.sample(&LONGEST, [name], seconds().fold(0.0, f64::max));
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One queue. Its owner tells it what happens.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    name: &'static str,
+    all: Arc<Queues>,
+}
+
+impl Queue {
+    pub(super) fn new(name: &'static str, all: Arc<Queues>) -> Self {
+        all.depth.add([name], 0.0);
+        all.adds.add([name], 0.0);
+        all.retries.add([name], 0.0);
+        all.progress().began.entry(name).or_default();
+        Self { name, all }
+    }
+
+    /// An object was added that was not waiting already.
+    pub fn added(&self) {
+        self.all.depth.add([self.name], 1.0);
+        self.all.adds.add([self.name], 1.0);
+    }
+
+    /// An object is to be added again because work on it failed.
+    pub fn retried(&self) {
+        self.all.retries.add([self.name], 1.0);
+    }
+
+    /// A waiting object was taken out without work.
+    pub fn discarded(&self) {
+        self.all.depth.add([self.name], -1.0);
+    }
+
+    /// Work on an object begins, after it waited so long. It ends when the answer is dropped.
+    pub fn taken(&self, waited: Duration) -> Working {
+        self.all.depth.add([self.name], -1.0);
+        self.all.waited.observe([self.name], waited.as_secs_f64());
+        let began = Instant::now();
+        let mut progress = self.all.progress();
+        let ticket = progress.next;
+        progress.next += 1;
+        progress.began.entry(self.name).or_default().insert(ticket, began);
+        drop(progress);
+        Working { queue: self.clone(), ticket, began }
+    }
+}
+
+/// Work in progress.
+#[derive(Debug)]
+#[must_use = "work ends when this is dropped"]
+pub struct Working {
+    queue: Queue,
+    ticket: u64,
+    began: Instant,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let Queue { name, all } = &self.queue;
+        if let Some(began) = all.progress().began.get_mut(name) {
+            began.remove(&self.ticket);
+        }
+        all.worked.observe([name], self.began.elapsed().as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(queues: &Queues) -> String {
+        let mut out = Exposition::default();
+        queues.collect(&mut out);
+        out.finish()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_shows_while_it_lasts_and_is_timed_when_it_ends() {
+        let all = Arc::new(Queues::default());
+        let queue = Queue::new("machine", all.clone());
+        queue.added();
+        queue.added();
+        let working = queue.taken(Duration::from_millis(10));
+        tokio::time::advance(Duration::from_secs(3)).await;
+
+        let during = text(&all);
+        for line in [
+            r#"mcm_workqueue_depth{name="machine"} 1"#,
+            r#"mcm_workqueue_adds_total{name="machine"} 2"#,
+            r#"mcm_workqueue_unfinished_work_seconds{name="machine"} 3"#,
+            r#"mcm_workqueue_longest_running_processor_seconds{name="machine"} 3"#,
+            r#"mcm_workqueue_queue_duration_seconds_bucket{name="machine",le="9.999999999999999e-05"} 0"#,
+            r#"mcm_workqueue_queue_duration_seconds_bucket{name="machine",le="0.01"} 1"#,
+        ] {
+            assert!(during.contains(line), "{line} is missing in\n{during}");
+        }
+
+        drop(working);
+        let after = text(&all);
+        assert!(after.contains(r#"mcm_workqueue_unfinished_work_seconds{name="machine"} 0"#), "{after}");
+        assert!(after.contains(r#"mcm_workqueue_work_duration_seconds_sum{name="machine"} 3"#), "{after}");
+    }
+}

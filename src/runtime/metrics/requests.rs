@@ -1,0 +1,212 @@
+//! Calls of API servers, under client-go's names.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use http::{Request, Response, StatusCode, Uri};
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+
+use super::{Counters, Desc, Exposition, Histograms};
+use crate::runtime::limiter::is_watch;
+
+const TOTAL: Desc<3> = Desc::counter(
+    "rest_client_requests_total",
+    "Calls of an API server, by the code of the answer.",
+    ["code", "method", "host"],
+);
+const LATENCY: Desc<2> = Desc::histogram(
+    "rest_client_request_latency_seconds",
+    "Seconds that a call of an API server took, with the wait for the client's own limits.",
+    ["verb", "url"],
+);
+/// Instead of a code, when there was no answer.
+const NO_ANSWER: &str = "<error>";
+
+/// Observes the clients of API servers. Clones share what they saw.
+#[derive(Clone, Debug, Default)]
+pub struct RequestMetrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    total: Counters<3>,
+    latency: Histograms<2>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self { total: Counters::default(), latency: Histograms::with_exponential_bounds(0.001, 2.0, 10) }
+    }
+}
+
+impl RequestMetrics {
+    /// For the client of one API server.
+    pub fn layer(&self, server: &Uri) -> RequestLayer {
+        let host = server.authority().map(ToString::to_string).unwrap_or_default();
+        let scheme = server.scheme_str().unwrap_or("https");
+        let base = format!("{scheme}://{host}{}", server.path().trim_end_matches('/'));
+        RequestLayer { metrics: self.clone(), host: host.into(), base: base.into() }
+    }
+
+    pub(super) fn collect(&self, out: &mut Exposition) {
+        self.0.total.collect(&TOTAL, out);
+        self.0.latency.collect(&LATENCY, out);
+    }
+}
+
+/// See [`RequestMetrics::layer`].
+#[derive(Clone, Debug)]
+pub struct RequestLayer {
+    metrics: RequestMetrics,
+    host: Arc<str>,
+    base: Arc<str>,
+}
+
+impl RequestLayer {
+    fn answered(&self, method: &str, code: &str, took: Option<(String, Duration)>) {
+        let Inner { total, latency } = &*self.metrics.0;
+        total.add([code, method, &self.host], 1.0);
+        if let Some((path, duration)) = took {
+            latency.observe([method, &format!("{}{path}", self.base)], duration.as_secs_f64());
+        }
+    }
+}
+
+impl<S> Layer<S> for RequestLayer {
+    type Service = Requests<S>;
+
+    fn layer(&self, inner: S) -> Requests<S> {
+        Requests { inner, observer: self.clone() }
+    }
+}
+
+/// A client that is observed.
+#[derive(Clone, Debug)]
+pub struct Requests<S> {
+    inner: S,
+    observer: RequestLayer,
+}
+
+impl<S, B, R> Service<Request<B>> for Requests<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let observer = self.observer.clone();
+        let method = request.method().clone();
+        // A watch has no latency.
+        let path = (!is_watch(request.uri())).then(|| template(request.uri()));
+        let began = Instant::now();
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await;
+            let status = answer.as_ref().ok().map(Response::status);
+            let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str);
+            observer.answered(method.as_str(), code, path.map(|path| (path, began.elapsed())));
+            answer
+        }
+        .boxed()
+    }
+}
+
+/// A path without names and values, so that there are few of them. What is not a resource has none at all.
+fn template(uri: &Uri) -> String {
+    let mut segments: Vec<&str> = uri.path().split('/').skip(1).collect();
+    let resource = match segments.first().copied() {
+        Some("api") => 2,
+        Some("apis") => 3,
+        _ if segments.len() < 2 => return uri.path().to_owned(),
+        _ => return "/%7Bprefix%7D".to_owned(),
+    };
+    let is_part = |part: Option<&&str>| matches!(part, Some(&"status" | &"finalize"));
+    let below = segments.len().saturating_sub(resource);
+    let (namespace, name) = match below {
+        0 | 1 => (None, None),
+        2 => (None, Some(1)),
+        3 if is_part(segments.get(resource + 2)) => (None, Some(1)),
+        3 => (Some(1), None),
+        _ if is_part(segments.get(resource + 3)) => (Some(1), None),
+        _ => (Some(1), Some(3)),
+    };
+    for (place, text) in [(namespace, "%7Bnamespace%7D"), (name, "%7Bname%7D")] {
+        if let Some(segment) = place.and_then(|place| segments.get_mut(resource + place)) {
+            *segment = text;
+        }
+    }
+    let mut keys: Vec<&str> =
+        uri.query().into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split('=').next()).collect();
+    keys.retain(|key| !key.is_empty());
+    keys.sort_unstable();
+    keys.dedup();
+    let values: Vec<String> = keys.into_iter().map(|key| format!("{key}=%7Bvalue%7D")).collect();
+    let question = if values.is_empty() { "" } else { "?" };
+    format!("/{}{question}{}", segments.join("/"), values.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use tower::{ServiceExt, service_fn};
+
+    use super::*;
+
+    #[rstest]
+    #[case("/version", "/version")]
+    #[case("/api/v1/nodes", "/api/v1/nodes")]
+    #[case("/api/v1/nodes/n1?", "/api/v1/nodes/%7Bname%7D")]
+    #[case("/api/v1/nodes/n1/status", "/api/v1/nodes/%7Bname%7D/status")]
+    #[case(
+        "/api/v1/namespaces/a/secrets?limit=500&fieldSelector=x%3Dy",
+        "/api/v1/namespaces/%7Bnamespace%7D/secrets?fieldSelector=%7Bvalue%7D&limit=%7Bvalue%7D"
+    )]
+    #[case(
+        "/apis/machine.sapcloud.io/v1alpha1/namespaces/a/machines/m/status",
+        "/apis/machine.sapcloud.io/v1alpha1/namespaces/%7Bnamespace%7D/machines/%7Bname%7D/status"
+    )]
+    #[case("/livez/ping/etcd", "/%7Bprefix%7D")]
+    fn urls_carry_no_names(#[case] uri: &str, #[case] expected: &str) {
+        assert_eq!(template(&uri.parse().unwrap()), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_failures_and_watches_are_told_apart() {
+        let metrics = RequestMetrics::default();
+        let client = metrics.layer(&"https://api.example:6443/".parse().unwrap()).layer(service_fn(
+            |request: Request<()>| async move {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                match request.uri().path() {
+                    "/api/v1/pods" => Ok(Response::new(())),
+                    _ => Err(BoxError::from("broken")),
+                }
+            },
+        ));
+        for uri in ["/api/v1/pods", "/api/v1/pods?watch=true", "/api/v1/nodes"] {
+            let _ = client.clone().oneshot(Request::get(uri).body(()).unwrap()).await;
+        }
+
+        let mut out = Exposition::default();
+        metrics.collect(&mut out);
+        let text = out.finish();
+        for line in [
+            r#"rest_client_requests_total{code="200",method="GET",host="api.example:6443"} 2"#,
+            r#"rest_client_requests_total{code="<error>",method="GET",host="api.example:6443"} 1"#,
+            r#"rest_client_request_latency_seconds_bucket{verb="GET",url="https://api.example:6443/api/v1/pods",le="0.004"} 1"#,
+            r#"rest_client_request_latency_seconds_count{verb="GET",url="https://api.example:6443/api/v1/pods"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The Prometheus text format 0.0.4, number for number as Go prints it.
+//!
+//! Written here because the names and numbers are an interface: an OpenMetrics encoder appends `_total` to the counters of
+//! the reference that lack it, and Rust prints `0.00000001` where a dashboard has `le="1e-08"`. A sample costs no more than
+//! its text, which matters with tens of thousands of series.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+/// Media type of what [`Exposition::finish`] answers.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Kind of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// Name, meaning and labels of a family. The number of labels is part of its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Desc<const N: usize> {
+    /// The exact name.
+    pub name: &'static str,
+    /// What is measured.
+    pub help: &'static str,
+    /// What kind of measure it is.
+    pub kind: Kind,
+    /// Names of the labels, in the order of their values.
+    pub labels: [&'static str; N],
+}
+
+impl<const N: usize> Desc<N> {
+    /// Of a counter.
+    pub const fn counter(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
+        Self { name, help, kind: Kind::Counter, labels }
+    }
+
+    /// Of a gauge.
+    pub const fn gauge(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
+        Self { name, help, kind: Kind::Gauge, labels }
+    }
+
+    /// Of a histogram.
+    pub const fn histogram(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
+        Self { name, help, kind: Kind::Histogram, labels }
+    }
+}
+
+/// The answer to one scrape, in the making. Families may be added to in any order; they are printed by name.
+#[derive(Debug, Default)]
+pub struct Exposition {
+    families: BTreeMap<&'static str, String>,
+}
+
+impl Exposition {
+    /// Adds a sample. The caller sees to it that no two samples have the same labels.
+    pub fn sample<const N: usize>(&mut self, desc: &Desc<N>, values: [&str; N], value: f64) {
+        let body = self.family(desc);
+        body.push_str(desc.name);
+        labels(body, desc.labels.into_iter().zip(values));
+        body.push(' ');
+        number(body, value);
+        body.push('\n');
+    }
+
+    /// Adds a histogram: counts for each bound and one for what lies above all of them, not yet summed up.
+    pub fn histogram<const N: usize>(
+        &mut self,
+        desc: &Desc<N>,
+        values: [&str; N],
+        buckets: impl IntoIterator<Item = (f64, u64)>,
+        sum: f64,
+    ) {
+        let body = self.family(desc);
+        let own = || desc.labels.into_iter().zip(values);
+        let mut total = 0;
+        for (bound, count) in buckets {
+            total += count;
+            let mut text = String::new();
+            number(&mut text, bound);
+            body.push_str(desc.name);
+            body.push_str("_bucket");
+            labels(body, own().chain([("le", text.as_str())]));
+            let _ = writeln!(body, " {total}");
+        }
+        for (suffix, value) in [("_sum", sum), ("_count", total as f64)] {
+            body.push_str(desc.name);
+            body.push_str(suffix);
+            labels(body, own());
+            body.push(' ');
+            number(body, value);
+            body.push('\n');
+        }
+    }
+
+    /// The whole text.
+    pub fn finish(self) -> String {
+        let mut text = String::with_capacity(self.families.values().map(String::len).sum());
+        for body in self.families.into_values() {
+            text.push_str(&body);
+        }
+        text
+    }
+
+    fn family<const N: usize>(&mut self, desc: &Desc<N>) -> &mut String {
+        self.families.entry(desc.name).or_insert_with(|| {
+            let help = desc.help.replace('\\', r"\\").replace('\n', r"\n");
+            format!("# HELP {name} {help}\n# TYPE {name} {kind}\n", name = desc.name, kind = desc.kind.as_str())
+        })
+    }
+}
+
+fn labels<'a>(body: &mut String, pairs: impl Iterator<Item = (&'static str, &'a str)>) {
+    let mut opened = false;
+    for (name, value) in pairs {
+        body.push(if opened { ',' } else { '{' });
+        opened = true;
+        body.push_str(name);
+        body.push_str("=\"");
+        for character in value.chars() {
+            match character {
+                '\\' => body.push_str(r"\\"),
+                '"' => body.push_str(r#"\""#),
+                '\n' => body.push_str(r"\n"),
+                other => body.push(other),
+            }
+        }
+        body.push('"');
+    }
+    if opened {
+        body.push('}');
+    }
+}
+
+/// The shortest text that reads back the same, with an exponent below 1e-4 and from 1e+6 on: what Go's `%g` prints.
+fn number(body: &mut String, value: f64) {
+    if !value.is_finite() {
+        body.push_str(if value.is_nan() {
+            "NaN"
+        } else if value > 0.0 {
+            "+Inf"
+        } else {
+            "-Inf"
+        });
+        return;
+    }
+    let scientific = format!("{value:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return };
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    // Writing to a string cannot fail.
+    let _ = if (-4..6).contains(&exponent) {
+        write!(body, "{value}")
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        write!(body, "{digits}e{sign}{:02}", exponent.unsigned_abs())
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0.0, "0")]
+    #[case(1.0, "1")]
+    #[case(-4.0, "-4")]
+    #[case(0.005, "0.005")]
+    #[case(0.0001, "0.0001")]
+    #[case(1e-8, "1e-08")]
+    #[case(9.999_999_999_999_999e-6, "9.999999999999999e-06")]
+    #[case(123_456.0, "123456")]
+    #[case(1e6, "1e+06")]
+    #[case(1_767_225_600.25, "1.76722560025e+09")]
+    #[case(f64::INFINITY, "+Inf")]
+    #[case(f64::NAN, "NaN")]
+    fn numbers_look_as_in_go(#[case] value: f64, #[case] text: &str) {
+        let mut out = String::new();
+        number(&mut out, value);
+        assert_eq!(out, text);
+    }
+
+    #[test]
+    fn families_are_merged_sorted_and_escaped() {
+        const B: Desc<1> = Desc::gauge("b", "Second.\nReally.", ["name"]);
+        const A: Desc<0> = Desc::counter("a", "First.", []);
+        let mut out = Exposition::default();
+        out.sample(&B, ["x\"y\\z\n"], 1.0);
+        out.sample(&A, [], 3.0);
+        out.sample(&B, ["w"], 2.5);
+        assert_eq!(
+            out.finish(),
+            "# HELP a First.\n# TYPE a counter\na 3\n# HELP b Second.\\nReally.\n# TYPE b gauge\n\
+             b{name=\"x\\\"y\\\\z\\n\"} 1\nb{name=\"w\"} 2.5\n"
+        );
+    }
+
+    #[test]
+    fn a_histogram_counts_upwards() {
+        const H: Desc<1> = Desc::histogram("h", "Sizes.", ["verb"]);
+        let mut out = Exposition::default();
+        out.histogram(&H, ["GET"], [(0.1, 2), (1.0, 0), (f64::INFINITY, 1)], 7.5);
+        assert_eq!(
+            out.finish(),
+            "# HELP h Sizes.\n# TYPE h histogram\nh_bucket{verb=\"GET\",le=\"0.1\"} 2\nh_bucket{verb=\"GET\",le=\"1\"} 2\n\
+             h_bucket{verb=\"GET\",le=\"+Inf\"} 3\nh_sum{verb=\"GET\"} 7.5\nh_count{verb=\"GET\"} 3\n"
+        );
+    }
+}

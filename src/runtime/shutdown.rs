@@ -1,0 +1,68 @@
+//! SIGTERM and SIGINT: the first asks for an orderly end, the second ends at once.
+
+use std::io;
+
+use futures::{Stream, StreamExt, stream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// Exit code after a second signal.
+const IMPATIENT: i32 = 1;
+
+/// A token that is cancelled by the first SIGTERM or SIGINT; a second one ends the process with exit code 1.
+///
+/// # Errors
+/// The operating system refuses to tell us of signals.
+pub fn on_signal() -> io::Result<CancellationToken> {
+    let token = CancellationToken::new();
+    let signals = stream::select(
+        arrivals(SignalKind::terminate(), "SIGTERM")?.boxed(),
+        arrivals(SignalKind::interrupt(), "SIGINT")?.boxed(),
+    );
+    let asked = token.clone();
+    tokio::spawn(async move {
+        obey(signals, asked).await;
+        std::process::exit(IMPATIENT);
+    });
+    Ok(token)
+}
+
+fn arrivals(kind: SignalKind, name: &'static str) -> io::Result<impl Stream<Item = &'static str> + Send> {
+    let listener = signal(kind)?;
+    Ok(stream::unfold(listener, move |mut listener| async move { listener.recv().await.map(|()| (name, listener)) }))
+}
+
+/// Cancels at the first signal, returns at the second.
+async fn obey(mut signals: impl Stream<Item = &'static str> + Unpin, token: CancellationToken) {
+    if let Some(name) = signals.next().await {
+        info!(signal = name, "shutting down; a second signal ends the process at once");
+        token.cancel();
+    }
+    match signals.next().await {
+        Some(name) => warn!(signal = name, "ending at once"),
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::channel::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_signal_asks_and_the_second_ends() {
+        let (sender, signals) = mpsc::unbounded();
+        let token = CancellationToken::new();
+        let ended = tokio::spawn(obey(signals, token.clone()));
+
+        sender.unbounded_send("SIGTERM").unwrap();
+        token.cancelled().await;
+        tokio::task::yield_now().await;
+        assert!(!ended.is_finished(), "one signal must leave time for an orderly end");
+
+        sender.unbounded_send("SIGINT").unwrap();
+        ended.await.unwrap();
+    }
+}

@@ -1,0 +1,3 @@
+//! What keeps many small right decisions from adding up to a disaster.
+
+pub mod meltdown;

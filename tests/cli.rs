@@ -1,0 +1,356 @@
+//! The binary as its users meet it: names, flags, texts and exit codes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use assert_cmd::{Command, cargo::cargo_bin};
+use rstest::rstest;
+use tempfile::TempDir;
+
+/// No shell of whoever runs the tests shows through.
+fn isolated(program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new(program.as_ref());
+    command.env_clear().env("HOME", "/nonexistent");
+    command
+}
+
+fn mcm(args: &[&str]) -> Command {
+    let mut command = isolated(cargo_bin!("mcm"));
+    command.args(args);
+    command
+}
+
+fn stderr(command: &mut Command, code: i32) -> String {
+    let output = command.assert().code(code).get_output().clone();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "standard output stays clean");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn stdout(command: &mut Command) -> String {
+    String::from_utf8(command.assert().success().get_output().stdout.clone()).unwrap()
+}
+
+/// The binary under another name.
+struct Alias {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+fn alias(name: &str) -> Alias {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join(name);
+    symlink(cargo_bin!("mcm"), &path).unwrap();
+    Alias { path, _folder: folder }
+}
+
+const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kubeconfig): no such file\n\
+                       hint: check the path, and that the secret is mounted\n";
+
+#[rstest]
+#[case("mcm", &[])]
+#[case("run", &["run"])]
+#[case("machine-controller-manager", &["machine-controller-manager"])]
+#[case("machine-controller", &["machine-controller"])]
+#[case("simulated-cloud", &["simulated-cloud"])]
+#[case("crd", &["crd"])]
+#[case("completion", &["completion"])]
+#[case("version", &["version"])]
+fn help_reads_well(#[case] name: &str, #[case] command: &[&str]) {
+    let help = stdout(&mut mcm(&[command, &["--help"]].concat()));
+    insta::assert_snapshot!(format!("help-{name}"), help);
+}
+
+#[rstest]
+#[case("machine-controller-manager", "Usage: machine-controller-manager [OPTIONS]")]
+#[case("machine-controller", "Usage: machine-controller [OPTIONS]")]
+#[case("machine-controller.exe", "Usage: machine-controller [OPTIONS]")]
+#[case("kubectl-mcm", "Usage: kubectl mcm <COMMAND>")]
+#[case("anything", "Usage: mcm <COMMAND>")]
+fn the_name_of_the_program_chooses_the_command(#[case] name: &str, #[case] usage: &str) {
+    let alias = alias(name);
+    let help = stdout(isolated(&alias.path).arg("--help"));
+    assert!(help.contains(usage), "{help}");
+}
+
+#[test]
+fn a_relative_path_is_as_good_a_name() {
+    let alias = alias("machine-controller");
+    let mut command = isolated("./machine-controller");
+    command.current_dir(alias.path.parent().unwrap()).arg("--target-kubeconfig=/nonexistent/config");
+    assert_eq!(stderr(&mut command, 1), NO_FILE);
+}
+
+/// The flags of both Go programs, in their documented spelling and with their defaults.
+const SHARED: [&str; 17] = [
+    "--address=0.0.0.0",
+    "--cloud-provider=",
+    "--min-resync-period=12h",
+    "--profiling=false",
+    "--contention-profiling=false",
+    "--control-kubeconfig=",
+    "--namespace=default",
+    "--kube-api-content-type=application/vnd.kubernetes.protobuf",
+    "--kube-api-qps=20",
+    "--kube-api-burst=30",
+    "--controller-start-interval=0s",
+    "--leader-elect=true",
+    "--leader-elect-lease-duration=15s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=2s",
+    "--leader-elect-resource-lock=leases",
+    "--v=0",
+];
+const MANAGER: [&str; 6] = [
+    "--port=10258",
+    "--concurrent-syncs=10",
+    "--safety-up=2",
+    "--safety-down=1",
+    "--machine-safety-overshooting-period=1m",
+    "--autoscaler-scaledown-annotation-during-rollout=true",
+];
+const MACHINE_CONTROLLER: [&str; 16] = [
+    "--port=10259",
+    "--concurrent-syncs=50",
+    "--machine-creation-timeout=20m",
+    "--machine-health-timeout=10m",
+    "--machine-drain-timeout=2h",
+    "--machine-inplace-update-timeout=20m",
+    "--machine-max-evict-retries=360",
+    "--machine-pv-detach-timeout=2m",
+    "--machine-pv-reattach-timeout=90s",
+    "--machine-preserve-timeout=96h",
+    "--machine-safety-apiserver-statuscheck-timeout=30s",
+    "--machine-safety-apiserver-statuscheck-period=1m",
+    "--machine-safety-orphan-vms-period=15m",
+    "--node-conditions=KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
+    "--bootstrap-token-auth-extra-groups=",
+    "--resource-exhausted-retry=10m",
+];
+const LOGS: [&str; 3] = ["--vmodule=", "--log-flush-frequency=5s", "--target-kubeconfig=/nonexistent/config"];
+
+/// Whoever gets as far as the missing file has had all flags accepted.
+#[rstest]
+#[case("machine-controller-manager", &MANAGER)]
+#[case("machine-controller", &MACHINE_CONTROLLER)]
+fn a_go_program_is_replaced_with_all_its_flags(#[case] name: &str, #[case] own: &[&str]) {
+    let flags = [&SHARED[..], own, &LOGS].concat();
+    let alias = alias(name);
+    assert_eq!(stderr(isolated(&alias.path).args(&flags), 1), NO_FILE);
+    assert_eq!(stderr(mcm(&[name]).args(&flags), 1), NO_FILE);
+}
+
+#[test]
+fn run_takes_the_flags_of_both_and_its_own() {
+    let own = ["--log-format=json", "--simulated-cloud=http://127.0.0.1:8080", "--provider=simulated"];
+    let flags = [&["run"], &SHARED[..], &MACHINE_CONTROLLER, &MANAGER, &own, &LOGS].concat();
+    assert_eq!(stderr(&mut mcm(&flags), 1), NO_FILE);
+}
+
+const SEE_HELP: &str = "see mcm machine-controller --help";
+
+/// The exit codes are those of the Go program: 2 for what cannot be read, 1 for what is not allowed.
+#[rstest]
+#[case("--port=0", 1, "--port=0: must be a port number from 1 to 65535", SEE_HELP)]
+#[case("--port=65536", 1, "--port=65536: must be a port number from 1 to 65535", SEE_HELP)]
+#[case("--port=99999999999", 1, "--port=99999999999: must be a port number from 1 to 65535", SEE_HELP)]
+#[case("--port=http", 2, "--port=http: must be a port number from 1 to 65535", SEE_HELP)]
+#[case("--port", 2, "--port needs a value", SEE_HELP)]
+#[case("--port=", 2, "--port=: must be a port number from 1 to 65535", SEE_HELP)]
+#[case(
+    "--address=localhost",
+    2,
+    "--address=localhost: must be an IP address, such as 0.0.0.0 (all interfaces), 127.0.0.1 or ::",
+    SEE_HELP
+)]
+#[case("--concurrent-syncs=0", 1, "--concurrent-syncs=0: must be a number of workers, 1 or more", SEE_HELP)]
+#[case("--kube-api-qps=0", 1, "--kube-api-qps=0: must be a number of requests per second above 0", SEE_HELP)]
+#[case("--kube-api-qps=NaN", 1, "--kube-api-qps=NaN: must be a number of requests per second above 0", SEE_HELP)]
+#[case("--kube-api-burst=-1", 1, "--kube-api-burst=-1: must be a number, 0 or more", SEE_HELP)]
+#[case("--machine-max-evict-retries=-1", 1, "--machine-max-evict-retries=-1: must be a number, 0 or more", SEE_HELP)]
+#[case(
+    "--machine-drain-timeout=-1s",
+    1,
+    "--machine-drain-timeout=-1s: must be a duration of zero or more, such as 90s, 20m or 1h30m",
+    SEE_HELP
+)]
+#[case(
+    "--machine-safety-orphan-vms-period=30",
+    2,
+    "--machine-safety-orphan-vms-period=30: must be a duration of zero or more, such as 90s, 20m or 1h30m",
+    "a duration needs a unit: write 30s for seconds, 30m for minutes"
+)]
+#[case(
+    "--machine-safety-apiserver-statuscheck-period=10s",
+    1,
+    "--machine-safety-apiserver-statuscheck-period=10s: must not be less than --machine-safety-apiserver-statuscheck-timeout=30s",
+    SEE_HELP
+)]
+#[case(
+    "--namespace=Shoot_1",
+    1,
+    "--namespace=Shoot_1: must be the name of one namespace: 1 to 63 of a-z, 0-9 and \"-\", not at the start or end",
+    SEE_HELP
+)]
+#[case(
+    "--kube-api-content-type=json",
+    1,
+    "--kube-api-content-type=json: must be a media type, such as application/json",
+    SEE_HELP
+)]
+#[case(
+    "--target-kubeconfig=none",
+    1,
+    "--control-kubeconfig must not be empty when --target-kubeconfig is none",
+    SEE_HELP
+)]
+#[case("--leader-elect=yes", 2, "--leader-elect=yes: must be true or false", SEE_HELP)]
+#[case(
+    "--leader-elect false",
+    2,
+    "unexpected argument \"false\"",
+    "a boolean flag takes its value after \"=\": --leader-elect=false"
+)]
+#[case("--log-format=xml", 2, "--log-format=xml: must be one of text, json", SEE_HELP)]
+#[case(
+    "--simulated-cloud=localhost",
+    2,
+    "--simulated-cloud=localhost: must be an http or https URL, such as http://127.0.0.1:10270",
+    SEE_HELP
+)]
+#[case("--machine-drain-timout=2h", 2, "unknown flag --machine-drain-timout", "did you mean --machine-drain-timeout?")]
+#[case("--kubeconfig-of-nobody=x", 2, "unknown flag --kubeconfig-of-nobody", SEE_HELP)]
+#[case("-namespace=x", 2, "unknown flag -n in -namespace=x", "long flags take two dashes: --namespace")]
+#[case("--safety-up=1", 2, "unknown flag --safety-up", SEE_HELP)]
+fn a_wrong_flag_is_named_with_what_is_allowed(
+    #[case] flags: &str,
+    #[case] code: i32,
+    #[case] error: &str,
+    #[case] hint: &str,
+) {
+    let said = stderr(mcm(&["machine-controller"]).args(flags.split(' ')), code);
+    assert_eq!(said, format!("error: {error}\nhint: {hint}\n"));
+}
+
+#[rstest]
+#[case(&["run", "--port=0"])]
+#[case(&["run", "--target-kubeconfig=none"])]
+#[case(&["rnu"])]
+#[case(&["crd", "--nope"])]
+#[case(&["completion", "tcsh"])]
+#[case(&["completion"])]
+fn a_wrong_use_of_mcm_itself_leaves_with_2(#[case] args: &[&str]) {
+    let said = stderr(&mut mcm(args), 2);
+    assert!(said.starts_with("error: ") && said.contains("\nhint: ") && said.lines().count() == 2, "{said}");
+}
+
+#[test]
+fn no_command_is_answered_with_the_commands() {
+    let said = stderr(&mut mcm(&[]), 2);
+    assert!(said.contains("Usage: mcm <COMMAND>"), "{said}");
+}
+
+#[test]
+fn a_missing_command_is_answered_in_the_words_of_the_user() {
+    let alias = alias("kubectl-mcm");
+    let said = stderr(isolated(&alias.path).arg("nope"), 2);
+    assert_eq!(said, "error: unknown command \"nope\"\nhint: see kubectl mcm --help\n");
+}
+
+#[test]
+fn outside_a_pod_a_go_program_needs_a_kubeconfig() {
+    let said = stderr(&mut mcm(&["machine-controller-manager"]), 1);
+    assert!(said.starts_with("error: use the credentials of this pod (--target-kubeconfig): "), "{said}");
+    assert!(said.contains("\nhint: outside a pod pass a kubeconfig file with that flag"), "{said}");
+}
+
+#[test]
+fn run_says_where_it_has_looked_for_a_cluster() {
+    assert_eq!(
+        stderr(&mut mcm(&["run"]), 1),
+        "error: find a cluster: KUBECONFIG is not set, there is no ~/.kube/config, and this is no pod\n\
+         hint: pass --target-kubeconfig FILE\n"
+    );
+}
+
+#[rstest]
+#[case("KUBECONFIG")]
+#[case("HOME")]
+fn run_finds_the_kubeconfig_of_its_user(#[case] variable: &str) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join(".kube").join("config");
+    fs::create_dir(folder.path().join(".kube")).unwrap();
+    fs::write(&path, "current-context: nowhere").unwrap();
+    let value = if variable == "HOME" { folder.path() } else { &path };
+    let said = stderr(mcm(&["run"]).env(variable, value), 1);
+    assert!(said.contains("failed to load current context: nowhere"), "{said}");
+}
+
+#[test]
+fn an_api_server_that_is_not_there_is_named_within_seconds() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("config");
+    let kubeconfig = r#"{"current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "it", "user": {}}]}"#;
+    fs::write(&path, kubeconfig).unwrap();
+    let started_at = Instant::now();
+    let said = stderr(mcm(&["run", "--target-kubeconfig"]).arg(&path), 1);
+    assert!(started_at.elapsed() < Duration::from_secs(12));
+    assert!(said.starts_with("error: reach the API server https://127.0.0.1:1: Connection refused ("), "{said}");
+    assert!(
+        said.ends_with(
+            ") (tried for 10 s)\n\
+             hint: check the server's address in the kubeconfig, and that the server is up and may be reached from here\n"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_not_asked_for_this_host() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("config");
+    let kubeconfig = r#"{"current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": {"server": "https://127.0.0.1:1", "proxy-url": "PROXY"}}],
+        "users": [{"name": "it", "user": {}}]}"#;
+    fs::write(&path, kubeconfig.replace(r#", "proxy-url": "PROXY""#, "")).unwrap();
+    // A proxy of this kind cannot be used, so that using it would be said at once.
+    let mut command = mcm(&["machine-controller", "--target-kubeconfig"]);
+    let said = stderr(command.arg(&path).env("HTTPS_PROXY", "ftp://user:pass@proxy.example"), 1);
+    assert!(said.starts_with("error: reach the API server https://127.0.0.1:1: Connection refused"), "{said}");
+
+    fs::write(&path, kubeconfig.replace("PROXY", "ftp://user:pass@proxy.example")).unwrap();
+    let said = stderr(mcm(&["machine-controller", "--target-kubeconfig"]).arg(&path), 1);
+    assert_eq!(
+        said,
+        "error: make a client for the API server https://127.0.0.1:1: only http and https proxies can be used\n\
+         hint: check the certificates, keys and the proxy in the kubeconfig\n"
+    );
+}
+
+#[test]
+fn a_log_filter_that_cannot_be_read_is_refused() {
+    let said = stderr(mcm(&["run", "--target-kubeconfig=/nonexistent/config"]).env("RUST_LOG", "mcm=loud"), 1);
+    assert!(said.starts_with("error: read RUST_LOG=\"mcm=loud\": "), "{said}");
+}
+
+#[test]
+fn the_version_is_one_line_by_flag_and_more_by_command() {
+    let line = format!("mcm {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(stdout(&mut mcm(&["--version"])), line);
+    let text = stdout(&mut mcm(&["version"]));
+    assert!(text.starts_with(&line) && text.contains("api: machine.sapcloud.io/v1alpha1\n"), "{text}");
+}
+
+#[rstest]
+#[case("bash", "complete -F _mcm")]
+#[case("zsh", "#compdef mcm")]
+#[case("fish", "complete -c mcm")]
+fn shells_can_complete_commands_and_flags(#[case] shell: &str, #[case] mark: &str) {
+    let script = stdout(&mut mcm(&["completion", shell]));
+    assert!(script.contains(mark) && script.contains("machine-drain-timeout"));
+}
