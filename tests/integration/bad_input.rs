@@ -118,14 +118,14 @@ async fn warned(world: &World, machine: &str, text: &str) {
 
 #[tokio::test]
 async fn objects_that_cannot_be_read_hold_up_no_others() {
-    let control_plane = ControlPlane::apart().await;
+    let control_plane = ControlPlane::apart().await.unwrap();
     let client = control_plane.client();
-    control_plane::install(&client, &lax()).await;
+    control_plane::install(&client, &lax()).await.unwrap();
     let world = World::apart(&control_plane, "unreadable").await;
     for object in unreadable() {
         world.apply(object).await;
     }
-    control_plane::install(&client, &crds()).await;
+    control_plane::install(&client, &crds()).await.unwrap();
 
     let _manager = world.run(&[]).await;
     world.pool(3, json!({})).await;

@@ -60,7 +60,7 @@ fn header(table: &str) -> Vec<&str> {
 
 /// Standard output, or what was wrong.
 fn kubectl(world: &World, arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut child = Command::new(ControlPlane::programs().join("kubectl"))
+    let mut child = Command::new(ControlPlane::programs().unwrap().join("kubectl"))
         .arg("--kubeconfig")
         .arg(world.admin())
         .args(["--namespace", &world.namespace])
