@@ -185,7 +185,7 @@ impl Stored {
         let crd = in_group(crd, &group);
         let api = kind.api(&client, &group, &namespace);
 
-        install(&client, &[without_rules(crd.clone())]).await;
+        install(&client, &[without_rules(crd.clone())]).await.unwrap();
         let mut stored = Vec::new();
         for (number, fault) in faults.iter().enumerate() {
             let object = numbered(kind.with(fault), number, &group);
@@ -193,7 +193,7 @@ impl Stored {
             stored.push(Self { kind, api: api.clone(), name: object.name_any(), fault: fault.to_string() });
         }
 
-        install(&client, &[crd]).await;
+        install(&client, &[crd]).await.unwrap();
         let probe = numbered(kind.with("{spec: null, providerSpec: null, nodeTemplate: {capacity: {}}}"), 0, &group);
         wait::until("the rules", async || is_refused(&api, &probe).await.then_some(())).await;
         stored

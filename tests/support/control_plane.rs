@@ -4,12 +4,13 @@
 //! way by their namespaces.
 
 use std::{
-    env, fs,
+    env, io,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
+use anyhow::{Context, ensure};
 use k8s_openapi::{
     api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -32,11 +33,11 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// The control plane of this process, started by the first who asks. If it does not start, nobody tries again.
+    /// The control plane of this process, started by the first who asks.
     pub async fn shared() -> &'static Self {
-        static SHARED: OnceCell<Option<ControlPlane>> = OnceCell::const_new();
-        let started = SHARED.get_or_init(async || tokio::spawn(Self::start()).await.ok()).await;
-        started.as_ref().unwrap_or_else(|| panic!("no control plane to test with; the first test that asked says why"))
+        static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+        let started = SHARED.get_or_init(async || Self::start().await.map_err(|error| format!("{error:#}"))).await;
+        started.as_ref().unwrap_or_else(|error| panic!("no control plane to test with: {error}"))
     }
 
     /// A new client with all rights. It belongs to the runtime of the calling test, hence not to be kept between tests.
@@ -60,61 +61,69 @@ impl ControlPlane {
     }
 
     /// One of its own, without definitions, for a test that changes what all tests share.
-    pub async fn apart() -> Self {
-        let (kubeconfig, guard) = tokio::task::spawn_blocking(up).await.unwrap();
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn apart() -> anyhow::Result<Self> {
+        let (kubeconfig, guard) = tokio::task::spawn_blocking(up).await??;
         Self::reach(kubeconfig, Some(guard)).await
     }
 
     /// The folder with kubectl and the other programs.
-    pub fn programs() -> PathBuf {
-        let answer = Command::new(SCRIPT).arg("get").stderr(Stdio::null()).output().unwrap();
-        PathBuf::from(String::from_utf8(answer.stdout).unwrap().trim())
+    ///
+    /// # Errors
+    /// When there are none and none can be had.
+    pub fn programs() -> anyhow::Result<PathBuf> {
+        let found = Command::new(SCRIPT).arg("get").output()?;
+        ensure!(found.status.success(), "hack/control-plane get failed: {}", String::from_utf8_lossy(&found.stderr));
+        Ok(PathBuf::from(String::from_utf8(found.stdout)?.trim()))
     }
 
-    async fn start() -> Self {
+    async fn start() -> anyhow::Result<Self> {
         let control_plane = match env::var_os("MCM_TEST_KUBECONFIG") {
-            Some(given) => Self::reach(PathBuf::from(given), None).await,
-            None => Self::apart().await,
+            Some(given) => Self::reach(PathBuf::from(given), None).await?,
+            None => Self::apart().await?,
         };
-        install(&control_plane.client(), &mcm::api::crd::crds()).await;
-        control_plane
+        install(&Client::try_from(control_plane.config.clone())?, &mcm::api::crd::crds()).await?;
+        Ok(control_plane)
     }
 
-    async fn reach(kubeconfig: PathBuf, guard: Option<Child>) -> Self {
-        let credentials = Kubeconfig::read_from(&kubeconfig).unwrap();
-        let config = Config::from_custom_kubeconfig(credentials, &KubeConfigOptions::default()).await.unwrap();
-        Self { kubeconfig, config, _guard: guard }
+    async fn reach(kubeconfig: PathBuf, guard: Option<Child>) -> anyhow::Result<Self> {
+        let credentials = Kubeconfig::read_from(&kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(credentials, &KubeConfigOptions::default()).await?;
+        Ok(Self { kubeconfig, config, _guard: guard })
     }
 }
 
 /// Creates the definitions or brings them up to date, and waits until they are served.
-pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) {
+///
+/// # Errors
+/// When the API server does not take one.
+pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for crd in crds {
         let name = crd.name_any();
-        api.patch(&name, &PatchParams::apply("mcm-tests").force(), &Patch::Apply(crd))
-            .await
-            .unwrap_or_else(|error| panic!("install {name}: {error}"));
+        let apply = PatchParams::apply("mcm-tests").force();
+        api.patch(&name, &apply, &Patch::Apply(crd)).await.with_context(|| format!("install {name}"))?;
     }
     for crd in crds {
-        await_condition(api.clone(), &crd.name_any(), is_crd_established()).await.unwrap();
+        await_condition(api.clone(), &crd.name_any(), is_crd_established()).await?;
     }
+    Ok(())
 }
 
-fn up() -> (PathBuf, Child) {
-    let dir = tempfile::Builder::new().prefix("mcm-test-").tempdir().unwrap().keep();
-    let guard = guard(&dir);
-    let started = Command::new(SCRIPT).arg("up").arg(&dir).output().unwrap();
-    let said = String::from_utf8_lossy(&started.stderr);
-    assert!(started.status.success(), "hack/control-plane up: {said}");
-    let kubeconfig = PathBuf::from(String::from_utf8(started.stdout).unwrap().trim());
-    assert!(fs::exists(&kubeconfig).unwrap(), "hack/control-plane up names no kubeconfig: {said}");
-    (kubeconfig, guard)
+fn up() -> anyhow::Result<(PathBuf, Child)> {
+    let dir = tempfile::Builder::new().prefix("mcm-test-").tempdir()?.keep();
+    let guard = guard(&dir)?;
+    let started = Command::new(SCRIPT).arg("up").arg(&dir).output()?;
+    ensure!(started.status.success(), "hack/control-plane up failed: {}", String::from_utf8_lossy(&started.stderr));
+    let kubeconfig = String::from_utf8(started.stdout)?;
+    Ok((PathBuf::from(kubeconfig.trim()), guard))
 }
 
 /// Takes the control plane down when this process ends, however it ends: then the pipe that the shell reads is closed.
 /// In a process group of its own it outlives an interrupt from the keyboard.
-fn guard(dir: &Path) -> Child {
+fn guard(dir: &Path) -> io::Result<Child> {
     Command::new("sh")
         .args(["-c", r#"read -r _; "$0" down "$1"; rm -rf "$1""#, SCRIPT])
         .arg(dir)
@@ -123,5 +132,4 @@ fn guard(dir: &Path) -> Child {
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
-        .unwrap()
 }
