@@ -116,11 +116,15 @@ fn schema_of<T: JsonSchema>() -> Option<JSONSchemaProps> {
 }
 
 /// Without `nullable` the API server takes the `null` that Go writes for absent; a default would be written into objects;
-/// a title says what the description says.
+/// a title says what the description says. The range of `int32` is only checked by API servers of 1.36 and later.
 fn tidy(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.default = None;
     schema.title = None;
+    if schema.format.as_deref() == Some("int32") {
+        schema.minimum.get_or_insert(i32::MIN.into());
+        schema.maximum.get_or_insert(i32::MAX.into());
+    }
     for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
         tidy(property);
     }

@@ -10,6 +10,7 @@ use super::{MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default};
 
 /// Machines that are replaced gradually when their template changes.
+#[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machine.sapcloud.io",

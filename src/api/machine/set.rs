@@ -7,6 +7,7 @@ use super::{ClassSpec, LastOperation, MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default};
 
 /// A number of equal Machines.
+#[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machine.sapcloud.io",
