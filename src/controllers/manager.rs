@@ -13,10 +13,7 @@ use super::{
     controller, machine, machine_class, machine_deployment, machine_set, node, wiring,
 };
 use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineSet},
-        node::Node,
-    },
+    api::machine::{Machine, MachineDeployment, MachineSet},
     driver::Registry,
     runtime::{
         cache::{Cache, Cached},
@@ -249,24 +246,13 @@ fn guarded<K: kube::Resource<DynamicType = ()>>(event: watcher::Event<K>) -> wat
 }
 
 fn context(setup: Setup, caches: &Caches, queues: Arc<Queues>, memory: Arc<Memory>) -> Context {
-    let namespaced = setup.control.clone();
-    let api = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
-    let namespaced = setup.control.clone();
-    let sets = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
-    let namespaced = setup.control.clone();
-    let deployments = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
-    let namespaced = setup.control.clone();
-    let classes = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
     let secrets: Api<Secret> = Api::namespaced(setup.control.clone(), &setup.namespace);
     Context {
-        machines: Objects::new(Arc::clone(&caches.machines), api),
-        sets: Objects::new(Arc::clone(&caches.sets), sets),
-        deployments: Objects::new(Arc::clone(&caches.deployments), deployments),
-        classes: Objects::new(Arc::clone(&caches.classes), classes),
-        nodes: setup.target.clone().map(|target| {
-            let api = move |_: &str| -> Api<Node> { Api::all(target.clone()) };
-            Objects::new(Arc::clone(&caches.nodes), api)
-        }),
+        machines: Objects::namespaced(&caches.machines, &setup.control),
+        sets: Objects::namespaced(&caches.sets, &setup.control),
+        deployments: Objects::namespaced(&caches.deployments, &setup.control),
+        classes: Objects::namespaced(&caches.classes, &setup.control),
+        nodes: setup.target.as_ref().map(|target| Objects::cluster_wide(&caches.nodes, target)),
         secrets: Secrets::new(Arc::clone(&caches.secrets), secrets, &setup.namespace),
         namespace: setup.namespace,
         target: setup.target,
