@@ -116,11 +116,15 @@ fn schema_of<T: JsonSchema>() -> Option<JSONSchemaProps> {
 }
 
 /// Without `nullable` the API server takes the `null` that Go writes for absent; a default would be written into objects;
-/// a title says what the description says.
+/// a title says what the description says. The range of `int32` is only checked by API servers of 1.36 and later.
 fn tidy(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.default = None;
     schema.title = None;
+    if schema.format.as_deref() == Some("int32") {
+        schema.minimum.get_or_insert(i32::MIN.into());
+        schema.maximum.get_or_insert(i32::MAX.into());
+    }
     for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
         tidy(property);
     }
@@ -129,5 +133,171 @@ fn tidy(schema: &mut JSONSchemaProps) {
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
         tidy(items);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn crd(kind: &str) -> CustomResourceDefinition {
+        crds().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap()
+    }
+
+    fn version(kind: &str) -> CustomResourceDefinitionVersion {
+        let [version] = crd(kind).spec.versions.try_into().expect("one version");
+        version
+    }
+
+    fn root(kind: &str) -> JSONSchemaProps {
+        version(kind).schema.unwrap().open_api_v3_schema.unwrap()
+    }
+
+    /// Each schema with the path to it; `[]` are items of a list, `{}` values of a map.
+    fn walk(path: &str, schema: &JSONSchemaProps, visit: &mut impl FnMut(&str, &JSONSchemaProps)) {
+        visit(path, schema);
+        for (name, property) in schema.properties.iter().flatten() {
+            walk(&format!("{path}.{name}"), property, visit);
+        }
+        if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
+            walk(&format!("{path}{{}}"), values, visit);
+        }
+        if let Some(JSONSchemaPropsOrArray::Schema(items)) = &schema.items {
+            walk(&format!("{path}[]"), items, visit);
+        }
+    }
+
+    /// Paths of all schemas that answer the question.
+    fn paths(kind: &str, mut question: impl FnMut(&JSONSchemaProps) -> bool) -> Vec<String> {
+        let mut found = Vec::new();
+        walk("", &root(kind), &mut |path, schema| {
+            if question(schema) {
+                found.push(path.to_owned());
+            }
+        });
+        found
+    }
+
+    #[rstest]
+    #[case("MachineClass", "machineclasses", "machineclass", "mcc")]
+    #[case("Machine", "machines", "machine", "mc")]
+    #[case("MachineSet", "machinesets", "machineset", "mcs")]
+    #[case("MachineDeployment", "machinedeployments", "machinedeployment", "mcd")]
+    fn names_are_those_of_the_reference(
+        #[case] kind: &str,
+        #[case] plural: &str,
+        #[case] singular: &str,
+        #[case] short: &str,
+    ) {
+        let crd = crd(kind);
+        assert_eq!(crd.metadata.name.unwrap(), format!("{plural}.machine.sapcloud.io"));
+        assert_eq!((crd.spec.group.as_str(), crd.spec.scope.as_str()), ("machine.sapcloud.io", "Namespaced"));
+        let names = crd.spec.names;
+        assert_eq!(
+            (names.plural, names.singular.unwrap(), names.short_names.unwrap()),
+            (plural.into(), singular.into(), vec![short.into()])
+        );
+        let version = version(kind);
+        assert_eq!((version.name.as_str(), version.served, version.storage), ("v1alpha1", true, true));
+    }
+
+    #[rstest]
+    #[case("MachineClass", "")]
+    #[case(
+        "Machine",
+        "Status string .status.currentStatus.phase, Age date .metadata.creationTimestamp, \
+        Node string .metadata.labels.node, ProviderID string .spec.providerID 1"
+    )]
+    #[case(
+        "MachineSet",
+        "Desired integer .spec.replicas, Current integer .status.replicas, \
+        Ready integer .status.readyReplicas, Age date .metadata.creationTimestamp"
+    )]
+    #[case(
+        "MachineDeployment",
+        "Ready integer .status.readyReplicas, Desired integer .spec.replicas, \
+        Up-to-date integer .status.updatedReplicas, Available integer .status.availableReplicas, \
+        Age date .metadata.creationTimestamp"
+    )]
+    fn columns_are_those_of_the_reference(#[case] kind: &str, #[case] wanted: &str) {
+        let columns = version(kind).additional_printer_columns.unwrap_or_default();
+        let columns: Vec<_> = columns
+            .iter()
+            .map(|column| {
+                let priority = column.priority.map(|priority| format!(" {priority}")).unwrap_or_default();
+                format!("{} {} {}{priority}", column.name, column.type_, column.json_path)
+            })
+            .collect();
+        assert_eq!(columns.join(", "), wanted);
+    }
+
+    #[rstest]
+    #[case("MachineClass", None)]
+    #[case("Machine", Some(None))]
+    #[case("MachineSet", Some(Some((".spec.replicas", ".status.replicas"))))]
+    #[case("MachineDeployment", Some(Some((".spec.replicas", ".status.replicas"))))]
+    fn subresources_are_those_of_the_reference(#[case] kind: &str, #[case] wanted: Option<Option<(&str, &str)>>) {
+        let subresources = version(kind).subresources;
+        assert_eq!(subresources.as_ref().is_some_and(|sub| sub.status.is_some()), wanted.is_some());
+        let scale = subresources.and_then(|sub| sub.scale);
+        assert!(scale.iter().all(|scale| scale.label_selector_path.is_none()));
+        let scale = scale.map(|scale| (scale.spec_replicas_path, scale.status_replicas_path));
+        let wanted = wanted.flatten().map(|(spec, status)| (spec.to_owned(), status.to_owned()));
+        assert_eq!(scale, wanted);
+    }
+
+    /// The same fields as in the reference, so that what it stored stays valid.
+    #[rstest]
+    #[case("MachineClass", &["=providerSpec", ".nodeTemplate=capacity,instanceType,region,zone"])]
+    #[case("Machine", &[".status.addresses[]=address,type", ".status.conditions[]=status,type"])]
+    #[case("MachineSet", &[".status.machineSetCondition[]=status,type"])]
+    #[case("MachineDeployment", &[".spec=template", ".status.conditions[]=status,type"])]
+    fn required_fields_are_those_of_the_reference(#[case] kind: &str, #[case] wanted: &[&str]) {
+        let mut required = Vec::new();
+        walk("", &root(kind), &mut |path, schema| {
+            if let Some(names) = &schema.required {
+                required.push(format!("{path}={}", names.join(",")));
+            }
+        });
+        let of_core_types = ["taints[]=", "configMap=", "matchExpressions[]="];
+        required.retain(|entry| !of_core_types.iter().any(|part| entry.contains(part)));
+        assert_eq!(required, wanted);
+    }
+
+    #[rstest]
+    #[case("MachineClass", &[".nodeTemplate", ".providerSpec"])]
+    #[case("Machine", &[".spec.nodeTemplate.metadata"])]
+    #[case("MachineSet", &[".spec.template.metadata", ".spec.template.spec.nodeTemplate.metadata"])]
+    #[case("MachineDeployment", &[".spec.template.metadata", ".spec.template.spec.nodeTemplate.metadata"])]
+    fn unknown_fields_are_kept_where_the_reference_keeps_them(#[case] kind: &str, #[case] wanted: &[&str]) {
+        assert_eq!(paths(kind, |schema| schema.x_kubernetes_preserve_unknown_fields == Some(true)), wanted);
+    }
+
+    #[rstest]
+    fn nothing_is_defaulted_and_null_is_absent(
+        #[values("MachineClass", "Machine", "MachineSet", "MachineDeployment")] kind: &str,
+    ) {
+        let none: [&str; 0] = [];
+        assert_eq!(paths(kind, |schema| schema.default.is_some()), none);
+        assert_eq!(paths(kind, |schema| schema.nullable.is_some()), none);
+    }
+
+    #[rstest]
+    fn every_field_is_explained(#[values("MachineClass", "Machine", "MachineSet", "MachineDeployment")] kind: &str) {
+        let mut silent = paths(kind, |schema| schema.description.is_none());
+        silent.retain(|path| !path.ends_with("{}") && !path.ends_with("[]") && !path.starts_with(".metadata"));
+        assert_eq!(silent, [""; 0]);
+    }
+
+    #[rstest]
+    #[case("MachineClass", ".secretRef")]
+    #[case("MachineClass", ".credentialsSecretRef")]
+    #[case("MachineSet", ".spec.selector")]
+    #[case("MachineDeployment", ".spec.selector")]
+    fn references_and_selectors_are_replaced_as_a_whole(#[case] kind: &str, #[case] path: &str) {
+        let atomic = paths(kind, |schema| schema.x_kubernetes_map_type.as_deref() == Some("atomic"));
+        assert!(atomic.iter().any(|found| found == path));
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Answer, Attempt, Attempts, Method, PodFacts, PodRef, drained_pods};
@@ -39,6 +41,8 @@ pub struct DrainPlan {
     pub waits: Vec<Wait>,
     /// What is wrong and will not heal by waiting a little, in the words of the reference, without repetitions.
     pub errors: Vec<String>,
+    /// Disruption budgets that let no pod go for now, as `namespace/name`.
+    pub refused_by: BTreeSet<String>,
     /// How many pods the drain is about.
     pub pods: usize,
 }
@@ -167,7 +171,10 @@ fn press(
                 ));
             }
             match &refusal.budget {
-                Some(budget) => format!("refused by the disruption budget {budget}"),
+                Some(budget) => {
+                    plan.refused_by.insert(budget.clone());
+                    format!("refused by the disruption budget {budget}")
+                }
                 None => refusal.message.clone(),
             }
         }

@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use rstest::rstest;
 
@@ -66,6 +69,7 @@ fn a_refused_eviction_is_tried_again_after_growing_time(#[case] count: u32, #[ca
     assert_eq!((early.calls.len(), early.waits[0].until), (0, Some(at(NOW + seconds))));
     assert_eq!(early.waits[0].on, "pod ns/a: eviction refused by the disruption budget ns/b");
     assert_eq!(early.error(), None, "a budget that may yet let it go is no error");
+    assert_eq!(early.refused_by, BTreeSet::from(["ns/b".to_owned()]), "but it is told");
     assert_eq!(normal(&[pod("a")], &attempts(NOW - seconds)).calls.len(), 1);
 }
 

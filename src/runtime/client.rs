@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Calls in flight at once. Each is a connection; more than this does not make an API server faster.
-pub const IN_FLIGHT: usize = 64;
+pub const IN_FLIGHT: usize = 32;
 /// How long a call may take. Watches may last.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a call is repeated that a busy API server refused.
@@ -37,7 +37,7 @@ pub enum ClientError {
     },
 }
 
-/// A client for controllers: at most `rate` calls, of which 64 at the same time. Watches are exempt from both, and have
+/// A client for controllers: at most `rate` calls, of which 32 at the same time. Watches are exempt from both, and have
 /// no timeout but the server's.
 ///
 /// # Errors

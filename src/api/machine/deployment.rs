@@ -10,6 +10,7 @@ use super::{MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default};
 
 /// Machines that are replaced gradually when their template changes.
+#[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machine.sapcloud.io",
@@ -60,7 +61,6 @@ use crate::api::wire::{is_zero, null_as_default};
 pub struct MachineDeploymentSpec {
     /// How many Machines; 0 if absent.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0))]
     pub replicas: i32,
     /// Which Machines belong to the deployment. Must match the labels of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ pub struct RollbackConfig {
 pub struct Strategy {
     /// `RollingUpdate`, `Recreate` or `InPlaceUpdate`.
     #[serde(rename = "type", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
-    #[schemars(extend("enum" = ["RollingUpdate", "Recreate", "InPlaceUpdate"]))]
+    #[schemars(schema_with = "schema::strategy_type")]
     pub type_: String,
     /// Bounds of a rolling update; both are required when the type is RollingUpdate.
     #[serde(default, skip_serializing_if = "Option::is_none")]

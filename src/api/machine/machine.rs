@@ -13,6 +13,7 @@ use crate::api::{
 };
 
 /// One VM and its Node.
+#[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machine.sapcloud.io",

@@ -28,3 +28,6 @@ pub const GROUP: &str = "machine.sapcloud.io";
 pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of owner references.
 pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
+
+#[cfg(test)]
+mod tests;

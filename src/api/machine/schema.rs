@@ -9,22 +9,20 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// Labels are bounded so that the cost of comparing them is known; the bound is that of any label's value.
+/// A selector is bounded so that the cost of its rules is known. No object can have a label with a longer value.
 const LABEL_VALUE_MAX: u32 = 63;
 /// More than any real selector has.
 const SELECTOR_LABELS_MAX: u32 = 256;
 /// A MachineSet adds a dash and five characters to the name of its deployment, and no name has more than 253.
 pub(crate) const DEPLOYMENT_NAME_MAX: i64 = 253 - 6;
 
+const STRATEGIES: &str = "write RollingUpdate, Recreate or InPlaceUpdate";
+
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Any fields at all.
 pub(super) fn anything(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
-}
-
-pub(super) fn labels(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_MAX } })
 }
 
 pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
@@ -36,12 +34,7 @@ pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
 
 /// The provider's name of something; never empty.
 pub(super) fn provider_name(_: &mut SchemaGenerator) -> Schema {
-    let rule = ValidationRule {
-        rule: "self != ''".into(),
-        message: Some("write what the provider calls it".into()),
-        reason: Some("FieldValueRequired".into()),
-        ..ValidationRule::default()
-    };
+    let rule = value_rule("self != ''", "write what the provider calls it");
     json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
 }
 
@@ -51,13 +44,15 @@ pub(super) fn int_or_percent(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
+    let operator =
+        value_rule("self in ['In', 'NotIn', 'Exists', 'DoesNotExist']", "write In, NotIn, Exists or DoesNotExist");
     let values = ValidationRule {
-        rule: "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 \
-               : !has(self.values) || size(self.values) == 0"
-            .into(),
-        message: Some("In and NotIn need values; Exists and DoesNotExist take none".into()),
         field_path: Some(".values".into()),
-        ..ValidationRule::default()
+        ..value_rule(
+            "self.operator in ['In', 'NotIn'] ? size(self.?values.orValue([])) > 0 \
+             : !(self.operator in ['Exists', 'DoesNotExist']) || size(self.?values.orValue([])) == 0",
+            "write values for In and NotIn, and none for Exists and DoesNotExist",
+        )
     };
     json_schema!({
         "type": "object",
@@ -72,6 +67,7 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
             "matchExpressions": {
                 "description": "Requirements on labels; all of them and all of matchLabels must hold.",
                 "type": "array",
+                "maxItems": SELECTOR_LABELS_MAX,
                 "items": {
                     "description": "A requirement on one label.",
                     "type": "object",
@@ -82,7 +78,7 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
                         "operator": {
                             "description": "How the label relates to the values.",
                             "type": "string",
-                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                            "x-kubernetes-validations": [operator],
                         },
                         "values": {
                             "description": "Values to compare with; needed by In and NotIn, not allowed otherwise.",
@@ -94,6 +90,11 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
             },
         },
     })
+}
+
+pub(super) fn strategy_type(_: &mut SchemaGenerator) -> Schema {
+    let rule = value_rule("self in ['RollingUpdate', 'Recreate', 'InPlaceUpdate']", STRATEGIES);
+    json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
 }
 
 /// A Machine, MachineSet or MachineDeployment has a spec.
@@ -126,9 +127,7 @@ pub(super) fn set_rules() -> Vec<ValidationRule> {
 
 pub(super) fn deployment_rules() -> Vec<ValidationRule> {
     let mut rules = set_rules();
-    rules.push(required(".strategy.type", "write RollingUpdate, Recreate or InPlaceUpdate", |spec| {
-        format!("{spec}.?strategy.?type.hasValue()")
-    }));
+    rules.push(required(".strategy.type", STRATEGIES, |spec| format!("{spec}.?strategy.?type.hasValue()")));
     rules
 }
 
@@ -202,6 +201,11 @@ pub(super) fn node_template_rules() -> Vec<ValidationRule> {
     vec![required(".capacity", "write cpu, gpu and memory, with 0 for what the VM does not have", |template| {
         format!("['cpu', 'gpu', 'memory'].all(name, {template}.?capacity[?name].hasValue())")
     })]
+}
+
+/// A rule about one value: an update that leaves it as it was does not ask it.
+pub(super) fn value_rule(rule: &str, message: &str) -> ValidationRule {
+    ValidationRule { rule: rule.into(), message: Some(message.into()), ..ValidationRule::default() }
 }
 
 /// [`tolerant`], for a field that must be there.

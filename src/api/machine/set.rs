@@ -7,6 +7,7 @@ use super::{ClassSpec, LastOperation, MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default};
 
 /// A number of equal Machines.
+#[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "machine.sapcloud.io",
@@ -51,7 +52,6 @@ use crate::api::wire::{is_zero, null_as_default};
 pub struct MachineSetSpec {
     /// How many Machines; 0 if absent.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0))]
     pub replicas: i32,
     /// Which Machines belong to the set. Must match the labels of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{LastOperation, MachineSpec, schema};
+use super::{LastOperation, MachineSpec};
 use crate::api::wire::{is_zero, null_as_default};
 
 /// Which MachineClass describes the VM.
@@ -30,7 +30,6 @@ pub struct ClassSpec {
 pub struct TemplateMeta {
     /// Labels for the object made from the template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::labels")]
     pub labels: BTreeMap<String, String>,
     /// Annotations for the object made from the template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]

@@ -280,22 +280,40 @@ fn failed_status(snapshot: &Snapshot, call: Call, error: &DriverError, is_late: 
 /// What the driver of the class can do; `None` with a wait if the class cannot be used.
 fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Option<Capabilities> {
     let name = &snapshot.machine.spec.class.name;
-    let (problem, until) = match &snapshot.class {
-        ClassView::Unknown => ("the MachineClasses to be known".to_owned(), None),
-        ClassView::Missing => (format!("the MachineClass {name}, which does not exist"), None),
+    match &snapshot.class {
+        ClassView::Unknown => {
+            plan.wait("the MachineClasses to be known", None);
+        }
+        ClassView::Missing => {
+            wait_for_repair(plan, snapshot, &format!("the MachineClass {name}, which does not exist"))
+        }
         ClassView::Unserved(class) => {
-            (format!("a driver for the provider {:?} of the MachineClass {name}", class.provider), None)
+            let what = format!("a driver for the provider {:?} of the MachineClass {name}", class.provider);
+            wait_for_repair(plan, snapshot, &what);
         }
         ClassView::Present { class, .. } if !finalizer::has(&class.metadata, labels::FINALIZER) => {
-            (format!("the MachineClass {name} to get its finalizer"), Some(after(snapshot.now, LOOK_AGAIN)))
+            let until = after(snapshot.now, LOOK_AGAIN);
+            plan.wait(format!("the MachineClass {name} to get its finalizer"), Some(until));
         }
         ClassView::Present { class, driver } => match flaw_of(class) {
-            Some(flaw) => (format!("the MachineClass {name} to be repaired: {flaw}"), None),
+            Some(flaw) => wait_for_repair(plan, snapshot, &format!("the MachineClass {name} to be repaired: {flaw}")),
             None => return Some(*driver),
         },
-    };
-    plan.wait(problem, until);
+    }
     None
+}
+
+/// Waits for something that somebody has to put right, and says so where they look. A change wakes the Machine.
+fn wait_for_repair(plan: &mut Plan<Action>, snapshot: &Snapshot, what: &str) {
+    let (stored, now) = (status::stored(&snapshot.machine), snapshot.now);
+    let text = format!("Waiting for {what}");
+    let mut next = stored.clone();
+    next.last_operation = status::operation(OperationType::Create, OperationState::Processing, text.as_str(), now);
+    if status::is_news(&stored, &next, now) {
+        let note = Note::warning(EventReason::Waiting, text);
+        plan.then_noting(Action::WriteStatus(Box::new(next)), "others must see what the creation waits for", note);
+    }
+    plan.wait(what, None);
 }
 
 /// What the autoscaler would stumble over.
@@ -313,20 +331,21 @@ fn flaw_of(class: &MachineClass) -> Option<String> {
 
 /// Whether the Secrets were read and are good enough to boot from; asks for them or waits otherwise.
 fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
-    let again = Some(after(snapshot.now, LOOK_AGAIN));
     match &snapshot.secret {
         SecretView::NotRead => {
             plan.then(Action::ReadSecret, "the driver needs credentials and user data");
         }
         SecretView::Failed(error) => {
-            plan.wait(format!("the Secrets of the class to be readable: {error}"), again);
+            let until = after(snapshot.now, LOOK_AGAIN);
+            plan.wait(format!("the Secrets of the class to be readable: {error}"), Some(until));
         }
         SecretView::Read(facts) if facts.has_user_data => return true,
         SecretView::Read(facts) if facts.missing.is_empty() => {
-            plan.wait("the key userData in the Secrets of the class", again);
+            wait_for_repair(plan, snapshot, "the key userData in the Secrets of the class");
         }
         SecretView::Read(facts) => {
-            plan.wait(format!("the Secret {}, which does not exist", facts.missing.join(", ")), again);
+            let missing = facts.missing.join(", ");
+            wait_for_repair(plan, snapshot, &format!("the Secret {missing}, which does not exist"));
         }
     }
     false

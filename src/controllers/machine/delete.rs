@@ -48,7 +48,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         delete_node(&mut plan, snapshot, progress);
         return plan;
     }
-    if !is_class_known(&mut plan, snapshot) {
+    if !is_class_known(&mut plan, snapshot, progress) {
         return plan;
     }
     match progress {
@@ -60,11 +60,14 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
 }
 
 /// The driver cannot be called without its class, and a VM must not be forgotten.
-fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) -> bool {
     let name = &snapshot.machine.spec.class.name;
     let on = match &snapshot.class {
         ClassView::Present { .. } => return true,
-        ClassView::Unknown => "the MachineClasses to be known".to_owned(),
+        ClassView::Unknown => {
+            plan.wait("the MachineClasses to be known", None);
+            return false;
+        }
         ClassView::Missing => {
             format!(
                 "the MachineClass {name}, which does not exist: without it the VM cannot be deleted; create it again"
@@ -74,6 +77,8 @@ fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
             format!("a driver for the provider {:?} of the MachineClass {name}", class.provider)
         }
     };
+    let note = Note::warning(EventReason::Waiting, format!("Waiting for {on}"));
+    stall(plan, snapshot, progress.max(Progress::AskVm), &format!("Waiting for {on}. "), note);
     plan.wait(on, None);
     false
 }

@@ -200,6 +200,12 @@ fn empty(
     }
     match drain.error() {
         Some(error) if mode == Mode::Normal => blocked(plan, snapshot, &error),
+        None if mode == Mode::Normal && !drain.refused_by.is_empty() => {
+            // Said once: pods that go one by one would make it a write for each.
+            let budgets = drain.refused_by.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let story = format!("Evictions are refused by the disruption budget {budgets}. ");
+            advance(plan, snapshot, Progress::Drain, &story, "others must see what the drain waits for");
+        }
         None if progress != Progress::Drain => {
             let note = Note::normal(EventReason::Draining, format!("draining the Node {name} of {} pods", drain.pods));
             advance_noting(plan, snapshot, Progress::Drain, "", "pods have to go before the VM does", note);

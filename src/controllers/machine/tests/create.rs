@@ -257,19 +257,22 @@ fn a_token_is_made_only_if_the_user_data_asks_for_it(#[case] wanted: bool, #[cas
 type Change = fn(&mut World);
 
 #[rstest]
-#[case::class_missing(|world: &mut World| world.class = ClassView::Missing, "which does not exist")]
-#[case::class_unknown(|world: &mut World| world.class = ClassView::Unknown, "to be known")]
-#[case::class_without_finalizer(|world: &mut World| change_class(world, json!({ "metadata": { "finalizers": null } })), "finalizer")]
-#[case::class_incomplete(|world: &mut World| change_class(world, json!({ "nodeTemplate": { "capacity": { "cpu": "1" }, "instanceType": "", "region": "", "zone": "" } })), "nodeTemplate.capacity has no gpu")]
-#[case::no_user_data(|world: &mut World| world.secret.has_user_data = false, "userData")]
-#[case::no_class_named(|world: &mut World| world.edit(|machine| machine.spec.class.name.clear()), "spec.class.name")]
-#[case::secret_missing(|world: &mut World| { world.secret.has_user_data = false; world.secret.missing = vec!["s".to_owned()]; }, "the Secret s")]
-fn what_is_not_ready_is_waited_for_by_name(#[case] change: Change, #[case] text: &str) {
+#[case::class_missing(|world: &mut World| world.class = ClassView::Missing, "which does not exist", true)]
+#[case::class_unknown(|world: &mut World| world.class = ClassView::Unknown, "to be known", false)]
+#[case::class_without_finalizer(|world: &mut World| change_class(world, json!({ "metadata": { "finalizers": null } })), "finalizer", false)]
+#[case::class_incomplete(|world: &mut World| change_class(world, json!({ "nodeTemplate": { "capacity": { "cpu": "1" }, "instanceType": "", "region": "", "zone": "" } })), "nodeTemplate.capacity has no gpu", true)]
+#[case::no_user_data(|world: &mut World| world.secret.has_user_data = false, "userData", true)]
+#[case::no_class_named(|world: &mut World| world.edit(|machine| machine.spec.class.name.clear()), "spec.class.name", false)]
+#[case::secret_missing(|world: &mut World| { world.secret.has_user_data = false; world.secret.missing = vec!["s".to_owned()]; }, "the Secret s", true)]
+fn what_is_not_ready_is_waited_for_by_name(#[case] change: Change, #[case] text: &str, #[case] is_for_a_person: bool) {
     let mut world = World::new();
     change(&mut world);
     world.pass();
-    assert_eq!((world.births, world.machine_writes), (0, 0));
+    world.pass();
+    assert_eq!((world.births, world.machine_writes), (0, usize::from(is_for_a_person)));
     assert!(world.waits.iter().any(|wait| wait.contains(text)), "{:?}", world.waits);
+    assert_eq!((world.phase(), world.description().contains(text)), (MachinePhase::New, is_for_a_person));
+    assert_eq!(world.events.len(), usize::from(is_for_a_person), "{:?}", world.events);
 }
 
 fn change_class(world: &mut World, patch: Value) {

@@ -216,8 +216,14 @@ fn a_missing_class_blocks_a_deletion_and_says_so() {
     let mut world = deleted();
     let class = std::mem::replace(&mut world.class, ClassView::Missing);
     world.pass();
-    assert_eq!(world.log.len(), 0);
-    assert!(world.waits[0].contains("MachineClass c, which does not exist"), "{:?}", world.waits);
+    world.pass();
+    assert_eq!(world.log, ["WriteStatus"]);
+    let text = "the MachineClass c, which does not exist: without it the VM cannot be deleted; create it again";
+    assert_eq!(world.waits, [text]);
+    assert_eq!(
+        world.description(),
+        format!("Waiting for {text}. Set machine status to termination. Now, getting VM Status")
+    );
     world.class = class;
     world.run_until(|world| world.machine.is_none());
 }
@@ -256,10 +262,14 @@ fn a_budget_holds_pods_back_until_evictions_are_over() {
     world.stubborn = Some(refusal(false));
     world.pass();
     assert_eq!(world.waits, ["pod ns/a: eviction refused by the disruption budget ns/b"]);
+    let text = "Evictions are refused by the disruption budget ns/b. Initiate node drain";
+    assert_eq!(world.description(), text);
     world.run_until(|world| world.machine.is_none());
     assert!(world.now >= deadline && world.now.duration_since(deadline).as_secs() < 10, "{}", world.now);
     let failed = world.statuses.iter().filter(|status| status.last_operation.state == Some(OperationState::Failed));
     assert_eq!(failed.count(), 0, "waiting for a budget is no failure");
+    let told = world.descriptions().into_iter().filter(|description| *description == text);
+    assert_eq!(told.count(), 1, "and told once");
     assert!(world.events.contains(&"DrainBlocked".to_owned()));
 }
 

@@ -1,0 +1,187 @@
+//! What a user reads who wrote something wrong. The whole text is compared, since all of it is read.
+
+use k8s_openapi::{
+    api::core::v1::Event, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, api::ListParams};
+use mcm::api::crd::crds;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{
+    control_plane::{self, ControlPlane},
+    objects, wait,
+    world::World,
+};
+
+#[rstest]
+#[case::negative_replicas(
+    json!({"spec": {"replicas": -1}}),
+    "[spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to 0, .spec.replicas: Invalid \
+     value: -1: should be a non-negative integer]"
+)]
+#[case::no_selector(
+    json!({"spec": {"selector": null}}),
+    "spec.selector: Required value: write matchLabels with labels that template.metadata.labels has too"
+)]
+#[case::duration_in_words(
+    json!({"spec": {"template": {"spec": {"drainTimeout": "2 hours"}}}}),
+    "spec.template.spec.drainTimeout: Invalid value: \"2 hours\": write numbers with units, such as 20m, 1h30m or 90s"
+)]
+#[case::no_class(
+    json!({"spec": {"template": {"spec": {"class": {"name": ""}}}}}),
+    "spec.template.spec.class.name: Required value: write the name of the MachineClass that describes the VM"
+)]
+#[tokio::test]
+async fn the_api_server_refuses_what_could_never_work(#[case] change: Value, #[case] text: &str) {
+    let control_plane = ControlPlane::shared().await;
+    let mut deployment = objects::deployment("pool", 1);
+    objects::merge(&mut deployment, change);
+    deployment["metadata"]["namespace"] = "default".into();
+    let answer = objects::try_apply(&control_plane.client(), &deployment).await;
+    let Err(kube::Error::Api(status)) = answer else { panic!("stored, or no answer: {answer:?}") };
+    assert_eq!(status.message, format!("MachineDeployment.machine.sapcloud.io \"pool\" is invalid: {text}"));
+}
+
+/// What only shows when a machine is to be made: `text` is the description of its last operation, and an event. Each is put
+/// right in the end, and then the same machine comes up at once.
+#[rstest]
+#[case::no_such_class(json!({"metadata": {"name": "other"}}), json!({}), "Waiting for the MachineClass small, which does not exist")]
+#[case::no_such_secret(
+    json!({"secretRef": {"name": "nowhere"}}),
+    json!({}),
+    "Waiting for the Secret NAMESPACE/nowhere, which does not exist"
+)]
+#[case::no_user_data(
+    json!({}),
+    json!({"stringData": null, "data": {"other": ""}}),
+    "Waiting for the key userData in the Secrets of the class"
+)]
+#[case::unknown_provider(
+    json!({"provider": "clouds-r-us"}),
+    json!({}),
+    "Waiting for a driver for the provider \"clouds-r-us\" of the MachineClass small"
+)]
+#[case::unknown_field(
+    json!({"providerSpec": {"flavour": "small"}}),
+    json!({}),
+    "Cloud provider message - machine codes error: code = [InvalidArgument] message = [providerSpec.flavour: unknown field, \
+     known are region, zone, instanceType, createLatency, bootLatency, deleteLatency, initialize, neverJoin, volumes, \
+     nodeLabels, taints, capacity]"
+)]
+#[case::fields_of_another_type(
+    json!({"providerSpec": {"bootLatency": 5, "volumes": -1}}),
+    json!({}),
+    "Cloud provider message - machine codes error: code = [InvalidArgument] message = [providerSpec.bootLatency: expected a \
+     duration such as \"1m30s\", found the number 5; providerSpec.volumes: expected a whole number up to 1000 or a list of \
+     names, found the number -1]"
+)]
+#[tokio::test]
+async fn a_machine_that_cannot_be_made_says_why(#[case] class: Value, #[case] secret: Value, #[case] text: &str) {
+    let world = World::new("wrong").await;
+    let _manager = world.run(&[]).await;
+    let text = text.replace("NAMESPACE", &world.namespace);
+    let mut wrong = [objects::class("small"), objects::secret("pool")];
+    objects::merge(&mut wrong[0], class);
+    objects::merge(&mut wrong[1], secret);
+    for object in wrong {
+        world.apply(object).await;
+    }
+    world.apply(objects::deployment("pool", 1)).await;
+    let (machine, description) = world
+        .find("the machine to say something", |scene| {
+            let (name, machine) = scene.machines.first_key_value()?;
+            let description = machine.status.as_ref()?.last_operation.description.clone();
+            (!description.is_empty()).then(|| (name.clone(), description))
+        })
+        .await;
+    assert_eq!(description, text);
+    warned(&world, &machine, &text).await;
+    assert_eq!(world.cloud.count("/created").await, 0);
+
+    world.classes().await;
+    world.settled(1, "small").await;
+    assert_eq!(world.scene.now().names(), [machine].into(), "the machine itself came up");
+}
+
+async fn warned(world: &World, machine: &str, text: &str) {
+    let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
+    let of_machine =
+        ListParams::default().fields(&format!("involvedObject.kind=Machine,involvedObject.name={machine}"));
+    let warning = wait::until("a warning on the machine", async || {
+        let events = events.list(&of_machine).await.unwrap().items;
+        events.into_iter().find(|event| event.type_.as_deref() == Some("Warning"))
+    })
+    .await;
+    assert_eq!(warning.message.as_deref(), Some(text));
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_read_hold_up_no_others() {
+    let control_plane = ControlPlane::apart().await.unwrap();
+    let client = control_plane.client();
+    control_plane::install(&client, &lax()).await.unwrap();
+    let world = World::apart(&control_plane, "unreadable").await;
+    for object in unreadable() {
+        world.apply(object).await;
+    }
+    control_plane::install(&client, &crds()).await.unwrap();
+
+    let _manager = world.run(&[]).await;
+    world.pool(3, json!({})).await;
+    world.settled(3, "small").await;
+    world.roll("large").await;
+    world.settled(3, "large").await;
+    world.scale(1).await;
+    world.settled(1, "large").await;
+    world.assert_vms_match().await;
+    assert_eq!(
+        world.cloud.count("/created").await,
+        6,
+        "nothing was made for what cannot be read, nor too many of the others"
+    );
+
+    // Put right, it comes to life.
+    let repaired = json!({"spec": {"drainTimeout": "2h"}});
+    let params = kube::api::PatchParams::default();
+    world.machines().patch_metadata("stuck", &params, &kube::api::Patch::Merge(repaired)).await.unwrap();
+    world
+        .until("the machine to serve once it can be read", |scene| {
+            scene.machines.get("stuck").is_some_and(mcm::api::machine::Machine::is_available)
+        })
+        .await;
+}
+
+/// Our definitions without their rules, as other versions install them.
+fn lax() -> Vec<CustomResourceDefinition> {
+    let without_rules = |crd: CustomResourceDefinition| {
+        let mut crd = serde_json::to_value(crd).unwrap();
+        strip(&mut crd);
+        serde_json::from_value(crd).unwrap()
+    };
+    crds().into_iter().map(without_rules).collect()
+}
+
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("x-kubernetes-validations");
+            fields.values_mut().for_each(strip);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+fn unreadable() -> Vec<Value> {
+    let of_kind = |kind: &str, spec: Value| json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": {"name": "stuck"}, "spec": spec});
+    let spec = json!({"class": {"kind": "MachineClass", "name": "small"}, "drainTimeout": "2 hours"});
+    let mut deployment = objects::deployment("stuck", 2);
+    objects::merge(&mut deployment, json!({"spec": {"template": {"spec": spec}}}));
+    let set = json!({
+        "replicas": 2,
+        "selector": {"matchLabels": {"name": "stuck-set"}},
+        "template": {"metadata": {"labels": {"name": "stuck-set"}}, "spec": spec},
+    });
+    vec![of_kind("Machine", spec), of_kind("MachineSet", set), deployment]
+}

@@ -1,0 +1,48 @@
+//! What probes and scrapers see, and how the process ends.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::ListParams};
+use serde_json::json;
+
+use crate::support::world::World;
+
+#[tokio::test]
+async fn probes_metrics_and_an_end_in_good_order() {
+    let world = World::new("endpoints").await;
+    let mut manager = world.launch_run(&[]).ready().await;
+    world.pool(2, json!({})).await;
+    world.settled(2, "small").await;
+
+    assert_eq!(manager.get("/healthz").await, (200, "OK".to_owned()));
+    assert_eq!(manager.get("/configz").await, (200, "{}".to_owned()));
+    assert_eq!(manager.get("/readyz").await.0, 200);
+    let (status, metrics) = manager.get("/metrics").await;
+    assert_eq!(status, 200);
+    for line in [
+        "mcm_machine_items_total 2".to_owned(),
+        "mcm_machine_set_items_total 1".to_owned(),
+        "mcm_machine_deployment_items_total 1".to_owned(),
+        format!(r#"mcm_machine_deployment_info_spec_replicas{{name="pool",namespace="{}"}} 2"#, world.namespace),
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+    }
+    let family = "mcm_cloud_api_driver_request_duration_seconds_count";
+    assert!(metrics.lines().any(|line| line.starts_with(family)), "{family} is not in\n{metrics}");
+    for secret in ["#cloud-config", "BOOTSTRAP_TOKEN"] {
+        assert!(!metrics.contains(secret) && !manager.program.log().contains(secret), "{secret} was disclosed");
+    }
+
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.namespace);
+    let holders = async || -> Vec<(String, String)> {
+        let leases = leases.list(&ListParams::default()).await.unwrap().items;
+        let holder = |lease: Lease| Some((lease.metadata.name?, lease.spec?.holder_identity.unwrap_or_default()));
+        leases.into_iter().filter_map(holder).collect()
+    };
+    let held = holders().await;
+    assert!(!held.is_empty() && held.iter().all(|(_, holder)| !holder.is_empty()), "{held:?}");
+    manager.program.terminate();
+    assert_eq!(manager.program.ended().await.code(), Some(0));
+    let released = holders().await;
+    assert!(released.iter().all(|(_, holder)| holder.is_empty()), "{released:?}");
+    world.assert_vms_match().await;
+}

@@ -1,0 +1,17 @@
+//! The binary on a real control plane: each test has a namespace, a simulated cloud and managers of its own, and all of them
+//! run with the rights of `config/rbac` and no more.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod crashes;
+mod drain;
+mod endpoints;
+mod failures;
+mod leadership;
+mod lifecycle;
+mod rollout;
+mod samples;
+mod scale;

@@ -1,0 +1,95 @@
+//! The simulated cloud in a process of its own, as a test sees it.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::{Value, json};
+
+use super::{
+    program::{MCM, Program, free_port},
+    wait,
+};
+
+/// A running cloud.
+pub struct Cloud {
+    /// Its address: `http://127.0.0.1:PORT`.
+    pub url: String,
+    http: reqwest::Client,
+    _program: Program,
+}
+
+impl Cloud {
+    /// Starts it. Its Nodes register in the cluster of the kubeconfig, without heartbeats unless `flags` say otherwise.
+    pub async fn start(kubeconfig: &Path, log: &Path, flags: &[&str]) -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut arguments = vec![
+            "simulated-cloud".to_owned(),
+            format!("--address={address}"),
+            format!("--target-kubeconfig={}", kubeconfig.display()),
+            "--node-removal-delay=0s".to_owned(),
+        ];
+        if flags.is_empty() {
+            arguments.push("--heartbeat-period=0s".to_owned());
+        }
+        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+        let mut program = Program::start(MCM, arguments, log.to_owned());
+        let url = format!("http://{address}");
+        let health = format!("{url}/healthz");
+        wait::until("the simulated cloud to answer", async || {
+            program.assert_runs();
+            reqwest::get(&health).await.ok()?.status().is_success().then_some(())
+        })
+        .await;
+        Self { url, http: reqwest::Client::new(), _program: program }
+    }
+
+    /// All VMs that are not gone.
+    pub async fn vms(&self) -> Vec<Value> {
+        self.get("/v1/state").await["vms"].as_array().unwrap().clone()
+    }
+
+    /// The provider IDs of the VMs of each Machine.
+    pub async fn provider_ids(&self) -> BTreeMap<String, Vec<String>> {
+        let mut ids = BTreeMap::<_, Vec<_>>::new();
+        for vm in self.vms().await {
+            ids.entry(text(&vm["machineName"])).or_default().push(text(&vm["providerID"]));
+        }
+        ids
+    }
+
+    /// One of the cloud's counters, such as `/created` or `/calls/create/total`.
+    pub async fn count(&self, pointer: &str) -> u64 {
+        self.get("/v1/stats").await.pointer(pointer).and_then(Value::as_u64).unwrap()
+    }
+
+    /// Replaces all settings.
+    pub async fn control(&self, settings: Value) {
+        let answer = self.http.put(format!("{}/v1/control", self.url)).json(&settings).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+
+    /// Stops a VM behind everybody's back.
+    pub async fn kill(&self, machine: &str, mode: &str) {
+        self.act(machine, "kill", json!({ "mode": mode })).await;
+    }
+
+    /// Sets a condition of the Node of a Machine; without a status takes it back.
+    pub async fn condition(&self, machine: &str, type_: &str, status: Option<&str>) {
+        self.act(machine, "condition", json!({"type": type_, "status": status, "reason": "Test"})).await;
+    }
+
+    async fn act(&self, machine: &str, what: &str, body: Value) {
+        let vms = self.vms().await;
+        let vm = vms.iter().find(|vm| vm["machineName"] == machine).unwrap_or_else(|| panic!("{machine} has no VM"));
+        let url = format!("{}/v1/vms/{}/{what}", self.url, text(&vm["id"]));
+        let answer = self.http.post(url).json(&body).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.http.get(format!("{}{path}", self.url)).send().await.unwrap().json().await.unwrap()
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}

@@ -1,0 +1,135 @@
+//! A real API server with our definitions in it, one for all tests of a process.
+//!
+//! It is started by `hack/control-plane`, or is the one that `MCM_TEST_KUBECONFIG` leads to. Tests keep out of each other's
+//! way by their namespaces.
+
+use std::{
+    env, io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::{
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, Config, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{conditions::is_crd_established, wait::await_condition},
+};
+use tokio::sync::OnceCell;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/control-plane");
+
+/// A real API server.
+pub struct ControlPlane {
+    kubeconfig: PathBuf,
+    config: Config,
+    /// The control plane lives as long as this process holds the pipe to its guard.
+    _guard: Option<Child>,
+}
+
+impl ControlPlane {
+    /// The control plane of this process, started by the first who asks.
+    pub async fn shared() -> &'static Self {
+        static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+        let started = SHARED.get_or_init(async || Self::start().await.map_err(|error| format!("{error:#}"))).await;
+        started.as_ref().unwrap_or_else(|error| panic!("no control plane to test with: {error}"))
+    }
+
+    /// A new client with all rights. It belongs to the runtime of the calling test, hence not to be kept between tests.
+    pub fn client(&self) -> Client {
+        Client::try_from(self.config.clone()).unwrap()
+    }
+
+    /// Credentials with all rights, for programs under test.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A new namespace; its name starts with the prefix.
+    pub async fn namespace(&self, prefix: &str) -> String {
+        let namespace = Namespace {
+            metadata: ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() },
+            ..Namespace::default()
+        };
+        let created = Api::all(self.client()).create(&PostParams::default(), &namespace).await.unwrap();
+        created.name_any()
+    }
+
+    /// One of its own, without definitions, for a test that changes what all tests share.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn apart() -> anyhow::Result<Self> {
+        let (kubeconfig, guard) = tokio::task::spawn_blocking(up).await??;
+        Self::reach(kubeconfig, Some(guard)).await
+    }
+
+    /// The folder with kubectl and the other programs.
+    ///
+    /// # Errors
+    /// When there are none and none can be had.
+    pub fn programs() -> anyhow::Result<PathBuf> {
+        let found = Command::new(SCRIPT).arg("get").output()?;
+        ensure!(found.status.success(), "hack/control-plane get failed: {}", String::from_utf8_lossy(&found.stderr));
+        Ok(PathBuf::from(String::from_utf8(found.stdout)?.trim()))
+    }
+
+    async fn start() -> anyhow::Result<Self> {
+        let control_plane = match env::var_os("MCM_TEST_KUBECONFIG") {
+            Some(given) => Self::reach(PathBuf::from(given), None).await?,
+            None => Self::apart().await?,
+        };
+        install(&Client::try_from(control_plane.config.clone())?, &mcm::api::crd::crds()).await?;
+        Ok(control_plane)
+    }
+
+    async fn reach(kubeconfig: PathBuf, guard: Option<Child>) -> anyhow::Result<Self> {
+        let credentials = Kubeconfig::read_from(&kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(credentials, &KubeConfigOptions::default()).await?;
+        Ok(Self { kubeconfig, config, _guard: guard })
+    }
+}
+
+/// Creates the definitions or brings them up to date, and waits until they are served.
+///
+/// # Errors
+/// When the API server does not take one.
+pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> anyhow::Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for crd in crds {
+        let name = crd.name_any();
+        let apply = PatchParams::apply("mcm-tests").force();
+        api.patch(&name, &apply, &Patch::Apply(crd)).await.with_context(|| format!("install {name}"))?;
+    }
+    for crd in crds {
+        await_condition(api.clone(), &crd.name_any(), is_crd_established()).await?;
+    }
+    Ok(())
+}
+
+fn up() -> anyhow::Result<(PathBuf, Child)> {
+    let dir = tempfile::Builder::new().prefix("mcm-test-").tempdir()?.keep();
+    let guard = guard(&dir)?;
+    let started = Command::new(SCRIPT).arg("up").arg(&dir).output()?;
+    ensure!(started.status.success(), "hack/control-plane up failed: {}", String::from_utf8_lossy(&started.stderr));
+    let kubeconfig = String::from_utf8(started.stdout)?;
+    Ok((PathBuf::from(kubeconfig.trim()), guard))
+}
+
+/// Takes the control plane down when this process ends, however it ends: then the pipe that the shell reads is closed.
+/// In a process group of its own it outlives an interrupt from the keyboard.
+fn guard(dir: &Path) -> io::Result<Child> {
+    Command::new("sh")
+        .args(["-c", r#"read -r _; "$0" down "$1"; rm -rf "$1""#, SCRIPT])
+        .arg(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+}

@@ -1,0 +1,76 @@
+//! ServiceAccounts with the rights of `config/rbac` and no more, one for each cluster, so that a call with the wrong
+//! credentials is refused although both clusters are the same one.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{Api, Client, api::PostParams, config::Kubeconfig};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::objects;
+
+const CONTROL: &str = include_str!("../../config/rbac/control.yaml");
+const TARGET: &str = include_str!("../../config/rbac/target.yaml");
+/// Name of the account in the manifests.
+const CONTROL_ACCOUNT: &str = "machine-controller-manager";
+const TARGET_ACCOUNT: &str = "target";
+
+/// Kubeconfigs of the program under test.
+pub struct Identity {
+    /// For the control cluster.
+    pub control: PathBuf,
+    /// For the target cluster.
+    pub target: PathBuf,
+}
+
+/// Makes both accounts in a namespace, and writes their kubeconfigs into a folder.
+pub async fn create(client: &Client, admin: &Path, namespace: &str, folder: &Path) -> Identity {
+    for mut object in documents(CONTROL) {
+        object["metadata"]["namespace"] = namespace.into();
+        objects::apply(client, &object).await;
+    }
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": TARGET_ACCOUNT, "namespace": namespace}});
+    objects::apply(client, &account).await;
+    for object in documents(TARGET) {
+        objects::apply(client, &bound(object, namespace)).await;
+    }
+    let [control, target] = [CONTROL_ACCOUNT, TARGET_ACCOUNT];
+    Identity {
+        control: kubeconfig(client, admin, namespace, control, folder).await,
+        target: kubeconfig(client, admin, namespace, target, folder).await,
+    }
+}
+
+/// Roles are shared by all tests; a binding is one for each namespace.
+fn bound(mut object: Value, namespace: &str) -> Value {
+    if let Some(subject) = object.pointer_mut("/subjects/0") {
+        subject["name"] = TARGET_ACCOUNT.into();
+        subject["namespace"] = namespace.into();
+        let name = object["metadata"]["name"].as_str().unwrap();
+        object["metadata"]["name"] = format!("{name}-{namespace}").into();
+    }
+    object
+}
+
+async fn kubeconfig(client: &Client, admin: &Path, namespace: &str, account: &str, folder: &Path) -> PathBuf {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let request = TokenRequest {
+        spec: TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() },
+        ..TokenRequest::default()
+    };
+    let issued = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
+    let mut kubeconfig = Kubeconfig::read_from(admin).unwrap();
+    let mut written = serde_json::to_value(&mut kubeconfig).unwrap();
+    written["users"][0]["user"] = json!({"token": issued.status.unwrap().token});
+    let path = folder.join(format!("{account}.kubeconfig"));
+    std::fs::write(&path, serde_yaml_ng::to_string(&written).unwrap()).unwrap();
+    path
+}
+
+fn documents(text: &str) -> impl Iterator<Item = Value> {
+    serde_yaml_ng::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap())
+}

@@ -1,0 +1,12 @@
+//! What integration tests share.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub mod cloud;
+pub mod control_plane;
+pub mod guard;
+pub mod identity;
+pub mod objects;
+pub mod program;
+pub mod scene;
+pub mod wait;
+pub mod world;

@@ -1,0 +1,123 @@
+//! A program under test: started, signalled, killed when dropped, everything it says kept in a file.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    net::TcpListener,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
+    time::{Duration, Instant},
+};
+
+use super::guard;
+
+/// The binary under test.
+pub const MCM: &str = env!("CARGO_BIN_EXE_mcm");
+/// Longer than an end in good order takes on a busy machine.
+const END_LIMIT: Duration = Duration::from_secs(20);
+const PORTS: u16 = 9_000;
+
+/// A program that runs, or ran.
+pub struct Program {
+    path: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Program {
+    /// Starts it. What it writes is appended to the log.
+    pub fn start(path: impl Into<PathBuf>, arguments: Vec<String>, log: PathBuf) -> Self {
+        let path = path.into();
+        let child = spawn(&path, &arguments, &log);
+        Self { path, arguments, log, child }
+    }
+
+    /// SIGKILL, then the same again from the start.
+    pub fn restart_after_kill(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    /// The same again, after it ended.
+    pub fn start_again(&mut self) {
+        assert!(self.child.try_wait().unwrap().is_some(), "it still runs");
+        self.child = spawn(&self.path, &self.arguments, &self.log);
+    }
+
+    /// SIGKILL. It must have been alive: a program that ended by itself has failed.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        let status = self.child.wait().unwrap();
+        assert_eq!(
+            status.signal(),
+            Some(9),
+            "it ended by itself before it was killed: {status}; see {}",
+            self.log.display()
+        );
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&self) {
+        let sent = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(sent.success(), "it does not run any more; see {}", self.log.display());
+    }
+
+    /// Waits for the end and answers how it came.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < END_LIMIT, "it does not end; see {}", self.log.display());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Panics if it ended by itself.
+    pub fn assert_runs(&mut self) {
+        let status = self.child.try_wait().unwrap();
+        assert!(status.is_none(), "it ended: {status:?}; see {}", self.log.display());
+    }
+
+    /// What it wrote so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Both fail only if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nobody listens on, and that no other call in this process was given. Below 20000: `hack/control-plane` takes
+/// those above, and from 32768 on an outgoing connection may hold one.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Test binaries that run at the same time start far from each other.
+    let first = u16::try_from(std::process::id() % 97).unwrap() * 89;
+    (0..PORTS)
+        .map(|_| 10_000 + first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .unwrap()
+}
+
+fn spawn(path: &Path, arguments: &[String], log: &Path) -> Child {
+    let log: File = OpenOptions::new().create(true).append(true).open(log).unwrap();
+    Command::new(path)
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .process_group(guard::process_group())
+        .spawn()
+        .unwrap_or_else(|error| panic!("start {}: {error}", path.display()))
+}

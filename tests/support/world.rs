@@ -1,0 +1,275 @@
+//! A namespace with its own cloud and its own managers.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use mcm::api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::{
+    cloud::Cloud,
+    control_plane::ControlPlane,
+    identity::{self, Identity},
+    objects,
+    program::{MCM, Program, free_port},
+    scene::{Scene, Watched},
+    wait,
+};
+
+/// Longer than anything takes on a busy machine; only a failure waits this long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Each test has three processes of its own or more: with more tests at once, two slow cores do nothing but switch.
+static SLOTS: Semaphore = Semaphore::const_new(3);
+/// Lines of each log that a failed test prints.
+const TAIL: usize = 60;
+
+/// One test's world.
+pub struct World {
+    pub namespace: String,
+    pub client: Client,
+    pub cloud: Cloud,
+    pub scene: Watched,
+    admin: PathBuf,
+    identity: Identity,
+    folder: PathBuf,
+    _slot: SemaphorePermit<'static>,
+}
+
+/// A running `mcm run`, or one half of it.
+pub struct Manager {
+    pub program: Program,
+    /// `http://127.0.0.1:PORT`.
+    pub url: String,
+}
+
+impl World {
+    /// A world on the shared control plane, without a manager yet.
+    pub async fn new(name: &str) -> Self {
+        Self::with_cloud(name, &[]).await
+    }
+
+    /// A world whose cloud has flags of its own.
+    pub async fn with_cloud(name: &str, flags: &[&str]) -> Self {
+        let slot = SLOTS.acquire().await.unwrap();
+        Self::on(ControlPlane::shared().await, slot, name, flags).await
+    }
+
+    /// A world on a control plane of its own.
+    pub async fn apart(control_plane: &ControlPlane, name: &str) -> Self {
+        let slot = SLOTS.acquire().await.unwrap();
+        Self::on(control_plane, slot, name, &[]).await
+    }
+
+    async fn on(control_plane: &ControlPlane, slot: SemaphorePermit<'static>, name: &str, flags: &[&str]) -> Self {
+        let client = control_plane.client();
+        let namespace = control_plane.namespace(name).await;
+        let folder = tempfile::Builder::new().prefix(&format!("{namespace}-")).tempdir().unwrap().keep();
+        let identity = identity::create(&client, control_plane.kubeconfig(), &namespace, &folder).await;
+        let cloud = Cloud::start(control_plane.kubeconfig(), &folder.join("cloud.log"), flags).await;
+        let scene = Watched::start(&client, &namespace).await;
+        let admin = control_plane.kubeconfig().to_owned();
+        Self { namespace, client, cloud, scene, admin, identity, folder, _slot: slot }
+    }
+
+    /// Starts `mcm run` without leader election and waits until it is ready.
+    pub async fn run(&self, flags: &[&str]) -> Manager {
+        self.launch_run(&[&["--leader-elect=false"], flags].concat()).ready().await
+    }
+
+    /// Starts `mcm run` with its own defaults and without waiting.
+    pub fn launch_run(&self, flags: &[&str]) -> Manager {
+        self.launch("run", &[&[self.cloud_flag().as_str()], flags].concat())
+    }
+
+    /// Starts a subcommand of the binary.
+    pub fn launch(&self, command: &str, flags: &[&str]) -> Manager {
+        let name = format!("{command}-{}.log", free_port());
+        self.launch_as(Path::new(MCM), &[command], &name, flags)
+    }
+
+    /// Starts the binary under another name.
+    pub fn launch_as(&self, program: &Path, words: &[&str], log: &str, flags: &[&str]) -> Manager {
+        let port = free_port();
+        let mut arguments: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        arguments.extend([
+            format!("--control-kubeconfig={}", self.identity.control.display()),
+            format!("--target-kubeconfig={}", self.identity.target.display()),
+            format!("--namespace={}", self.namespace),
+            format!("--port={port}"),
+            "--address=127.0.0.1".to_owned(),
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
+            "--v=3".to_owned(),
+        ]);
+        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+        let program = Program::start(program, arguments, self.folder.join(log));
+        Manager { program, url: format!("http://127.0.0.1:{port}") }
+    }
+
+    /// The flag that leads to the cloud.
+    pub fn cloud_flag(&self) -> String {
+        format!("--simulated-cloud={}", self.cloud.url)
+    }
+
+    /// A kubeconfig with all rights.
+    pub fn admin(&self) -> &Path {
+        &self.admin
+    }
+
+    /// Where logs and kubeconfigs are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Waits until the scene is as it should be.
+    pub async fn until(&self, what: &str, is_so: impl Fn(&Scene) -> bool) {
+        self.scene.find(what, PATIENCE, |scene| is_so(scene).then_some(())).await;
+    }
+
+    /// Waits until the scene has the answer.
+    pub async fn find<T>(&self, what: &str, answer: impl Fn(&Scene) -> Option<T>) -> T {
+        self.scene.find(what, PATIENCE, answer).await
+    }
+
+    /// Applies an object in this namespace.
+    pub async fn apply(&self, mut object: Value) -> DynamicObject {
+        object["metadata"]["namespace"] = self.namespace.as_str().into();
+        if let Some(reference) = object.pointer_mut("/secretRef") {
+            reference["namespace"] = self.namespace.as_str().into();
+        }
+        objects::apply(&self.client, &object).await
+    }
+
+    /// Classes `small` and `large`, their Secret, and the deployment `pool`, changed by a merge patch.
+    pub async fn pool(&self, replicas: u32, change: Value) {
+        self.classes().await;
+        let mut deployment = objects::deployment("pool", replicas);
+        objects::merge(&mut deployment, change);
+        self.apply(deployment).await;
+    }
+
+    /// Classes `small` and `large`, and their Secret.
+    pub async fn classes(&self) {
+        self.apply(objects::secret("pool")).await;
+        for name in ["small", "large"] {
+            self.apply(objects::class(name)).await;
+        }
+    }
+
+    /// Merge-patches the deployment `pool`.
+    pub async fn change(&self, patch: Value) {
+        self.deployments().patch("pool", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Sets the number of machines of the deployment `pool`.
+    pub async fn scale(&self, replicas: u32) {
+        self.change(json!({"spec": {"replicas": replicas}})).await;
+    }
+
+    /// Gives the machines of the deployment `pool` another class.
+    pub async fn roll(&self, class: &str) {
+        self.change(json!({"spec": {"template": {"spec": {"class": {"name": class}}}}})).await;
+    }
+
+    /// Waits until the deployment `pool` has what it wants and says so.
+    pub async fn settled(&self, count: usize, class: &str) {
+        let all = i32::try_from(count).unwrap();
+        let what = format!("{count} machines of class {class} that serve");
+        self.until(&what, |scene| scene.settled(count, class) && scene.complete("pool", all)).await;
+    }
+
+    /// Deletes the deployment `pool` and waits until nothing of it is left.
+    pub async fn remove_pool(&self) {
+        self.deployments().delete("pool", &DeleteParams::background()).await.unwrap();
+        self.until("everything of the pool to be gone", |scene| {
+            scene.machines.is_empty() && scene.sets.is_empty() && scene.deployments.is_empty()
+        })
+        .await;
+    }
+
+    /// Each Machine has exactly one VM, which is the one it names, and there is no other VM.
+    pub async fn assert_vms_match(&self) {
+        let vms = self.cloud.provider_ids().await;
+        let scene = self.scene.now();
+        let machines = scene.machines.iter();
+        let named: std::collections::BTreeMap<_, _> =
+            machines.map(|(name, machine)| (name.clone(), vec![machine.spec.provider_id.clone()])).collect();
+        assert_eq!(vms, named, "VMs by machine on the left, what the machines name on the right");
+    }
+
+    pub fn machines(&self) -> Api<Machine> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub fn sets(&self) -> Api<MachineSet> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub fn deployments(&self) -> Api<MachineDeployment> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub fn class_api(&self) -> Api<MachineClass> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn logs(&self) -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
+        let logs = entries.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+    }
+}
+
+impl Manager {
+    /// Waits until its caches are filled.
+    pub async fn ready(mut self) -> Self {
+        self.until_ready().await;
+        self
+    }
+
+    /// Waits until its caches are filled.
+    pub async fn until_ready(&mut self) {
+        let url = format!("{}/readyz", self.url);
+        wait::until("the manager to be ready", async || {
+            self.program.assert_runs();
+            reqwest::get(&url).await.ok()?.status().is_success().then_some(())
+        })
+        .await;
+    }
+
+    /// The body and the status of an endpoint.
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        let answer = reqwest::get(format!("{}{path}", self.url)).await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+}
+
+impl Drop for World {
+    /// A failed test shows what there was and what was said. In any other case no program was refused anything, and none panicked.
+    fn drop(&mut self) {
+        let logs = self.logs();
+        if std::thread::panicking() {
+            println!("--- namespace {}\n{}", self.namespace, self.scene.describe());
+            for (path, log) in logs {
+                let lines: Vec<&str> = log.lines().collect();
+                let tail = lines.get(lines.len().saturating_sub(TAIL)..).unwrap_or_default();
+                println!("--- the last lines of {path}\n{}", tail.join("\n"));
+            }
+            return;
+        }
+        let broken = self.scene.broken();
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+        for (path, log) in logs {
+            let bad = log.lines().find(|line| line.contains("is forbidden") || line.contains("panicked at"));
+            assert_eq!(bad, None, "in {path}");
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
