@@ -2,10 +2,10 @@
 //! last action.
 //!
 //! One writer guards the kube-rs store: an object enters if it is newer than what is held, whether the watch brought
-//! it or the answer to a write. What a write removed stays hidden, by UID, until the watch has caught up.
+//! it or the answer to a write. What is gone stays gone, by UID, also for an answer that is late.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     fmt::Debug,
     sync::{
         Arc,
@@ -101,6 +101,8 @@ pub struct Unreadable {
 
 /// Objects in one answer to a listing.
 const PAGE: u32 = 500;
+/// How many objects that are gone are remembered: more than can go while one call is under way.
+const REMEMBERED: usize = 10_000;
 
 type Terms<K> = fn(&K) -> Vec<String>;
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
@@ -120,12 +122,19 @@ struct Inner<K: Cached> {
     writer: Writer<K>,
     indexes: Vec<Index<K>>,
     unreadable: BTreeMap<Key, Unreadable>,
-    /// UIDs that a write removed and the watch has not reported yet.
-    gone: HashSet<String>,
+    gone: Gone,
     /// Objects that a write returned and the watch has not shown yet, with the listing they were written in.
     unconfirmed: HashMap<Key, u64>,
     listing: u64,
     listed: Vec<Guard<K>>,
+}
+
+/// UIDs of the last objects that went. A watch that is behind, a listing or the answer to a write that was overtaken may
+/// still bring one of them; it would be held for ever, because nobody reports its end a second time.
+#[derive(Default)]
+struct Gone {
+    uids: HashSet<String>,
+    order: VecDeque<String>,
 }
 
 struct Index<K> {
@@ -143,7 +152,7 @@ impl<K: Cached> Cache<K> {
                 writer,
                 indexes: indexes.iter().map(|terms| Index { terms: *terms, objects: HashMap::new() }).collect(),
                 unreadable: BTreeMap::new(),
-                gone: HashSet::new(),
+                gone: Gone::default(),
                 unconfirmed: HashMap::new(),
                 listing: 0,
                 listed: Vec::new(),
@@ -292,7 +301,7 @@ impl<K: Cached> Cache<K> {
                     let key = Key::of(object.meta());
                     let uid = object.meta().uid.clone().unwrap_or_default();
                     inner.unconfirmed.remove(&key);
-                    inner.gone.remove(&uid);
+                    inner.gone.insert(&uid);
                     self.remove(&mut inner, key, &uid, object.meta().clone()).into_iter().collect()
                 }
             }
@@ -333,11 +342,8 @@ impl<K: Cached> Cache<K> {
             let mut inner = self.inner.lock();
             let meta = self.store.get(&key.reference()).map(|held| held.meta().clone());
             inner.unconfirmed.remove(key);
-            let change = meta.and_then(|meta| self.remove(&mut inner, key.clone(), uid, meta));
-            if change.is_some() {
-                inner.gone.insert(uid.to_owned());
-            }
-            change
+            inner.gone.insert(uid);
+            meta.and_then(|meta| self.remove(&mut inner, key.clone(), uid, meta))
         };
         self.notify(change);
     }
@@ -406,7 +412,6 @@ impl<K: Cached> Cache<K> {
         let listed = std::mem::take(&mut inner.listed);
         let listing = inner.listing;
         let uids: HashSet<&str> = listed.iter().filter_map(|object| object.meta().uid.as_deref()).collect();
-        inner.gone.retain(|uid| uids.contains(uid.as_str()));
         let first = !self.is_synced();
         if first {
             inner.writer.apply_watcher_event(&watcher::Event::Init);
@@ -435,6 +440,24 @@ impl<K: Cached> Cache<K> {
         self.synced.store(true, Ordering::Release);
         self.synced_notify.notify_waiters();
         changes
+    }
+}
+
+impl Gone {
+    fn contains(&self, uid: &str) -> bool {
+        self.uids.contains(uid)
+    }
+
+    fn insert(&mut self, uid: &str) {
+        if uid.is_empty() || !self.uids.insert(uid.to_owned()) {
+            return;
+        }
+        self.order.push_back(uid.to_owned());
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.uids.remove(&oldest);
+        }
     }
 }
 
@@ -522,6 +545,27 @@ mod tests {
         cache.observe(Event::Delete(guard(object("a", "1", 7))));
         cache.observe(Event::Apply(guard(object("a", "2", 8))));
         assert_eq!(version(&cache, "a").as_deref(), Some("8"), "another object of that name is another object");
+    }
+
+    #[test]
+    fn an_answer_that_the_watch_overtook_does_not_bring_back_what_is_gone() {
+        let cache = cache();
+        cache.observe(Event::Apply(guard(object("a", "1", 5))));
+        cache.observe(Event::Delete(guard(object("a", "1", 7))));
+        cache.wrote(object("a", "1", 6));
+        assert_eq!(version(&cache, "a"), None);
+        cache.observe(Event::Init);
+        cache.observe(Event::InitApply(guard(object("a", "1", 6))));
+        cache.observe(Event::InitDone);
+        assert_eq!(version(&cache, "a"), None, "nor does a listing of before");
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten_in_the_end() {
+        let mut gone = Gone::default();
+        (0..=REMEMBERED).for_each(|uid| gone.insert(&uid.to_string()));
+        assert_eq!((gone.uids.len(), gone.order.len()), (REMEMBERED, REMEMBERED));
+        assert!(!gone.contains("0") && gone.contains("1"));
     }
 
     #[test]

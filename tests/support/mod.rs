@@ -1,5 +1,6 @@
 //! What integration tests share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 pub mod cloud;
 pub mod control_plane;

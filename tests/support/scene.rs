@@ -178,7 +178,7 @@ struct Shared {
 
 impl Watched {
     /// Watches a namespace from now on.
-    pub async fn start(client: &Client, namespace: &str) -> Self {
+    pub fn start(client: &Client, namespace: &str) -> Self {
         let shared = Arc::<Shared>::default();
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(Arc::clone(&shared), namespaced::<Machine>(client, namespace), |scene| &mut scene.machines));

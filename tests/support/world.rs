@@ -73,7 +73,7 @@ impl World {
         let folder = tempfile::Builder::new().prefix(&format!("{namespace}-")).tempdir().unwrap().keep();
         let identity = identity::create(&client, control_plane.kubeconfig(), &namespace, &folder).await;
         let cloud = Cloud::start(control_plane.kubeconfig(), &folder.join("cloud.log"), flags).await;
-        let scene = Watched::start(&client, &namespace).await;
+        let scene = Watched::start(&client, &namespace);
         let admin = control_plane.kubeconfig().to_owned();
         Self { namespace, client, cloud, scene, admin, identity, folder, _slot: slot }
     }
