@@ -1,6 +1,6 @@
 //! Starts the controllers of the three running commands.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use futures::future::select_all;
@@ -351,12 +351,28 @@ fn embedded_cloud(
     stop: &CancellationToken,
 ) -> Arc<Cloud> {
     let seed = rand::random();
-    let cloud = state_file(assembly, connection).and_then(|path| {
-        let opened =
-            std::fs::create_dir_all(path.parent()?).ok().map(|()| Cloud::open(&path, seed, Control::default()))?;
-        opened.inspect_err(|error| tracing::debug!(%error, "the embedded cloud keeps its VMs in memory only")).ok()
+    let kept = state_file(assembly, connection).and_then(|path| {
+        std::fs::create_dir_all(path.parent()?).ok()?;
+        // Two processes would each lose what the other writes.
+        let lock = File::create(path.with_extension("lock")).ok()?;
+        lock.try_lock().ok()?;
+        let opened = Cloud::open(&path, seed, Control::default());
+        let cloud =
+            opened.inspect_err(|error| tracing::warn!(%error, "the state of the embedded cloud is lost")).ok()?;
+        Some((cloud, lock))
     });
-    let cloud = Arc::new(cloud.unwrap_or_else(|| Cloud::new(seed, Control::default())));
+    let (cloud, lock) = match kept {
+        Some((cloud, lock)) => (Arc::new(cloud), Some(lock)),
+        None => {
+            tracing::debug!("the embedded simulated cloud keeps its VMs in memory only");
+            (Arc::new(Cloud::new(seed, Control::default())), None)
+        }
+    };
+    let ended = stop.clone();
+    tokio::spawn(async move {
+        ended.cancelled().await;
+        drop(lock);
+    });
     if let Some(target) = target {
         tokio::spawn(keep_nodes(Arc::clone(&cloud), target.clone(), stop.clone()));
     }

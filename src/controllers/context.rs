@@ -132,8 +132,8 @@ impl Default for Queues {
             deployments: Queue::new("machinedeployment", GATHER),
             sets: Queue::new("machineset", GATHER),
             machines: Queue::new("machine", none),
-            classes: Queue::new("machineclass", Duration::from_secs(1)),
-            secrets: Queue::new("secret", Duration::from_secs(1)),
+            classes: Queue::new("machineclass", GATHER),
+            secrets: Queue::new("secret", GATHER),
             nodes: Queue::new("node", none),
             gone_nodes: Queue::new("node-gone", Duration::from_secs(1)),
         }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::Context;
 use crate::runtime::{
     cache::{Cache, Cached, Key},
+    metrics::Working,
     objects::{WriteError, WriteFailure, chain},
     queue::Queue,
 };
@@ -78,7 +79,14 @@ pub async fn run<K, F>(
     let name = queue.name();
     let attempts = Arc::new(Mutex::new(HashMap::<Key, u32>::new()));
     let failures = Arc::clone(&attempts);
-    let keys = queue.stream().map(|key| key.reference::<K>());
+    let working = Arc::new(Mutex::new(HashMap::<Key, Working>::new()));
+    let begun = Arc::clone(&working);
+    queue.measure(&context.metrics);
+    let keys = queue.stream().map(move |(key, meter)| {
+        let reference = key.reference::<K>();
+        begun.lock().extend(meter.map(|meter| (key, meter)));
+        reference
+    });
     Controller::for_stream(futures::stream::pending(), cache.store())
         .with_config(Config::default())
         .reconcile_on(keys)
@@ -87,8 +95,10 @@ pub async fn run<K, F>(
             move |object, context| {
                 let key = Key::of(object.meta());
                 let attempts = Arc::clone(&attempts);
+                let meter = working.lock().remove(&key);
                 let pass = reconcile(key.clone(), Arc::clone(&context));
                 async move {
+                    let _meter = meter;
                     let wake = pass.await?;
                     attempts.lock().remove(&key);
                     Ok(match wake {

@@ -1,11 +1,15 @@
 //! Starts the controllers: caches first, then each role once it may lead.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Once},
+    time::Duration,
+};
 
-use futures::{StreamExt, future::join_all};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, core::PartialObjectMeta, runtime::watcher};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -13,18 +17,16 @@ use super::{
     controller, machine, machine_class, machine_deployment, machine_set, node, wiring,
 };
 use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineSet},
-        node::Node,
-    },
+    api::machine::{Machine, MachineDeployment, MachineSet},
     driver::Registry,
     runtime::{
-        cache::{Cache, Cached},
+        cache::{Cache, Cached, Key},
         clock::Clock,
         events::Events,
         guard::Guard,
         metrics::{Collect, Exposition, Metrics, objects},
         objects::Objects,
+        queue::Queue,
         secrets::Secrets,
     },
 };
@@ -77,6 +79,7 @@ pub struct Manager {
     roles: Vec<Role>,
     watches: Vec<JoinHandle<()>>,
     gauges: Arc<Gauges>,
+    measured: Once,
 }
 
 impl Manager {
@@ -96,7 +99,7 @@ impl Manager {
         let watches = watch(&setup, &caches);
         let roles = setup.roles.clone();
         let context = Arc::new(context(setup, &caches, queues, memory));
-        Self { context, caches, control, roles, watches, gauges }
+        Self { context, caches, control, roles, watches, gauges, measured: Once::new() }
     }
 
     /// Waits until every cache is filled.
@@ -130,11 +133,12 @@ impl Manager {
         parts.into_iter().filter(|(needed, synced, _)| *needed && !synced).map(|(_, _, name)| name).collect()
     }
 
-    /// Plays a role until `stop`. The process must hold the role's lease.
+    /// Plays a role until `stop`. The process must hold the role's lease; once that is lost, dropping this future ends
+    /// every pass where it is.
     pub async fn play(&self, role: Role, stop: CancellationToken) {
         self.wait_synced().await;
-        self.context.metrics.attach(&self.gauges);
-        let passes = match role {
+        self.measured.call_once(|| self.context.metrics.attach(&self.gauges));
+        let mut passes = match role {
             Role::Sets => {
                 self.catch_up().await;
                 self.sets(&stop)
@@ -142,12 +146,9 @@ impl Manager {
             Role::Machines => self.machines(&stop),
         };
         tracing::info!(?role, namespace = self.context.namespace, "at work");
-        let mut passes = std::pin::pin!(join_all(passes));
-        tokio::select! {
-            _ = &mut passes => return,
-            () = stop.cancelled() => {}
-        }
-        if tokio::time::timeout(LAST_PASSES, passes).await.is_err() {
+        stop.cancelled().await;
+        let ended = async { while passes.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_PASSES, ended).await.is_err() {
             tracing::warn!(?role, "some passes did not end in time");
         }
     }
@@ -164,39 +165,39 @@ impl Manager {
         until_done("machinedeployments", || self.caches.deployments.refresh(&deployments)).await;
     }
 
-    fn sets(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+    fn sets(&self, stop: &CancellationToken) -> JoinSet<()> {
         let (caches, queues) = (&self.caches, &self.context.queues);
-        vec![
-            self.spawn(&caches.deployments, &queues.deployments, machine_deployment::reconcile, stop),
-            self.spawn(&caches.sets, &queues.sets, machine_set::reconcile, stop),
-        ]
+        let mut passes = JoinSet::new();
+        passes.spawn(self.controller(&caches.deployments, &queues.deployments, machine_deployment::reconcile, stop));
+        passes.spawn(self.controller(&caches.sets, &queues.sets, machine_set::reconcile, stop));
+        passes
     }
 
-    fn machines(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+    fn machines(&self, stop: &CancellationToken) -> JoinSet<()> {
         let (caches, queues) = (&self.caches, &self.context.queues);
-        vec![
-            self.spawn(&caches.machines, &queues.machines, machine::reconcile, stop),
-            self.spawn(&caches.classes, &queues.classes, machine_class::reconcile, stop),
-            self.spawn(&caches.secrets, &queues.secrets, machine_class::reconcile_secret, stop),
-            self.spawn(&caches.nodes, &queues.nodes, node::reconcile, stop),
-            tokio::spawn(node::follow_gone(Arc::clone(&self.context), stop.clone())),
-        ]
+        let mut passes = JoinSet::new();
+        passes.spawn(self.controller(&caches.machines, &queues.machines, machine::reconcile, stop));
+        passes.spawn(self.controller(&caches.classes, &queues.classes, machine_class::reconcile, stop));
+        passes.spawn(self.controller(&caches.secrets, &queues.secrets, machine_class::reconcile_secret, stop));
+        passes.spawn(self.controller(&caches.nodes, &queues.nodes, node::reconcile, stop));
+        passes.spawn(node::follow_gone(Arc::clone(&self.context), stop.clone()));
+        passes
     }
 
-    fn spawn<K, F>(
+    fn controller<K, F>(
         &self,
         cache: &Arc<Cache<K>>,
-        queue: &Arc<crate::runtime::queue::Queue<crate::runtime::cache::Key>>,
-        reconcile: fn(crate::runtime::cache::Key, Arc<Context>) -> F,
+        queue: &Arc<Queue<Key>>,
+        reconcile: fn(Key, Arc<Context>) -> F,
         stop: &CancellationToken,
-    ) -> JoinHandle<()>
+    ) -> impl Future<Output = ()> + Send + use<K, F>
     where
         K: Cached,
         F: Future<Output = Result<controller::Wake, controller::ReconcileError>> + Send + 'static,
     {
         let (cache, queue, context, stop) =
             (Arc::clone(cache), Arc::clone(queue), Arc::clone(&self.context), stop.clone());
-        tokio::spawn(async move { controller::run(&cache, queue, context, reconcile, stop).await })
+        async move { controller::run(&cache, queue, context, reconcile, stop).await }
     }
 }
 
@@ -249,24 +250,13 @@ fn guarded<K: kube::Resource<DynamicType = ()>>(event: watcher::Event<K>) -> wat
 }
 
 fn context(setup: Setup, caches: &Caches, queues: Arc<Queues>, memory: Arc<Memory>) -> Context {
-    let namespaced = setup.control.clone();
-    let api = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
-    let namespaced = setup.control.clone();
-    let sets = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
-    let namespaced = setup.control.clone();
-    let deployments = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
-    let namespaced = setup.control.clone();
-    let classes = move |namespace: &str| Api::namespaced(namespaced.clone(), namespace);
     let secrets: Api<Secret> = Api::namespaced(setup.control.clone(), &setup.namespace);
     Context {
-        machines: Objects::new(Arc::clone(&caches.machines), api),
-        sets: Objects::new(Arc::clone(&caches.sets), sets),
-        deployments: Objects::new(Arc::clone(&caches.deployments), deployments),
-        classes: Objects::new(Arc::clone(&caches.classes), classes),
-        nodes: setup.target.clone().map(|target| {
-            let api = move |_: &str| -> Api<Node> { Api::all(target.clone()) };
-            Objects::new(Arc::clone(&caches.nodes), api)
-        }),
+        machines: Objects::namespaced(&caches.machines, &setup.control),
+        sets: Objects::namespaced(&caches.sets, &setup.control),
+        deployments: Objects::namespaced(&caches.deployments, &setup.control),
+        classes: Objects::namespaced(&caches.classes, &setup.control),
+        nodes: setup.target.as_ref().map(|target| Objects::cluster_wide(&caches.nodes, target)),
         secrets: Secrets::new(Arc::clone(&caches.secrets), secrets, &setup.namespace),
         namespace: setup.namespace,
         target: setup.target,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
-    Api,
+    Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    core::response::StatusSummary,
+    core::{Status, response::StatusSummary},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub struct WriteError {
     kind: String,
     key: Key,
     #[source]
-    source: kube::Error,
+    source: Box<kube::Error>,
 }
 
 /// Why a write failed, as far as it matters for what comes next.
@@ -42,12 +42,12 @@ pub enum WriteFailure {
 impl WriteError {
     /// A failed call.
     pub fn new(verb: &'static str, kind: impl Into<String>, key: Key, source: kube::Error) -> Self {
-        Self { verb, kind: kind.into(), key, source }
+        Self { verb, kind: kind.into(), key, source: Box::new(source) }
     }
 
     /// Classifies the failure.
     pub fn failure(&self) -> WriteFailure {
-        let kube::Error::Api(status) = &self.source else { return WriteFailure::Unknown };
+        let kube::Error::Api(status) = &*self.source else { return WriteFailure::Unknown };
         match (status.code, status.reason.as_str()) {
             (404, _) => WriteFailure::Gone,
             (409, "AlreadyExists") => WriteFailure::AlreadyExists,
@@ -72,7 +72,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");
         }
-        if cause.downcast_ref::<kube::Error>().is_some_and(|cause| matches!(cause, kube::Error::Api(_))) {
+        if refusal(cause).is_some() {
             break;
         }
         source = cause.source();
@@ -81,9 +81,17 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 fn said(error: &(dyn std::error::Error + 'static)) -> String {
-    match error.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),
+    match refusal(error) {
+        Some(status) if !status.message.is_empty() => status.message.clone(),
         _ => error.to_string(),
+    }
+}
+
+fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Status> {
+    let boxed = error.downcast_ref::<Box<kube::Error>>().map(|error| &**error);
+    match boxed.or_else(|| error.downcast_ref::<kube::Error>())? {
+        kube::Error::Api(status) => Some(status),
+        _ => None,
     }
 }
 
@@ -91,13 +99,26 @@ fn said(error: &(dyn std::error::Error + 'static)) -> String {
 pub struct Objects<K: Cached> {
     /// What is known.
     pub cache: Arc<Cache<K>>,
-    api: Box<dyn Fn(&str) -> Api<K> + Send + Sync>,
+    api: ApiOfNamespace<K>,
 }
 
+type ApiOfNamespace<K> = Box<dyn Fn(&str) -> Api<K> + Send + Sync>;
+
 impl<K: Cached + Serialize> Objects<K> {
-    /// `api` answers the API of a namespace.
-    pub fn new(cache: Arc<Cache<K>>, api: impl Fn(&str) -> Api<K> + Send + Sync + 'static) -> Self {
-        Self { cache, api: Box::new(api) }
+    /// Objects of a kind that lives in namespaces.
+    pub fn namespaced(cache: &Arc<Cache<K>>, client: &Client) -> Self
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        let client = client.clone();
+        let api = move |namespace: &str| Api::namespaced(client.clone(), namespace);
+        Self { cache: Arc::clone(cache), api: Box::new(api) }
+    }
+
+    /// Objects of a kind that lives beside namespaces.
+    pub fn cluster_wide(cache: &Arc<Cache<K>>, client: &Client) -> Self {
+        let client = client.clone();
+        Self { cache: Arc::clone(cache), api: Box::new(move |_| Api::all(client.clone())) }
     }
 
     /// The API of a namespace.
@@ -212,6 +233,14 @@ mod tests {
         let to = json!({"a": 1, "b": {"c": 4}, "e": [1, 2], "f": true});
         assert_eq!(merge_patch(&from, &to), json!({"b": {"c": 4, "d": null}, "e": [1, 2], "f": true}));
         assert_eq!(merge_patch(&to, &to), json!({}));
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_the_api_server_and_once() {
+        let status = Status::failure("the object has been modified", "Conflict").with_code(409);
+        let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
+        assert_eq!(error.text(), "patch of Node n failed: the object has been modified");
+        assert_eq!(error.failure(), WriteFailure::Conflict);
     }
 
     #[test]

@@ -4,16 +4,15 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     fmt::Debug,
     hash::Hash,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use futures::Stream;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
+
+use super::metrics::{self, Working};
 
 /// Bounded by the number of keys: a key that waits already is not added again.
 ///
@@ -25,7 +24,7 @@ pub struct Queue<T> {
     interval: Duration,
     state: Mutex<State<T>>,
     wake: Notify,
-    adds: AtomicU64,
+    meter: OnceLock<metrics::Queue>,
 }
 
 #[derive(Debug)]
@@ -38,7 +37,7 @@ struct State<T> {
 
 #[derive(Debug)]
 enum Seen {
-    Waiting,
+    WaitingSince(Instant),
     Passed(Instant),
 }
 
@@ -55,7 +54,7 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
                 sequence: 0,
             }),
             wake: Notify::new(),
-            adds: AtomicU64::new(0),
+            meter: OnceLock::new(),
         })
     }
 
@@ -64,36 +63,32 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
         self.name
     }
 
-    /// How many keys wait.
-    pub fn depth(&self) -> usize {
-        let state = self.state.lock();
-        state.ready.len() + state.delayed.len()
-    }
-
-    /// How many wake-ups were asked for.
-    pub fn adds(&self) -> u64 {
-        self.adds.load(Ordering::Relaxed)
+    /// Measures from now on; a second call changes nothing.
+    pub fn measure(&self, metrics: &metrics::Metrics) {
+        let _ = self.meter.set(metrics.queue(self.name));
     }
 
     /// Asks for a reconcile of this key.
     pub fn add(&self, key: T) {
-        self.adds.fetch_add(1, Ordering::Relaxed);
         {
             let mut state = self.state.lock();
             let now = Instant::now();
             let due = match state.keys.entry(key.clone()) {
                 Entry::Occupied(mut seen) => match *seen.get() {
-                    Seen::Waiting => return,
+                    Seen::WaitingSince(_) => return,
                     Seen::Passed(at) => {
-                        seen.insert(Seen::Waiting);
+                        seen.insert(Seen::WaitingSince(now));
                         at + self.interval
                     }
                 },
                 Entry::Vacant(seen) => {
-                    seen.insert(Seen::Waiting);
+                    seen.insert(Seen::WaitingSince(now));
                     now
                 }
             };
+            if let Some(meter) = self.meter.get() {
+                meter.added();
+            }
             if due <= now {
                 state.ready.push_back(key);
             } else {
@@ -113,7 +108,7 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
         }
     }
 
-    fn pop(&self) -> Result<T, Option<Instant>> {
+    fn pop(&self) -> Result<(T, Option<Working>), Option<Instant>> {
         let mut state = self.state.lock();
         let now = Instant::now();
         while let Some(entry) = state.delayed.first_entry() {
@@ -125,19 +120,22 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
         }
         match state.ready.pop_front() {
             Some(key) => {
-                state.keys.insert(key.clone(), Seen::Passed(now));
-                Ok(key)
+                let waited = match state.keys.insert(key.clone(), Seen::Passed(now)) {
+                    Some(Seen::WaitingSince(since)) => now.duration_since(since),
+                    Some(Seen::Passed(_)) | None => Duration::ZERO,
+                };
+                Ok((key, self.meter.get().map(|meter| meter.taken(waited))))
             }
             None => Err(state.delayed.first_key_value().map(|((due, _), _)| *due)),
         }
     }
 
-    /// The keys as they fall due; for one reader.
-    pub fn stream(self: &Arc<Self>) -> impl Stream<Item = T> + Send + use<T> {
+    /// The keys as they fall due, each with the meter of the work it begins; for one reader.
+    pub fn stream(self: &Arc<Self>) -> impl Stream<Item = (T, Option<Working>)> + Send + use<T> {
         futures::stream::unfold(Arc::clone(self), |queue| async move {
             loop {
                 match queue.pop() {
-                    Ok(key) => return Some((key, queue)),
+                    Ok(item) => return Some((item, queue)),
                     Err(Some(due)) => {
                         tokio::select! {
                             () = tokio::time::sleep_until(due) => {}
@@ -159,7 +157,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_burst_costs_two_passes() {
         let queue = Queue::new("test", Duration::from_millis(50));
-        let mut stream = Box::pin(queue.stream());
+        let mut stream = Box::pin(queue.stream().map(|(key, _)| key));
         let start = Instant::now();
         queue.add("a");
         assert_eq!(stream.next().await, Some("a"));
@@ -167,16 +165,16 @@ mod tests {
         for _ in 0..100 {
             queue.add("a");
         }
-        assert_eq!(queue.depth(), 1);
         assert_eq!(stream.next().await, Some("a"));
         assert!(start.elapsed() >= Duration::from_millis(50));
-        assert_eq!(queue.depth(), 0);
+        let quiet = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
+        assert!(quiet.is_err(), "a hundred wake-ups are one pass");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_delayed_key_does_not_hold_back_others() {
         let queue = Queue::new("test", Duration::from_secs(10));
-        let mut stream = Box::pin(queue.stream());
+        let mut stream = Box::pin(queue.stream().map(|(key, _)| key));
         queue.add("a");
         assert_eq!(stream.next().await, Some("a"));
         queue.add("a");

@@ -37,7 +37,7 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
 /// Deletes the Machines of Nodes that the watch has reported gone, until `stop`.
 pub async fn follow_gone(context: Arc<Context>, stop: CancellationToken) {
     let mut nodes = std::pin::pin!(context.queues.gone_nodes.stream());
-    while let Some(Some(key)) = stop.run_until_cancelled(nodes.next()).await {
+    while let Some(Some((key, _meter))) = stop.run_until_cancelled(nodes.next()).await {
         if let Err(error) = reconcile_gone(&key.name, &context).await {
             tracing::warn!(node = %key, error = %chain(&error), "machine of a node that is gone not deleted, trying again");
             context.queues.gone_nodes.add(key);
