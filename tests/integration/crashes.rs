@@ -56,7 +56,11 @@ async fn no_machine_is_lost_or_doubled_however_often_the_manager_is_killed() {
     }
     let lives = manager.program.log();
     let count = |text: &str| lives.matches(text).count();
-    println!("{} kills, {} of them after the controllers had begun to work", ROUNDS * 3 * KILLS, count("at work role=Machines"));
+    println!(
+        "{} kills, {} of them after the controllers had begun to work",
+        ROUNDS * 3 * KILLS,
+        count("at work role=Machines")
+    );
 }
 
 fn pool() -> Value {

@@ -8,7 +8,10 @@ use kube::ResourceExt;
 
 use super::{Action, Failure, Snapshot, plan};
 use crate::{
-    api::{machine::Machine, reasons::EventReason},
+    api::{
+        machine::{Machine, MachinePhase, OperationType},
+        reasons::EventReason,
+    },
     controllers::{
         context::{Context, STATUS_INTERVAL, WRITES_IN_FLIGHT, machines_by},
         controller::{ROUNDS, ReconcileError, Wake},
@@ -193,6 +196,9 @@ async fn delete(
 ) -> Result<(), WriteError> {
     match context.machines.delete(&machine.metadata).await {
         Ok(()) => {
+            if was_given_up(&machine) {
+                context.metrics.machines().stale_deleted();
+            }
             event.iter().for_each(|event| context.note(&*snapshot.set, COMPONENT, event));
             Ok(())
         }
@@ -202,4 +208,10 @@ async fn delete(
             Err(error)
         }
     }
+}
+
+/// Its health did not come back in time.
+fn was_given_up(machine: &Machine) -> bool {
+    let operation = machine.status.as_ref().and_then(|status| status.last_operation.type_);
+    machine.phase() == MachinePhase::Failed && operation == Some(OperationType::HealthCheck)
 }
