@@ -10,8 +10,8 @@ use super::{Action, Failure, Snapshot, plan};
 use crate::{
     api::{machine::MachineSet, node::Node, reasons::EventReason},
     controllers::{
-        context::{Context, STATUS_INTERVAL, WRITES_IN_FLIGHT, machines_by, sets_by},
-        controller::{ROUNDS, ReconcileError, Wake},
+        context::{Context, WRITES_IN_FLIGHT, machines_by, sets_by},
+        controller::{ROUNDS, ReconcileError, Wake, hold_status},
         owner,
         plan::{Note, Step},
         selector::Selector,
@@ -49,7 +49,10 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
         let Some(step) = plan.steps.last() else {
             return Ok(plan.wake_at().into());
         };
-        if let Some(wake) = hold_status(&plan.steps, &key, &context) {
+        let only_status = plan.steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
+        if only_status
+            && let Some(wake) = hold_status(context.memory.deployments.get(&key).status_written_at, context.now())
+        {
             return Ok(wake);
         }
         last.clone_from(&step.reason);
@@ -96,14 +99,6 @@ fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
         .collect();
     let failure = context.memory.deployments.get(key).failure;
     Some(Snapshot { deployment, sets, machines, unreadable, nodes, failure, now: context.now() })
-}
-
-/// A status that alone has changed can wait a moment for what changes next.
-fn hold_status(steps: &[Step<Action>], key: &Key, context: &Context) -> Option<Wake> {
-    let written_at = context.memory.deployments.get(key).status_written_at?;
-    let next_at = written_at.checked_add(STATUS_INTERVAL).ok()?;
-    let only_status = steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
-    (only_status && next_at > context.now()).then_some(Wake::At(next_at))
 }
 
 async fn apply(

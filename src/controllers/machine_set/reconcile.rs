@@ -8,10 +8,13 @@ use kube::ResourceExt;
 
 use super::{Action, Failure, Snapshot, plan};
 use crate::{
-    api::{machine::Machine, reasons::EventReason},
+    api::{
+        machine::{Machine, MachinePhase, OperationType},
+        reasons::EventReason,
+    },
     controllers::{
-        context::{Context, STATUS_INTERVAL, WRITES_IN_FLIGHT, machines_by},
-        controller::{ROUNDS, ReconcileError, Wake},
+        context::{Context, WRITES_IN_FLIGHT, machines_by},
+        controller::{ROUNDS, ReconcileError, Wake, hold_status},
         owner,
         plan::{Note, Step},
         selector::Selector,
@@ -48,7 +51,8 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
         let Some(step) = plan.steps.last() else {
             return Ok(plan.wake_at().into());
         };
-        if let Some(wake) = hold_status(&plan.steps, &key, &context) {
+        let only_status = plan.steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
+        if only_status && let Some(wake) = hold_status(context.memory.sets.get(&key).status_written_at, context.now()) {
             return Ok(wake);
         }
         last.clone_from(&step.reason);
@@ -91,14 +95,6 @@ async fn settle_doubts(key: &Key, context: &Context) -> Result<(), ReconcileErro
         context.memory.sets.update(key, |memory| memory.doubts.retain(|doubt| *doubt != name));
     }
     Ok(())
-}
-
-/// A status that alone has changed can wait a moment for what changes next.
-fn hold_status(steps: &[Step<Action>], key: &Key, context: &Context) -> Option<Wake> {
-    let written_at = context.memory.sets.get(key).status_written_at?;
-    let next_at = written_at.checked_add(STATUS_INTERVAL).ok()?;
-    let only_status = steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
-    (only_status && next_at > context.now()).then_some(Wake::At(next_at))
 }
 
 fn remember(key: &Key, context: &Context, applied: &Result<(), WriteError>) {
@@ -193,6 +189,9 @@ async fn delete(
 ) -> Result<(), WriteError> {
     match context.machines.delete(&machine.metadata).await {
         Ok(()) => {
+            if was_given_up(&machine) {
+                context.metrics.machines().stale_deleted();
+            }
             event.iter().for_each(|event| context.note(&*snapshot.set, COMPONENT, event));
             Ok(())
         }
@@ -202,4 +201,10 @@ async fn delete(
             Err(error)
         }
     }
+}
+
+/// Its health did not come back in time.
+fn was_given_up(machine: &Machine) -> bool {
+    let operation = machine.status.as_ref().and_then(|status| status.last_operation.type_);
+    machine.phase() == MachinePhase::Failed && operation == Some(OperationType::HealthCheck)
 }
