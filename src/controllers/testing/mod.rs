@@ -1,6 +1,7 @@
 //! A small world in memory for tests of planners: objects as an API server keeps them, time that stands still unless
 //! moved, and simple stand-ins for the controllers that are not under test.
 
+mod model;
 mod stand_in;
 mod store;
 mod world;

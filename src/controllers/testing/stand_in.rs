@@ -110,7 +110,8 @@ impl World {
                 let mut status = self.sets.get(set).unwrap().status.clone().unwrap_or_default();
                 status.observed_generation = self.sets.get(set).unwrap().metadata.generation.unwrap();
                 status.replicas = replicas;
-                return self.sets.write_status(&mut self.clock, set, status).unwrap();
+                self.sets.write_status(&mut self.clock, set, status).unwrap();
+                return;
             }
             Happening::Created { set } => {
                 let machine = machine_of(self.sets.get(set).unwrap());

@@ -81,7 +81,7 @@ where
     }
 
     /// A JSON merge patch of anything but the status, on the version that was seen.
-    pub(crate) fn patch(&mut self, clock: &mut Clock, seen: &K, patch: &Value) -> Result<(), Refused> {
+    pub(crate) fn patch(&mut self, clock: &mut Clock, seen: &K, patch: &Value) -> Result<Arc<K>, Refused> {
         let object = self.0.get(&seen.name_any()).ok_or(Refused::NotFound)?;
         if object.resource_version() != seen.resource_version() || object.uid() != seen.uid() {
             return Err(Refused::Conflict);
@@ -92,8 +92,22 @@ where
         patch.as_object_mut().unwrap().remove("status");
         merge(&mut after, &patch);
         assert_ne!(before, after, "a patch that changes nothing: {patch}");
-        self.store(clock, &before, after);
-        Ok(())
+        Ok(self.store(clock, &before, after))
+    }
+
+    /// The status as a whole, on the version that was seen.
+    pub(crate) fn patch_status(
+        &mut self,
+        clock: &mut Clock,
+        seen: &K,
+        status: impl Serialize,
+    ) -> Result<Arc<K>, Refused> {
+        let name = seen.name_any();
+        let object = self.0.get(&name).ok_or(Refused::NotFound)?;
+        if object.resource_version() != seen.resource_version() || object.uid() != seen.uid() {
+            return Err(Refused::Conflict);
+        }
+        self.write_status(clock, &name, status)
     }
 
     /// The status as a whole.
@@ -102,14 +116,13 @@ where
         clock: &mut Clock,
         name: &str,
         status: impl Serialize,
-    ) -> Result<(), Refused> {
+    ) -> Result<Arc<K>, Refused> {
         let object = self.0.get(name).ok_or(Refused::NotFound)?;
         let before = serde_json::to_value(object.as_ref()).unwrap();
         let mut after = before.clone();
         after["status"] = serde_json::to_value(status).unwrap();
         assert_ne!(before, after, "a status that says nothing new");
-        self.store(clock, &before, after);
-        Ok(())
+        Ok(self.store(clock, &before, after))
     }
 
     /// What somebody else does to an object.
@@ -136,19 +149,21 @@ where
         Ok(())
     }
 
-    fn store(&mut self, clock: &mut Clock, before: &Value, mut after: Value) {
+    /// Answers the object as it was written, also if that made it go.
+    fn store(&mut self, clock: &mut Clock, before: &Value, mut after: Value) -> Arc<K> {
         if before.get("spec") != after.get("spec") {
             let generation = before["metadata"]["generation"].as_i64().unwrap_or_default();
             after["metadata"]["generation"] = json!(generation + 1);
         }
         after["metadata"]["resourceVersion"] = json!(clock.serial().to_string());
-        let object: K = serde_json::from_value(after).unwrap();
+        let object: Arc<K> = Arc::new(serde_json::from_value(after).unwrap());
         let name = object.name_any();
         if object.meta().deletion_timestamp.is_some() && object.finalizers().is_empty() {
             self.0.remove(&name);
         } else {
-            self.0.insert(name, Arc::new(object));
+            self.0.insert(name, Arc::clone(&object));
         }
+        object
     }
 }
 

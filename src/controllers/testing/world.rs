@@ -77,14 +77,14 @@ impl World {
             // Earlier steps of the same plan may have written the deployment: the shell follows its version.
             Action::PatchDeployment(patch) => {
                 let current = self.deployments.get(&name).ok_or(Refused::NotFound)?.clone();
-                self.deployments.patch(clock, &current, patch)
+                self.deployments.patch(clock, &current, patch).map(drop)
             }
-            Action::PatchSet { set, patch } => self.sets.patch(clock, set, patch),
-            Action::PatchMachine { machine, patch } => self.machines.patch(clock, machine, patch),
-            Action::PatchNode { node, patch } => self.nodes.patch(clock, node, patch),
+            Action::PatchSet { set, patch } => self.sets.patch(clock, set, patch).map(drop),
+            Action::PatchMachine { machine, patch } => self.machines.patch(clock, machine, patch).map(drop),
+            Action::PatchNode { node, patch } => self.nodes.patch(clock, node, patch).map(drop),
             Action::CreateSet(set) => self.sets.create(clock, MachineSet::clone(set)).map(drop),
             Action::DeleteSet(set) => self.sets.delete(clock, &set.name_any()),
-            Action::WriteStatus(status) => self.deployments.write_status(clock, &name, status),
+            Action::WriteStatus(status) => self.deployments.write_status(clock, &name, status).map(drop),
         }
     }
 
