@@ -142,6 +142,17 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
         "nothing was made for what cannot be read, nor too many of the others"
     );
 
+    let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
+    wait::until("an event on the machine that cannot be read", async || {
+        let events = events.list(&ListParams::default()).await.unwrap().items;
+        let of_machine = |event: &&Event| {
+            event.involved_object.kind.as_deref() == Some("Machine") && event.reason.as_deref() == Some("Unreadable")
+        };
+        let message = events.iter().find(of_machine)?.message.clone()?;
+        message.contains("\"2 hours\" is not a duration").then_some(())
+    })
+    .await;
+
     // Put right, it comes to life.
     let repaired = json!({"spec": {"drainTimeout": "2h"}});
     let params = kube::api::PatchParams::default();
