@@ -1,6 +1,10 @@
 //! Observe, plan, apply for one deployment.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -41,11 +45,13 @@ const COMPONENT: &str = "machine-controller-manager";
 pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, ReconcileError> {
     let mut last = String::new();
     for _ in 0..ROUNDS {
+        let begun = Instant::now();
         let Some(snapshot) = observe(&key, &context) else {
             context.memory.deployments.forget(&key);
             return Ok(Wake::OnChange);
         };
         let plan = plan(&snapshot, &context.deployment_policy);
+        context.queues.deployments.charge(&key, begun.elapsed());
         let Some(step) = plan.steps.last() else {
             return Ok(plan.wake_at().into());
         };

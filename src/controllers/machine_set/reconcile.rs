@@ -1,6 +1,6 @@
 //! Observe, plan, apply for one set.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -43,11 +43,13 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
     settle_doubts(&key, &context).await?;
     let mut last = String::new();
     for _ in 0..ROUNDS {
+        let begun = Instant::now();
         let Some(snapshot) = observe(&key, &context) else {
             context.memory.sets.forget(&key);
             return Ok(Wake::OnChange);
         };
         let plan = plan(&snapshot);
+        context.queues.sets.charge(&key, begun.elapsed());
         let Some(step) = plan.steps.last() else {
             return Ok(plan.wake_at().into());
         };
