@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use super::{Action, Failure, Snapshot, plan};
 use crate::{
     api::{
-        machine::{Machine, MachinePhase, OperationType},
+        machine::{Machine, MachinePhase, MachineSet, OperationType},
         reasons::EventReason,
     },
     controllers::{
@@ -32,6 +32,8 @@ pub struct Memory {
     pub failure: Option<Failure>,
     /// Names of Machines of which it is not known whether they were created.
     pub doubts: Vec<String>,
+    /// How many Machines the pass under way may still create; for a set that has grown smaller meanwhile, too.
+    pub coming: usize,
     /// When the status was last written.
     pub status_written_at: Option<Timestamp>,
 }
@@ -51,16 +53,25 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
         let plan = plan(&snapshot);
         context.queues.sets.charge(&key, begun.elapsed());
         let Some(step) = plan.steps.last() else {
-            return Ok(plan.wake_at().into());
+            if snapshot.failure.is_none() {
+                return Ok(plan.wake_at().into());
+            }
+            // Nothing is left to be tried again, whoever did it: the report of the failure is withdrawn.
+            context.memory.sets.update(&key, |memory| memory.failure = None);
+            continue;
         };
         let only_status = plan.steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
         if only_status && let Some(wake) = hold_status(context.memory.sets.get(&key).status_written_at, context.now()) {
             return Ok(wake);
         }
         last.clone_from(&step.reason);
+        if !announce(&snapshot, &plan.steps, &key, &context) {
+            continue;
+        }
         let applied = apply(&snapshot, plan.steps, &key, &context).await;
-        remember(&key, &context, &applied);
+        renounce(&snapshot, &applied, &key, &context);
         applied?;
+        context.memory.sets.update(&key, |memory| memory.failure = None);
     }
     Err(ReconcileError::Restless { key, step: last })
 }
@@ -95,16 +106,47 @@ async fn settle_doubts(key: &Key, context: &Context) -> Result<(), ReconcileErro
             context.machines.cache.wrote(machine);
         }
         context.memory.sets.update(key, |memory| memory.doubts.retain(|doubt| *doubt != name));
+        if let Some(set) = context.sets.cache.get(key) {
+            wake_deployment(&set, context);
+        }
     }
     Ok(())
 }
 
-fn remember(key: &Key, context: &Context, applied: &Result<(), WriteError>) {
-    context.memory.sets.update(key, |memory| match applied {
-        Ok(()) => memory.failure = None,
-        Err(error) if error.failure() == WriteFailure::Conflict => {}
-        Err(error) => memory.failure = Some(Failure { message: error.text() }),
-    });
+/// Lets the deployment know how many Machines are about to be created: until they exist, nothing else shows that they take
+/// room. False if the set has changed meanwhile; a deployment that changes it later knows already.
+fn announce(snapshot: &Snapshot, steps: &[Step<Action>], key: &Key, context: &Context) -> bool {
+    let coming = steps.iter().filter(|step| matches!(step.action, Action::CreateMachine(_))).count();
+    context.memory.sets.update(key, |memory| memory.coming = coming);
+    let current = context.sets.cache.get(key).and_then(|set| set.resource_version());
+    let is_current = current == snapshot.set.resource_version();
+    if !is_current {
+        context.memory.sets.update(key, |memory| memory.coming = 0);
+    }
+    is_current
+}
+
+/// What was not created until now is not created by this pass any more. A failure is no change that would tell the
+/// deployment.
+fn renounce(snapshot: &Snapshot, applied: &Result<(), WriteError>, key: &Key, context: &Context) {
+    context.memory.sets.update(key, |memory| memory.coming = 0);
+    if applied.is_err() {
+        wake_deployment(&snapshot.set, context);
+    }
+}
+
+fn wake_deployment(set: &MachineSet, context: &Context) {
+    if let Some(deployment) = owner::controller_of(&set.metadata) {
+        context.queues.deployments.add(Key::new(set.namespace().unwrap_or_default(), &deployment.name));
+    }
+}
+
+/// Only what concerns the number of Machines is reported; any other write is simply tried again.
+fn remember(error: &WriteError, key: &Key, context: &Context) {
+    if error.failure() != WriteFailure::Conflict {
+        let failure = Failure { message: error.text() };
+        context.memory.sets.update(key, |memory| memory.failure = Some(failure));
+    }
 }
 
 async fn apply(snapshot: &Snapshot, steps: Vec<Step<Action>>, key: &Key, context: &Context) -> Result<(), WriteError> {
@@ -132,7 +174,7 @@ async fn apply(snapshot: &Snapshot, steps: Vec<Step<Action>>, key: &Key, context
     }
     create_by_slow_start(snapshot, creates, key, context).await?;
     stream::iter(deletes)
-        .map(|(machine, event)| delete(snapshot, machine, event, context))
+        .map(|(machine, event)| delete(snapshot, machine, event, key, context))
         .buffer_unordered(WRITES_IN_FLIGHT)
         .try_collect()
         .await
@@ -167,15 +209,20 @@ async fn create(
     key: &Key,
     context: &Context,
 ) -> Result<(), WriteError> {
-    match context.machines.create(&machine).await {
+    let answer = context.machines.create(&machine).await;
+    context.memory.sets.update(key, |memory| {
+        memory.coming = memory.coming.saturating_sub(1);
+        if answer.as_ref().is_err_and(|error| error.failure() == WriteFailure::Unknown) {
+            memory.doubts.push(machine.name_any());
+        }
+    });
+    match answer {
         Ok(_) => {
             event.iter().for_each(|event| context.note(&*snapshot.set, COMPONENT, event));
             Ok(())
         }
         Err(error) => {
-            if error.failure() == WriteFailure::Unknown {
-                context.memory.sets.update(key, |memory| memory.doubts.push(machine.name_any()));
-            }
+            remember(&error, key, context);
             let text = format!("Error creating machine: {}", error.text());
             context.note(&*snapshot.set, COMPONENT, &Note::warning(EventReason::FailedCreate, text));
             Err(error)
@@ -187,6 +234,7 @@ async fn delete(
     snapshot: &Snapshot,
     machine: Arc<Machine>,
     event: Option<Note>,
+    key: &Key,
     context: &Context,
 ) -> Result<(), WriteError> {
     match context.machines.delete(&machine.metadata).await {
@@ -198,6 +246,7 @@ async fn delete(
             Ok(())
         }
         Err(error) => {
+            remember(&error, key, context);
             let text = format!("Error deleting machine {}: {}", machine.name_any(), error.text());
             context.note(&*snapshot.set, COMPONENT, &Note::warning(EventReason::FailedDelete, text));
             Err(error)

@@ -10,7 +10,7 @@ use super::super::{
     manager::{Controller, Next},
 };
 use crate::{
-    api::machine::MachineSet,
+    api::machine::{MachineDeployment, MachineSet},
     controllers::{
         context::{machines_by, sets_by},
         controller::{ROUNDS, Wake, hold_status},
@@ -30,6 +30,8 @@ pub(in super::super) struct Pass {
 
 struct Work {
     snapshot: Snapshot,
+    /// As the last write of this plan left it.
+    deployment: Arc<MachineDeployment>,
     nodes: VecDeque<Step<Action>>,
     steps: VecDeque<Step<Action>>,
     only_nodes: bool,
@@ -42,6 +44,11 @@ impl Pass {
     }
 
     pub(in super::super) fn advance(&mut self, model: &mut Model) -> Next {
+        if self.rounds == 0
+            && let Some(name) = model.manager.memory.deployments.get(&self.key).doubts.first()
+        {
+            return settle_doubt(model, &self.key, name);
+        }
         let Some(work) = &mut self.work else { return self.look(model) };
         if let Some(step) = work.nodes.pop_front() {
             model.say_step(Controller::Deployment, &self.key, &step.reason);
@@ -54,7 +61,7 @@ impl Pass {
             return if is_held_up { Next::Done(Wake::After(std::time::Duration::from_secs(1))) } else { Next::GoesOn };
         };
         model.say_step(Controller::Deployment, &self.key, &step.reason);
-        match apply(model, &self.key, &work.snapshot, &step.action) {
+        match apply(model, &self.key, work, &step.action) {
             Ok(()) => Next::GoesOn,
             Err(failure) => Next::Failed(failure),
         }
@@ -67,6 +74,10 @@ impl Pass {
             return Next::Done(Wake::OnChange);
         };
         let plan = plan(&snapshot, &Policy { annotate_nodes: true, has_target: true });
+        if plan.steps.is_empty() && snapshot.failure.is_some() {
+            model.manager.memory.deployments.update(&self.key, |memory| memory.failure = None);
+            return Next::GoesOn;
+        }
         if plan.steps.is_empty() {
             model.judge_deployment(&snapshot, &plan.waits);
             return Next::Done(plan.wake_at().into());
@@ -81,8 +92,26 @@ impl Pass {
         }
         let (nodes, steps): (VecDeque<_>, VecDeque<_>) =
             plan.steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
-        self.work = Some(Work { snapshot, only_nodes: steps.is_empty(), nodes, steps, missed: false });
+        let deployment = Arc::clone(&snapshot.deployment);
+        self.work = Some(Work { snapshot, deployment, only_nodes: steps.is_empty(), nodes, steps, missed: false });
         Next::GoesOn
+    }
+}
+
+fn settle_doubt(model: &mut Model, key: &Key, name: &str) -> Next {
+    let Ok(found) = model.read(|cluster| cluster.sets.get(name).cloned()) else {
+        return Next::Failed(WriteFailure::Unknown);
+    };
+    if let Some(set) = found {
+        model.manager.caches.sets.wrote(set.as_ref().clone());
+    }
+    model.manager.memory.deployments.update(key, |memory| memory.doubts.retain(|doubt| doubt != name));
+    Next::GoesOn
+}
+
+fn doubt(failure: WriteFailure, model: &Model, key: &Key, set: &MachineSet) {
+    if failure == WriteFailure::Unknown {
+        model.manager.memory.deployments.update(key, |memory| memory.doubts.push(set.name_any()));
     }
 }
 
@@ -102,7 +131,12 @@ fn observe(model: &Model, key: &Key) -> Option<Snapshot> {
         .map(|node| (node.name_any(), node))
         .collect();
     let failure = model.manager.memory.deployments.get(key).failure;
-    Some(Snapshot { deployment, sets, machines, unreadable: Vec::new(), nodes, failure, now: model.now() })
+    let coming = |set: &Arc<MachineSet>| {
+        let memory = model.manager.memory.sets.get(&Key::of(&set.metadata));
+        (set.name_any(), memory.coming + memory.doubts.len())
+    };
+    let coming = sets.iter().map(coming).collect();
+    Some(Snapshot { deployment, sets, machines, coming, unreadable: Vec::new(), nodes, failure, now: model.now() })
 }
 
 fn mark_node(model: &mut Model, action: &Action) -> Result<(), WriteFailure> {
@@ -113,28 +147,29 @@ fn mark_node(model: &mut Model, action: &Action) -> Result<(), WriteFailure> {
     Ok(())
 }
 
-fn apply(model: &mut Model, key: &Key, seen: &Snapshot, action: &Action) -> Result<(), WriteFailure> {
-    let deployment = &seen.deployment;
+fn apply(model: &mut Model, key: &Key, work: &mut Work, action: &Action) -> Result<(), WriteFailure> {
+    let deployment = Arc::clone(&work.deployment);
     let now = model.now();
     match action {
         Action::PatchNode { .. } => {}
         Action::PatchDeployment(patch) => {
             let cache = Arc::clone(&model.manager.caches.deployments);
-            let written = model
-                .write(Cluster::deployments, deployment.as_ref(), |kind, clock| kind.patch(clock, deployment, patch))?;
-            cache.wrote(written.as_ref().clone());
+            let written =
+                model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| kind.patch(clock, &deployment, patch))?;
+            work.deployment = cache.wrote(written.as_ref().clone());
         }
         Action::WriteStatus(status) => {
             let cache = Arc::clone(&model.manager.caches.deployments);
             let written = model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| {
-                kind.patch_status(clock, deployment, status)
+                kind.patch_status(clock, &deployment, status)
             })?;
             cache.wrote(written.as_ref().clone());
             model.manager.memory.deployments.update(key, |memory| memory.status_written_at = Some(now));
         }
         Action::PatchSet { set, patch } => {
             let cache = Arc::clone(&model.manager.caches.sets);
-            let written = model.write(Cluster::sets, set.as_ref(), |kind, clock| kind.patch(clock, set, patch))?;
+            let answer = model.write(Cluster::sets, set.as_ref(), |kind, clock| kind.patch(clock, set, patch));
+            let written = answer.inspect_err(|failure| doubt(*failure, model, key, set))?;
             cache.wrote(written.as_ref().clone());
         }
         Action::PatchMachine { machine, patch } => {
@@ -145,9 +180,10 @@ fn apply(model: &mut Model, key: &Key, seen: &Snapshot, action: &Action) -> Resu
         }
         Action::DeleteSet(set) => {
             let cache = Arc::clone(&model.manager.caches.sets);
-            model.delete(Cluster::sets, &cache, set)?;
+            let answer = model.delete(Cluster::sets, &cache, set);
+            answer.inspect_err(|failure| doubt(*failure, model, key, set))?;
         }
-        Action::CreateSet(set) => create_set(model, key, seen, set)?,
+        Action::CreateSet(set) => create_set(model, key, &work.snapshot, set)?,
     }
     Ok(())
 }
@@ -162,6 +198,7 @@ fn create_set(model: &mut Model, key: &Key, seen: &Snapshot, set: &MachineSet) -
         }
         Err(failed) => failed,
     };
+    doubt(failed, model, key, set);
     let failure = match failed {
         WriteFailure::AlreadyExists => match model.read(|cluster| cluster.sets.get(&set.name_any()).cloned()) {
             Ok(Some(found)) => {

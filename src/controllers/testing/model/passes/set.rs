@@ -42,7 +42,9 @@ impl Pass {
     }
 
     pub(in super::super) fn advance(&mut self, model: &mut Model) -> Next {
-        if let Some(name) = model.manager.memory.sets.get(&self.key).doubts.first() {
+        if self.rounds == 0
+            && let Some(name) = model.manager.memory.sets.get(&self.key).doubts.first()
+        {
             return settle_doubt(model, &self.key, name);
         }
         let Some(mut work) = self.work.take() else { return self.look(model) };
@@ -52,14 +54,15 @@ impl Pass {
                 Next::GoesOn
             }
             Ok(false) => {
-                model.manager.memory.sets.update(&self.key, |memory| memory.failure = None);
+                model.manager.memory.sets.update(&self.key, |memory| {
+                    memory.coming = 0;
+                    memory.failure = None;
+                });
                 Next::GoesOn
             }
             Err(failure) => {
-                if failure != WriteFailure::Conflict {
-                    let failed = Failure { message: "no answer".to_owned() };
-                    model.manager.memory.sets.update(&self.key, |memory| memory.failure = Some(failed));
-                }
+                model.manager.memory.sets.update(&self.key, |memory| memory.coming = 0);
+                model.manager.wake_deployment(&work.snapshot.set);
                 Next::Failed(failure)
             }
         }
@@ -72,6 +75,10 @@ impl Pass {
             return Next::Done(Wake::OnChange);
         };
         let plan = plan(&snapshot);
+        if plan.steps.is_empty() && snapshot.failure.is_some() {
+            model.manager.memory.sets.update(&self.key, |memory| memory.failure = None);
+            return Next::GoesOn;
+        }
         if plan.steps.is_empty() {
             model.judge_set(&snapshot, &plan.waits);
             return Next::Done(plan.wake_at().into());
@@ -101,6 +108,7 @@ impl Pass {
                 _ => work.edits.push_back(step),
             }
         }
+        model.manager.memory.sets.update(&self.key, |memory| memory.coming = work.creates.len());
         self.work = Some(work);
         Next::GoesOn
     }
@@ -126,6 +134,9 @@ fn settle_doubt(model: &mut Model, key: &Key, name: &str) -> Next {
         model.manager.caches.machines.wrote(machine.as_ref().clone());
     }
     model.manager.memory.sets.update(key, |memory| memory.doubts.retain(|doubt| doubt != name));
+    if let Some(set) = model.manager.caches.sets.get(key) {
+        model.manager.wake_deployment(&set);
+    }
     Next::GoesOn
 }
 
@@ -151,7 +162,8 @@ fn step(model: &mut Model, key: &Key, work: &mut Work) -> Result<bool, WriteFail
     }
     let Some((machine, reason)) = work.deletes.pop_front() else { return Ok(false) };
     model.say_step(Controller::Set, key, &format!("delete {}: {reason}", machine.name_any()));
-    delete(model, &work.snapshot, &machine).inspect_err(|_| {
+    delete(model, &work.snapshot, &machine).inspect_err(|failure| {
+        remember(model, key, *failure);
         // Those under way at the same time are not waited for.
         for (machine, _) in work.deletes.drain(..) {
             if model.dice.one_in(2) {
@@ -165,6 +177,13 @@ fn step(model: &mut Model, key: &Key, work: &mut Work) -> Result<bool, WriteFail
         }
     })?;
     Ok(true)
+}
+
+fn remember(model: &Model, key: &Key, failure: WriteFailure) {
+    if failure != WriteFailure::Conflict {
+        let failed = Failure { message: "no answer".to_owned() };
+        model.manager.memory.sets.update(key, |memory| memory.failure = Some(failed));
+    }
 }
 
 fn edit(model: &mut Model, key: &Key, seen: &Snapshot, action: Action) -> Result<(), WriteFailure> {
@@ -198,15 +217,19 @@ fn create(model: &mut Model, key: &Key, seen: &Snapshot, machine: Machine) -> Re
     let name = machine.name_any();
     let written = model.write(Cluster::machines, &machine, |kind, clock| kind.create(clock, machine.clone()));
     model.count_creation(seen, &name);
+    model.manager.memory.sets.update(key, |memory| {
+        memory.coming -= 1;
+        if written.as_ref().is_err_and(|failure| *failure == WriteFailure::Unknown) {
+            memory.doubts.push(name);
+        }
+    });
     match written {
         Ok(created) => {
             cache.wrote(created.as_ref().clone());
             Ok(())
         }
         Err(failure) => {
-            if failure == WriteFailure::Unknown {
-                model.manager.memory.sets.update(key, |memory| memory.doubts.push(name));
-            }
+            remember(model, key, failure);
             Err(failure)
         }
     }
