@@ -154,8 +154,9 @@ fn apply(model: &mut Model, key: &Key, work: &mut Work, action: &Action) -> Resu
         Action::PatchNode { .. } => {}
         Action::PatchDeployment(patch) => {
             let cache = Arc::clone(&model.manager.caches.deployments);
-            let written =
-                model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| kind.patch(clock, &deployment, patch))?;
+            let written = model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| {
+                kind.patch(clock, &deployment, patch)
+            })?;
             work.deployment = cache.wrote(written.as_ref().clone());
         }
         Action::WriteStatus(status) => {
