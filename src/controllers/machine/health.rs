@@ -145,6 +145,9 @@ fn expire(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: M
             }
         }
         MachinePhase::Unknown => expire_unknown(plan, snapshot, policy, next),
+        MachinePhase::Failed => {
+            plan.wait("its set to replace it, for it has failed; or the Node to be healthy after all", None);
+        }
         // In-place updates are watched by those who make them.
         _ => {}
     }

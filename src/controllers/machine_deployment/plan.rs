@@ -330,6 +330,9 @@ impl<'a> Work<'a> {
             } else if missing > 0 {
                 waits.push(format!("{} of new set {name} to become available", machines(missing)));
             }
+            if count.live > count.spec && !set.is_deleting() {
+                waits.push(format!("new set {name} to delete {}", machines(count.live - count.spec)));
+            }
             if count.terminating > 0 {
                 waits.push(format!("{} of new set {name} to be gone", machines(count.terminating)));
             }

@@ -116,12 +116,14 @@ async fn apply(
         steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
     let missed = patch_nodes(nodes, context).await;
     let only_nodes = steps.is_empty();
+    // The status follows the patch of the same plan, so it is written on the version that the patch made.
+    let mut deployment = Arc::clone(&snapshot.deployment);
     for step in steps {
         tracing::debug!(deployment = %key, reason = %step.reason, "step");
         match step.action {
             Action::PatchNode { .. } => {}
             Action::PatchDeployment(patch) => {
-                context.deployments.patch(&snapshot.deployment.metadata, &patch).await?;
+                deployment = context.deployments.patch(&deployment.metadata, &patch).await?;
             }
             Action::PatchSet { set, patch } => {
                 context.sets.patch(&set.metadata, &patch).await?;
@@ -135,7 +137,7 @@ async fn apply(
                 let before = serde_json::to_value(&snapshot.deployment.status).unwrap_or_default();
                 let after = serde_json::to_value(&*status).unwrap_or_default();
                 let patch = serde_json::json!({ "status": merge_patch(&before, &after) });
-                context.deployments.patch_status(&snapshot.deployment.metadata, &patch).await?;
+                context.deployments.patch_status(&deployment.metadata, &patch).await?;
                 context.memory.deployments.update(key, |memory| memory.status_written_at = Some(context.now()));
             }
         }

@@ -317,6 +317,10 @@ fn whatever_breaks_the_invariants_hold_and_in_the_end_the_wish_is_met() {
     let count = number("MODEL_SEEDS").unwrap_or(SEEDS);
     let seeds: Vec<u64> = kept_seeds().chain(first..first + count).collect();
     let failures = play_all(&seeds);
+    if !failures.is_empty() {
+        let first: Vec<_> = failures.iter().filter_map(|failure| failure.lines().next()).collect();
+        eprintln!("{}", first.join("\n"));
+    }
     assert!(failures.is_empty(), "{} of {} seeds failed\n{}", failures.len(), seeds.len(), failures.join("\n"));
 }
 

@@ -11,7 +11,7 @@ use super::super::{
     manager::{Controller, Next},
 };
 use crate::{
-    api::machine::MachineSet,
+    api::machine::{MachineDeployment, MachineSet},
     controllers::{
         context::{STATUS_INTERVAL, machines_by, sets_by},
         controller::{ROUNDS, Wake},
@@ -31,6 +31,8 @@ pub(in super::super) struct Pass {
 
 struct Work {
     snapshot: Snapshot,
+    /// As the last write of this plan left it.
+    deployment: Arc<MachineDeployment>,
     nodes: VecDeque<Step<Action>>,
     steps: VecDeque<Step<Action>>,
     only_nodes: bool,
@@ -55,7 +57,7 @@ impl Pass {
             return if is_held_up { Next::Done(Wake::After(std::time::Duration::from_secs(1))) } else { Next::GoesOn };
         };
         model.say_step(Controller::Deployment, &self.key, &step.reason);
-        match apply(model, &self.key, &work.snapshot, &step.action) {
+        match apply(model, &self.key, work, &step.action) {
             Ok(()) => Next::GoesOn,
             Err(failure) => Next::Failed(failure),
         }
@@ -84,7 +86,8 @@ impl Pass {
         }
         let (nodes, steps): (VecDeque<_>, VecDeque<_>) =
             plan.steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
-        self.work = Some(Work { snapshot, only_nodes: steps.is_empty(), nodes, steps, missed: false });
+        let deployment = Arc::clone(&snapshot.deployment);
+        self.work = Some(Work { snapshot, deployment, only_nodes: steps.is_empty(), nodes, steps, missed: false });
         Next::GoesOn
     }
 }
@@ -117,21 +120,21 @@ fn mark_node(model: &mut Model, action: &Action) -> Result<(), WriteFailure> {
     Ok(())
 }
 
-fn apply(model: &mut Model, key: &Key, seen: &Snapshot, action: &Action) -> Result<(), WriteFailure> {
-    let deployment = &seen.deployment;
+fn apply(model: &mut Model, key: &Key, work: &mut Work, action: &Action) -> Result<(), WriteFailure> {
+    let deployment = Arc::clone(&work.deployment);
     let now = model.now();
     match action {
         Action::PatchNode { .. } => {}
         Action::PatchDeployment(patch) => {
             let cache = Arc::clone(&model.manager.caches.deployments);
             let written =
-                model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| kind.patch(clock, deployment, patch))?;
-            cache.wrote(written.as_ref().clone());
+                model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| kind.patch(clock, &deployment, patch))?;
+            work.deployment = cache.wrote(written.as_ref().clone());
         }
         Action::WriteStatus(status) => {
             let cache = Arc::clone(&model.manager.caches.deployments);
             let written = model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| {
-                kind.patch_status(clock, deployment, status)
+                kind.patch_status(clock, &deployment, status)
             })?;
             cache.wrote(written.as_ref().clone());
             model.manager.memory.deployments.update(key, |memory| memory.status_written_at = Some(now));
@@ -151,7 +154,7 @@ fn apply(model: &mut Model, key: &Key, seen: &Snapshot, action: &Action) -> Resu
             let cache = Arc::clone(&model.manager.caches.sets);
             model.delete(Cluster::sets, &cache, set)?;
         }
-        Action::CreateSet(set) => create_set(model, key, seen, set)?,
+        Action::CreateSet(set) => create_set(model, key, &work.snapshot, set)?,
     }
     Ok(())
 }
