@@ -228,7 +228,11 @@ impl Snapshot {
                     self.vm = VmView::Created(vm);
                 }
             }
-            Err(error) => self.memory.call_failed(Call::Create, error, self.now),
+            Err(error) => {
+                // The VM may be there all the same: it is looked for before the next try.
+                self.vm = VmView::NotAsked;
+                self.memory.call_failed(Call::Create, error, self.now);
+            }
         }
     }
 

@@ -61,10 +61,10 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Takes the taint from the Nodes of a set that is old no longer. The mark goes in a later plan, when every Node
-    /// is known to be clean.
+    /// Takes the taint from the Nodes of a set that is old no longer, also where the mark of the set was never written.
+    /// The mark goes in a later plan, when every Node is known to be clean.
     pub(super) fn untaint(&mut self, set: &mut SetView) {
-        if !self.has_target || !is_marked(set) || set.is_deleting() {
+        if !self.has_target || set.is_deleting() {
             return;
         }
         let reason = format!("set {} is wanted again", set.name());
@@ -79,7 +79,7 @@ impl<'a> Nodes<'a> {
                 None => clean &= machine.node_name().is_none(),
             }
         }
-        if clean {
+        if clean && is_marked(set) {
             set.draft.edit("its nodes are not tainted any more", |set| {
                 set.annotations_mut().remove(labels::PREFER_NO_SCHEDULE);
             });

@@ -47,7 +47,12 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
         };
         let plan = plan(&snapshot, &context.deployment_policy);
         let Some(step) = plan.steps.last() else {
-            return Ok(plan.wake_at().into());
+            if snapshot.failure.is_none() {
+                return Ok(plan.wake_at().into());
+            }
+            // No set is wanted any more that could not be created.
+            context.memory.deployments.update(&key, |memory| memory.failure = None);
+            continue;
         };
         if let Some(wake) = hold_status(&plan.steps, &key, &context) {
             return Ok(wake);

@@ -46,15 +46,19 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
         };
         let plan = plan(&snapshot);
         let Some(step) = plan.steps.last() else {
-            return Ok(plan.wake_at().into());
+            if snapshot.failure.is_none() {
+                return Ok(plan.wake_at().into());
+            }
+            // Nothing is left to be tried again, whoever did it: the report of the failure is withdrawn.
+            context.memory.sets.update(&key, |memory| memory.failure = None);
+            continue;
         };
         if let Some(wake) = hold_status(&plan.steps, &key, &context) {
             return Ok(wake);
         }
         last.clone_from(&step.reason);
-        let applied = apply(&snapshot, plan.steps, &key, &context).await;
-        remember(&key, &context, &applied);
-        applied?;
+        apply(&snapshot, plan.steps, &key, &context).await?;
+        context.memory.sets.update(&key, |memory| memory.failure = None);
     }
     Err(ReconcileError::Restless { key, step: last })
 }
@@ -101,12 +105,12 @@ fn hold_status(steps: &[Step<Action>], key: &Key, context: &Context) -> Option<W
     (only_status && next_at > context.now()).then_some(Wake::At(next_at))
 }
 
-fn remember(key: &Key, context: &Context, applied: &Result<(), WriteError>) {
-    context.memory.sets.update(key, |memory| match applied {
-        Ok(()) => memory.failure = None,
-        Err(error) if error.failure() == WriteFailure::Conflict => {}
-        Err(error) => memory.failure = Some(Failure { message: error.text() }),
-    });
+/// Only what concerns the number of Machines is reported; any other write is simply tried again.
+fn remember(error: &WriteError, key: &Key, context: &Context) {
+    if error.failure() != WriteFailure::Conflict {
+        let failure = Failure { message: error.text() };
+        context.memory.sets.update(key, |memory| memory.failure = Some(failure));
+    }
 }
 
 async fn apply(snapshot: &Snapshot, steps: Vec<Step<Action>>, key: &Key, context: &Context) -> Result<(), WriteError> {
@@ -134,7 +138,7 @@ async fn apply(snapshot: &Snapshot, steps: Vec<Step<Action>>, key: &Key, context
     }
     create_by_slow_start(snapshot, creates, key, context).await?;
     stream::iter(deletes)
-        .map(|(machine, event)| delete(snapshot, machine, event, context))
+        .map(|(machine, event)| delete(snapshot, machine, event, key, context))
         .buffer_unordered(WRITES_IN_FLIGHT)
         .try_collect()
         .await
@@ -175,6 +179,7 @@ async fn create(
             Ok(())
         }
         Err(error) => {
+            remember(&error, key, context);
             if error.failure() == WriteFailure::Unknown {
                 context.memory.sets.update(key, |memory| memory.doubts.push(machine.name_any()));
             }
@@ -189,6 +194,7 @@ async fn delete(
     snapshot: &Snapshot,
     machine: Arc<Machine>,
     event: Option<Note>,
+    key: &Key,
     context: &Context,
 ) -> Result<(), WriteError> {
     match context.machines.delete(&machine.metadata).await {
@@ -197,6 +203,7 @@ async fn delete(
             Ok(())
         }
         Err(error) => {
+            remember(&error, key, context);
             let text = format!("Error deleting machine {}: {}", machine.name_any(), error.text());
             context.note(&*snapshot.set, COMPONENT, &Note::warning(EventReason::FailedDelete, text));
             Err(error)

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::world::{World, at, node, ready, unready};
 use crate::{
-    api::machine::{MachinePhase, OperationState, OperationType},
-    controllers::machine::{Call, ClassView},
+    api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType},
+    controllers::machine::{Call, ClassView, Memory, NodeView, Snapshot, VmView},
     driver::{Code, DriverError},
 };
 
@@ -288,4 +288,14 @@ fn texts_of_errors_never_hold_what_secrets_hold() {
     let data = crate::driver::SecretData(BTreeMap::from([("userData".to_owned(), b"hunter2".to_vec())]));
     let facts = crate::controllers::machine::SecretFacts::of(&data, Vec::new());
     assert!(facts.has_user_data && !format!("{facts:?} {data:?}").contains("hunter2"));
+}
+
+#[test]
+fn after_a_failed_create_the_vm_is_looked_for_before_the_next_one_even_in_the_same_pass() {
+    let machine = Arc::new(Machine::new("m", MachineSpec::default()));
+    let mut snapshot = Snapshot::new(machine, NodeView::Absent, ClassView::Unknown, Memory::default(), at(0));
+    snapshot.vm_asked(Err(error(Code::NotFound)));
+    assert_eq!(snapshot.vm, VmView::NotFound);
+    snapshot.vm_created(Err(error(Code::DeadlineExceeded)));
+    assert_eq!(snapshot.vm, VmView::NotAsked);
 }

@@ -190,9 +190,9 @@ impl Model {
         held.is_some_and(|held| held.uid() == machine.uid() && held.is_available())
     }
 
-    /// A set has deleted a Machine that served.
+    /// A set has deleted a Machine that served. One that did not when it was chosen has come too late, by bad luck.
     pub(super) fn count_choice(&mut self, seen: &machine_set::Snapshot, machine: &Machine) {
-        if seen.set.metadata.deletion_timestamp.is_none() {
+        if seen.set.metadata.deletion_timestamp.is_none() && machine.is_available() {
             self.ledger.chosen.insert(machine.name_any());
         }
     }

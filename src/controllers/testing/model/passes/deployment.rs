@@ -70,6 +70,10 @@ impl Pass {
             return Next::Done(Wake::OnChange);
         };
         let plan = plan(&snapshot, &Policy { annotate_nodes: true, has_target: true });
+        if plan.steps.is_empty() && snapshot.failure.is_some() {
+            model.manager.memory.deployments.update(&self.key, |memory| memory.failure = None);
+            return Next::GoesOn;
+        }
         if plan.steps.is_empty() {
             model.judge_deployment(&snapshot, &plan.waits);
             return Next::Done(plan.wake_at().into());

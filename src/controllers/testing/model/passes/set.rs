@@ -56,13 +56,7 @@ impl Pass {
                 model.manager.memory.sets.update(&self.key, |memory| memory.failure = None);
                 Next::GoesOn
             }
-            Err(failure) => {
-                if failure != WriteFailure::Conflict {
-                    let failed = Failure { message: "no answer".to_owned() };
-                    model.manager.memory.sets.update(&self.key, |memory| memory.failure = Some(failed));
-                }
-                Next::Failed(failure)
-            }
+            Err(failure) => Next::Failed(failure),
         }
     }
 
@@ -73,6 +67,10 @@ impl Pass {
             return Next::Done(Wake::OnChange);
         };
         let plan = plan(&snapshot);
+        if plan.steps.is_empty() && snapshot.failure.is_some() {
+            model.manager.memory.sets.update(&self.key, |memory| memory.failure = None);
+            return Next::GoesOn;
+        }
         if plan.steps.is_empty() {
             model.judge_set(&snapshot, &plan.waits);
             return Next::Done(plan.wake_at().into());
@@ -153,7 +151,8 @@ fn step(model: &mut Model, key: &Key, work: &mut Work) -> Result<bool, WriteFail
     }
     let Some((machine, reason)) = work.deletes.pop_front() else { return Ok(false) };
     model.say_step(Controller::Set, key, &format!("delete {}: {reason}", machine.name_any()));
-    delete(model, &work.snapshot, &machine).inspect_err(|_| {
+    delete(model, &work.snapshot, &machine).inspect_err(|failure| {
+        remember(model, key, *failure);
         // Those under way at the same time are not waited for.
         for (machine, _) in work.deletes.drain(..) {
             if model.dice.one_in(2) {
@@ -167,6 +166,13 @@ fn step(model: &mut Model, key: &Key, work: &mut Work) -> Result<bool, WriteFail
         }
     })?;
     Ok(true)
+}
+
+fn remember(model: &Model, key: &Key, failure: WriteFailure) {
+    if failure != WriteFailure::Conflict {
+        let failed = Failure { message: "no answer".to_owned() };
+        model.manager.memory.sets.update(key, |memory| memory.failure = Some(failed));
+    }
 }
 
 fn edit(model: &mut Model, key: &Key, seen: &Snapshot, action: Action) -> Result<(), WriteFailure> {
@@ -206,6 +212,7 @@ fn create(model: &mut Model, key: &Key, seen: &Snapshot, machine: Machine) -> Re
             Ok(())
         }
         Err(failure) => {
+            remember(model, key, failure);
             if failure == WriteFailure::Unknown {
                 model.manager.memory.sets.update(key, |memory| memory.doubts.push(name));
             }
