@@ -62,8 +62,6 @@ pub mod nodes_by {
 pub const WRITES_IN_FLIGHT: usize = 32;
 /// Bursts of changes below one set or deployment are gathered for this long.
 const GATHER: Duration = Duration::from_millis(50);
-/// The status of one set or deployment is not written more often.
-pub const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Objects of the control cluster, and of the target cluster if there is one.
 pub struct Context {

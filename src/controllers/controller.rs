@@ -3,7 +3,7 @@
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::runtime::{Config, Controller, controller::Action};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,15 @@ pub enum ReconcileError {
         /// The last step.
         step: String,
     },
+}
+
+/// The status of one set or deployment is not written more often.
+const STATUS_INTERVAL: SignedDuration = SignedDuration::from_millis(250);
+
+/// A status that alone has changed can wait a moment for what changes next. Answers until when.
+pub fn hold_status(written_at: Option<Timestamp>, now: Timestamp) -> Option<Wake> {
+    let next_at = written_at?.checked_add(STATUS_INTERVAL).ok()?;
+    (next_at > now).then_some(Wake::At(next_at))
 }
 
 /// How often one pass plans anew before it yields.

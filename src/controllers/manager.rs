@@ -7,17 +7,25 @@ use std::{
 };
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{
+    api::core::v1::{ObjectReference, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{Api, Client, core::PartialObjectMeta, runtime::watcher};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     context::{Caches, Context, Memory, Queues},
-    controller, machine, machine_class, machine_deployment, machine_set, node, wiring,
+    controller, machine, machine_class, machine_deployment, machine_set, node,
+    plan::Note,
+    wiring,
 };
 use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
+    api::{
+        machine::{Machine, MachineDeployment, MachineSet},
+        reasons::EventReason,
+    },
     driver::Registry,
     runtime::{
         cache::{Cache, Cached, Key},
@@ -145,6 +153,7 @@ impl Manager {
             }
             Role::Machines => self.machines(&stop),
         };
+        self.tell_of_unreadable(role);
         tracing::info!(?role, namespace = self.context.namespace, "at work");
         stop.cancelled().await;
         let ended = async { while passes.join_next().await.is_some() {} };
@@ -163,6 +172,21 @@ impl Manager {
         until_done("machines", || self.caches.machines.refresh(&machines)).await;
         until_done("machinesets", || self.caches.sets.refresh(&sets)).await;
         until_done("machinedeployments", || self.caches.deployments.refresh(&deployments)).await;
+    }
+
+    /// Who plays the role of a kind tells of its objects that cannot be read.
+    fn tell_of_unreadable(&self, role: Role) {
+        let events = &self.context.events;
+        match role {
+            Role::Sets => {
+                tell_of_unreadable(&self.caches.sets, events);
+                tell_of_unreadable(&self.caches.deployments, events);
+            }
+            Role::Machines => {
+                tell_of_unreadable(&self.caches.machines, events);
+                tell_of_unreadable(&self.caches.classes, events);
+            }
+        }
     }
 
     fn sets(&self, stop: &CancellationToken) -> JoinSet<()> {
@@ -205,6 +229,34 @@ impl Drop for Manager {
     fn drop(&mut self) {
         self.watches.iter().for_each(JoinHandle::abort);
     }
+}
+
+fn tell_of_unreadable<K: Cached>(cache: &Cache<K>, events: &Events) {
+    for object in cache.unreadable() {
+        events.record(reference::<K>(&object.meta), &unreadable(&object.error));
+    }
+    let events = events.clone();
+    cache.on_change(move |change| {
+        if let Some(error) = &change.unreadable {
+            events.record(reference::<K>(&change.meta), &unreadable(error));
+        }
+    });
+}
+
+fn reference<K: Cached>(meta: &ObjectMeta) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+fn unreadable(error: &str) -> Note {
+    Note::warning(EventReason::Unreadable, format!("cannot be read and is left alone until it is corrected: {error}"))
 }
 
 /// A read that everything rests on is tried until it succeeds.

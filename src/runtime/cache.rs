@@ -88,6 +88,8 @@ pub struct Change<K> {
     pub new: Option<Arc<K>>,
     /// It no longer exists.
     pub gone: bool,
+    /// It exists and could not be decoded: what is wrong with it.
+    pub unreadable: Option<String>,
 }
 
 /// An object that exists but could not be decoded.
@@ -377,7 +379,7 @@ impl<K: Cached> Cache<K> {
                 inner.writer.apply_watcher_event(&watcher::Event::Apply(content));
                 let new = self.store.get(&key.reference());
                 inner.reindex(&key, old.as_ref(), new.as_ref());
-                Some(Change { key, meta, old, new, gone: false })
+                Some(Change { key, meta, old, new, gone: false, unreadable: None })
             }
             Err(ref error) => {
                 tracing::warn!(kind = %K::kind(&()), object = %key, %error, "object cannot be read and is left alone");
@@ -387,7 +389,7 @@ impl<K: Cached> Cache<K> {
                     inner.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(old)));
                     inner.reindex(&key, Some(old), None);
                 }
-                Some(Change { key, meta, old, new: None, gone: false })
+                Some(Change { key, meta, old, new: None, gone: false, unreadable: Some(error.clone()) })
             }
         }
     }
@@ -404,7 +406,7 @@ impl<K: Cached> Cache<K> {
             inner.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(old)));
             inner.reindex(&key, Some(old), None);
         }
-        (old.is_some() || unreadable).then_some(Change { key, meta, old, new: None, gone: true })
+        (old.is_some() || unreadable).then_some(Change { key, meta, old, new: None, gone: true, unreadable: None })
     }
 
     /// Takes in a complete listing: what is neither listed nor written since is gone.

@@ -32,8 +32,13 @@ struct State<T> {
     ready: VecDeque<T>,
     delayed: BTreeMap<(Instant, u64), T>,
     keys: HashMap<T, Seen>,
+    /// Longer intervals of keys whose passes cost much.
+    pauses: HashMap<T, Duration>,
     sequence: u64,
 }
+
+/// A pass is followed by a pause of so many times what its planning took.
+const PAUSE_PER_COST: u32 = 25;
 
 #[derive(Debug)]
 enum Seen {
@@ -51,6 +56,7 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
                 ready: VecDeque::new(),
                 delayed: BTreeMap::new(),
                 keys: HashMap::new(),
+                pauses: HashMap::new(),
                 sequence: 0,
             }),
             wake: Notify::new(),
@@ -73,12 +79,13 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
         {
             let mut state = self.state.lock();
             let now = Instant::now();
+            let interval = state.pauses.get(&key).copied().unwrap_or(self.interval);
             let due = match state.keys.entry(key.clone()) {
                 Entry::Occupied(mut seen) => match *seen.get() {
                     Seen::WaitingSince(_) => return,
                     Seen::Passed(at) => {
                         seen.insert(Seen::WaitingSince(now));
-                        at + self.interval
+                        at + interval
                     }
                 },
                 Entry::Vacant(seen) => {
@@ -100,9 +107,22 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
         self.wake.notify_one();
     }
 
+    /// Notes what planning for a key took, so that its next pass waits in proportion: a pass over many machines costs more,
+    /// and its share of a processor stays the same.
+    pub fn charge(&self, key: &T, cost: Duration) {
+        let pause = cost.saturating_mul(PAUSE_PER_COST);
+        let pauses = &mut self.state.lock().pauses;
+        if pause > self.interval {
+            pauses.insert(key.clone(), pause);
+        } else {
+            pauses.remove(key);
+        }
+    }
+
     /// Drops what is remembered of a key whose object is gone.
     pub fn forget(&self, key: &T) {
         let mut state = self.state.lock();
+        state.pauses.remove(key);
         if let Some(Seen::Passed(_)) = state.keys.get(key) {
             state.keys.remove(key);
         }
@@ -169,6 +189,19 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_millis(50));
         let quiet = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
         assert!(quiet.is_err(), "a hundred wake-ups are one pass");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_costs_much_comes_less_often() {
+        let queue = Queue::new("test", Duration::from_millis(50));
+        let mut stream = Box::pin(queue.stream().map(|(key, _)| key));
+        queue.add("a");
+        assert_eq!(stream.next().await, Some("a"));
+        queue.charge(&"a", Duration::from_millis(40));
+        let start = Instant::now();
+        queue.add("a");
+        assert_eq!(stream.next().await, Some("a"));
+        assert!(start.elapsed() >= Duration::from_secs(1), "25 times 40 ms");
     }
 
     #[tokio::test(start_paused = true)]

@@ -54,8 +54,13 @@ async fn no_machine_is_lost_or_doubled_however_often_the_manager_is_killed() {
         assert_none_lost_or_doubled(&world, REPLICAS * 2 * round).await;
         assert_eq!(world.cloud.count("/alive").await, 0);
     }
-    let starts = manager.program.log().matches("serving endpoints").count();
-    println!("{} kills, {starts} lives", ROUNDS * 3 * KILLS);
+    let lives = manager.program.log();
+    let count = |text: &str| lives.matches(text).count();
+    println!(
+        "{} kills, {} of them after the controllers had begun to work",
+        ROUNDS * 3 * KILLS,
+        count("at work role=Machines")
+    );
 }
 
 fn pool() -> Value {

@@ -285,26 +285,26 @@ fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Option<Capabili
             plan.wait("the MachineClasses to be known", None);
         }
         ClassView::Missing => {
-            wait_for_repair(plan, snapshot, &format!("the MachineClass {name}, which does not exist"))
+            wait_openly(plan, snapshot, &format!("the MachineClass {name}, which does not exist"), None);
         }
         ClassView::Unserved(class) => {
             let what = format!("a driver for the provider {:?} of the MachineClass {name}", class.provider);
-            wait_for_repair(plan, snapshot, &what);
+            wait_openly(plan, snapshot, &what, None);
         }
         ClassView::Present { class, .. } if !finalizer::has(&class.metadata, labels::FINALIZER) => {
             let until = after(snapshot.now, LOOK_AGAIN);
             plan.wait(format!("the MachineClass {name} to get its finalizer"), Some(until));
         }
         ClassView::Present { class, driver } => match flaw_of(class) {
-            Some(flaw) => wait_for_repair(plan, snapshot, &format!("the MachineClass {name} to be repaired: {flaw}")),
+            Some(flaw) => wait_openly(plan, snapshot, &format!("the MachineClass {name} to be repaired: {flaw}"), None),
             None => return Some(*driver),
         },
     }
     None
 }
 
-/// Waits for something that somebody has to put right, and says so where they look. A change wakes the Machine.
-fn wait_for_repair(plan: &mut Plan<Action>, snapshot: &Snapshot, what: &str) {
+/// Waits for something that somebody has to put right, and says so where they look.
+fn wait_openly(plan: &mut Plan<Action>, snapshot: &Snapshot, what: &str, until: Option<Timestamp>) {
     let (stored, now) = (status::stored(&snapshot.machine), snapshot.now);
     let text = format!("Waiting for {what}");
     let mut next = stored.clone();
@@ -313,7 +313,7 @@ fn wait_for_repair(plan: &mut Plan<Action>, snapshot: &Snapshot, what: &str) {
         let note = Note::warning(EventReason::Waiting, text);
         plan.then_noting(Action::WriteStatus(Box::new(next)), "others must see what the creation waits for", note);
     }
-    plan.wait(what, None);
+    plan.wait(what, until);
 }
 
 /// What the autoscaler would stumble over.
@@ -336,16 +336,16 @@ fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
             plan.then(Action::ReadSecret, "the driver needs credentials and user data");
         }
         SecretView::Failed(error) => {
-            let until = after(snapshot.now, LOOK_AGAIN);
-            plan.wait(format!("the Secrets of the class to be readable: {error}"), Some(until));
+            let again = Some(after(snapshot.now, LOOK_AGAIN));
+            wait_openly(plan, snapshot, &format!("the Secrets of the class to be readable: {error}"), again);
         }
         SecretView::Read(facts) if facts.has_user_data => return true,
         SecretView::Read(facts) if facts.missing.is_empty() => {
-            wait_for_repair(plan, snapshot, "the key userData in the Secrets of the class");
+            wait_openly(plan, snapshot, "the key userData in the Secrets of the class", None);
         }
         SecretView::Read(facts) => {
             let missing = facts.missing.join(", ");
-            wait_for_repair(plan, snapshot, &format!("the Secret {missing}, which does not exist"));
+            wait_openly(plan, snapshot, &format!("the Secret {missing}, which does not exist"), None);
         }
     }
     false
@@ -360,7 +360,8 @@ fn is_token_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy)
     match &snapshot.token {
         TokenView::Ensured => return true,
         TokenView::Failed(error) => {
-            plan.wait(format!("a bootstrap token: {error}"), Some(after(snapshot.now, LOOK_AGAIN)));
+            let again = Some(after(snapshot.now, LOOK_AGAIN));
+            wait_openly(plan, snapshot, &format!("a bootstrap token: {error}"), again);
         }
         TokenView::NotEnsured => {
             let timeout = policy.creation_timeout_of(&snapshot.machine).as_signed();

@@ -1,6 +1,10 @@
 //! Observe, plan, apply for one deployment.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -10,8 +14,8 @@ use super::{Action, Failure, Snapshot, plan};
 use crate::{
     api::{machine::MachineSet, node::Node, reasons::EventReason},
     controllers::{
-        context::{Context, STATUS_INTERVAL, WRITES_IN_FLIGHT, machines_by, sets_by},
-        controller::{ROUNDS, ReconcileError, Wake},
+        context::{Context, WRITES_IN_FLIGHT, machines_by, sets_by},
+        controller::{ROUNDS, ReconcileError, Wake, hold_status},
         owner,
         plan::{Note, Step},
         selector::Selector,
@@ -41,11 +45,13 @@ const COMPONENT: &str = "machine-controller-manager";
 pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, ReconcileError> {
     let mut last = String::new();
     for _ in 0..ROUNDS {
+        let begun = Instant::now();
         let Some(snapshot) = observe(&key, &context) else {
             context.memory.deployments.forget(&key);
             return Ok(Wake::OnChange);
         };
         let plan = plan(&snapshot, &context.deployment_policy);
+        context.queues.deployments.charge(&key, begun.elapsed());
         let Some(step) = plan.steps.last() else {
             if snapshot.failure.is_none() {
                 return Ok(plan.wake_at().into());
@@ -54,7 +60,10 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
             context.memory.deployments.update(&key, |memory| memory.failure = None);
             continue;
         };
-        if let Some(wake) = hold_status(&plan.steps, &key, &context) {
+        let only_status = plan.steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
+        if only_status
+            && let Some(wake) = hold_status(context.memory.deployments.get(&key).status_written_at, context.now())
+        {
             return Ok(wake);
         }
         last.clone_from(&step.reason);
@@ -101,14 +110,6 @@ fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
         .collect();
     let failure = context.memory.deployments.get(key).failure;
     Some(Snapshot { deployment, sets, machines, unreadable, nodes, failure, now: context.now() })
-}
-
-/// A status that alone has changed can wait a moment for what changes next.
-fn hold_status(steps: &[Step<Action>], key: &Key, context: &Context) -> Option<Wake> {
-    let written_at = context.memory.deployments.get(key).status_written_at?;
-    let next_at = written_at.checked_add(STATUS_INTERVAL).ok()?;
-    let only_status = steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
-    (only_status && next_at > context.now()).then_some(Wake::At(next_at))
 }
 
 async fn apply(

@@ -1,6 +1,6 @@
 //! Observe, plan, apply for one set.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -8,10 +8,13 @@ use kube::ResourceExt;
 
 use super::{Action, Failure, Snapshot, plan};
 use crate::{
-    api::{machine::Machine, reasons::EventReason},
+    api::{
+        machine::{Machine, MachinePhase, OperationType},
+        reasons::EventReason,
+    },
     controllers::{
-        context::{Context, STATUS_INTERVAL, WRITES_IN_FLIGHT, machines_by},
-        controller::{ROUNDS, ReconcileError, Wake},
+        context::{Context, WRITES_IN_FLIGHT, machines_by},
+        controller::{ROUNDS, ReconcileError, Wake, hold_status},
         owner,
         plan::{Note, Step},
         selector::Selector,
@@ -40,11 +43,13 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
     settle_doubts(&key, &context).await?;
     let mut last = String::new();
     for _ in 0..ROUNDS {
+        let begun = Instant::now();
         let Some(snapshot) = observe(&key, &context) else {
             context.memory.sets.forget(&key);
             return Ok(Wake::OnChange);
         };
         let plan = plan(&snapshot);
+        context.queues.sets.charge(&key, begun.elapsed());
         let Some(step) = plan.steps.last() else {
             if snapshot.failure.is_none() {
                 return Ok(plan.wake_at().into());
@@ -53,7 +58,8 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
             context.memory.sets.update(&key, |memory| memory.failure = None);
             continue;
         };
-        if let Some(wake) = hold_status(&plan.steps, &key, &context) {
+        let only_status = plan.steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
+        if only_status && let Some(wake) = hold_status(context.memory.sets.get(&key).status_written_at, context.now()) {
             return Ok(wake);
         }
         last.clone_from(&step.reason);
@@ -95,14 +101,6 @@ async fn settle_doubts(key: &Key, context: &Context) -> Result<(), ReconcileErro
         context.memory.sets.update(key, |memory| memory.doubts.retain(|doubt| *doubt != name));
     }
     Ok(())
-}
-
-/// A status that alone has changed can wait a moment for what changes next.
-fn hold_status(steps: &[Step<Action>], key: &Key, context: &Context) -> Option<Wake> {
-    let written_at = context.memory.sets.get(key).status_written_at?;
-    let next_at = written_at.checked_add(STATUS_INTERVAL).ok()?;
-    let only_status = steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
-    (only_status && next_at > context.now()).then_some(Wake::At(next_at))
 }
 
 /// Only what concerns the number of Machines is reported; any other write is simply tried again.
@@ -199,6 +197,9 @@ async fn delete(
 ) -> Result<(), WriteError> {
     match context.machines.delete(&machine.metadata).await {
         Ok(()) => {
+            if was_given_up(&machine) {
+                context.metrics.machines().stale_deleted();
+            }
             event.iter().for_each(|event| context.note(&*snapshot.set, COMPONENT, event));
             Ok(())
         }
@@ -209,4 +210,10 @@ async fn delete(
             Err(error)
         }
     }
+}
+
+/// Its health did not come back in time.
+fn was_given_up(machine: &Machine) -> bool {
+    let operation = machine.status.as_ref().and_then(|status| status.last_operation.type_);
+    machine.phase() == MachinePhase::Failed && operation == Some(OperationType::HealthCheck)
 }

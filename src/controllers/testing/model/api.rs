@@ -60,7 +60,10 @@ enum Fate {
 impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { api, overtaken, crash, driver, outside, mishaps } = self;
-        write!(f, "of 1000: API {api}, overtaken {overtaken}, crash {crash}, cloud {driver}, outside {outside}/{mishaps}")
+        write!(
+            f,
+            "of 1000: API {api}, overtaken {overtaken}, crash {crash}, cloud {driver}, outside {outside}/{mishaps}"
+        )
     }
 }
 
@@ -117,12 +120,7 @@ impl Model {
     }
 
     /// A delete with the UID as precondition.
-    pub(super) fn delete<K>(
-        &mut self,
-        part: Part<K>,
-        cache: &Cache<K>,
-        seen: &Arc<K>,
-    ) -> Result<(), WriteFailure>
+    pub(super) fn delete<K>(&mut self, part: Part<K>, cache: &Cache<K>, seen: &Arc<K>) -> Result<(), WriteFailure>
     where
         K: Cached + PartialEq + Serialize,
     {

@@ -5,13 +5,11 @@ use std::fmt::Write as _;
 use kube::ResourceExt;
 
 use super::{Model, manager::Controller, wish::POOL};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase},
-        node::Node,
-        reasons::{ConditionReason, ConditionType},
-    },
+use crate::api::{
+    labels,
+    machine::{Machine, MachinePhase},
+    node::Node,
+    reasons::{ConditionReason, ConditionType},
 };
 
 impl Model {
@@ -27,7 +25,8 @@ impl Model {
     pub(super) fn is_settled(&self) -> bool {
         let [deployments, sets, machines, ..] = self.cluster.unreported();
         let is_current = |set: &crate::api::machine::MachineSet| {
-            let wanted = if set.spec.template.spec.class.name == self.wish.class_name() { self.wish.replicas } else { 0 };
+            let wanted =
+                if set.spec.template.spec.class.name == self.wish.class_name() { self.wish.replicas } else { 0 };
             set.spec.replicas == wanted
         };
         deployments + sets + machines == 0
@@ -106,8 +105,7 @@ impl Model {
         };
         let wanted = self.wish.replicas;
         let status = deployment.status.clone().unwrap_or_default();
-        let counts =
-            [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas];
+        let counts = [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas];
         if counts != [wanted; 4] || status.unavailable_replicas != 0 || !status.failed_machines.is_empty() {
             missing.push(format!("deployment status {counts:?}"));
         }

@@ -17,7 +17,10 @@ use crate::{
         machine::{Machine, MachinePhase},
         node::Node,
     },
-    controllers::{machine, machine_deployment, machine_set, node, owner, plan::{Plan, Wait}},
+    controllers::{
+        machine, machine_deployment, machine_set, node, owner,
+        plan::{Plan, Wait},
+    },
     safety::meltdown,
 };
 
@@ -108,7 +111,9 @@ impl Ledger {
         }
         let (was, is) = (count(&before), count(&self.known));
         let most = self.span.most;
-        self.must(is <= was || is <= usize::try_from(most).unwrap(), || format!("{is} machines, at most {most} may be"));
+        self.must(is <= was || is <= usize::try_from(most).unwrap(), || {
+            format!("{is} machines, at most {most} may be")
+        });
         self.must(cloud.doubled.is_empty(), || format!("two VMs for a machine: {:?}", cloud.doubled));
         self.check_availability();
         self.violation.take().map_or(Ok(()), Err)

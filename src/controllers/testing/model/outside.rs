@@ -23,16 +23,29 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Event {
     /// A VM joins the cluster.
-    Boots { vm: String },
+    Boots {
+        vm: String,
+    },
     /// A Node is ready, if its VM lives.
-    Ready { node: String },
+    Ready {
+        node: String,
+    },
     /// A Node is not ready, for so long or for ever.
-    Ails { node: String, for_seconds: Option<i64> },
+    Ails {
+        node: String,
+        for_seconds: Option<i64>,
+    },
     /// A Node is unknown, if its VM is gone.
-    LosesContact { node: String },
+    LosesContact {
+        node: String,
+    },
     /// The cloud controller removes a Node whose VM is gone.
-    Swept { node: String },
-    PodEnds { uid: String },
+    Swept {
+        node: String,
+    },
+    PodEnds {
+        uid: String,
+    },
 }
 
 /// Events to come.
@@ -98,7 +111,8 @@ impl Model {
             }
             Event::PodEnds { uid } => {
                 let pods = &self.cloud.pods;
-                let node = pods.iter().find(|(_, pods)| pods.iter().any(|pod| *pod.pod.uid == *uid)).map(|(node, _)| node);
+                let node =
+                    pods.iter().find(|(_, pods)| pods.iter().any(|pod| *pod.pod.uid == *uid)).map(|(node, _)| node);
                 // Without its kubelet a pod never ends.
                 if node.is_some_and(|node| self.cloud.has_vm_for_node(node)) {
                     self.cloud.remove_pod(&uid);

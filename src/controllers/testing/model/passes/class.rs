@@ -30,8 +30,7 @@ impl Pass {
         let Some(class) = caches.classes.get(&self.0) else { return Next::Done(Wake::OnChange) };
         let users = caches.machines.by(machines_by::CLASS, &self.0.name);
         let machines_using = users.iter().map(|machine| machine.name_any()).collect();
-        let snapshot =
-            Snapshot { class, machines_using, unreadable_machines: Vec::new(), secrets: BTreeMap::new() };
+        let snapshot = Snapshot { class, machines_using, unreadable_machines: Vec::new(), secrets: BTreeMap::new() };
         let plan = plan(&snapshot);
         let wake = plan.wake_at();
         // There is one step at most.

@@ -2,7 +2,6 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use jiff::SignedDuration;
 use kube::ResourceExt;
 
 use super::super::{
@@ -13,8 +12,8 @@ use super::super::{
 use crate::{
     api::machine::{MachineDeployment, MachineSet},
     controllers::{
-        context::{STATUS_INTERVAL, machines_by, sets_by},
-        controller::{ROUNDS, Wake},
+        context::{machines_by, sets_by},
+        controller::{ROUNDS, Wake, hold_status},
         machine_deployment::{Action, Failure, Policy, Snapshot, plan},
         owner,
         plan::Step,
@@ -81,12 +80,10 @@ impl Pass {
         if self.rounds > ROUNDS {
             return model.restless(Controller::Deployment, &self.key);
         }
-        let interval = SignedDuration::try_from(STATUS_INTERVAL).unwrap();
-        let next_status_at =
-            model.manager.memory.deployments.get(&self.key).status_written_at.map(|at| at + interval);
         let only_status = plan.steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
-        if let Some(at) = next_status_at.filter(|at| only_status && *at > model.now()) {
-            return Next::Done(Wake::At(at));
+        let written_at = model.manager.memory.deployments.get(&self.key).status_written_at;
+        if only_status && let Some(wake) = hold_status(written_at, model.now()) {
+            return Next::Done(wake);
         }
         let (nodes, steps): (VecDeque<_>, VecDeque<_>) =
             plan.steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
@@ -105,8 +102,7 @@ fn observe(model: &Model, key: &Key) -> Option<Snapshot> {
     let selector = Selector::parse(deployment.spec.selector.as_ref()).unwrap();
     let orphans = caches.sets.by(sets_by::CONTROLLER, "");
     sets.extend(orphans.into_iter().filter(|set| selector.matches(set.metadata.labels.as_ref())));
-    let machines: Vec<_> =
-        owned.iter().flat_map(|uid| caches.machines.by(machines_by::CONTROLLER, uid)).collect();
+    let machines: Vec<_> = owned.iter().flat_map(|uid| caches.machines.by(machines_by::CONTROLLER, uid)).collect();
     let nodes = machines
         .iter()
         .filter_map(|machine| caches.nodes.get(&Key::new("", machine.node_name()?)))

@@ -15,9 +15,7 @@ use crate::{
     controllers::{
         context::{machines_by, nodes_by},
         controller::{ROUNDS, Wake},
-        machine::{
-            Action, ClassView, NodeKey, NodeView, NodeWrite, PodCall, SecretFacts, Snapshot, TokenView, plan,
-        },
+        machine::{Action, ClassView, NodeKey, NodeView, NodeWrite, PodCall, SecretFacts, Snapshot, TokenView, plan},
         plan::Step,
         testing::merge,
     },
@@ -103,7 +101,9 @@ impl Pass {
                 let answer = model.read(|_| facts).map_err(|_| "no answer".to_owned());
                 self.snapshot.secret_read(answer);
             }
-            Action::AskVm | Action::CreateVm | Action::InitializeVm | Action::DeleteVm => self.call_driver(model, &action),
+            Action::AskVm | Action::CreateVm | Action::InitializeVm | Action::DeleteVm => {
+                self.call_driver(model, &action)
+            }
             Action::PatchNode { node, patch, purpose } => {
                 let answer = model.write(Cluster::nodes, node.as_ref(), |kind, clock| kind.patch(clock, &node, &patch));
                 self.node_written(model, purpose, answer)?;

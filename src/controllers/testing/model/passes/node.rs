@@ -44,10 +44,8 @@ impl Pass {
         let Some(node) = caches.nodes.get(&self.key) else { return Next::Done(Wake::OnChange) };
         let machines = caches.machines.by(machines_by::NODE, &self.key.name);
         let snapshot = Snapshot { node, machines, machines_complete: true, now: model.now() };
-        let policy = Policy {
-            creation_timeout: SignedDuration::from_mins(20),
-            finalizer_grace: SignedDuration::from_secs(30),
-        };
+        let policy =
+            Policy { creation_timeout: SignedDuration::from_mins(20), finalizer_grace: SignedDuration::from_secs(30) };
         let plan = plan(&snapshot, &policy);
         model.judge_node(&snapshot, &plan);
         self.work = Some((snapshot, plan.wake_at().into(), plan.steps.into()));

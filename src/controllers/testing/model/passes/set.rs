@@ -2,7 +2,6 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use jiff::SignedDuration;
 use kube::ResourceExt;
 
 use super::super::{
@@ -13,8 +12,8 @@ use super::super::{
 use crate::{
     api::machine::Machine,
     controllers::{
-        context::{STATUS_INTERVAL, machines_by},
-        controller::{ROUNDS, Wake},
+        context::machines_by,
+        controller::{ROUNDS, Wake, hold_status},
         machine_set::{Action, Failure, Snapshot, plan},
         plan::Step,
         selector::Selector,
@@ -78,11 +77,10 @@ impl Pass {
         if self.rounds > ROUNDS {
             return model.restless(Controller::Set, &self.key);
         }
-        let interval = SignedDuration::try_from(STATUS_INTERVAL).unwrap();
-        let next_status_at = model.manager.memory.sets.get(&self.key).status_written_at.map(|at| at + interval);
         let only_status = plan.steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_)));
-        if let Some(at) = next_status_at.filter(|at| only_status && *at > model.now()) {
-            return Next::Done(Wake::At(at));
+        let written_at = model.manager.memory.sets.get(&self.key).status_written_at;
+        if only_status && let Some(wake) = hold_status(written_at, model.now()) {
+            return Next::Done(wake);
         }
         let mut work = Work {
             snapshot,
