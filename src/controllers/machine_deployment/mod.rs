@@ -42,6 +42,9 @@ pub struct Snapshot {
     pub sets: Vec<Arc<MachineSet>>,
     /// Machines controlled by those sets.
     pub machines: Vec<Arc<Machine>>,
+    /// How many Machines each set may be creating right now, by its name: they take room before they can be seen. To be read
+    /// before the Machines.
+    pub coming: BTreeMap<String, usize>,
     /// Names of sets or Machines below the deployment whose content could not be read.
     pub unreadable: Vec<String>,
     /// Nodes of those Machines, by name; empty without a target cluster.

@@ -31,6 +31,8 @@ use crate::{
 pub struct Memory {
     /// The last create of a set failed.
     pub failure: Option<Failure>,
+    /// Names of sets of which it is not known whether they were written.
+    pub doubts: Vec<String>,
     /// When the status was last written.
     pub status_written_at: Option<Timestamp>,
     /// The last thing told about this deployment, so that it is told once.
@@ -43,6 +45,7 @@ const COMPONENT: &str = "machine-controller-manager";
 
 /// One pass over a deployment: plans and applies until there is nothing left to do.
 pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, ReconcileError> {
+    settle_doubts(&key, &context).await?;
     let mut last = String::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
@@ -74,6 +77,28 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
     Err(ReconcileError::Restless { key, step: last })
 }
 
+/// A write of a set whose answer was lost may have been carried out. How large one set may be depends on all of them, and
+/// no resource version guards that: until it is known, nothing is planned.
+async fn settle_doubts(key: &Key, context: &Context) -> Result<(), ReconcileError> {
+    for name in context.memory.deployments.get(key).doubts {
+        let found = context.sets.api(&key.namespace).get_opt(&name).await.map_err(|source| ReconcileError::Read {
+            what: format!("machine set {}/{name}", key.namespace),
+            source: source.into(),
+        })?;
+        if let Some(set) = found {
+            context.sets.cache.wrote(set);
+        }
+        context.memory.deployments.update(key, |memory| memory.doubts.retain(|doubt| *doubt != name));
+    }
+    Ok(())
+}
+
+fn doubt(error: &WriteError, set: &MachineSet, key: &Key, context: &Context) {
+    if error.failure() == WriteFailure::Unknown {
+        context.memory.deployments.update(key, |memory| memory.doubts.push(set.name_any()));
+    }
+}
+
 fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
     let deployment = context.deployments.cache.get(key)?;
     let uid = deployment.uid().unwrap_or_default();
@@ -83,6 +108,11 @@ fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
         let orphans = context.sets.cache.by(sets_by::CONTROLLER, "");
         sets.extend(orphans.into_iter().filter(|set| selector.matches(set.metadata.labels.as_ref())));
     }
+    let coming = |set: &Arc<MachineSet>| {
+        let memory = context.memory.sets.get(&Key::of(&set.metadata));
+        (set.name_any(), memory.coming + memory.doubts.len())
+    };
+    let coming = sets.iter().map(coming).collect();
     let machines: Vec<_> =
         owned.iter().flat_map(|uid| context.machines.cache.by(machines_by::CONTROLLER, uid)).collect();
     let mut unreadable: Vec<String> = context
@@ -109,7 +139,7 @@ fn observe(key: &Key, context: &Context) -> Option<Snapshot> {
         .map(|node| (node.name_any(), node))
         .collect();
     let failure = context.memory.deployments.get(key).failure;
-    Some(Snapshot { deployment, sets, machines, unreadable, nodes, failure, now: context.now() })
+    Some(Snapshot { deployment, sets, machines, coming, unreadable, nodes, failure, now: context.now() })
 }
 
 async fn apply(
@@ -132,12 +162,16 @@ async fn apply(
                 deployment = context.deployments.patch(&deployment.metadata, &patch).await?;
             }
             Action::PatchSet { set, patch } => {
-                context.sets.patch(&set.metadata, &patch).await?;
+                let answer = context.sets.patch(&set.metadata, &patch).await;
+                answer.inspect_err(|error| doubt(error, &set, key, context))?;
             }
             Action::PatchMachine { machine, patch } => {
                 context.machines.patch(&machine.metadata, &patch).await?;
             }
-            Action::DeleteSet(set) => context.sets.delete(&set.metadata).await?,
+            Action::DeleteSet(set) => {
+                let answer = context.sets.delete(&set.metadata).await;
+                answer.inspect_err(|error| doubt(error, &set, key, context))?;
+            }
             Action::CreateSet(set) => create_set(snapshot, &set, key, context).await?,
             Action::WriteStatus(status) => {
                 let before = serde_json::to_value(&snapshot.deployment.status).unwrap_or_default();
@@ -182,6 +216,7 @@ async fn create_set(snapshot: &Snapshot, set: &MachineSet, key: &Key, context: &
         context.memory.deployments.update(key, |memory| memory.failure = None);
         return Ok(());
     };
+    doubt(&error, set, key, context);
     let failure = match error.failure() {
         // Created by a call whose answer was lost, or somebody else's: the object itself tells.
         WriteFailure::AlreadyExists => match context.sets.api(&key.namespace).get_opt(&set.name_any()).await {

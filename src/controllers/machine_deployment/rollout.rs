@@ -59,6 +59,8 @@ pub(super) struct Count {
     pub spec: i32,
     /// Machines that exist and are not terminating.
     pub live: i32,
+    /// Machines that are being created and cannot be seen yet.
+    pub coming: i32,
     /// Machines that are on their way out.
     pub terminating: i32,
     /// Live Machines that serve.
@@ -75,7 +77,7 @@ impl Count {
 
     /// Machines that exist or that the set is about to create.
     pub(super) fn planned(&self) -> i32 {
-        self.terminating + self.live.max(self.spec)
+        self.terminating + (self.live + self.coming).max(self.spec)
     }
 
     /// How many Machines stay available, at worst, if the set is asked for `size`.
@@ -172,6 +174,7 @@ mod tests {
     #[case::no_room((3, 0, 1), healthy(0), vec![healthy(3)], 0)]
     #[case::terminating_machines_take_room((3, 1, 0), healthy(1), vec![Count { terminating: 1, ..healthy(2) }], 1)]
     #[case::machines_to_come_take_room((3, 1, 0), healthy(0), vec![Count { spec: 3, live: 1, ..Count::default() }], 1)]
+    #[case::machines_that_are_being_created_take_room_even_if_the_set_was_made_smaller((3, 1, 0), healthy(1), vec![Count { spec: 1, live: 1, coming: 1, ..Count::default() }], 2)]
     #[case::machines_to_go_take_room((3, 1, 0), healthy(1), vec![Count { spec: 1, live: 3, ..Count::default() }], 1)]
     #[case::a_replacement_takes_room_beside_what_it_replaces((3, 1, 0), Count { spec: 2, live: 1, terminating: 1, ..Count::default() }, vec![healthy(1)], 2)]
     #[case::never_beyond_what_is_wanted((3, 9, 0), healthy(1), vec![], 3)]
@@ -205,8 +208,10 @@ mod tests {
     }
 
     prop_compose! {
-        pub(crate) fn any_count()(spec in 0..8, available in 0..6, expendable in 0..4, other in 0..3, terminating in 0..4) -> Count {
-            Count { spec, live: available + expendable + other, terminating, available, expendable }
+        pub(crate) fn any_count()(
+            spec in 0..8, available in 0..6, expendable in 0..4, other in 0..3, coming in 0..3, terminating in 0..4,
+        ) -> Count {
+            Count { spec, live: available + expendable + other, coming, terminating, available, expendable }
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) fn sizes(bounds: &Bounds, sets: &[Scalable], mode: Mode) -> Vec<i32> 
 /// One set gets everything. If sets must not mix, it grows only when the others have no Machines left.
 fn give_all(bounds: &Bounds, sets: &[Scalable], mode: Mode, target: Option<usize>, sizes: &mut [i32]) {
     let Some(target) = target else { return };
-    let alone = (0..).zip(sets).all(|(index, set)| index == target || set.count.existing() == 0);
+    let alone = (0..).zip(sets).all(|(index, set)| index == target || set.count.planned() == 0);
     if let Some(size) = sizes.get_mut(target)
         && (mode.mixes || alone || bounds.desired < *size)
     {

@@ -23,6 +23,8 @@ pub(super) struct SetView {
     pub machines: Vec<Arc<Machine>>,
     /// Machines of it that exist but cannot be read.
     pub unreadable: i32,
+    /// Machines that it may be creating right now.
+    pub coming: i32,
 }
 
 /// All sets of a deployment.
@@ -88,7 +90,8 @@ impl Family {
             .map(|draft| {
                 let uid = draft.seen().metadata.uid.as_deref().unwrap_or_default();
                 let machines = machines.remove(uid).unwrap_or_default();
-                SetView { draft, machines, unreadable: 0 }
+                let coming = snapshot.coming.get(&draft.seen().name_any()).copied().unwrap_or_default();
+                SetView { draft, machines, unreadable: 0, coming: i32::try_from(coming).unwrap_or(i32::MAX) }
             })
             .collect();
         let mut unknown = Vec::new();
@@ -176,6 +179,7 @@ impl SetView {
         Count {
             spec: if self.is_deleting() { 0 } else { self.draft.seen().spec.replicas },
             live: live_count,
+            coming: self.coming,
             terminating: count_of(self.machines.iter()) + self.unreadable - live_count,
             available: count_of(live.clone().filter(|machine| machine.is_available())),
             expendable: count_of(expendable),
@@ -278,7 +282,7 @@ mod tests {
         let healthy = json!({"metadata": {"annotations": annotations}, "spec": {}, "status": {"currentStatus": {"phase": RUNNING}}});
         let read = |machine: Value| Arc::new(serde_json::from_value::<Machine>(machine).unwrap());
         let set = Draft::of(Arc::new(serde_json::from_value(set).unwrap()));
-        SetView { draft: set, machines: vec![read(healthy), read(unhealthy)], unreadable: 1 }.count()
+        SetView { draft: set, machines: vec![read(healthy), read(unhealthy)], unreadable: 1, coming: 1 }.count()
     }
 
     #[rstest]
@@ -294,7 +298,7 @@ mod tests {
     ) {
         assert_eq!(
             count_with(healthy, unhealthy),
-            Count { spec: 2, live: 3, terminating: 0, available: 1, expendable }
+            Count { spec: 2, live: 3, coming: 1, terminating: 0, available: 1, expendable }
         );
     }
 

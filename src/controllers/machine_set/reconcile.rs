@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use super::{Action, Failure, Snapshot, plan};
 use crate::{
     api::{
-        machine::{Machine, MachinePhase, OperationType},
+        machine::{Machine, MachinePhase, MachineSet, OperationType},
         reasons::EventReason,
     },
     controllers::{
@@ -32,6 +32,8 @@ pub struct Memory {
     pub failure: Option<Failure>,
     /// Names of Machines of which it is not known whether they were created.
     pub doubts: Vec<String>,
+    /// How many Machines the pass under way may still create; for a set that has grown smaller meanwhile, too.
+    pub coming: usize,
     /// When the status was last written.
     pub status_written_at: Option<Timestamp>,
 }
@@ -63,7 +65,13 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
             return Ok(wake);
         }
         last.clone_from(&step.reason);
-        apply(&snapshot, plan.steps, &key, &context).await?;
+        let Some(coming) = announce(&snapshot, &plan.steps, &key, &context) else { continue };
+        let applied = apply(&snapshot, plan.steps, &key, &context).await;
+        if coming > 0 {
+            context.memory.sets.update(&key, |memory| memory.coming = 0);
+            wake_deployment(&snapshot.set, &context);
+        }
+        applied?;
         context.memory.sets.update(&key, |memory| memory.failure = None);
     }
     Err(ReconcileError::Restless { key, step: last })
@@ -99,8 +107,31 @@ async fn settle_doubts(key: &Key, context: &Context) -> Result<(), ReconcileErro
             context.machines.cache.wrote(machine);
         }
         context.memory.sets.update(key, |memory| memory.doubts.retain(|doubt| *doubt != name));
+        if let Some(set) = context.sets.cache.get(key) {
+            wake_deployment(&set, context);
+        }
     }
     Ok(())
+}
+
+/// Lets the deployment know how many Machines are about to be created: until they exist, nothing else shows that they take
+/// room. `None` if the set has changed meanwhile; a deployment that changes it later knows already.
+fn announce(snapshot: &Snapshot, steps: &[Step<Action>], key: &Key, context: &Context) -> Option<usize> {
+    let coming = steps.iter().filter(|step| matches!(step.action, Action::CreateMachine(_))).count();
+    context.memory.sets.update(key, |memory| memory.coming = coming);
+    let current = context.sets.cache.get(key).and_then(|set| set.resource_version());
+    if current == snapshot.set.resource_version() {
+        return Some(coming);
+    }
+    context.memory.sets.update(key, |memory| memory.coming = 0);
+    None
+}
+
+/// What a set may still create is no object whose change would wake its deployment.
+fn wake_deployment(set: &MachineSet, context: &Context) {
+    if let Some(deployment) = owner::controller_of(&set.metadata) {
+        context.queues.deployments.add(Key::new(set.namespace().unwrap_or_default(), &deployment.name));
+    }
 }
 
 /// Only what concerns the number of Machines is reported; any other write is simply tried again.
@@ -171,16 +202,20 @@ async fn create(
     key: &Key,
     context: &Context,
 ) -> Result<(), WriteError> {
-    match context.machines.create(&machine).await {
+    let answer = context.machines.create(&machine).await;
+    context.memory.sets.update(key, |memory| {
+        memory.coming = memory.coming.saturating_sub(1);
+        if answer.as_ref().is_err_and(|error| error.failure() == WriteFailure::Unknown) {
+            memory.doubts.push(machine.name_any());
+        }
+    });
+    match answer {
         Ok(_) => {
             event.iter().for_each(|event| context.note(&*snapshot.set, COMPONENT, event));
             Ok(())
         }
         Err(error) => {
             remember(&error, key, context);
-            if error.failure() == WriteFailure::Unknown {
-                context.memory.sets.update(key, |memory| memory.doubts.push(machine.name_any()));
-            }
             let text = format!("Error creating machine: {}", error.text());
             context.note(&*snapshot.set, COMPONENT, &Note::warning(EventReason::FailedCreate, text));
             Err(error)

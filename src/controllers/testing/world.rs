@@ -57,6 +57,7 @@ impl World {
             deployment,
             sets,
             machines,
+            coming: BTreeMap::new(),
             unreadable: Vec::new(),
             nodes,
             failure: None,

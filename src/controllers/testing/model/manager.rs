@@ -10,14 +10,15 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 
 use super::{
-    cluster::Cluster,
+    cluster::{Cluster, NAMESPACE},
     passes::{class, deployment, machine, node, set},
 };
 use crate::{
+    api::machine::MachineSet,
     controllers::{
         context::{Caches, Memory, Queues},
         controller::Wake,
-        wiring,
+        owner, wiring,
     },
     runtime::{cache::Key, objects::WriteFailure, queue::Queue},
 };
@@ -164,6 +165,12 @@ impl Manager {
             }
         };
         self.wakes.insert(job, now + delay);
+    }
+
+    pub(super) fn wake_deployment(&self, set: &MachineSet) {
+        if let Some(deployment) = owner::controller_of(&set.metadata) {
+            self.queues.deployments.add(Key::new(NAMESPACE, &deployment.name));
+        }
     }
 
     /// Nothing is under way and nobody is to be woken before a time.

@@ -44,6 +44,11 @@ impl Pass {
     }
 
     pub(in super::super) fn advance(&mut self, model: &mut Model) -> Next {
+        if self.rounds == 0
+            && let Some(name) = model.manager.memory.deployments.get(&self.key).doubts.first()
+        {
+            return settle_doubt(model, &self.key, name);
+        }
         let Some(work) = &mut self.work else { return self.look(model) };
         if let Some(step) = work.nodes.pop_front() {
             model.say_step(Controller::Deployment, &self.key, &step.reason);
@@ -93,6 +98,23 @@ impl Pass {
     }
 }
 
+fn settle_doubt(model: &mut Model, key: &Key, name: &str) -> Next {
+    let Ok(found) = model.read(|cluster| cluster.sets.get(name).cloned()) else {
+        return Next::Failed(WriteFailure::Unknown);
+    };
+    if let Some(set) = found {
+        model.manager.caches.sets.wrote(set.as_ref().clone());
+    }
+    model.manager.memory.deployments.update(key, |memory| memory.doubts.retain(|doubt| doubt != name));
+    Next::GoesOn
+}
+
+fn doubt(failure: WriteFailure, model: &Model, key: &Key, set: &MachineSet) {
+    if failure == WriteFailure::Unknown {
+        model.manager.memory.deployments.update(key, |memory| memory.doubts.push(set.name_any()));
+    }
+}
+
 fn observe(model: &Model, key: &Key) -> Option<Snapshot> {
     let caches = &model.manager.caches;
     let deployment = caches.deployments.get(key)?;
@@ -109,7 +131,12 @@ fn observe(model: &Model, key: &Key) -> Option<Snapshot> {
         .map(|node| (node.name_any(), node))
         .collect();
     let failure = model.manager.memory.deployments.get(key).failure;
-    Some(Snapshot { deployment, sets, machines, unreadable: Vec::new(), nodes, failure, now: model.now() })
+    let coming = |set: &Arc<MachineSet>| {
+        let memory = model.manager.memory.sets.get(&Key::of(&set.metadata));
+        (set.name_any(), memory.coming + memory.doubts.len())
+    };
+    let coming = sets.iter().map(coming).collect();
+    Some(Snapshot { deployment, sets, machines, coming, unreadable: Vec::new(), nodes, failure, now: model.now() })
 }
 
 fn mark_node(model: &mut Model, action: &Action) -> Result<(), WriteFailure> {
@@ -127,8 +154,9 @@ fn apply(model: &mut Model, key: &Key, work: &mut Work, action: &Action) -> Resu
         Action::PatchNode { .. } => {}
         Action::PatchDeployment(patch) => {
             let cache = Arc::clone(&model.manager.caches.deployments);
-            let written =
-                model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| kind.patch(clock, &deployment, patch))?;
+            let written = model.write(Cluster::deployments, deployment.as_ref(), |kind, clock| {
+                kind.patch(clock, &deployment, patch)
+            })?;
             work.deployment = cache.wrote(written.as_ref().clone());
         }
         Action::WriteStatus(status) => {
@@ -141,7 +169,8 @@ fn apply(model: &mut Model, key: &Key, work: &mut Work, action: &Action) -> Resu
         }
         Action::PatchSet { set, patch } => {
             let cache = Arc::clone(&model.manager.caches.sets);
-            let written = model.write(Cluster::sets, set.as_ref(), |kind, clock| kind.patch(clock, set, patch))?;
+            let answer = model.write(Cluster::sets, set.as_ref(), |kind, clock| kind.patch(clock, set, patch));
+            let written = answer.inspect_err(|failure| doubt(*failure, model, key, set))?;
             cache.wrote(written.as_ref().clone());
         }
         Action::PatchMachine { machine, patch } => {
@@ -152,7 +181,8 @@ fn apply(model: &mut Model, key: &Key, work: &mut Work, action: &Action) -> Resu
         }
         Action::DeleteSet(set) => {
             let cache = Arc::clone(&model.manager.caches.sets);
-            model.delete(Cluster::sets, &cache, set)?;
+            let answer = model.delete(Cluster::sets, &cache, set);
+            answer.inspect_err(|failure| doubt(*failure, model, key, set))?;
         }
         Action::CreateSet(set) => create_set(model, key, &work.snapshot, set)?,
     }
@@ -169,6 +199,7 @@ fn create_set(model: &mut Model, key: &Key, seen: &Snapshot, set: &MachineSet) -
         }
         Err(failed) => failed,
     };
+    doubt(failed, model, key, set);
     let failure = match failed {
         WriteFailure::AlreadyExists => match model.read(|cluster| cluster.sets.get(&set.name_any()).cloned()) {
             Ok(Some(found)) => {

@@ -34,6 +34,16 @@ struct Work {
     creates: VecDeque<(u32, Machine, String)>,
     deletes: VecDeque<(Arc<Machine>, String)>,
     failure: Option<WriteFailure>,
+    has_creates: bool,
+}
+
+impl Work {
+    fn renounce(&self, model: &Model, key: &Key) {
+        if self.has_creates {
+            model.manager.memory.sets.update(key, |memory| memory.coming = 0);
+            model.manager.wake_deployment(&self.snapshot.set);
+        }
+    }
 }
 
 impl Pass {
@@ -42,7 +52,9 @@ impl Pass {
     }
 
     pub(in super::super) fn advance(&mut self, model: &mut Model) -> Next {
-        if let Some(name) = model.manager.memory.sets.get(&self.key).doubts.first() {
+        if self.rounds == 0
+            && let Some(name) = model.manager.memory.sets.get(&self.key).doubts.first()
+        {
             return settle_doubt(model, &self.key, name);
         }
         let Some(mut work) = self.work.take() else { return self.look(model) };
@@ -52,10 +64,14 @@ impl Pass {
                 Next::GoesOn
             }
             Ok(false) => {
+                work.renounce(model, &self.key);
                 model.manager.memory.sets.update(&self.key, |memory| memory.failure = None);
                 Next::GoesOn
             }
-            Err(failure) => Next::Failed(failure),
+            Err(failure) => {
+                work.renounce(model, &self.key);
+                Next::Failed(failure)
+            }
         }
     }
 
@@ -88,6 +104,7 @@ impl Pass {
             creates: VecDeque::new(),
             deletes: VecDeque::new(),
             failure: None,
+            has_creates: plan.steps.iter().any(|step| matches!(step.action, Action::CreateMachine(_))),
         };
         for step in plan.steps {
             match step.action {
@@ -99,6 +116,7 @@ impl Pass {
                 _ => work.edits.push_back(step),
             }
         }
+        model.manager.memory.sets.update(&self.key, |memory| memory.coming = work.creates.len());
         self.work = Some(work);
         Next::GoesOn
     }
@@ -124,6 +142,9 @@ fn settle_doubt(model: &mut Model, key: &Key, name: &str) -> Next {
         model.manager.caches.machines.wrote(machine.as_ref().clone());
     }
     model.manager.memory.sets.update(key, |memory| memory.doubts.retain(|doubt| doubt != name));
+    if let Some(set) = model.manager.caches.sets.get(key) {
+        model.manager.wake_deployment(&set);
+    }
     Next::GoesOn
 }
 
@@ -204,6 +225,12 @@ fn create(model: &mut Model, key: &Key, seen: &Snapshot, machine: Machine) -> Re
     let name = machine.name_any();
     let written = model.write(Cluster::machines, &machine, |kind, clock| kind.create(clock, machine.clone()));
     model.count_creation(seen, &name);
+    model.manager.memory.sets.update(key, |memory| {
+        memory.coming -= 1;
+        if written.as_ref().is_err_and(|failure| *failure == WriteFailure::Unknown) {
+            memory.doubts.push(name);
+        }
+    });
     match written {
         Ok(created) => {
             cache.wrote(created.as_ref().clone());
@@ -211,9 +238,6 @@ fn create(model: &mut Model, key: &Key, seen: &Snapshot, machine: Machine) -> Re
         }
         Err(failure) => {
             remember(model, key, failure);
-            if failure == WriteFailure::Unknown {
-                model.manager.memory.sets.update(key, |memory| memory.doubts.push(name));
-            }
             Err(failure)
         }
     }
