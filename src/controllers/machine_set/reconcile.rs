@@ -65,11 +65,12 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
             return Ok(wake);
         }
         last.clone_from(&step.reason);
-        if !announce(&snapshot, &plan.steps, &key, &context) {
-            continue;
-        }
+        let Some(coming) = announce(&snapshot, &plan.steps, &key, &context) else { continue };
         let applied = apply(&snapshot, plan.steps, &key, &context).await;
-        renounce(&snapshot, &applied, &key, &context);
+        if coming > 0 {
+            context.memory.sets.update(&key, |memory| memory.coming = 0);
+            wake_deployment(&snapshot.set, &context);
+        }
         applied?;
         context.memory.sets.update(&key, |memory| memory.failure = None);
     }
@@ -114,27 +115,19 @@ async fn settle_doubts(key: &Key, context: &Context) -> Result<(), ReconcileErro
 }
 
 /// Lets the deployment know how many Machines are about to be created: until they exist, nothing else shows that they take
-/// room. False if the set has changed meanwhile; a deployment that changes it later knows already.
-fn announce(snapshot: &Snapshot, steps: &[Step<Action>], key: &Key, context: &Context) -> bool {
+/// room. `None` if the set has changed meanwhile; a deployment that changes it later knows already.
+fn announce(snapshot: &Snapshot, steps: &[Step<Action>], key: &Key, context: &Context) -> Option<usize> {
     let coming = steps.iter().filter(|step| matches!(step.action, Action::CreateMachine(_))).count();
     context.memory.sets.update(key, |memory| memory.coming = coming);
     let current = context.sets.cache.get(key).and_then(|set| set.resource_version());
-    let is_current = current == snapshot.set.resource_version();
-    if !is_current {
-        context.memory.sets.update(key, |memory| memory.coming = 0);
+    if current == snapshot.set.resource_version() {
+        return Some(coming);
     }
-    is_current
-}
-
-/// What was not created until now is not created by this pass any more. A failure is no change that would tell the
-/// deployment.
-fn renounce(snapshot: &Snapshot, applied: &Result<(), WriteError>, key: &Key, context: &Context) {
     context.memory.sets.update(key, |memory| memory.coming = 0);
-    if applied.is_err() {
-        wake_deployment(&snapshot.set, context);
-    }
+    None
 }
 
+/// What a set may still create is no object whose change would wake its deployment.
 fn wake_deployment(set: &MachineSet, context: &Context) {
     if let Some(deployment) = owner::controller_of(&set.metadata) {
         context.queues.deployments.add(Key::new(set.namespace().unwrap_or_default(), &deployment.name));

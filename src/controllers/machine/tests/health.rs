@@ -110,6 +110,15 @@ fn a_machine_that_does_not_join_fails_exactly_at_its_creation_timeout() {
     assert_eq!(status.conditions[0].status, "Unknown", "the conditions tell why");
 }
 
+#[rstest]
+#[case::with_its_node(Some(unready()))]
+#[case::without(None)]
+fn a_failed_machine_says_what_it_waits_for(#[case] conditions: Option<Value>) {
+    let mut world = linked("Failed", SICK, conditions);
+    world.settle();
+    assert!(world.waits.iter().any(|wait| wait.contains("its set to replace it")), "{:?}", world.waits);
+}
+
 fn sibling(name: &str, phase: &str) -> Machine {
     serde_json::from_value(json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": { "name": name },

@@ -434,6 +434,20 @@ fn what_a_user_wrote_on_a_node_is_left_alone() {
 }
 
 #[test]
+fn a_taint_goes_even_if_the_pass_ended_before_its_set_was_marked() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    drive.wish_class("v2");
+    let snapshot = drive.snapshot();
+    for step in planned(&snapshot).steps.iter().filter(|step| matches!(step.action, Action::PatchNode { .. })) {
+        drive.world.apply_deployment_action(&snapshot, &step.action).unwrap();
+    }
+    assert!(drive.world.nodes.all().all(|node| !node.spec.taints.is_empty()));
+    drive.wish_class("v1");
+    drive.settle();
+    assert!(drive.world.nodes.all().all(|node| node.spec.taints.is_empty()), "{}", drive.log);
+}
+
+#[test]
 fn nodes_are_left_alone_if_the_operator_says_so() {
     let mut drive = Drive::settled(deployment(2, recreate()));
     drive.policy.annotate_nodes = false;

@@ -34,6 +34,16 @@ struct Work {
     creates: VecDeque<(u32, Machine, String)>,
     deletes: VecDeque<(Arc<Machine>, String)>,
     failure: Option<WriteFailure>,
+    has_creates: bool,
+}
+
+impl Work {
+    fn renounce(&self, model: &Model, key: &Key) {
+        if self.has_creates {
+            model.manager.memory.sets.update(key, |memory| memory.coming = 0);
+            model.manager.wake_deployment(&self.snapshot.set);
+        }
+    }
 }
 
 impl Pass {
@@ -54,15 +64,12 @@ impl Pass {
                 Next::GoesOn
             }
             Ok(false) => {
-                model.manager.memory.sets.update(&self.key, |memory| {
-                    memory.coming = 0;
-                    memory.failure = None;
-                });
+                work.renounce(model, &self.key);
+                model.manager.memory.sets.update(&self.key, |memory| memory.failure = None);
                 Next::GoesOn
             }
             Err(failure) => {
-                model.manager.memory.sets.update(&self.key, |memory| memory.coming = 0);
-                model.manager.wake_deployment(&work.snapshot.set);
+                work.renounce(model, &self.key);
                 Next::Failed(failure)
             }
         }
@@ -97,6 +104,7 @@ impl Pass {
             creates: VecDeque::new(),
             deletes: VecDeque::new(),
             failure: None,
+            has_creates: plan.steps.iter().any(|step| matches!(step.action, Action::CreateMachine(_))),
         };
         for step in plan.steps {
             match step.action {
