@@ -114,7 +114,7 @@ impl Pass {
                     let held = kind.get(&name).ok_or(super::super::super::store::Refused::NotFound)?;
                     let merged = strategically_merged(held, &patch);
                     kind.edit(clock, &name, |node| *node = merged);
-                    Ok(Arc::clone(&kind.get(&name).unwrap()))
+                    Ok(Arc::clone(kind.get(&name).unwrap()))
                 });
                 self.node_written(model, purpose, answer)?;
             }
