@@ -72,9 +72,9 @@ mod tests {
 
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
         let is_test = ["tests", "testing", "tests.rs"].contains(&name.as_str());
         if is_test || SHELLS.contains(&name.as_str()) {
             continue;
