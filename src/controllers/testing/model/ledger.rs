@@ -195,9 +195,11 @@ impl Model {
         held.is_some_and(|held| held.uid() == machine.uid() && held.is_available())
     }
 
-    /// A set has deleted a Machine that served. One that did not when it was chosen has come too late, by bad luck.
+    /// A set has deleted a Machine that served. One that did not when it was chosen has come too late, by bad luck; and
+    /// what the autoscaler wants goes at any time.
     pub(super) fn count_choice(&mut self, seen: &machine_set::Snapshot, machine: &Machine) {
-        if seen.set.metadata.deletion_timestamp.is_none() && machine.is_available() {
+        let is_wished = machine.annotations().contains_key(labels::MARKED_FOR_DELETION_TIME);
+        if seen.set.metadata.deletion_timestamp.is_none() && machine.is_available() && !is_wished {
             self.ledger.chosen.insert(machine.name_any());
         }
     }

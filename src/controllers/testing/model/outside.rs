@@ -126,9 +126,11 @@ impl Model {
         if self.dice.per_mille(self.rates.mishaps) {
             return self.suffer();
         }
-        match self.dice.below(10) {
+        match self.dice.below(14) {
             0 => self.delete_some_machine(),
-            1 => {
+            1 => self.delete_some_set(),
+            2 => self.scale_down_as_autoscaler(),
+            3 => {
                 let pause = self.dice.millis(1000..1_800_000);
                 self.say(format!("nothing happens for {pause}"));
                 self.cluster.clock.now += pause;
@@ -202,6 +204,37 @@ impl Model {
         let (clock, machines) = self.cluster.machines();
         let seen = machines.get(name).unwrap().clone();
         machines.delete(clock, &seen).unwrap();
+    }
+
+    /// Its Machines go with it, and the deployment makes it again if it has to.
+    fn delete_some_set(&mut self) {
+        let names = self.cluster.sets.names();
+        let Some(name) = self.dice.pick(&names).filter(|_| self.rates.mishaps > 0) else { return };
+        self.say(format!("user: delete set {name}"));
+        let (clock, sets) = self.cluster.sets();
+        let seen = sets.get(name).unwrap().clone();
+        sets.delete(clock, &seen).unwrap();
+    }
+
+    /// The autoscaler names a Machine and takes one from the replicas.
+    fn scale_down_as_autoscaler(&mut self) {
+        let names = self.cluster.machines.names();
+        let Some(name) = self.dice.pick(&names).filter(|_| self.wish.replicas > 0).cloned() else { return };
+        if self.cluster.deployments.get(POOL).is_none() {
+            return;
+        }
+        self.say(format!("autoscaler: without machine {name}"));
+        self.wish.replicas -= 1;
+        self.fulfil_wish();
+        let now = Timestamp::from_second(self.now().as_second()).unwrap();
+        let (clock, deployments) = self.cluster.deployments();
+        if deployments.get(POOL).is_some() {
+            deployments.edit(clock, POOL, |deployment| {
+                let annotations = deployment.annotations_mut();
+                annotations.insert(labels::TRIGGER_DELETION.to_owned(), format!("{name}~{now}"));
+                annotations.insert(labels::LAST_SCALER_CHANGE.to_owned(), now.to_string());
+            });
+        }
     }
 
     fn touch_something(&mut self) {
