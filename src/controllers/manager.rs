@@ -151,7 +151,10 @@ impl Manager {
                 self.catch_up().await;
                 self.sets(&stop)
             }
-            Role::Machines => self.machines(&stop),
+            Role::Machines => {
+                self.catch_up_on_machines().await;
+                self.machines(&stop)
+            }
         };
         self.tell_of_unreadable(role);
         tracing::info!(?role, namespace = self.context.namespace, "at work");
@@ -165,13 +168,18 @@ impl Manager {
     /// A standby's caches may be a moment behind the last writes of its predecessor. Creations rest on counts, which no
     /// resource version guards, so what exists is read once more.
     async fn catch_up(&self) {
+        self.catch_up_on_machines().await;
         let namespace = &self.context.namespace;
-        let machines: Api<Guard<Machine>> = Api::namespaced(self.control.clone(), namespace);
         let sets: Api<Guard<MachineSet>> = Api::namespaced(self.control.clone(), namespace);
         let deployments: Api<Guard<MachineDeployment>> = Api::namespaced(self.control.clone(), namespace);
-        until_done("machines", || self.caches.machines.refresh(&machines)).await;
         until_done("machinesets", || self.caches.sets.refresh(&sets)).await;
         until_done("machinedeployments", || self.caches.deployments.refresh(&deployments)).await;
+    }
+
+    /// A Machine whose VM is known to the predecessor alone would get another one if that VM died.
+    async fn catch_up_on_machines(&self) {
+        let machines: Api<Guard<Machine>> = Api::namespaced(self.control.clone(), &self.context.namespace);
+        until_done("machines", || self.caches.machines.refresh(&machines)).await;
     }
 
     /// Who plays the role of a kind tells of its objects that cannot be read.

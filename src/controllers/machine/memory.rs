@@ -13,6 +13,8 @@ pub struct Memory {
     pub(super) pods: Attempts,
     /// Whether the user data asks for a bootstrap token; `None` if it was not read since the start.
     pub(super) wants_token: Option<bool>,
+    /// The last write of the Machine may have been carried out, so what is stored may be newer than what is known.
+    pub is_in_doubt: bool,
 }
 
 /// A call to the driver.

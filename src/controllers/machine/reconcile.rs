@@ -81,6 +81,9 @@ pub(super) struct Pass {
 
 /// One pass over a Machine: plans and applies until there is nothing left to do.
 pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, ReconcileError> {
+    if context.memory.machines.get(&key).is_in_doubt {
+        read_again(&key, &context).await?;
+    }
     let Some(mut snapshot) = observe(&key, &context) else {
         context.memory.machines.forget(&key);
         return Ok(Wake::OnChange);
@@ -88,8 +91,26 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
     let mut pass = Pass::default();
     let outcome = settle(&mut snapshot, &mut pass, &key, &context).await;
     context.permits.release(&key.name);
+    snapshot.memory.is_in_doubt =
+        matches!(&outcome, Err(ReconcileError::Write(error)) if error.failure() == WriteFailure::Unknown);
     context.memory.machines.set(&key, snapshot.memory);
     outcome
+}
+
+/// After a write whose answer was lost. A plan that does not know which VM the Machine already has would make another one
+/// if that VM had died meanwhile, and nothing would lead to the new one.
+async fn read_again(key: &Key, context: &Context) -> Result<(), ReconcileError> {
+    let machines = &context.machines;
+    let found = machines.api(&key.namespace).get_opt(&key.name).await.map_err(|source| ReconcileError::Read {
+        what: format!("machine {key}"),
+        source: source.into(),
+    })?;
+    match (found, machines.cache.get(key)) {
+        (Some(machine), _) => drop(machines.cache.wrote(machine)),
+        (None, Some(known)) => machines.cache.removed(key, known.uid().as_deref().unwrap_or_default()),
+        (None, None) => {}
+    }
+    Ok(())
 }
 
 async fn settle(

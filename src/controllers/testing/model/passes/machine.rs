@@ -57,11 +57,17 @@ impl Pass {
     }
 
     fn go_on(&mut self, model: &mut Model) -> Next {
+        if self.snapshot.memory.is_in_doubt {
+            return self.read_again(model);
+        }
         if let Some(step) = self.steps.pop_front() {
             model.say_step(Controller::Machine, &self.key, &format!("{}: {}", verb(&step.action), step.reason));
             return match self.apply(model, step.action) {
                 Ok(()) => Next::GoesOn,
-                Err(failure) => Next::Failed(failure),
+                Err(failure) => {
+                    self.snapshot.memory.is_in_doubt = failure == WriteFailure::Unknown;
+                    Next::Failed(failure)
+                }
             };
         }
         let meta = &self.snapshot.machine.metadata;
@@ -84,6 +90,24 @@ impl Pass {
         }
         self.steps = plan.steps.into();
         Next::GoesOn
+    }
+
+    fn read_again(&mut self, model: &mut Model) -> Next {
+        let cache = Arc::clone(&model.manager.caches.machines);
+        let Ok(found) = model.read(|cluster| cluster.machines.get(&self.key.name).cloned()) else {
+            return Next::Failed(WriteFailure::Unknown);
+        };
+        self.snapshot.memory.is_in_doubt = false;
+        match found {
+            Some(machine) => {
+                self.snapshot.machine = cache.wrote(machine.as_ref().clone());
+                Next::GoesOn
+            }
+            None => {
+                cache.removed(&self.key, &self.snapshot.machine.uid().unwrap());
+                Next::Done(Wake::OnChange)
+            }
+        }
     }
 
     fn apply(&mut self, model: &mut Model, action: Action) -> Result<(), WriteFailure> {
