@@ -101,10 +101,11 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
 /// if that VM had died meanwhile, and nothing would lead to the new one.
 async fn read_again(key: &Key, context: &Context) -> Result<(), ReconcileError> {
     let machines = &context.machines;
-    let found = machines.api(&key.namespace).get_opt(&key.name).await.map_err(|source| ReconcileError::Read {
-        what: format!("machine {key}"),
-        source: source.into(),
-    })?;
+    let found = machines
+        .api(&key.namespace)
+        .get_opt(&key.name)
+        .await
+        .map_err(|source| ReconcileError::Read { what: format!("machine {key}"), source: source.into() })?;
     match (found, machines.cache.get(key)) {
         (Some(machine), _) => drop(machines.cache.wrote(machine)),
         (None, Some(known)) => machines.cache.removed(key, known.uid().as_deref().unwrap_or_default()),
