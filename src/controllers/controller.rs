@@ -58,6 +58,17 @@ pub enum ReconcileError {
     },
 }
 
+impl ReconcileError {
+    /// Somebody else wrote the object first, or deleted it.
+    fn is_overtaken(&self) -> bool {
+        matches!(self, Self::Write(error) if matches!(error.failure(), WriteFailure::Conflict | WriteFailure::Gone))
+    }
+}
+
+fn backoff(first: Duration, attempt: u32, last: Duration) -> Duration {
+    first.saturating_mul(2u32.saturating_pow(attempt)).min(last)
+}
+
 /// The status of one set or deployment is not written more often.
 const STATUS_INTERVAL: SignedDuration = SignedDuration::from_millis(250);
 
@@ -72,7 +83,9 @@ pub const ROUNDS: usize = 16;
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(60);
-const STALE_RETRY: Duration = Duration::from_millis(50);
+/// After a conflict: the watch brings the newer state any moment.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs until `stop`, then lets running passes finish.
 pub async fn run<K, F>(
@@ -121,18 +134,20 @@ pub async fn run<K, F>(
                 }
             },
             move |object, error: &ReconcileError, _| {
-                if let ReconcileError::Write(write) = error
-                    && matches!(write.failure(), WriteFailure::Conflict | WriteFailure::Gone)
-                {
-                    tracing::debug!(controller = name, object = %Key::of(object.meta()), error = %chain(error), "looking again");
-                    return Action::requeue(STALE_RETRY);
-                }
                 let key = Key::of(object.meta());
-                let mut failures = failures.lock();
-                let attempt = failures.entry(key.clone()).or_default();
-                let delay = FIRST_RETRY.saturating_mul(2u32.saturating_pow(*attempt)).min(LAST_RETRY);
-                *attempt += 1;
-                tracing::warn!(controller = name, object = %key, error = %chain(error), retry_in = ?delay, "pass failed");
+                let attempt = {
+                    let mut failures = failures.lock();
+                    let attempt = failures.entry(key.clone()).or_default();
+                    *attempt += 1;
+                    *attempt - 1
+                };
+                let error_text = chain(error);
+                if error.is_overtaken() {
+                    tracing::debug!(controller = name, object = %key, error = %error_text, "looking again");
+                    return Action::requeue(backoff(FIRST_LOOK, attempt, LAST_LOOK));
+                }
+                let delay = backoff(FIRST_RETRY, attempt, LAST_RETRY);
+                tracing::warn!(controller = name, object = %key, error = %error_text, retry_in = ?delay, "pass failed");
                 Action::requeue(delay)
             },
             context,

@@ -49,10 +49,10 @@ impl WriteError {
     pub fn failure(&self) -> WriteFailure {
         let kube::Error::Api(status) = &*self.source else { return WriteFailure::Unknown };
         match (status.code, status.reason.as_str()) {
-            (404, _) => WriteFailure::Gone,
+            (404, _) if is_about(status, &self.key) => WriteFailure::Gone,
             (409, "AlreadyExists") => WriteFailure::AlreadyExists,
             (409, _) => WriteFailure::Conflict,
-            (400..=422, _) => WriteFailure::Refused,
+            (400..=403 | 405..=422, _) => WriteFailure::Refused,
             _ => WriteFailure::Unknown,
         }
     }
@@ -61,6 +61,11 @@ impl WriteError {
     pub fn text(&self) -> String {
         chain(self)
     }
+}
+
+/// Whether an answer is about this very object. A 404 is also what an API server says that does not know the kind.
+fn is_about(status: &Status, key: &Key) -> bool {
+    status.details.as_ref().is_some_and(|details| details.name == key.name)
 }
 
 /// An error and its causes in one line. Of an API server's refusal only its message: the rest repeats it.
@@ -139,7 +144,7 @@ impl<K: Cached + Serialize> Objects<K> {
         let patch = Patch::Merge(with_precondition(patch, seen));
         let name = &key.name;
         let patched = self.api(&key.namespace).patch(name, &PatchParams::default(), &patch).await;
-        self.take("patch", key, patched)
+        self.take("patch", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
     /// Merge-patches the status of an object that is still as it was seen.
@@ -147,7 +152,7 @@ impl<K: Cached + Serialize> Objects<K> {
         let key = Key::of(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
         let patched = self.api(&key.namespace).patch_status(&key.name, &PatchParams::default(), &patch).await;
-        self.take("status update", key, patched)
+        self.take("status update", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
     /// Strategic merge patch of the status of a built-in object: names single entries of lists, so it needs no version.
@@ -155,7 +160,7 @@ impl<K: Cached + Serialize> Objects<K> {
         let key = Key::of(seen);
         let patch = Patch::Strategic(patch);
         let patched = self.api(&key.namespace).patch_status(&key.name, &PatchParams::default(), &patch).await;
-        self.take("status update", key, patched)
+        self.take("status update", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
     /// Deletes this very object.
@@ -177,11 +182,18 @@ impl<K: Cached + Serialize> Objects<K> {
                 }
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                self.cache.removed(&key, uid.as_deref().unwrap_or_default());
-                Ok(())
+            Err(source) => {
+                let error = WriteError::new("delete", K::kind(&()), key, source);
+                self.forget_if_gone(&error, seen);
+                if error.failure() == WriteFailure::Gone { Ok(()) } else { Err(error) }
             }
-            Err(source) => Err(WriteError::new("delete", K::kind(&()), key, source)),
+        }
+    }
+
+    /// The API server has just said that an object is not there.
+    fn forget_if_gone(&self, error: &WriteError, seen: &ObjectMeta) {
+        if error.failure() == WriteFailure::Gone {
+            self.cache.removed(&error.key, seen.uid.as_deref().unwrap_or_default());
         }
     }
 
@@ -225,6 +237,9 @@ pub fn merge_patch(from: &Value, to: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::response::StatusDetails;
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
@@ -241,6 +256,17 @@ mod tests {
         let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
         assert_eq!(error.text(), "patch of Node n failed: the object has been modified");
         assert_eq!(error.failure(), WriteFailure::Conflict);
+    }
+
+    #[rstest]
+    #[case::this_object("n", WriteFailure::Gone)]
+    #[case::another_object("default", WriteFailure::Unknown)]
+    #[case::the_whole_kind("", WriteFailure::Unknown)]
+    fn only_what_the_api_server_names_is_gone(#[case] name: &str, #[case] expected: WriteFailure) {
+        let details: StatusDetails = serde_json::from_value(json!({ "name": name })).unwrap();
+        let status = Status::failure("not found", "NotFound").with_code(404).with_details(details);
+        let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
+        assert_eq!(error.failure(), expected);
     }
 
     #[test]

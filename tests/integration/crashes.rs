@@ -1,29 +1,60 @@
-//! The manager is killed at random moments, again and again.
+//! What ends in the middle, at random moments and again and again: the manager, or its line to the API server.
 
-use std::{env, time::Duration};
+use std::{env, ops::Range, time::Duration};
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
-use crate::support::{
-    objects,
-    world::{Manager, World},
-};
+use crate::support::{objects, world::World};
 
 const ROUNDS: usize = 3;
 const REPLICAS: usize = 8;
-/// Kills in each of the three phases of a round.
-const KILLS: usize = 6;
+/// Times that something breaks in each of the three phases of a round.
+const BREAKS: usize = 6;
 /// How long a manager lives: from before its caches are filled until it has done quite some work.
-const LIFE_MILLIS: std::ops::Range<u64> = 30..700;
+const LIFE_MILLIS: Range<u64> = 30..700;
+/// How long no answer comes.
+const SILENCE_MILLIS: Range<u64> = 5..200;
 
 #[tokio::test]
 async fn no_machine_is_lost_or_doubled_however_often_the_manager_is_killed() {
-    let seed = env::var("MCM_TEST_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("MCM_TEST_SEED={seed} makes the kills come after the same times again");
-    let mut dice = StdRng::seed_from_u64(seed);
+    let mut dice = dice();
     let world = World::new("crashes").await;
     let mut manager = world.run(&[]).await;
+    survive(&world, async || {
+        // Not a wait for a state: the moment shall be any.
+        tokio::time::sleep(Duration::from_millis(dice.random_range(LIFE_MILLIS))).await;
+        manager.program.restart_after_kill();
+    })
+    .await;
+    let lives = manager.program.log().matches("at work role=Machines").count();
+    println!("{} kills, {lives} of them after the controllers had begun to work", ROUNDS * 3 * BREAKS);
+}
+
+#[tokio::test]
+async fn no_machine_is_lost_or_doubled_however_many_answers_are_lost() {
+    let mut dice = dice();
+    let world = World::new("answers").await;
+    let line = world.tap().await;
+    let _manager = world.run(&[]).await;
+    survive(&world, async || {
+        // Not a wait for a state: the moment shall be any.
+        tokio::time::sleep(Duration::from_millis(dice.random_range(LIFE_MILLIS))).await;
+        line.lose_answers(Duration::from_millis(dice.random_range(SILENCE_MILLIS))).await;
+    })
+    .await;
+    println!("{} answers lost", line.lost());
+    assert!(line.lost() > 0);
+}
+
+fn dice() -> StdRng {
+    let seed = env::var("MCM_TEST_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+    println!("MCM_TEST_SEED={seed} makes things break after the same times again");
+    StdRng::seed_from_u64(seed)
+}
+
+/// Creates, rolls and removes a pool, several times, while something breaks again and again.
+async fn survive(world: &World, mut something_breaks: impl AsyncFnMut()) {
     world.classes().await;
     for name in ["small", "large"] {
         let mut class = objects::class(name);
@@ -31,36 +62,37 @@ async fn no_machine_is_lost_or_doubled_however_often_the_manager_is_killed() {
         objects::merge(&mut class, json!({ "providerSpec": slow }));
         world.apply(class).await;
     }
+    let mut trouble = async || {
+        for _ in 0..BREAKS {
+            something_breaks().await;
+            for (machine, vms) in world.cloud.provider_ids().await {
+                assert_eq!(vms.len(), 1, "{machine} has several VMs: {vms:?}");
+            }
+        }
+    };
 
     for round in 1..=ROUNDS {
         world.apply(pool()).await;
-        kill_often(&world, &mut manager, &mut dice).await;
+        trouble().await;
         world.settled(REPLICAS, "small").await;
-        assert_none_lost_or_doubled(&world, REPLICAS * (2 * round - 1)).await;
+        assert_none_lost_or_doubled(world, REPLICAS * (2 * round - 1)).await;
 
         world.scene.always("at most 10 live machines, at least 7 available", |scene| {
             scene.live().count() <= REPLICAS + 2 && scene.available() >= REPLICAS - 1
         });
         world.roll("large").await;
-        kill_often(&world, &mut manager, &mut dice).await;
+        trouble().await;
         world.settled(REPLICAS, "large").await;
-        assert_none_lost_or_doubled(&world, REPLICAS * 2 * round).await;
+        assert_none_lost_or_doubled(world, REPLICAS * 2 * round).await;
         world.scene.forget_rules();
 
         let deleted = async {
             world.remove_pool().await;
         };
-        tokio::join!(deleted, kill_often(&world, &mut manager, &mut dice));
-        assert_none_lost_or_doubled(&world, REPLICAS * 2 * round).await;
+        tokio::join!(deleted, trouble());
+        assert_none_lost_or_doubled(world, REPLICAS * 2 * round).await;
         assert_eq!(world.cloud.count("/alive").await, 0);
     }
-    let lives = manager.program.log();
-    let count = |text: &str| lives.matches(text).count();
-    println!(
-        "{} kills, {} of them after the controllers had begun to work",
-        ROUNDS * 3 * KILLS,
-        count("at work role=Machines")
-    );
 }
 
 fn pool() -> Value {
@@ -68,17 +100,6 @@ fn pool() -> Value {
     let limits = json!({"maxSurge": 2, "maxUnavailable": 1});
     objects::merge(&mut deployment, json!({"spec": {"strategy": {"rollingUpdate": limits}}}));
     deployment
-}
-
-async fn kill_often(world: &World, manager: &mut Manager, dice: &mut StdRng) {
-    for _ in 0..KILLS {
-        // Not a wait for a state: the moment shall be any.
-        tokio::time::sleep(Duration::from_millis(dice.random_range(LIFE_MILLIS))).await;
-        manager.program.restart_after_kill();
-        for (machine, vms) in world.cloud.provider_ids().await {
-            assert_eq!(vms.len(), 1, "{machine} has several VMs: {vms:?}");
-        }
-    }
 }
 
 /// `ever`: how many Machines there must have been so far, each with one VM.

@@ -1,7 +1,10 @@
 //! ServiceAccounts with the rights of `config/rbac` and no more, one for each cluster, so that a call with the wrong
 //! credentials is refused although both clusters are the same one.
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -43,6 +46,26 @@ pub async fn create(client: &Client, admin: &Path, namespace: &str, folder: &Pat
         control: kubeconfig(client, admin, namespace, control, folder).await,
         target: kubeconfig(client, admin, namespace, target, folder).await,
     }
+}
+
+/// Which server the programs under test talk to.
+pub fn server(identity: &Identity) -> SocketAddr {
+    let written = read(&identity.control);
+    let url = written["clusters"][0]["cluster"]["server"].as_str().unwrap();
+    url.trim_start_matches("https://").parse().unwrap()
+}
+
+/// From now on the programs under test talk to another address.
+pub fn redirect(identity: &Identity, address: SocketAddr) {
+    for path in [&identity.control, &identity.target] {
+        let mut written = read(path);
+        written["clusters"][0]["cluster"]["server"] = format!("https://{address}").into();
+        std::fs::write(path, serde_yaml_ng::to_string(&written).unwrap()).unwrap();
+    }
+}
+
+fn read(kubeconfig: &Path) -> Value {
+    serde_yaml_ng::from_str(&std::fs::read_to_string(kubeconfig).unwrap()).unwrap()
 }
 
 /// Roles are shared by all tests; a binding is one for each namespace.

@@ -6,6 +6,7 @@ pub mod cloud;
 pub mod control_plane;
 pub mod guard;
 pub mod identity;
+pub mod line;
 pub mod objects;
 pub mod program;
 pub mod scene;

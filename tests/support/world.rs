@@ -17,6 +17,7 @@ use super::{
     cloud::Cloud,
     control_plane::ControlPlane,
     identity::{self, Identity},
+    line::Line,
     objects,
     program::{MCM, Program, free_port},
     scene::{Scene, Watched},
@@ -76,6 +77,13 @@ impl World {
         let scene = Watched::start(&client, &namespace);
         let admin = control_plane.kubeconfig().to_owned();
         Self { namespace, client, cloud, scene, admin, identity, folder, _slot: slot }
+    }
+
+    /// Puts a line between the API server and the managers that start from now on.
+    pub async fn tap(&self) -> Line {
+        let line = Line::to(identity::server(&self.identity)).await;
+        identity::redirect(&self.identity, line.address);
+        line
     }
 
     /// Starts `mcm run` without leader election and waits until it is ready.

@@ -18,7 +18,9 @@ use crate::cli::{apply, crd};
 
 const POOL: &str = include_str!("../../../templates/simulated/pool.yaml");
 const WORKLOAD: &str = include_str!("../../../templates/simulated/workload.yaml");
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(30);
+const CLOUD_LOG: &str = "simulated-cloud.log";
+const MANAGER_LOG: &str = "mcm.log";
 
 /// Everything that runs behind the tour.
 pub struct Stage {
@@ -64,13 +66,15 @@ impl Stage {
         ];
         apply::apply(&client, "apiVersion: v1\nkind: Namespace\nmetadata: {name: demo}", "mcm-demo").await?;
         let children = vec![
-            start(&cloud_arguments, &options.logs.join("simulated-cloud.log"), options.keep)?,
-            start(&manager_arguments, &options.logs.join("mcm.log"), options.keep)?,
+            start(&cloud_arguments, &options.logs.join(CLOUD_LOG), options.keep)?,
+            start(&manager_arguments, &options.logs.join(MANAGER_LOG), options.keep)?,
         ];
-        let stage = Self { client, cloud, kubeconfig, children };
+        let mut stage = Self { client, cloud, kubeconfig, children };
         stage.record_pids(&options.logs)?;
-        stage.wait_for(&format!("{}/healthz", stage.cloud), "the simulated cloud").await?;
-        stage.wait_for(&format!("http://127.0.0.1:{manager_port}/readyz"), "the manager").await?;
+        let url = format!("{}/healthz", stage.cloud);
+        stage.wait_for(0, &url, "the simulated cloud", &options.logs.join(CLOUD_LOG)).await?;
+        let url = format!("http://127.0.0.1:{manager_port}/readyz");
+        stage.wait_for(1, &url, "the manager", &options.logs.join(MANAGER_LOG)).await?;
         Ok(stage)
     }
 
@@ -124,15 +128,19 @@ impl Stage {
         std::fs::write(logs.join("pids"), pids.join("\n")).context("record the processes")
     }
 
-    async fn wait_for(&self, url: &str, what: &str) -> Result<()> {
+    async fn wait_for(&mut self, child: usize, url: &str, what: &str, log: &Path) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < START_LIMIT {
             if reqwest::get(url).await.is_ok_and(|answer| answer.status().is_success()) {
                 return Ok(());
             }
+            if let Some(status) = self.children.get_mut(child).and_then(|child| child.try_wait().ok().flatten()) {
+                let said = std::fs::read_to_string(log).unwrap_or_default();
+                bail!("{what} ended with {status}:\n{}", said.trim_end());
+            }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        bail!("{what} does not answer at {url}")
+        bail!("{what} does not answer at {url}; what it said is in {}", log.display())
     }
 }
 

@@ -32,19 +32,36 @@ struct Patience {
 const PATIENCE: Patience =
     Patience { interval: Duration::from_secs(1), attempt: Duration::from_secs(3), total: Duration::from_secs(10) };
 
-/// Waits up to 10 s until the control API server is healthy, and makes sure that it serves all four kinds.
+/// A kind is served a moment after its CRD was created.
+const KINDS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits up to 10 s until the control API server is healthy, and up to 5 s more until it serves all four kinds.
 ///
 /// # Errors
 /// When it is not reached, refuses the credentials, cannot be trusted, or does not serve all kinds.
 pub async fn check(client: &Client, server: &Uri) -> Result<ServerInfo, StartError> {
     let info = wait_until_ready(client, server).await?;
-    let served = match client.list_api_group_resources(API_VERSION).await {
+    let deadline = Instant::now() + KINDS_PATIENCE;
+    loop {
+        let missing = missing_kinds(client, server).await?;
+        if missing.is_empty() {
+            return Ok(info);
+        }
+        if Instant::now() + PATIENCE.interval >= deadline {
+            return Err(StartError::KindsMissing { server: address(server), missing });
+        }
+        tracing::info!(server = address(server), ?missing, "waiting for kinds to be served");
+        sleep(PATIENCE.interval).await;
+    }
+}
+
+async fn missing_kinds(client: &Client, server: &Uri) -> Result<Vec<&'static str>, StartError> {
+    let served: Vec<String> = match client.list_api_group_resources(API_VERSION).await {
         Ok(list) => list.resources.into_iter().map(|resource| resource.name).collect(),
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
         Err(error) => return Err(StartError::Refused { server: address(server), cause: cause(&error) }),
     };
-    let missing: Vec<_> = KINDS.into_iter().filter(|kind| !served.iter().any(|name| name == kind)).collect();
-    if missing.is_empty() { Ok(info) } else { Err(StartError::KindsMissing { server: address(server), missing }) }
+    Ok(KINDS.into_iter().filter(|kind| !served.iter().any(|name| name == kind)).collect())
 }
 
 /// Waits up to 10 s until an API server is healthy, and asks for its version.
@@ -184,7 +201,7 @@ mod tests {
     #[rstest]
     #[case(&[], "machines, machinesets, machinedeployments, machineclasses")]
     #[case(&["machines", "machines/status", "machinesets"], "machinedeployments, machineclasses")]
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn missing_kinds_are_named(#[case] served: &'static [&'static str], #[case] named: &str) {
         let client = server(move |path| match path {
             "/apis/machine.sapcloud.io/v1alpha1" if !served.is_empty() => (200, kinds(served)),
@@ -196,6 +213,18 @@ mod tests {
             format!("the API server https://api.example:6443 does not serve {named} of machine.sapcloud.io/v1alpha1")
         );
         assert_eq!(error.hint(), "install them with: mcm crd | kubectl apply -f -");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kinds_may_be_served_a_moment_late() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let client = server(move |path| match path {
+            "/apis/machine.sapcloud.io/v1alpha1" => {
+                (200, kinds(&KINDS[3 - asked.fetch_add(1, Ordering::Relaxed).min(3)..]))
+            }
+            path => healthy(path),
+        });
+        assert!(check(&client, &url()).await.is_ok());
     }
 
     #[tokio::test]
