@@ -13,7 +13,7 @@ use super::{
     scale::{self, Mode},
     sets::{Family, SetView},
     status::{self, Facts},
-    steps::{emit_creation, emit_deployment, emit_status, machines, push, resize, wait_for_unreadable},
+    steps::{emit_creation, emit_deployment, emit_status, machines, push, resize, resize_for_now, wait_for_unreadable},
     validate::{Invalid, Wish, validate},
 };
 use crate::{
@@ -186,7 +186,10 @@ impl<'a> Work<'a> {
         if waits_for_old || !scale::is_pending(self.bounds, &sets, paused) {
             return false;
         }
-        let sizes = scale::sizes(self.bounds, &sets, Mode { paused, mixes: self.mixes() });
+        let departing = self.family.sets.iter().filter(|set| set.is_deleting()).map(SetView::count).sum();
+        let mode = Mode { paused, mixes: self.mixes(), departing };
+        let wanted = scale::sizes(self.bounds, &sets, mode);
+        let sizes = scale::fitted(self.bounds, &sets, mode, &wanted);
         let is_resized = sets.iter().zip(&sizes).any(|(set, size)| set.count.spec != *size);
         if !paused && !is_resized {
             return false;
@@ -194,8 +197,13 @@ impl<'a> Work<'a> {
         let new = self.family.new;
         let why = format!("{} wanted", machines(self.bounds.desired));
         let sets = self.family.sets.iter_mut().enumerate().filter(|(_, set)| !set.is_deleting());
-        for ((index, set), size) in sets.zip(sizes) {
-            resize(set, Some(index) == new, self.bounds, size, &why);
+        for ((index, set), (size, wanted)) in sets.zip(sizes.into_iter().zip(wanted)) {
+            match size == wanted {
+                true => resize(set, Some(index) == new, self.bounds, size, &why),
+                false => {
+                    resize_for_now(set, Some(index) == new, size, &format!("{why}, and there is no room for more"))
+                }
+            }
         }
         is_resized
     }

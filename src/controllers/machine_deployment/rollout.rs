@@ -69,6 +69,19 @@ pub(super) struct Count {
     pub expendable: i32,
 }
 
+impl std::iter::Sum for Count {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| Self {
+            spec: sum.spec + count.spec,
+            live: sum.live + count.live,
+            coming: sum.coming + count.coming,
+            terminating: sum.terminating + count.terminating,
+            available: sum.available + count.available,
+            expendable: sum.expendable + count.expendable,
+        })
+    }
+}
+
 impl Count {
     /// Machines that exist, terminating ones included.
     pub(super) const fn existing(&self) -> i32 {
@@ -77,7 +90,12 @@ impl Count {
 
     /// Machines that exist or that the set is about to create.
     pub(super) fn planned(&self) -> i32 {
-        self.terminating + (self.live + self.coming).max(self.spec)
+        self.terminating + self.asked()
+    }
+
+    /// As [`Count::planned`], without those that are terminating.
+    pub(super) fn asked(&self) -> i32 {
+        (self.live + self.coming).max(self.spec)
     }
 
     /// How many Machines stay available, at worst, if the set is asked for `size`.

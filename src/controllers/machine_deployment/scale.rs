@@ -2,7 +2,8 @@
 
 use super::rollout::{Bounds, Count};
 
-/// What scaling reads of a set. Sets are given oldest first; those being deleted are left out.
+/// What scaling reads of a set. Sets are given oldest first; those being deleted are left out, and count in
+/// [`Mode::departing`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalable {
     pub count: Count,
@@ -27,6 +28,8 @@ pub(super) struct Mode {
     pub paused: bool,
     /// Machines of two sets may exist side by side.
     pub mixes: bool,
+    /// The Machines of sets that are being deleted: they go, but as long as they are there they take room.
+    pub departing: Count,
 }
 
 /// True if the replicas were changed since the sets were last sized. Without a new set, a rollout that makes one decides;
@@ -43,7 +46,7 @@ pub(super) fn is_pending(bounds: &Bounds, sets: &[Scalable], paused: bool) -> bo
         })
 }
 
-/// The size of each set, in the order given.
+/// The size of each set, in the order given, if there is room for it: see [`fitted`].
 pub(super) fn sizes(bounds: &Bounds, sets: &[Scalable], mode: Mode) -> Vec<i32> {
     let mut sizes: Vec<i32> = sets.iter().map(|set| set.count.spec).collect();
     let active: Vec<usize> = (0..).zip(sets).filter(|(_, set)| set.is_active()).map(|(index, _)| index).collect();
@@ -74,10 +77,26 @@ pub(super) fn sizes(bounds: &Bounds, sets: &[Scalable], mode: Mode) -> Vec<i32> 
     sizes
 }
 
+/// What of `sizes` there is room for now. As the wish of a user does not wait for Machines that leave, terminating ones
+/// take none.
+pub(super) fn fitted(bounds: &Bounds, sets: &[Scalable], mode: Mode, sizes: &[i32]) -> Vec<i32> {
+    let asked = |set: &Scalable, size: i32| Count { spec: size, ..set.count }.asked();
+    let least = || sizes.iter().zip(sets).map(|(size, set)| asked(set, set.count.spec.min(*size)));
+    let mut room = (bounds.at_most() - mode.departing.asked() - least().sum::<i32>()).max(0);
+    let grown = sizes.iter().zip(sets).map(|(size, set)| {
+        let now = asked(set, set.count.spec);
+        let step = (*size - now).clamp(0, room);
+        room -= step;
+        if *size > set.count.spec { (*size).min(now + step) } else { *size }
+    });
+    grown.collect()
+}
+
 /// One set gets everything. If sets must not mix, it grows only when the others have no Machines left.
 fn give_all(bounds: &Bounds, sets: &[Scalable], mode: Mode, target: Option<usize>, sizes: &mut [i32]) {
     let Some(target) = target else { return };
-    let alone = (0..).zip(sets).all(|(index, set)| index == target || set.count.planned() == 0);
+    let alone = mode.departing.planned() == 0
+        && (0..).zip(sets).all(|(index, set)| index == target || set.count.planned() == 0);
     if let Some(size) = sizes.get_mut(target)
         && (mode.mixes || alone || bounds.desired < *size)
     {
@@ -135,9 +154,12 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    const ROLLING: Mode = Mode { paused: false, mixes: true };
-    const PAUSED: Mode = Mode { paused: true, mixes: true };
-    const RECREATE_PAUSED: Mode = Mode { paused: true, mixes: false };
+    const NONE: Count = Count { spec: 0, live: 0, coming: 0, terminating: 0, available: 0, expendable: 0 };
+    const ROLLING: Mode = Mode { paused: false, mixes: true, departing: NONE };
+    const PAUSED: Mode = Mode { paused: true, mixes: true, departing: NONE };
+    const RECREATE_PAUSED: Mode = Mode { paused: true, mixes: false, departing: NONE };
+    const RECREATE_PAUSED_DEPARTING: Mode =
+        Mode { paused: true, mixes: false, departing: Count { terminating: 1, ..NONE } };
 
     /// A healthy old set, last sized when `sized_for` Machines were wanted with a surge of 3.
     fn old(spec: i32, sized_for: i32) -> Scalable {
@@ -174,6 +196,7 @@ mod tests {
     #[case::availability_is_kept(ROLLING, 5, vec![old(3, 10), booting(new(10, 10))], vec![3, 6])]
     #[case::recreate_never_mixes(RECREATE_PAUSED, 5, vec![Scalable { count: Count { terminating: 1, ..Count::default() }, ..old(0, 3) }, new(3, 3)], vec![0, 3])]
     #[case::recreate_alone(RECREATE_PAUSED, 5, vec![old(0, 3), new(3, 3)], vec![0, 5])]
+    #[case::recreate_beside_a_set_that_goes(RECREATE_PAUSED_DEPARTING, 5, vec![old(0, 3), new(3, 3)], vec![0, 3])]
     fn replicas_are_spread(
         #[case] mode: Mode,
         #[case] desired: i32,
@@ -181,6 +204,23 @@ mod tests {
         #[case] expected: Vec<i32>,
     ) {
         assert_eq!(sizes(&bounds(desired), &sets, mode), expected);
+    }
+
+    #[rstest]
+    #[case::room_for_all(NONE, vec![new(3, 3)], vec![8], vec![8])]
+    #[case::machines_of_a_set_that_goes_take_room(Count { live: 3, coming: 1, ..NONE }, vec![new(1, 1)], vec![8], vec![7])]
+    #[case::until_they_terminate(Count { terminating: 4, ..NONE }, vec![new(1, 1)], vec![8], vec![8])]
+    #[case::so_do_machines_that_are_to_go(NONE, vec![Scalable { count: Count { live: 4, ..NONE }, ..old(0, 3) }, new(3, 3)], vec![0, 8], vec![0, 7])]
+    #[case::what_shrinks_makes_none_at_once(NONE, vec![old(6, 3), new(3, 3)], vec![2, 8], vec![2, 5])]
+    #[case::what_is_there_is_kept(Count { live: 20, ..NONE }, vec![old(2, 3), new(3, 3)], vec![2, 4], vec![2, 3])]
+    #[case::machines_that_are_there_need_none(Count { live: 20, ..NONE }, vec![Scalable { count: Count { spec: 1, live: 3, ..NONE }, ..new(1, 3) }], vec![4], vec![3])]
+    fn growth_takes_the_room_there_is(
+        #[case] departing: Count,
+        #[case] sets: Vec<Scalable>,
+        #[case] sizes: Vec<i32>,
+        #[case] expected: Vec<i32>,
+    ) {
+        assert_eq!(fitted(&bounds(8), &sets, Mode { departing, ..ROLLING }, &sizes), expected);
     }
 
     #[rstest]

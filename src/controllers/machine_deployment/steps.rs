@@ -22,21 +22,26 @@ pub(super) fn resize(set: &mut SetView, is_new: bool, bounds: &Bounds, size: i32
     if set.is_deleting() {
         return;
     }
-    let (name, before) = (set.name(), set.draft.seen().spec.replicas);
-    if size != before {
-        let role = if is_new { "new" } else { "old" };
-        set.draft.edit(format!("scale {role} set {name} from {before} to {size}: {why}"), |set| {
-            set.spec.replicas = size;
-        });
-        let direction = if size > before { "up" } else { "down" };
-        set.draft.note(Note::normal(
-            EventReason::ScalingMachineSet,
-            format!("Scaled {direction} machine set {name} to {size}"),
-        ));
-    }
+    let before = set.draft.seen().spec.replicas;
+    resize_for_now(set, is_new, size, why);
     if size != before || size > 0 || is_new {
         annotate_size(set, bounds);
     }
+}
+
+/// Gives a set a size that is not yet what the deployment wants of it.
+pub(super) fn resize_for_now(set: &mut SetView, is_new: bool, size: i32, why: &str) {
+    let (name, before) = (set.name(), set.draft.seen().spec.replicas);
+    if size == before {
+        return;
+    }
+    let role = if is_new { "new" } else { "old" };
+    set.draft.edit(format!("scale {role} set {name} from {before} to {size}: {why}"), |set| {
+        set.spec.replicas = size;
+    });
+    let direction = if size > before { "up" } else { "down" };
+    set.draft
+        .note(Note::normal(EventReason::ScalingMachineSet, format!("Scaled {direction} machine set {name} to {size}")));
 }
 
 fn annotate_size(set: &mut SetView, bounds: &Bounds) {
