@@ -299,7 +299,7 @@ fn watch(setup: &Setup, caches: &Caches) -> Vec<JoinHandle<()>> {
 }
 
 fn guarded<K: kube::Resource<DynamicType = ()>>(event: watcher::Event<K>) -> watcher::Event<Guard<K>> {
-    let guard = |object: K| Guard::readable(object.meta().clone(), object);
+    let guard = Guard::Readable;
     match event {
         watcher::Event::Apply(object) => watcher::Event::Apply(guard(object)),
         watcher::Event::Delete(object) => watcher::Event::Delete(guard(object)),

@@ -139,9 +139,10 @@ struct Gone {
     order: VecDeque<String>,
 }
 
+/// Most terms lead to one object, some to thousands: sorted lists are small and quick enough for both.
 struct Index<K> {
     terms: Terms<K>,
-    objects: HashMap<String, BTreeMap<Key, Arc<K>>>,
+    objects: HashMap<String, Vec<Arc<K>>>,
 }
 
 impl<K: Cached> Cache<K> {
@@ -201,7 +202,7 @@ impl<K: Cached> Cache<K> {
     pub fn by(&self, index: usize, term: &str) -> Vec<Arc<K>> {
         let inner = self.inner.lock();
         let found = inner.indexes.get(index).and_then(|index| index.objects.get(term));
-        found.map(|objects| objects.values().cloned().collect()).unwrap_or_default()
+        found.cloned().unwrap_or_default()
     }
 
     /// Objects that exist but could not be decoded.
@@ -323,19 +324,18 @@ impl<K: Cached> Cache<K> {
             return Arc::new(object);
         }
         (self.prune)(&mut object);
-        let kept = Arc::new(object.clone());
         let change = {
             let mut inner = self.inner.lock();
             let listing = inner.listing;
-            let meta = object.meta().clone();
-            let change = self.put(&mut inner, Guard::readable(meta, object));
+            let change = self.hold(&mut inner, &object);
             if change.is_some() {
                 inner.unconfirmed.insert(key, listing);
             }
             change
         };
+        let held = change.as_ref().and_then(|change| change.new.clone());
         self.notify(change);
-        kept
+        held.unwrap_or_else(|| Arc::new(object))
     }
 
     /// Takes in that a write removed an object for good.
@@ -359,39 +359,45 @@ impl<K: Cached> Cache<K> {
         }
     }
 
-    /// Holds an object if it is newer than what is held.
+    /// Takes in an object if it is newer than what is held.
     fn put(&self, inner: &mut Inner<K>, object: Guard<K>) -> Option<Change<K>> {
-        let key = Key::of(object.meta());
-        let meta = object.meta();
-        if meta.uid.as_ref().is_some_and(|uid| inner.gone.contains(uid)) {
-            return None;
+        match object {
+            Guard::Readable(mut object) => {
+                (self.prune)(&mut object);
+                self.hold(inner, &object)
+            }
+            Guard::Unreadable { metadata, error } => self.set_aside(inner, *metadata, error),
         }
+    }
+
+    fn hold(&self, inner: &mut Inner<K>, object: &K) -> Option<Change<K>> {
+        let meta = object.meta().clone();
+        let key = Key::of(&meta);
         let old = self.store.get(&key.reference());
-        let held = old.as_deref().map(Resource::meta).or_else(|| inner.unreadable.get(&key).map(|held| &held.meta));
-        if held.is_some_and(|held| held.uid == meta.uid && !is_newer(meta, held)) {
+        if inner.is_stale(&key, &meta, old.as_ref()) {
             return None;
         }
-        match object.content {
-            Ok(mut content) => {
-                (self.prune)(&mut content);
-                inner.unreadable.remove(&key);
-                let meta = content.meta().clone();
-                inner.writer.apply_watcher_event(&watcher::Event::Apply(content));
-                let new = self.store.get(&key.reference());
-                inner.reindex(&key, old.as_ref(), new.as_ref());
-                Some(Change { key, meta, old, new, gone: false, unreadable: None })
-            }
-            Err(ref error) => {
-                tracing::warn!(kind = %K::kind(&()), object = %key, %error, "object cannot be read and is left alone");
-                let meta = meta.clone();
-                inner.unreadable.insert(key.clone(), Unreadable { meta: meta.clone(), error: error.clone() });
-                if let Some(old) = &old {
-                    inner.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(old)));
-                    inner.reindex(&key, Some(old), None);
-                }
-                Some(Change { key, meta, old, new: None, gone: false, unreadable: Some(error.clone()) })
-            }
+        inner.unreadable.remove(&key);
+        inner.writer.apply_watcher_event(&watcher::Event::Apply(object.clone()));
+        let new = self.store.get(&key.reference());
+        inner.reindex(old.as_ref(), new.as_ref());
+        Some(Change { key, meta, old, new, gone: false, unreadable: None })
+    }
+
+    /// An object that cannot be read is known by its metadata only.
+    fn set_aside(&self, inner: &mut Inner<K>, meta: ObjectMeta, error: String) -> Option<Change<K>> {
+        let key = Key::of(&meta);
+        let old = self.store.get(&key.reference());
+        if inner.is_stale(&key, &meta, old.as_ref()) {
+            return None;
         }
+        tracing::warn!(kind = %K::kind(&()), object = %key, %error, "object cannot be read and is left alone");
+        inner.unreadable.insert(key.clone(), Unreadable { meta: meta.clone(), error: error.clone() });
+        if let Some(old) = &old {
+            inner.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(old)));
+            inner.reindex(Some(old), None);
+        }
+        Some(Change { key, meta, old, new: None, gone: false, unreadable: Some(error) })
     }
 
     /// Drops an object, unless another one took its name.
@@ -404,7 +410,7 @@ impl<K: Cached> Cache<K> {
         }
         if let Some(old) = &old {
             inner.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(old)));
-            inner.reindex(&key, Some(old), None);
+            inner.reindex(Some(old), None);
         }
         (old.is_some() || unreadable).then_some(Change { key, meta, old, new: None, gone: true, unreadable: None })
     }
@@ -464,23 +470,54 @@ impl Gone {
 }
 
 impl<K: Cached> Inner<K> {
-    fn reindex(&mut self, key: &Key, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+    /// Whether something newer is held, or the object is known to be gone.
+    fn is_stale(&self, key: &Key, meta: &ObjectMeta, held: Option<&Arc<K>>) -> bool {
+        let held = held.map(|held| held.meta()).or_else(|| self.unreadable.get(key).map(|held| &held.meta));
+        meta.uid.as_ref().is_some_and(|uid| self.gone.contains(uid))
+            || held.is_some_and(|held| held.uid == meta.uid && !is_newer(meta, held))
+    }
+
+    fn reindex(&mut self, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
         for index in &mut self.indexes {
             let terms = |object: Option<&Arc<K>>| object.map(|object| (index.terms)(object)).unwrap_or_default();
             let (before, after) = (terms(old), terms(new));
-            for term in before.iter().filter(|term| !after.contains(term)) {
-                if let Some(objects) = index.objects.get_mut(term) {
-                    objects.remove(key);
-                    if objects.is_empty() {
-                        index.objects.remove(term);
-                    }
+            for (term, object) in before.iter().zip(old.into_iter().cycle()) {
+                if !after.contains(term) {
+                    index.remove(term, object);
                 }
             }
             for (term, object) in after.into_iter().zip(new.into_iter().cycle()) {
-                index.objects.entry(term).or_default().insert(key.clone(), Arc::clone(object));
+                index.insert(term, object);
             }
         }
     }
+}
+
+impl<K: Cached> Index<K> {
+    fn insert(&mut self, term: String, object: &Arc<K>) {
+        let objects = self.objects.entry(term).or_default();
+        match position(objects, object) {
+            Ok(place) => objects[place] = Arc::clone(object),
+            Err(place) => objects.insert(place, Arc::clone(object)),
+        }
+    }
+
+    fn remove(&mut self, term: &str, object: &Arc<K>) {
+        let Some(objects) = self.objects.get_mut(term) else { return };
+        if let Ok(place) = position(objects, object) {
+            objects.remove(place);
+        }
+        if objects.is_empty() {
+            self.objects.remove(term);
+        }
+    }
+}
+
+fn position<K: Cached>(objects: &[Arc<K>], object: &Arc<K>) -> Result<usize, usize> {
+    fn name(meta: &ObjectMeta) -> (Option<&str>, Option<&str>) {
+        (meta.namespace.as_deref(), meta.name.as_deref())
+    }
+    objects.binary_search_by(|other| name(other.meta()).cmp(&name(object.meta())))
 }
 
 /// Resource versions of one kind are ordered; one that cannot be compared counts as newer.
@@ -513,7 +550,7 @@ mod tests {
     }
 
     fn guard(object: ConfigMap) -> Guard<ConfigMap> {
-        Guard::readable(object.metadata.clone(), object)
+        Guard::Readable(object)
     }
 
     fn cache() -> Arc<Cache<ConfigMap>> {
@@ -596,7 +633,8 @@ mod tests {
     fn an_unreadable_object_exists_without_content() {
         let cache = cache();
         cache.observe(Event::Apply(guard(object("a", "1", 5))));
-        let broken = Guard::unreadable(object("a", "1", 6).metadata, "bad");
+        let metadata = Box::new(object("a", "1", 6).metadata);
+        let broken = Guard::Unreadable { metadata, error: "bad".to_owned() };
         cache.observe(Event::Apply(broken));
         assert_eq!(version(&cache, "a"), None);
         assert_eq!(cache.unreadable().len(), 1);

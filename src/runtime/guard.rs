@@ -5,26 +5,20 @@ use std::{borrow::Cow, fmt::Debug};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// An object whose metadata is known and whose content may be unreadable.
 #[derive(Clone, Debug)]
-pub struct Guard<K> {
-    metadata: ObjectMeta,
-    /// The object, or what is wrong with it.
-    pub content: Result<K, String>,
-}
-
-impl<K> Guard<K> {
-    /// An object that could be read.
-    pub const fn readable(metadata: ObjectMeta, content: K) -> Self {
-        Self { metadata, content: Ok(content) }
-    }
-
-    /// An object that could not be read.
-    pub fn unreadable(metadata: ObjectMeta, error: impl Into<String>) -> Self {
-        Self { metadata, content: Err(error.into()) }
-    }
+pub enum Guard<K> {
+    /// It could be read.
+    Readable(K),
+    /// It could not.
+    Unreadable {
+        /// Its metadata.
+        metadata: Box<ObjectMeta>,
+        /// What is wrong with it.
+        error: String,
+    },
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
@@ -32,12 +26,16 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct OnlyMetadata {
-            metadata: ObjectMeta,
+            metadata: Box<ObjectMeta>,
         }
-        let value = Value::deserialize(deserializer)?;
-        let OnlyMetadata { metadata } = OnlyMetadata::deserialize(&value).map_err(serde::de::Error::custom)?;
-        let content = serde_json::from_value(value).map_err(|error| error.to_string());
-        Ok(Self { metadata, content })
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        match serde_json::from_str(text.get()) {
+            Ok(object) => Ok(Self::Readable(object)),
+            Err(error) => {
+                let OnlyMetadata { metadata } = serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+                Ok(Self::Unreadable { metadata, error: error.to_string() })
+            }
+        }
     }
 }
 
@@ -62,11 +60,17 @@ impl<K: Resource> Resource for Guard<K> {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        &self.metadata
+        match self {
+            Self::Readable(object) => object.meta(),
+            Self::Unreadable { metadata, .. } => metadata,
+        }
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+        match self {
+            Self::Readable(object) => object.meta_mut(),
+            Self::Unreadable { metadata, .. } => metadata,
+        }
     }
 }
 
@@ -81,6 +85,7 @@ mod tests {
                        "spec":{"drainTimeout":"2 hours"}}"#;
         let guard: Guard<Machine> = serde_json::from_str(text).unwrap();
         assert_eq!(guard.meta().uid.as_deref(), Some("u"));
-        assert!(guard.content.unwrap_err().contains("\"2 hours\" is not a duration"));
+        let Guard::Unreadable { error, .. } = guard else { panic!("{guard:?}") };
+        assert!(error.contains("\"2 hours\" is not a duration"), "{error}");
     }
 }

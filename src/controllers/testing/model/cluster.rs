@@ -180,5 +180,5 @@ impl<K: Cached + PartialEq + Serialize> Kind<K> {
 }
 
 fn guarded<K: Cached>(object: &Arc<K>) -> Guard<K> {
-    Guard::readable(object.meta().clone(), K::clone(object))
+    Guard::Readable(K::clone(object))
 }
