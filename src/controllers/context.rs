@@ -98,7 +98,7 @@ pub struct Context {
     /// Choices of the operator for Nodes.
     pub node_policy: node::Policy,
     /// Slots for calls that take long, apart for each lane.
-    pub lanes: machine::Lanes,
+    pub lanes: Arc<machine::Lanes>,
     /// Who may give up an unhealthy Machine.
     pub permits: machine::Permits,
     /// What is measured.

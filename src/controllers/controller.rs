@@ -87,12 +87,13 @@ const LAST_RETRY: Duration = Duration::from_secs(60);
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LAST_LOOK: Duration = Duration::from_secs(5);
 
-/// Runs until `stop`, then lets running passes finish.
+/// Runs at most `limit` passes at once until `stop`, then lets running passes finish.
 pub async fn run<K, F>(
     cache: &Cache<K>,
     queue: Arc<Queue<Key>>,
     context: Arc<Context>,
     reconcile: impl Fn(Key, Arc<Context>) -> F + Clone + Send + Sync + 'static,
+    limit: usize,
     stop: CancellationToken,
 ) where
     K: Cached,
@@ -103,6 +104,13 @@ pub async fn run<K, F>(
     let failures = Arc::clone(&attempts);
     let working = Arc::new(Mutex::new(HashMap::<Key, Working>::new()));
     let begun = Arc::clone(&working);
+    let (gone_attempts, gone_working) = (Arc::clone(&attempts), Arc::clone(&working));
+    cache.on_change(move |change| {
+        if change.gone {
+            gone_attempts.lock().remove(&change.key);
+            gone_working.lock().remove(&change.key);
+        }
+    });
     queue.measure(&context.metrics);
     let keys = queue.stream().map(move |(key, meter)| {
         let reference = key.reference::<K>();
@@ -110,7 +118,7 @@ pub async fn run<K, F>(
         reference
     });
     Controller::for_stream(futures::stream::pending(), cache.store())
-        .with_config(Config::default())
+        .with_config(Config::default().concurrency(u16::try_from(limit).unwrap_or(u16::MAX)))
         .reconcile_on(keys)
         .graceful_shutdown_on(async move { stop.cancelled().await })
         .run(

@@ -39,6 +39,8 @@ use crate::{
     },
 };
 
+/// Passes of one kind at once; each is a task, and those that wait are only keys.
+const OTHER_PASSES: usize = 64;
 /// How long passes that are under way may go on after the wish to stop.
 const LAST_PASSES: Duration = Duration::from_secs(20);
 
@@ -200,18 +202,28 @@ impl Manager {
     fn sets(&self, stop: &CancellationToken) -> JoinSet<()> {
         let (caches, queues) = (&self.caches, &self.context.queues);
         let mut passes = JoinSet::new();
-        passes.spawn(self.controller(&caches.deployments, &queues.deployments, machine_deployment::reconcile, stop));
-        passes.spawn(self.controller(&caches.sets, &queues.sets, machine_set::reconcile, stop));
+        let limit = OTHER_PASSES;
+        passes.spawn(self.controller(
+            &caches.deployments,
+            &queues.deployments,
+            machine_deployment::reconcile,
+            limit,
+            stop,
+        ));
+        passes.spawn(self.controller(&caches.sets, &queues.sets, machine_set::reconcile, limit, stop));
         passes
     }
 
     fn machines(&self, stop: &CancellationToken) -> JoinSet<()> {
         let (caches, queues) = (&self.caches, &self.context.queues);
         let mut passes = JoinSet::new();
-        passes.spawn(self.controller(&caches.machines, &queues.machines, machine::reconcile, stop));
-        passes.spawn(self.controller(&caches.classes, &queues.classes, machine_class::reconcile, stop));
-        passes.spawn(self.controller(&caches.secrets, &queues.secrets, machine_class::reconcile_secret, stop));
-        passes.spawn(self.controller(&caches.nodes, &queues.nodes, node::reconcile, stop));
+        let limit = OTHER_PASSES;
+        // Whatever the lanes hold, there is room for passes that need no slot.
+        let machines = self.context.lanes.slots().saturating_add(OTHER_PASSES);
+        passes.spawn(self.controller(&caches.machines, &queues.machines, machine::reconcile, machines, stop));
+        passes.spawn(self.controller(&caches.classes, &queues.classes, machine_class::reconcile, limit, stop));
+        passes.spawn(self.controller(&caches.secrets, &queues.secrets, machine_class::reconcile_secret, limit, stop));
+        passes.spawn(self.controller(&caches.nodes, &queues.nodes, node::reconcile, limit, stop));
         passes.spawn(node::follow_gone(Arc::clone(&self.context), stop.clone()));
         passes
     }
@@ -221,6 +233,7 @@ impl Manager {
         cache: &Arc<Cache<K>>,
         queue: &Arc<Queue<Key>>,
         reconcile: fn(Key, Arc<Context>) -> F,
+        limit: usize,
         stop: &CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<K, F>
     where
@@ -229,7 +242,7 @@ impl Manager {
     {
         let (cache, queue, context, stop) =
             (Arc::clone(cache), Arc::clone(queue), Arc::clone(&self.context), stop.clone());
-        async move { controller::run(&cache, queue, context, reconcile, stop).await }
+        async move { controller::run(&cache, queue, context, reconcile, limit, stop).await }
     }
 }
 
@@ -311,6 +324,13 @@ fn guarded<K: kube::Resource<DynamicType = ()>>(event: watcher::Event<K>) -> wat
 
 fn context(setup: Setup, caches: &Caches, queues: Arc<Queues>, memory: Arc<Memory>) -> Context {
     let secrets: Api<Secret> = Api::namespaced(setup.control.clone(), &setup.namespace);
+    let lanes = Arc::new(machine::Lanes::new(setup.slots, Arc::clone(&queues.machines)));
+    let gone = Arc::clone(&lanes);
+    caches.machines.on_change(move |change| {
+        if change.gone {
+            gone.forget(&change.key);
+        }
+    });
     Context {
         machines: Objects::namespaced(&caches.machines, &setup.control),
         sets: Objects::namespaced(&caches.sets, &setup.control),
@@ -328,7 +348,7 @@ fn context(setup: Setup, caches: &Caches, queues: Arc<Queues>, memory: Arc<Memor
         node_policy: setup.node_policy,
         queues,
         memory,
-        lanes: machine::Lanes::new(setup.slots),
+        lanes,
         permits: machine::Permits::default(),
         metrics: setup.metrics,
     }

@@ -119,12 +119,12 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
         }
     }
 
-    /// Drops what is remembered of a key whose object is gone.
+    /// Drops a key whose object is gone, also if it waits.
     pub fn forget(&self, key: &T) {
         let mut state = self.state.lock();
         state.pauses.remove(key);
-        if let Some(Seen::Passed(_)) = state.keys.get(key) {
-            state.keys.remove(key);
+        if let (Some(Seen::WaitingSince(_)), Some(meter)) = (state.keys.remove(key), self.meter.get()) {
+            meter.dropped();
         }
     }
 
@@ -138,16 +138,15 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
             let key = entry.remove();
             state.ready.push_back(key);
         }
-        match state.ready.pop_front() {
-            Some(key) => {
-                let waited = match state.keys.insert(key.clone(), Seen::Passed(now)) {
-                    Some(Seen::WaitingSince(since)) => now.duration_since(since),
-                    Some(Seen::Passed(_)) | None => Duration::ZERO,
-                };
-                Ok((key, self.meter.get().map(|meter| meter.taken(waited))))
+        while let Some(key) = state.ready.pop_front() {
+            // Those that were forgotten wait no more.
+            if let Some(Seen::WaitingSince(since)) = state.keys.get(&key) {
+                let waited = now.duration_since(*since);
+                state.keys.insert(key.clone(), Seen::Passed(now));
+                return Ok((key, self.meter.get().map(|meter| meter.taken(waited))));
             }
-            None => Err(state.delayed.first_key_value().map(|((due, _), _)| *due)),
         }
+        Err(state.delayed.first_key_value().map(|((due, _), _)| *due))
     }
 
     /// The keys as they fall due, each with the meter of the work it begins; for one reader.
@@ -202,6 +201,21 @@ mod tests {
         queue.add("a");
         assert_eq!(stream.next().await, Some("a"));
         assert!(start.elapsed() >= Duration::from_secs(1), "25 times 40 ms");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forgotten_key_leaves_nothing_behind() {
+        let queue = Queue::new("test", Duration::from_secs(10));
+        let mut stream = Box::pin(queue.stream().map(|(key, _)| key));
+        queue.add("a");
+        queue.forget(&"a");
+        queue.add("b");
+        assert_eq!(stream.next().await, Some("b"));
+        queue.add("b");
+        queue.forget(&"b");
+        let quiet = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
+        assert!(quiet.is_err(), "nothing waits");
+        assert!(queue.state.lock().keys.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use crate::{
 /// |---|---|
 /// | an object was written | the answer replaces the object in the snapshot |
 /// | a call was answered | the `Snapshot` method named at the action |
-/// | a write to the Machine fails | the pass ends; observe again, after 200 ms if it was a conflict, else backed off |
+/// | a write to the Machine fails | the pass ends; observe again, soon if it was a conflict, else backed off |
 /// | a write to the Node fails | conflict: as above. Not found: [`super::NodeView::Absent`]. Else `Snapshot::node_failed` |
 ///
 /// Steps of one plan do not depend on each other's outcome; consecutive pod calls may run concurrently. If one fails in a

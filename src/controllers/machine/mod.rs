@@ -18,6 +18,7 @@ mod create;
 mod delete;
 mod evacuate;
 mod health;
+mod lanes;
 mod measure;
 mod memory;
 mod node_link;
@@ -31,10 +32,11 @@ mod status;
 pub mod token;
 
 pub use action::{Action, BootstrapToken};
+pub use lanes::Lanes;
 pub use memory::{Call, CallFailure, Memory, NodeFailure, NodeWrite};
 pub use plan::plan;
 pub use policy::Policy;
-pub use reconcile::{Lanes, Permits, reconcile};
+pub use reconcile::{Permits, reconcile};
 pub use snapshot::{
     ClassView, NodeKey, NodeView, PodCall, PodsView, SecretFacts, SecretView, Snapshot, TokenView, VmView,
 };

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use kube::ResourceExt;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     Action, ClassView, Memory, NodeKey, NodeView, NodeWrite, SecretFacts, Snapshot, calls, measure, plan, token,
@@ -26,30 +25,6 @@ use crate::{
 };
 
 const COMPONENT: &str = "machine-controller";
-
-/// Slots for calls that take long. Creations cannot keep deletions waiting, nor the other way round; what needs no call
-/// (health) needs no slot.
-#[derive(Debug)]
-pub struct Lanes {
-    create: Semaphore,
-    delete: Semaphore,
-}
-
-impl Lanes {
-    /// So many slots in each lane.
-    pub fn new(slots: usize) -> Self {
-        Self { create: Semaphore::new(slots), delete: Semaphore::new(slots) }
-    }
-
-    async fn enter(&self, action: &Action) -> Option<SemaphorePermit<'_>> {
-        let lane = match action {
-            Action::AskVm | Action::CreateVm | Action::InitializeVm => &self.create,
-            Action::DeleteVm | Action::ListPods { .. } | Action::EvictPod(_) | Action::DeletePod(_) => &self.delete,
-            _ => return None,
-        };
-        lane.acquire().await.ok()
-    }
-}
 
 /// Who holds which permit of the meltdown guard.
 #[derive(Debug, Default)]
@@ -84,16 +59,17 @@ pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, Reconcil
     if context.memory.machines.get(&key).is_in_doubt {
         read_again(&key, &context).await?;
     }
-    let Some(mut snapshot) = observe(&key, &context) else {
-        context.memory.machines.forget(&key);
-        return Ok(Wake::OnChange);
-    };
+    let Some(mut snapshot) = observe(&key, &context) else { return Ok(Wake::OnChange) };
     let mut pass = Pass::default();
     let outcome = settle(&mut snapshot, &mut pass, &key, &context).await;
     context.permits.release(&key.name);
     snapshot.memory.is_in_doubt =
         matches!(&outcome, Err(ReconcileError::Write(error)) if error.failure() == WriteFailure::Unknown);
     context.memory.machines.set(&key, snapshot.memory);
+    context.lanes.leave(&key);
+    if context.machines.cache.get(&key).is_none() {
+        context.memory.machines.forget(&key);
+    }
     outcome
 }
 
@@ -134,6 +110,10 @@ async fn settle(
         for step in plan.steps {
             tracing::debug!(machine = %key, reason = %step.reason, "step");
             last.clone_from(&step.reason);
+            if !context.lanes.admits(key, &step.action) {
+                tracing::debug!(machine = %key, "waits for others that call the cloud or empty nodes");
+                return Ok(Wake::OnChange);
+            }
             apply(snapshot, pass, step, context).await?;
         }
         if is_gone(snapshot) {
@@ -187,7 +167,6 @@ async fn apply(
     step: Step<Action>,
     context: &Context,
 ) -> Result<(), ReconcileError> {
-    let slot = context.lanes.enter(&step.action).await;
     match step.action {
         Action::PatchMachine(patch) => {
             snapshot.machine = context.machines.patch(&snapshot.machine.metadata, &patch).await?;
@@ -233,7 +212,6 @@ async fn apply(
         }
         Action::TakePermit { key } => take_permit(snapshot, &key, context),
     }
-    drop(slot);
     if let Some(event) = step.event {
         tell(snapshot, &event, context);
     }

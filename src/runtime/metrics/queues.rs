@@ -97,6 +97,11 @@ impl Queue {
         self.all.adds.add([self.name], 1.0);
     }
 
+    /// An object that waited is gone.
+    pub fn dropped(&self) {
+        self.all.depth.add([self.name], -1.0);
+    }
+
     /// An object is to be added again because work on it failed.
     pub fn retried(&self) {
         self.all.retries.add([self.name], 1.0);
