@@ -155,6 +155,15 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("status update", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
+    /// Strategic merge patch of a built-in object that still has the UID it was seen with: names single entries of lists, so
+    /// it needs no version.
+    pub async fn patch_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+        let key = Key::of(seen);
+        let patch = Patch::Strategic(with_uid(patch, seen));
+        let patched = self.api(&key.namespace).patch(&key.name, &PatchParams::default(), &patch).await;
+        self.take("patch", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
+    }
+
     /// Strategic merge patch of the status of a built-in object: names single entries of lists, so it needs no version.
     pub async fn patch_status_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
@@ -204,11 +213,20 @@ impl<K: Cached + Serialize> Objects<K> {
 
 /// A merge patch that fails with a conflict if the object is no longer as it was seen.
 pub(crate) fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
+    with_metadata(patch, "resourceVersion", seen.resource_version.as_deref())
+}
+
+/// A patch that fails with a conflict if another object has taken the name.
+fn with_uid(patch: &Value, seen: &ObjectMeta) -> Value {
+    with_metadata(patch, "uid", seen.uid.as_deref())
+}
+
+fn with_metadata(patch: &Value, field: &str, value: Option<&str>) -> Value {
     let mut patch = patch.clone();
-    if let (Some(version), Some(fields)) = (&seen.resource_version, patch.as_object_mut()) {
+    if let (Some(value), Some(fields)) = (value, patch.as_object_mut()) {
         let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
-            metadata.insert("resourceVersion".into(), json!(version));
+            metadata.insert(field.to_owned(), json!(value));
         }
     }
     patch

@@ -46,6 +46,16 @@ pub enum Action {
         /// What for.
         purpose: NodeWrite,
     },
+    /// Strategic merge patch of a Node's metadata and spec; the shell adds `metadata.uid` as precondition. Needs no resource
+    /// version: it names single fields and entries of lists, so it does not matter who else writes the Node.
+    AmendNode {
+        /// The Node, as the plan saw it.
+        node: Arc<Node>,
+        /// The patch.
+        patch: Value,
+        /// What for.
+        purpose: NodeWrite,
+    },
     /// Strategic merge patch of a Node's `/status`. Needs no resource version: it names single conditions and resources.
     PatchNodeStatus {
         /// The Node, as the plan saw it.

@@ -4,7 +4,7 @@
 //! whoever comes after a crash goes on from there; steps that take no time are not written.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Action, Policy, Snapshot, evacuate,
@@ -230,12 +230,12 @@ fn delete_present_node(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &std:
         plan.wait(format!("the Node {name} to be deletable: {}", failure.message), Some(failure.retry_at()));
         return;
     }
-    match finalizer::remove(&node.metadata, labels::NODE_FINALIZER) {
-        Some(patch) => {
-            plan.then(Action::PatchNode { node: node.clone(), patch, purpose }, "the VM is gone, so the Node may go")
-        }
-        None => plan.then(Action::DeleteNode(node.clone()), "the VM of the Node is gone"),
-    };
+    if is_held {
+        let patch = json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": [labels::NODE_FINALIZER] } });
+        plan.then(Action::AmendNode { node: node.clone(), patch, purpose }, "the VM is gone, so the Node may go");
+    } else {
+        plan.then(Action::DeleteNode(node.clone()), "the VM of the Node is gone");
+    }
 }
 
 fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {

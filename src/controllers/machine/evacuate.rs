@@ -151,7 +151,7 @@ fn is_closed(plan: &mut Plan<Action>, snapshot: &Snapshot, urgency: &Urgency, no
         None => {
             let (purpose, patch) = (NodeWrite::Cordon, json!({ "spec": { "unschedulable": true } }));
             plan.then(
-                Action::PatchNode { node: node.clone(), patch, purpose },
+                Action::AmendNode { node: node.clone(), patch, purpose },
                 "no new pods may come while it is drained",
             );
         }

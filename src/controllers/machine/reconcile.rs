@@ -54,20 +54,33 @@ pub(super) struct Pass {
     token: Option<String>,
 }
 
+/// What a Machine holds while a pass over it is under way. It is given back however the pass ends, also if it is dropped.
+struct Turn<'a> {
+    key: &'a Key,
+    context: &'a Context,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.context.permits.release(&self.key.name);
+        self.context.lanes.leave(self.key);
+    }
+}
+
 /// One pass over a Machine: plans and applies until there is nothing left to do.
 pub async fn reconcile(key: Key, context: Arc<Context>) -> Result<Wake, ReconcileError> {
+    let _turn = Turn { key: &key, context: &context };
     if context.memory.machines.get(&key).is_in_doubt {
         read_again(&key, &context).await?;
     }
     let Some(mut snapshot) = observe(&key, &context) else { return Ok(Wake::OnChange) };
     let mut pass = Pass::default();
     let outcome = settle(&mut snapshot, &mut pass, &key, &context).await;
-    context.permits.release(&key.name);
     snapshot.memory.is_in_doubt =
         matches!(&outcome, Err(ReconcileError::Write(error)) if error.failure() == WriteFailure::Unknown);
-    context.memory.machines.set(&key, snapshot.memory);
-    context.lanes.leave(&key);
-    if context.machines.cache.get(&key).is_none() {
+    if context.machines.cache.get(&key).is_some() {
+        context.memory.machines.set(&key, snapshot.memory);
+    } else {
         context.memory.machines.forget(&key);
     }
     outcome
@@ -179,6 +192,11 @@ async fn apply(
         Action::PatchNode { node, patch, purpose } => {
             let Some(nodes) = &context.nodes else { return Ok(()) };
             let answer = nodes.patch(&node.metadata, &patch).await;
+            node_written(snapshot, purpose, answer)?;
+        }
+        Action::AmendNode { node, patch, purpose } => {
+            let Some(nodes) = &context.nodes else { return Ok(()) };
+            let answer = nodes.patch_strategically(&node.metadata, &patch).await;
             node_written(snapshot, purpose, answer)?;
         }
         Action::PatchNodeStatus { node, patch, purpose } => {

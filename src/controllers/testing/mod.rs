@@ -7,5 +7,5 @@ mod store;
 mod world;
 
 pub(crate) use stand_in::Happening;
-pub(crate) use store::merge;
+pub(crate) use store::{merge, merge_strategically};
 pub(crate) use world::World;

@@ -278,7 +278,7 @@ fn what_is_not_ready_is_waited_for_by_name(#[case] change: Change, #[case] text:
 fn change_class(world: &mut World, patch: Value) {
     if let ClassView::Present { class, .. } = &mut world.class {
         let mut value = json!(**class);
-        super::world::merge(&mut value, &patch);
+        crate::controllers::testing::merge(&mut value, &patch);
         *class = Arc::new(serde_json::from_value(value).unwrap());
     }
 }

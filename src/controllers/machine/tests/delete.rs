@@ -64,7 +64,7 @@ fn a_deletion_is_continued_from_every_step_that_another_implementation_left(
 }
 
 #[rstest]
-#[case(STEPS[4], &["PatchNode", "DeleteNode", "PatchMachine"])]
+#[case(STEPS[4], &["AmendNode", "DeleteNode", "PatchMachine"])]
 #[case(STEPS[5], &["PatchMachine"])]
 fn the_last_steps_do_not_need_class_or_driver(#[case] token: &str, #[case] expected: &[&str]) {
     let mut world = left_behind(&format!("something. {token}"), true);
@@ -113,12 +113,12 @@ fn the_node_is_closed_before_its_pods_are_looked_at() {
     world.pass();
     let expected = [
         "PatchNodeStatus",
-        "PatchNode",
+        "AmendNode",
         "ListPods",
         "WriteStatus",
         "ReadSecret",
         "DeleteVm",
-        "PatchNode",
+        "AmendNode",
         "DeleteNode",
         "PatchMachine",
     ];

@@ -17,6 +17,7 @@ use crate::{
             Action, Call, ClassView, Memory, NodeKey, NodeView, PodCall, Policy, SecretFacts, Snapshot, TokenView, plan,
         },
         plan::Step,
+        testing::{merge, merge_strategically},
     },
     drain::{Answer, Method, PodFacts, PodRef, Refusal},
     driver::{Capabilities, Code, DriverError, Vm},
@@ -376,7 +377,9 @@ impl World {
                     is_current.then(|| Machine { status: Some(*status), ..stored.clone() })
                 });
             }
-            Action::PatchNode { node, patch, purpose } | Action::PatchNodeStatus { node, patch, purpose } => {
+            Action::PatchNode { node, patch, purpose }
+            | Action::AmendNode { node, patch, purpose }
+            | Action::PatchNodeStatus { node, patch, purpose } => {
                 if let Some(error) = &self.broken_nodes {
                     snapshot.node_failed(purpose, error.clone());
                     return true;
@@ -384,7 +387,7 @@ impl World {
                 let name = node.metadata.name.clone().unwrap();
                 if is_done && let Some(stored) = self.nodes.get_mut(&name) {
                     let mut value = json!(stored);
-                    merge_node(&mut value, &patch);
+                    merge_strategically(&mut value, &patch);
                     *stored = serde_json::from_value(value).unwrap();
                 }
                 let view = self.look_up(&NodeKey::Name(name));
@@ -514,37 +517,4 @@ fn patched(stored: &Machine, base: &Machine, patch: &Value) -> Option<Machine> {
     let mut value = json!(stored);
     merge(&mut value, patch);
     serde_json::from_value(value).ok()
-}
-
-/// RFC 7386.
-pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(entries) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (key, value) in entries {
-        if value.is_null() {
-            target.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut target[key], value);
-        }
-    }
-}
-
-/// As [`merge`], with conditions merged by type as a strategic merge patch does.
-fn merge_node(target: &mut Value, patch: &Value) {
-    let mut patch = patch.clone();
-    if let Some(conditions) = patch["status"]["conditions"].as_array().cloned() {
-        let mut all = target["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        all.retain(|old| conditions.iter().all(|new| new["type"] != old["type"]));
-        all.extend(conditions);
-        patch["status"]["conditions"] = json!(all);
-    }
-    if patch["status"].is_null() {
-        patch.as_object_mut().unwrap().remove("status");
-    }
-    merge(target, &patch);
 }

@@ -114,6 +114,10 @@ impl<K: Cached + PartialEq + Serialize> Kind<K> {
         self.watched(&seen.name_any(), |store| store.patch(clock, seen, patch))
     }
 
+    pub(super) fn amend(&mut self, clock: &mut Clock, seen: &K, patch: &Value) -> Result<Arc<K>, Refused> {
+        self.watched(&seen.name_any(), |store| store.amend(clock, seen, patch))
+    }
+
     pub(super) fn patch_status(
         &mut self,
         clock: &mut Clock,

@@ -3,7 +3,6 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use kube::ResourceExt;
-use serde_json::{Value, json};
 
 use super::super::{
     Model,
@@ -17,7 +16,6 @@ use crate::{
         controller::{ROUNDS, Wake},
         machine::{Action, ClassView, NodeKey, NodeView, NodeWrite, PodCall, SecretFacts, Snapshot, TokenView, plan},
         plan::Step,
-        testing::merge,
     },
     drain::{Answer, Method},
     driver::Capabilities,
@@ -132,14 +130,8 @@ impl Pass {
                 let answer = model.write(Cluster::nodes, node.as_ref(), |kind, clock| kind.patch(clock, &node, &patch));
                 self.node_written(model, purpose, answer)?;
             }
-            Action::PatchNodeStatus { node, patch, purpose } => {
-                let name = node.name_any();
-                let answer = model.write(Cluster::nodes, node.as_ref(), |kind, clock| {
-                    let held = kind.get(&name).ok_or(super::super::super::store::Refused::NotFound)?;
-                    let merged = strategically_merged(held, &patch);
-                    kind.edit(clock, &name, |node| *node = merged);
-                    Ok(Arc::clone(kind.get(&name).unwrap()))
-                });
+            Action::AmendNode { node, patch, purpose } | Action::PatchNodeStatus { node, patch, purpose } => {
+                let answer = model.write(Cluster::nodes, node.as_ref(), |kind, clock| kind.amend(clock, &node, &patch));
                 self.node_written(model, purpose, answer)?;
             }
             Action::DeleteNode(node) => self.delete_node(model, &node)?,
@@ -272,20 +264,6 @@ fn observe_node(manager: &Manager, snapshot: &Snapshot) -> NodeView {
     found.map_or(NodeView::Absent, NodeView::Present)
 }
 
-/// As [`merge`], with conditions merged by type.
-fn strategically_merged(node: &Node, patch: &Value) -> Node {
-    let mut merged = json!(node);
-    let mut patch = patch.clone();
-    if let Some(conditions) = patch["status"]["conditions"].as_array().cloned() {
-        let mut all = merged["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        all.retain(|old| conditions.iter().all(|new| new["type"] != old["type"]));
-        all.extend(conditions);
-        patch["status"]["conditions"] = json!(all);
-    }
-    merge(&mut merged, &patch);
-    serde_json::from_value(merged).unwrap()
-}
-
 fn verb(action: &Action) -> String {
     match action {
         Action::WriteStatus(status) => {
@@ -293,7 +271,7 @@ fn verb(action: &Action) -> String {
             format!("write status [{phase}] {:?}", status.last_operation.description)
         }
         Action::PatchMachine(patch) => format!("patch {patch}"),
-        Action::PatchNode { patch, .. } => format!("patch node {patch}"),
+        Action::PatchNode { patch, .. } | Action::AmendNode { patch, .. } => format!("patch node {patch}"),
         Action::EvictPod(pod) => format!("evict {pod}"),
         Action::DeletePod(pod) => format!("delete pod {pod}"),
         other => {
