@@ -331,6 +331,12 @@ fn context(setup: Setup, caches: &Caches, queues: Arc<Queues>, memory: Arc<Memor
             gone.forget(&change.key);
         }
     });
+    let metrics = setup.metrics.clone();
+    caches.deployments.on_change(move |change| {
+        if change.gone {
+            metrics.machines().forget(&change.key.namespace, &change.key.name);
+        }
+    });
     Context {
         machines: Objects::namespaced(&caches.machines, &setup.control),
         sets: Objects::namespaced(&caches.sets, &setup.control),
