@@ -41,6 +41,11 @@ pub fn own_writes(requests: &Requests) -> f64 {
     sum(requests, |verb, resource| is_write(verb) && OWN.contains(&resource))
 }
 
+/// Own writes, and those of Nodes.
+pub fn rollout_writes(requests: &Requests) -> f64 {
+    own_writes(requests) + sum(requests, |verb, resource| is_write(verb) && resource == "nodes")
+}
+
 /// All writes, those of the simulated cloud included.
 pub fn all_writes(requests: &Requests) -> f64 {
     sum(requests, |verb, _| is_write(verb))

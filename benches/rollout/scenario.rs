@@ -31,6 +31,8 @@ use crate::{
 };
 
 const NAMESPACE: &str = "bench";
+/// How long a phase may go on after its aim is reached.
+const LONGEST_REST: Duration = Duration::from_secs(5);
 const FLOOR_NAMESPACE: &str = "floor";
 const FLOOR_CLIENTS: usize = 32;
 const FLOOR_WRITES: usize = 2_000;
@@ -256,6 +258,22 @@ impl World {
         Ok(())
     }
 
+    /// Waits until nothing was written for a second, but not for long: some never rest.
+    async fn rest(&self) -> Result<Requests> {
+        let start = Instant::now();
+        let mut requests = measure::requests(&self.client).await?;
+        let mut quiet_since = Instant::now();
+        while quiet_since.elapsed() < Duration::from_secs(1) && start.elapsed() < LONGEST_REST {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let now = measure::requests(&self.client).await?;
+            if measure::rollout_writes(&now) > measure::rollout_writes(&requests) {
+                quiet_since = Instant::now();
+            }
+            requests = now;
+        }
+        Ok(requests)
+    }
+
     async fn until(&self, reached: impl Fn(&Seen) -> bool) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -325,9 +343,10 @@ impl Meter {
         })
     }
 
+    /// The time ends now. What is still to be tidied up belongs to this phase, too, and must not slow down the next one.
     async fn stop(self, world: &World, name: &str, machines: u32, expected: i64) -> Result<Phase> {
         let seconds = self.start.elapsed().as_secs_f64();
-        let requests = measure::difference(&self.requests, &measure::requests(&world.client).await?);
+        let requests = measure::difference(&self.requests, &world.rest().await?);
         let made = i64::try_from(world.seen.lock().ever.len() - self.ever)?;
         let node_writes = requests
             .iter()

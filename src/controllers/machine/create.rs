@@ -1,7 +1,7 @@
 //! From a Machine without a VM to one whose VM is known and booting.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Action, Policy, Snapshot,
@@ -126,6 +126,7 @@ fn settle(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm
         set(&mut identity, &["metadata", "annotations", labels::PRIORITY], labels::DEFAULT_PRIORITY.to_string());
     }
     if !identity.is_null() {
+        set(&mut identity, &["metadata", "managedFields"], untracked());
         let reason = "who the VM is must be known before anything else is done";
         match snapshot.vm {
             VmView::Created(_) => plan.then_noting(
@@ -166,6 +167,12 @@ fn settle(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm
     if is_unsettled(machine.phase()) {
         announce(plan, snapshot, policy, vm);
     }
+}
+
+/// Ends the record of who wrote which field, as the API server offers it. In an object that only controllers write it says
+/// nothing, and to keep it is a quarter of the work of each write.
+fn untracked() -> Value {
+    json!([{}])
 }
 
 /// The VM is there. If its Node serves already, `Pending` is skipped.
