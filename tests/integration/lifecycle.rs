@@ -79,6 +79,7 @@ fn assert_machines(world: &World) {
         assert_eq!(machine.node_name(), Some(name.as_str()));
         assert_eq!(machine.annotations().get(labels::PRIORITY).map(String::as_str), Some("3"));
         assert_eq!(machine.finalizers(), [labels::FINALIZER]);
+        assert_eq!(machine.managed_fields(), [], "who wrote which field is recorded again");
         assert_eq!(machine.owner_references(), [set.controller_owner_ref(&()).map(blocking).unwrap()]);
         let status = machine.status.as_ref().unwrap();
         let operation = &status.last_operation;
