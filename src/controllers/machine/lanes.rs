@@ -27,13 +27,17 @@ struct Lane {
     free: usize,
     holders: HashSet<Key>,
     line: VecDeque<Key>,
+    /// Who stands in line; whoever is gone is still in `line`, and passed over.
+    waiting: HashSet<Key>,
 }
 
 impl Lanes {
     /// So many slots in each lane, at least one; `queue` wakes those whose turn it is.
     pub fn new(slots: usize, queue: Arc<Queue<Key>>) -> Self {
         let slots = slots.max(1);
-        let lane = || Mutex::new(Lane { free: slots, holders: HashSet::new(), line: VecDeque::new() });
+        let lane = || {
+            Mutex::new(Lane { free: slots, holders: HashSet::new(), line: VecDeque::new(), waiting: HashSet::new() })
+        };
         Self { slots, create: lane(), delete: lane(), queue }
     }
 
@@ -63,7 +67,7 @@ impl Lanes {
     /// A Machine is gone, and no pass over it will come.
     pub fn forget(&self, key: &Key) {
         for lane in [&self.create, &self.delete] {
-            lane.lock().line.retain(|other| other != key);
+            lane.lock().waiting.remove(key);
         }
         self.leave(key);
     }
@@ -79,7 +83,7 @@ impl Lane {
             self.holders.insert(key.clone());
             return true;
         }
-        if !self.line.contains(key) {
+        if self.waiting.insert(key.clone()) {
             self.line.push_back(key.clone());
         }
         false
@@ -89,7 +93,12 @@ impl Lane {
         if !self.holders.remove(key) {
             return None;
         }
-        let next = self.line.pop_front();
+        let next = loop {
+            match self.line.pop_front() {
+                Some(next) if !self.waiting.remove(&next) => {}
+                next => break next,
+            }
+        };
         match &next {
             Some(next) => drop(self.holders.insert(next.clone())),
             None => self.free += 1,
