@@ -38,7 +38,7 @@ struct State<T> {
 }
 
 /// A pass is followed by a pause of so many times what its planning took.
-const PAUSE_PER_COST: u32 = 50;
+const PAUSE_PER_COST: u32 = 100;
 
 #[derive(Debug)]
 enum Seen {
@@ -200,7 +200,7 @@ mod tests {
         let start = Instant::now();
         queue.add("a");
         assert_eq!(stream.next().await, Some("a"));
-        assert!(start.elapsed() >= Duration::from_secs(2), "50 times 40 ms");
+        assert!(start.elapsed() >= Duration::from_secs(4), "100 times 40 ms");
     }
 
     #[tokio::test(start_paused = true)]
