@@ -1,4 +1,4 @@
-# Everything a person runs by hand. `make` alone lists the targets.
+# Commands for developers. Run `make` to list the targets.
 
 CARGO ?= cargo
 N ?= 200
@@ -10,30 +10,30 @@ export K8S KEEP
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-8s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build the quick binary (no clouds), target/debug/mcm
+build: ## Build the debug binary without cloud drivers, target/debug/mcm
 	$(CARGO) build --locked
 
-demo: ## Watch machines being created, rolled, killed, drained on a real control plane (KEEP=1 leaves it running)
+demo: ## Create, roll, kill, drain and delete machines on a real control plane (KEEP=1 leaves it running)
 	@hack/demo
 
-test: ## Run every test: plans, models, and the real binary on a real control plane (K8S=1.34 for another minor)
+test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor)
 	@hack/test
 
-check: ## Formatting and lints, as CI sees them
+check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 
 fmt: ## Format the code
 	$(CARGO) fmt
 
-crds: ## Write crds/ anew from the types
+crds: ## Regenerate crds/ from the types
 	UPDATE_CRDS=1 $(CARGO) test --locked --lib crds_on_disk
 
-bench: ## Measure against the Go reference (N=200 machines by default)
+bench: ## Benchmark against the Go reference (N=200 machines by default)
 	@hack/bench/run -n $(N)
 
-deny: ## Licences, sources and known vulnerabilities of dependencies
+deny: ## Check licences, sources and known vulnerabilities of dependencies
 	$(CARGO) deny check
 
-clean: ## Remove what builds and demos left here
+clean: ## Remove build and demo output
 	$(CARGO) clean

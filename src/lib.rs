@@ -2,8 +2,11 @@
 
 pub mod api;
 pub mod cli;
-pub mod controllers;
-pub mod drain;
-pub mod driver;
-pub mod runtime;
-pub mod safety;
+mod controllers;
+mod drain;
+mod driver;
+mod plan;
+mod process;
+mod runtime;
+mod safety;
+mod simulated_cloud;

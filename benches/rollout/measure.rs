@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use kube::Client;
+use serde::Serialize;
 
 /// Kinds whose writes are the implementation's own work.
 const OWN: [&str; 5] = ["machines", "machinesets", "machinedeployments", "machineclasses", "secrets"];
@@ -41,6 +42,11 @@ pub fn own_writes(requests: &Requests) -> f64 {
     sum(requests, |verb, resource| is_write(verb) && OWN.contains(&resource))
 }
 
+/// Writes of Secrets, which are bootstrap tokens: each is created and deleted once.
+pub fn token_writes(requests: &Requests) -> f64 {
+    sum(requests, |verb, resource| is_write(verb) && resource == "secrets")
+}
+
 /// Own writes, and those of Nodes.
 pub fn rollout_writes(requests: &Requests) -> f64 {
     own_writes(requests) + sum(requests, |verb, resource| is_write(verb) && resource == "nodes")
@@ -72,12 +78,26 @@ pub fn cpu_seconds(pids: &[u32]) -> f64 {
     pids.iter().filter_map(of).sum()
 }
 
-/// Peak memory of processes, added up, in MB.
-pub fn peak_megabytes(pids: &[u32]) -> f64 {
+/// Memory of one process in MB, as the kernel counts it.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Memory {
+    /// The most that was resident at any time.
+    pub peak: f64,
+    /// What is resident now.
+    pub resident: f64,
+    /// The part of it that the process wrote: heap and stacks. The rest is the program itself.
+    pub anonymous: f64,
+}
+
+/// Memory of each process.
+pub fn memory(pids: &[u32]) -> Vec<Memory> {
     let of = |pid: &u32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        line.trim().trim_end_matches("kB").trim().parse::<f64>().ok().map(|kilobytes| kilobytes / 1024.0)
+        let megabytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().trim_end_matches("kB").trim().parse::<f64>().ok().map(|kilobytes| kilobytes / 1024.0)
+        };
+        Some(Memory { peak: megabytes("VmHWM")?, resident: megabytes("VmRSS")?, anonymous: megabytes("RssAnon")? })
     };
-    pids.iter().filter_map(of).sum()
+    pids.iter().filter_map(of).collect()
 }

@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 
-use crate::scenario::{Phase, Run};
+use crate::{
+    measure::Memory,
+    scenario::{Phase, Run},
+};
 
 pub fn table(runs: &[Run]) -> String {
     let mut text = String::new();
@@ -20,6 +23,7 @@ pub fn table(runs: &[Run]) -> String {
             "time s",
             "ratio",
             "own writes/machine",
+            "without tokens",
             "reads/machine",
             "node writes/machine",
             "CPU s",
@@ -35,16 +39,54 @@ pub fn table(runs: &[Run]) -> String {
         }
         let _ = writeln!(text, "\n{n} machines");
         let _ = writeln!(text, "{table}");
+        let _ = writeln!(text, "{}", memory(&of_size));
         for run in &of_size {
-            let ratio = run.peak_megabytes / first.peak_megabytes;
             let _ = writeln!(
                 text,
-                "{:<12} peak memory {:>6.1} MB (ratio {ratio:.2}); API server alone writes {:.0} objects a second",
-                run.name, run.peak_megabytes, run.floor_writes_per_second
+                "{:<12} the API server alone writes {:.0} objects a second",
+                run.name, run.floor_writes_per_second
             );
         }
     }
     text
+}
+
+/// Memory in MB: of all processes together, and where there are several, of each.
+fn memory(runs: &[&Run]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
+        "memory MB",
+        "peak",
+        "ratio",
+        "idle without machines",
+        "of it written",
+        "idle with all",
+        "of it written",
+    ]);
+    let number = |value: f64, digits: usize| Cell::new(format!("{value:.digits$}")).set_alignment(CellAlignment::Right);
+    let sum = |of: &[Memory], what: fn(&Memory) -> f64| of.iter().map(what).sum::<f64>();
+    let first = runs.first().map_or(f64::NAN, |run| sum(&run.memory, |memory| memory.peak));
+    let mut add = |name: String, end: &[Memory], [without, with]: [&[Memory]; 2]| {
+        let peak = sum(end, |memory| memory.peak);
+        table.add_row([
+            Cell::new(name),
+            number(peak, 1),
+            number(peak / first, 2),
+            number(sum(without, |memory| memory.resident), 1),
+            number(sum(without, |memory| memory.anonymous), 1),
+            number(sum(with, |memory| memory.resident), 1),
+            number(sum(with, |memory| memory.anonymous), 1),
+        ]);
+    };
+    for run in runs {
+        let [without, with] = &run.idle;
+        add(run.name.clone(), &run.memory, [without, with]);
+        let each = run.memory.chunks(1).zip(without.chunks(1).zip(with.chunks(1))).enumerate();
+        for (at, (end, (without, with))) in each.filter(|_| run.memory.len() > 1) {
+            add(format!("{}, process {}", run.name, at + 1), end, [without, with]);
+        }
+    }
+    table
 }
 
 fn row(run: &Run, phase: &Phase, first: &Phase, is_first: bool) -> Vec<Cell> {
@@ -61,6 +103,7 @@ fn row(run: &Run, phase: &Phase, first: &Phase, is_first: bool) -> Vec<Cell> {
         number(phase.seconds, 2),
         ratio(phase.seconds, first.seconds),
         number(per_machine(phase.own_writes), 1),
+        number(per_machine(phase.own_writes - phase.token_writes), 1),
         number(per_machine(phase.reads), 1),
         number(per_machine(phase.node_writes), 1),
         number(phase.cpu_seconds, 2),

@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use crate::{
     Arguments,
     control_plane::{ControlPlane, Process, simulated_cloud},
-    measure::{self, Requests},
+    measure::{self, Memory, Requests},
 };
 
 const NAMESPACE: &str = "bench";
@@ -76,7 +76,10 @@ pub struct Run {
     pub name: String,
     pub n: u32,
     pub phases: Vec<Phase>,
-    pub peak_megabytes: f64,
+    /// Of each process, after it had nothing to do for a while: without machines, and with all of them.
+    pub idle: [Vec<Memory>; 2],
+    /// Of each process, at the end.
+    pub memory: Vec<Memory>,
     pub floor_writes_per_second: f64,
     pub latencies_seconds: [f64; 3],
 }
@@ -88,6 +91,7 @@ pub struct Phase {
     pub machines: u32,
     pub seconds: f64,
     pub own_writes: f64,
+    pub token_writes: f64,
     pub node_writes: f64,
     pub all_writes: f64,
     pub reads: f64,
@@ -152,14 +156,18 @@ pub async fn run(arguments: &Arguments, implementation: &Implementation, n: u32)
     let watch = tokio::spawn(follow(client, Arc::clone(&world.seen), Arc::clone(&world.changed)));
     world.warm_up().await.with_context(|| format!("warm up; logs are in {}", logs.display()))?;
 
-    let mut phases = vec![world.create(n).await?, world.roll(n).await?, world.delete(n).await?];
+    let idle = Duration::from_secs(arguments.idle);
+    let without = world.idle(idle).await;
+    let create = world.create(n).await?;
+    let with = world.idle(idle).await;
+    let mut phases = vec![create, world.roll(n).await?, world.delete(n).await?];
     for scale in &arguments.scale_downs {
         world.create(scale.from).await?;
         phases.push(world.scale_down(*scale).await?);
         world.delete(scale.to).await?;
     }
     watch.abort();
-    let peak_megabytes = measure::peak_megabytes(&pids);
+    let memory = measure::memory(&pids);
     for process in &mut processes {
         process.stop().await;
     }
@@ -168,7 +176,8 @@ pub async fn run(arguments: &Arguments, implementation: &Implementation, n: u32)
         name: implementation.name.clone(),
         n,
         phases,
-        peak_megabytes,
+        idle: [without, with],
+        memory,
         floor_writes_per_second: floor,
         latencies_seconds: [seconds(&arguments.create)?, seconds(&arguments.boot)?, seconds(&arguments.delete)?],
     })
@@ -179,6 +188,12 @@ impl World {
         self.apply(1, "first").await?;
         self.until(|seen| running(seen, "first") == 1).await?;
         self.remove().await
+    }
+
+    /// What the processes hold when nothing happens.
+    async fn idle(&self, time: Duration) -> Vec<Memory> {
+        tokio::time::sleep(time).await;
+        measure::memory(&self.pids)
     }
 
     async fn create(&self, n: u32) -> Result<Phase> {
@@ -295,10 +310,10 @@ fn running(seen: &Seen, class: &str) -> usize {
     seen.machines.values().filter(runs).count()
 }
 
-fn phases(seen: &Seen) -> BTreeMap<&'static str, usize> {
+fn phases(seen: &Seen) -> BTreeMap<String, usize> {
     let mut phases = BTreeMap::new();
     for machine in seen.machines.values() {
-        *phases.entry(machine.phase().as_str()).or_default() += 1;
+        *phases.entry(machine.phase().as_str().to_owned()).or_default() += 1;
     }
     phases
 }
@@ -358,6 +373,7 @@ impl Meter {
             machines,
             seconds,
             own_writes: measure::own_writes(&requests),
+            token_writes: measure::token_writes(&requests),
             node_writes,
             all_writes: measure::all_writes(&requests),
             reads: measure::reads(&requests),
@@ -405,7 +421,7 @@ async fn install(client: &Client, arguments: &Arguments) -> Result<()> {
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FLOOR_NAMESPACE}}),
         json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bench", "namespace": NAMESPACE},
-            "stringData": {"userData": "#cloud-config\n"},
+            "stringData": {"userData": "#cloud-config\ntoken: <<BOOTSTRAP_TOKEN>>\n"},
         }),
     ];
     objects.extend(["first", "second"].map(|class| {

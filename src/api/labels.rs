@@ -21,7 +21,7 @@ pub const SCALE_UP_DISABLED: &str = "node.machine.sapcloud.io/scale-up-disabled"
 /// Annotation on a Machine: deletion priority, an integer; the lower dies first, 3 if absent.
 pub const PRIORITY: &str = "machinepriority.machine.sapcloud.io";
 /// The priority a Machine gets when it has none.
-pub const DEFAULT_PRIORITY: i32 = 3;
+pub const DEFAULT_PRIORITY: i64 = 3;
 /// Annotation on a Machine: when the autoscaler chose it for deletion.
 pub const MARKED_FOR_DELETION_TIME: &str = "machine.sapcloud.io/marked-for-deletion-time";
 /// Annotation on deployment and set: when the autoscaler last changed the replicas.
@@ -58,6 +58,9 @@ pub const UNFREEZE: &str = "safety.machine.sapcloud.io/unfreeze";
 pub const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 /// Annotation on a Node: [`SCALE_DOWN_DISABLED`] was set by us and may be removed by us.
 pub const SCALE_DOWN_DISABLED_BY_MCM: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm";
+/// Annotation on a MachineClass: what its driver finds wrong with it. It stands for a condition, because a MachineClass has
+/// no status and the CRD of the reference prunes unknown fields. Ours alone; the reference neither reads nor writes it.
+pub const CLASS_PROBLEMS: &str = "machine.sapcloud.io/class-problems";
 /// Written by kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -5,7 +5,9 @@ pub mod duration;
 pub mod labels;
 pub mod machine;
 pub mod node;
+pub mod patch;
 pub mod reasons;
+pub(crate) mod selector;
 mod wire;
 
 pub use duration::GoDuration;

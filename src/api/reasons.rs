@@ -33,7 +33,7 @@ strings! {
         MachineSetUpdated = "MachineSetUpdated", NewMachineSetAvailable = "NewMachineSetAvailable",
         MachineSetCreateError = "MachineSetCreateError", ProgressDeadlineExceeded = "ProgressDeadlineExceeded",
         DeploymentPaused = "DeploymentPaused", DeploymentResumed = "DeploymentResumed",
-        InvalidSpec = "InvalidSpec",
+        InvalidSpec = "InvalidSpec", Unsupported = "Unsupported",
     }
 }
 

@@ -148,7 +148,16 @@ impl Called {
             Self::MachineController => MachineControllerOptions::augment_args(clap::Command::new(MACHINE_CONTROLLER))
                 .about("Runs the controllers of machines and classes"),
         };
-        like_pflag(command).mut_subcommands(like_pflag)
+        like_pflag(command).mut_subcommands(|sub| {
+            // The drop-in programs keep the limits of the Go programs; these are the ones that Gardener sets for them.
+            let sub = if sub.get_name() == "run" {
+                sub.mut_arg("kube_api_qps", |arg| arg.default_value("150"))
+                    .mut_arg("kube_api_burst", |arg| arg.default_value("200"))
+            } else {
+                sub
+            };
+            like_pflag(sub)
+        })
     }
 }
 

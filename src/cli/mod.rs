@@ -2,7 +2,6 @@
 
 pub mod apply;
 mod args;
-pub mod connect;
 pub mod crd;
 pub mod demo;
 mod dispatch;

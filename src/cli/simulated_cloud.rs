@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::flags::LogOptions;
-use crate::{driver::simulated::CloudArgs, runtime::shutdown};
+use crate::{runtime::shutdown, simulated_cloud::CloudArgs};
 
 /// Flags of `mcm simulated-cloud`.
 #[derive(Args, Clone, Debug)]

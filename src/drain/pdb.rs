@@ -3,7 +3,7 @@
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::PodFacts;
-use crate::controllers::selector::Selector;
+use crate::api::selector::Selector;
 
 /// An eviction that was refused, and by what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +97,13 @@ mod tests {
     fn the_budget_is_found_by_its_selector(#[case] selector: Value, #[case] expected: Option<&str>) {
         let budgets = [budget("b", selector, status(json!({})))];
         assert_eq!(Refusal::of(&pod(), &budgets, "no").budget.as_deref(), expected);
+    }
+
+    #[test]
+    fn budgets_of_other_namespaces_do_not_count() {
+        let mut elsewhere = budget("b", json!({}), status(json!({})));
+        elsewhere.metadata.namespace = Some("other".to_owned());
+        assert_eq!(Refusal::of(&pod(), &[elsewhere], "no").budget, None);
     }
 
     #[test]

@@ -1,43 +1,16 @@
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Timestamp};
-
-use super::{Answer, Attempt, Attempts, Method, PodFacts, PodRef, drained_pods};
-use crate::controllers::plan::Wait;
-
-/// Longest time between two evictions of one pod; the reference's fixed one.
-pub const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(20);
-/// Longest time between two looks at terminating pods; the reference's fixed one.
-const POLL: SignedDuration = SignedDuration::from_secs(5);
-/// What a pod gets on top of its grace period before its termination counts as stuck.
-const TERMINATION_SLACK: SignedDuration = SignedDuration::from_secs(30);
-/// Refusals after which the first report is made, and again after as many as take about five minutes.
-const REFUSALS_TO_REPORT: (u32, u32) = (6, 15);
-
-/// How hard to press.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Evict, respect budgets and grace periods, wait for every pod.
-    Normal,
-    /// Delete everything at once with grace period 0 and wait for nothing.
-    Forced,
-}
-
-/// Until when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// From here on pods are deleted instead of evicted, and their grace periods are ignored.
-    pub evict_until: Timestamp,
-    /// From here on the drain is forced; the caller changes the mode then.
-    pub deadline: Timestamp,
-}
+use super::{
+    Method, PodFacts, PodRef, Round,
+    rules::{self, Problem, Verdict},
+};
+use crate::plan::Wait;
 
 /// What a drain does next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DrainPlan {
-    /// Calls to make now, concurrently; with a text worth an event, if there is one.
-    pub calls: Vec<(Method, PodRef, Option<String>)>,
-    /// What is waited for.
+    /// Calls to make now, concurrently.
+    pub calls: Vec<PodStep>,
     pub waits: Vec<Wait>,
     /// What is wrong and will not heal by waiting a little, in the words of the reference, without repetitions.
     pub errors: Vec<String>,
@@ -45,6 +18,15 @@ pub struct DrainPlan {
     pub refused_by: BTreeSet<String>,
     /// How many pods the drain is about.
     pub pods: usize,
+}
+
+/// A call about a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodStep {
+    pub method: Method,
+    pub pod: PodRef,
+    /// What is worth an event.
+    pub report: Option<String>,
 }
 
 impl DrainPlan {
@@ -62,157 +44,37 @@ impl DrainPlan {
         }
     }
 
-    fn wait(&mut self, on: String, until: Timestamp) {
-        self.waits.push(Wait { on, until: Some(until) });
+    fn add(&mut self, pod: &PodFacts, verdict: Verdict) {
+        match verdict {
+            Verdict::Undecided | Verdict::NotDrained => return,
+            Verdict::Leave { error } => self.tell(Problem { error, refused_by: None }),
+            Verdict::Call { method, report, problem } => {
+                self.calls.push(PodStep { method, pod: pod.pod.clone(), report });
+                self.tell(problem);
+            }
+            Verdict::Wait { kind, text, until, problem } => {
+                self.waits.push(Wait { kind, text, until: Some(until) });
+                self.tell(problem);
+            }
+        }
+        self.pods += 1;
     }
 
-    fn fail(&mut self, error: String) {
-        if !self.errors.contains(&error) {
+    fn tell(&mut self, problem: Problem) {
+        if let Some(error) = problem.error.filter(|error| !self.errors.contains(error)) {
             self.errors.push(error);
         }
+        self.refused_by.extend(problem.refused_by);
     }
 }
 
-/// What comes next for the pods that were found on a Node, and what was tried with them.
-///
-/// Pods with volumes go in parallel to the others and their termination is awaited; waiting for the detachment of
-/// `PodFacts::claims` belongs here, after a pod's end.
-pub fn plan(
-    node: &str,
-    pods: &[PodFacts],
-    attempts: &Attempts,
-    mode: Mode,
-    limits: Limits,
-    now: Timestamp,
-) -> DrainPlan {
-    let pods = drained_pods(pods);
-    let mut plan = DrainPlan { pods: pods.len(), ..DrainPlan::default() };
-    let poll_at = after(now, poll_interval(attempts, now));
-    for pod in &pods {
-        let attempt = attempts.get(&pod.pod.uid);
-        match mode {
-            Mode::Forced => force(&mut plan, pod, attempt),
-            Mode::Normal if pod.is_finished => sweep(&mut plan, pod, attempt),
-            Mode::Normal => press(&mut plan, node, pod, attempt, limits, poll_at, now),
-        }
+/// What comes next for the pods that were found on a Node.
+pub fn plan(pods: &[PodFacts], round: &Round<'_>) -> DrainPlan {
+    let mut sorted: Vec<&PodFacts> = pods.iter().collect();
+    sorted.sort_by(|a, b| a.pod.cmp(&b.pod));
+    let mut plan = DrainPlan::default();
+    for pod in sorted {
+        plan.add(pod, rules::judge(pod, round));
     }
     plan
 }
-
-/// One delete, whatever comes of it.
-fn force(plan: &mut DrainPlan, pod: &PodFacts, attempt: Option<&Attempt>) {
-    match attempt {
-        Some(Attempt { method: Method::Delete, answer: Answer::Accepted, .. }) => {}
-        Some(Attempt { method: Method::Delete, answer: Answer::Failed(error), .. }) => {
-            plan.fail(format!("error when deleting pod \"{}\": {error}", pod.pod.name));
-        }
-        Some(Attempt { method: Method::Delete, answer: Answer::Refused(refusal), .. }) => {
-            plan.fail(format!("error when deleting pod \"{}\": {}", pod.pod.name, refusal.message));
-        }
-        Some(Attempt { method: Method::Evict, .. }) | None => call(plan, Method::Delete, pod),
-    }
-}
-
-/// A finished pod is evicted once, for its owner to notice; nothing waits for it.
-fn sweep(plan: &mut DrainPlan, pod: &PodFacts, attempt: Option<&Attempt>) {
-    if attempt.is_none() && pod.terminating_since.is_none() {
-        call(plan, Method::Evict, pod);
-    }
-}
-
-fn press(
-    plan: &mut DrainPlan,
-    node: &str,
-    pod: &PodFacts,
-    attempt: Option<&Attempt>,
-    limits: Limits,
-    poll_at: Timestamp,
-    now: Timestamp,
-) {
-    let method = if now < limits.evict_until { Method::Evict } else { Method::Delete };
-    let next_step = if now < limits.evict_until { limits.evict_until } else { limits.deadline };
-    let accepted = attempt.filter(|attempt| attempt.answer == Answer::Accepted);
-    let is_told = match method {
-        Method::Evict => accepted.is_some() || pod.terminating_since.is_some(),
-        Method::Delete => accepted.is_some_and(|attempt| attempt.method == Method::Delete),
-    };
-    if is_told {
-        let since = match (accepted, pod.terminating_since) {
-            (Some(attempt), Some(since)) => attempt.at.max(since),
-            (Some(attempt), None) => attempt.at,
-            (None, since) => since.unwrap_or(now),
-        };
-        let grace = if method == Method::Evict { pod.grace } else { SignedDuration::ZERO };
-        if now >= after(after(since, grace), TERMINATION_SLACK) {
-            plan.fail(format!(
-                "error when waiting for pod \"{}\"/{node} terminating: context deadline exceeded",
-                pod.pod.name
-            ));
-        }
-        plan.wait(format!("pod {} to terminate", pod.pod), poll_at.min(next_step));
-        return;
-    }
-    let Some(attempt) = attempt.filter(|attempt| attempt.method == method) else {
-        return call(plan, method, pod);
-    };
-    let reason = match &attempt.answer {
-        Answer::Accepted => return,
-        Answer::Failed(error) => {
-            plan.fail(format!("error when evicting pod \"{}\": {error} scheduled on node {node}", pod.pod.name));
-            error.clone()
-        }
-        Answer::Refused(refusal) => {
-            let budget = refusal.budget.as_deref().unwrap_or_default();
-            if refusal.is_misconfigured {
-                plan.fail(format!(
-                    "error while evicting pod \"{}\": pod disruption budget {budget} is misconfigured and requires \
-                     zero voluntary evictions",
-                    pod.pod.name
-                ));
-            }
-            match &refusal.budget {
-                Some(budget) => {
-                    plan.refused_by.insert(budget.clone());
-                    format!("refused by the disruption budget {budget}")
-                }
-                None => refusal.message.clone(),
-            }
-        }
-    };
-    let retry_at = after(attempt.at, eviction_backoff(attempt.count));
-    if now < retry_at {
-        return plan.wait(format!("pod {}: eviction {reason}", pod.pod), retry_at.min(next_step));
-    }
-    let report = is_worth_a_report(attempt.count)
-        .then(|| format!("eviction of pod {} failed {} times so far: {reason}", pod.pod, attempt.count));
-    plan.calls.push((method, pod.pod.clone(), report));
-}
-
-fn call(plan: &mut DrainPlan, method: Method, pod: &PodFacts) {
-    plan.calls.push((method, pod.pod.clone(), None));
-}
-
-const fn is_worth_a_report(count: u32) -> bool {
-    let (first, every) = REFUSALS_TO_REPORT;
-    count >= first && (count - first).is_multiple_of(every)
-}
-
-/// 1, 2, 4, 8, 16, 20, 20, … seconds.
-fn eviction_backoff(count: u32) -> SignedDuration {
-    SignedDuration::from_secs(1 << count.saturating_sub(1).min(8)).min(EVICTION_RETRY)
-}
-
-/// Soon after the last pod was told to go, then less and less often.
-fn poll_interval(attempts: &Attempts, now: Timestamp) -> SignedDuration {
-    let last = attempts.values().filter(|attempt| attempt.answer == Answer::Accepted).map(|attempt| attempt.at).max();
-    let age = last.map_or(POLL, |at| now.duration_since(at) / 2);
-    age.clamp(SignedDuration::from_secs(1), POLL)
-}
-
-fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {
-    time.checked_add(duration).unwrap_or(Timestamp::MAX)
-}
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

@@ -20,7 +20,7 @@ pub struct PodFacts {
     pub is_finished: bool,
     /// When it was told to terminate; `None` if it was not.
     pub terminating_since: Option<Timestamp>,
-    /// How long it may take to terminate.
+    /// How long it may take to terminate; once it terminates, what it was granted.
     pub grace: SignedDuration,
     /// Names of the claims of its volumes, generic ephemeral volumes included.
     pub claims: Vec<String>,
@@ -48,9 +48,12 @@ impl PodFacts {
                 .deletion_timestamp
                 .as_ref()
                 .map(|time| time.0.checked_sub(deletion_grace).unwrap_or(time.0)),
-            grace: SignedDuration::from_secs(
-                spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or_default().max(0),
-            ),
+            grace: match meta.deletion_timestamp {
+                Some(_) => deletion_grace,
+                None => SignedDuration::from_secs(
+                    spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or_default().max(0),
+                ),
+            },
             claims: spec
                 .iter()
                 .flat_map(|spec| spec.volumes.iter().flatten())
@@ -68,17 +71,15 @@ impl PodFacts {
             },
         }
     }
+
+    /// Whether a drain is about it: all but mirror pods and those of DaemonSets.
+    pub fn is_drained(&self) -> bool {
+        !self.is_mirror && !self.is_daemon
+    }
 }
 
 /// Annotation of pods that mirror a file on the Node.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-
-/// The pods that a drain is about, by namespace and name: all but mirror pods and those of DaemonSets.
-pub fn drained_pods(pods: &[PodFacts]) -> Vec<&PodFacts> {
-    let mut drained: Vec<&PodFacts> = pods.iter().filter(|pod| !pod.is_mirror && !pod.is_daemon).collect();
-    drained.sort_by(|a, b| a.pod.cmp(&b.pod));
-    drained
-}
 
 #[cfg(test)]
 mod tests {
@@ -97,15 +98,14 @@ mod tests {
     #[case::daemon_set_that_does_not_control_it(json!({ "ownerReferences": [{ "kind": "DaemonSet", "apiVersion": "apps/v1", "name": "d", "uid": "1" }] }), true)]
     #[case::terminating(json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }), true)]
     fn everything_is_drained_but_mirror_pods_and_daemons(#[case] metadata: Value, #[case] expected: bool) {
-        let pods = [facts(json!({ "metadata": metadata }))];
-        assert_eq!(drained_pods(&pods).len() == 1, expected);
+        assert_eq!(facts(json!({ "metadata": metadata })).is_drained(), expected);
     }
 
     #[test]
     fn reads_since_when_a_pod_terminates_and_which_claims_it_holds() {
         let pod = facts(json!({
             "metadata": { "name": "db-0", "namespace": "n", "uid": "u", "deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60 },
-            "spec": { "containers": [], "terminationGracePeriodSeconds": 60, "volumes": [
+            "spec": { "containers": [], "terminationGracePeriodSeconds": 5, "volumes": [
                 { "name": "data", "persistentVolumeClaim": { "claimName": "data-db-0" } },
                 { "name": "scratch", "ephemeral": {} },
                 { "name": "tmp", "emptyDir": {} },
@@ -113,6 +113,7 @@ mod tests {
             "status": { "phase": "Succeeded" },
         }));
         assert_eq!(pod.terminating_since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(pod.grace.as_secs(), 60, "what the eviction granted counts, not what the pod asks for");
         assert_eq!(pod.claims, ["data-db-0", "db-0-scratch"]);
         assert!(pod.is_finished);
     }

@@ -5,8 +5,7 @@ use std::{
 
 use rstest::rstest;
 
-use super::*;
-use crate::drain::Refusal;
+use super::{plan::DrainPlan, *};
 
 const NOW: i64 = 1_000;
 
@@ -27,18 +26,33 @@ fn pod(name: &str) -> PodFacts {
     }
 }
 
+/// Evictions began with the last of so many calls.
 fn tried(name: &str, method: Method, second: i64, count: u32, answer: Answer) -> Attempts {
-    Attempts::from([(Arc::from(name), Attempt { method, at: at(second), count, answer })])
+    tried_since(name, method, second, count, answer, second)
+}
+
+fn tried_since(name: &str, method: Method, second: i64, count: u32, answer: Answer, since: i64) -> Attempts {
+    let attempt = Attempt { method, at: at(second), count, answer, evicting_since: Some(at(since)) };
+    Attempts::from([(Arc::from(name), attempt)])
 }
 
 fn refused(is_misconfigured: bool) -> Answer {
     Answer::Refused(Refusal { message: "no".to_owned(), budget: Some("ns/b".to_owned()), is_misconfigured })
 }
 
-const LIMITS: Limits = Limits { evict_until: Timestamp::MAX, deadline: Timestamp::MAX };
+const HOURS: SignedDuration = SignedDuration::from_hours(2);
+
+fn round<'a>(attempts: &'a Attempts, rounds: &'a Rounds) -> Round<'a> {
+    let forced_from = Timestamp::MAX;
+    Round { node: "n", mode: Mode::Normal, evict_for: HOURS, forced_from, attempts, rounds, now: at(NOW) }
+}
 
 fn normal(pods: &[PodFacts], attempts: &Attempts) -> DrainPlan {
-    plan("n", pods, attempts, Mode::Normal, LIMITS, at(NOW))
+    plan(pods, &round(attempts, &Rounds::default()))
+}
+
+fn methods(plan: &DrainPlan) -> Vec<Method> {
+    plan.calls.iter().map(|call| call.method).collect()
 }
 
 #[test]
@@ -51,9 +65,9 @@ fn no_pods_are_drained_pods() {
 #[test]
 fn all_pods_are_evicted_at_once_in_order() {
     let plan = normal(&[pod("b"), pod("a")], &Attempts::new());
-    let names: Vec<&str> = plan.calls.iter().map(|(_, pod, _)| pod.name.as_str()).collect();
+    let names: Vec<&str> = plan.calls.iter().map(|call| call.pod.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
-    assert!(plan.calls.iter().all(|(method, ..)| *method == Method::Evict));
+    assert_eq!(methods(&plan), [Method::Evict, Method::Evict]);
 }
 
 #[rstest]
@@ -67,7 +81,7 @@ fn a_refused_eviction_is_tried_again_after_growing_time(#[case] count: u32, #[ca
     let attempts = |second| tried("a", Method::Evict, second, count, refused(false));
     let early = normal(&[pod("a")], &attempts(NOW));
     assert_eq!((early.calls.len(), early.waits[0].until), (0, Some(at(NOW + seconds))));
-    assert_eq!(early.waits[0].on, "pod ns/a: eviction refused by the disruption budget ns/b");
+    assert_eq!(early.waits[0].text, "pod ns/a: eviction refused by the disruption budget ns/b");
     assert_eq!(early.error(), None, "a budget that may yet let it go is no error");
     assert_eq!(early.refused_by, BTreeSet::from(["ns/b".to_owned()]), "but it is told");
     assert_eq!(normal(&[pod("a")], &attempts(NOW - seconds)).calls.len(), 1);
@@ -78,7 +92,7 @@ fn refusals_are_reported_now_and_then() {
     let reported: Vec<u32> = (1..60)
         .filter(|count| {
             let attempts = tried("a", Method::Evict, NOW - 20, *count, refused(false));
-            normal(&[pod("a")], &attempts).calls[0].2.is_some()
+            normal(&[pod("a")], &attempts).calls[0].report.is_some()
         })
         .collect();
     assert_eq!(reported, [6, 21, 36, 51]);
@@ -118,7 +132,7 @@ fn several_errors_are_one_text_without_repetitions() {
 fn a_pod_that_was_told_to_go_is_awaited(#[case] since: i64, #[case] poll: i64, #[case] error: Option<&str>) {
     let plan = normal(&[pod("a")], &tried("a", Method::Evict, since, 1, Answer::Accepted));
     assert_eq!((plan.calls.len(), plan.waits[0].until), (0, Some(at(NOW + poll))));
-    assert_eq!(plan.waits[0].on, "pod ns/a to terminate");
+    assert_eq!(plan.waits[0].text, "pod ns/a to terminate");
     assert_eq!(plan.error().as_deref(), error);
 }
 
@@ -139,31 +153,101 @@ fn a_finished_pod_is_evicted_once_and_never_awaited() {
 }
 
 #[rstest]
-#[case::refused(Attempts::new())]
-#[case::told_to_go(tried("a", Method::Evict, NOW - 100, 1, Answer::Accepted))]
+#[case::refused(tried_since("a", Method::Evict, NOW - 20, 9, refused(false), NOW - 60))]
+#[case::told_to_go(tried_since("a", Method::Evict, NOW - 60, 1, Answer::Accepted, NOW - 60))]
 fn when_evictions_are_over_pods_are_deleted_and_still_awaited(#[case] attempts: Attempts) {
-    let limits = Limits { evict_until: at(NOW), deadline: at(NOW + 7) };
-    let over = plan("n", &[pod("a")], &attempts, Mode::Normal, limits, at(NOW));
-    assert_eq!(over.calls.iter().map(|(method, ..)| *method).collect::<Vec<_>>(), [Method::Delete]);
-    let told = tried("a", Method::Delete, NOW, 1, Answer::Accepted);
-    let after = plan("n", &[pod("a")], &told, Mode::Normal, limits, at(NOW));
+    let rounds = Rounds::default();
+    let over =
+        |attempts| plan(&[pod("a")], &Round { evict_for: SignedDuration::from_secs(60), ..round(attempts, &rounds) });
+    assert_eq!(methods(&over(&attempts)), [Method::Delete]);
+    let told = tried_since("a", Method::Delete, NOW, 1, Answer::Accepted, NOW - 60);
+    let after = over(&told);
     assert_eq!((after.calls.len(), after.waits.len(), after.is_done()), (0, 1, false));
 }
 
 #[test]
-fn no_wait_goes_beyond_the_next_deadline() {
-    let limits = Limits { evict_until: at(NOW + 3), deadline: at(NOW + 100) };
-    let attempts = tried("a", Method::Evict, NOW, 9, refused(false));
-    assert_eq!(plan("n", &[pod("a")], &attempts, Mode::Normal, limits, at(NOW)).waits[0].until, Some(at(NOW + 3)));
+fn a_pod_keeps_the_grace_period_that_its_eviction_granted_although_evictions_are_over() {
+    let (rounds, mut patient) = (Rounds::default(), pod("a"));
+    patient.grace = SignedDuration::from_secs(600);
+    let judged = |second| {
+        let attempts = tried("a", Method::Evict, second, 1, Answer::Accepted);
+        methods(&plan(
+            std::slice::from_ref(&patient),
+            &Round { evict_for: SignedDuration::from_secs(200), ..round(&attempts, &rounds) },
+        ))
+    };
+    assert_eq!(judged(NOW - 201), [], "evictions are over, the grace period is not");
+    assert_eq!(judged(NOW - 629), [], "the kubelet has half a minute to say that the pod ended");
+    assert_eq!(judged(NOW - 630), [Method::Delete]);
+}
+
+#[rstest]
+#[case::it_is_evicted_first(SignedDuration::from_secs(1), Method::Evict)]
+#[case::without_evictions(SignedDuration::ZERO, Method::Delete)]
+fn time_that_passed_before_the_first_eviction_does_not_count(
+    #[case] evict_for: SignedDuration,
+    #[case] method: Method,
+) {
+    let (attempts, rounds) = (Attempts::new(), Rounds::default());
+    assert_eq!(methods(&plan(&[pod("a")], &Round { evict_for, ..round(&attempts, &rounds) })), [method]);
+}
+
+#[test]
+fn a_pod_that_somebody_deleted_long_ago_is_told_again() {
+    let mut stuck = pod("a");
+    stuck.terminating_since = Some(at(NOW - 60));
+    assert_eq!(methods(&normal(&[stuck], &Attempts::new())), [Method::Evict]);
+}
+
+#[rstest]
+#[case::evictions_end(3, 100, 3)]
+#[case::it_is_forced(100, 5, 5)]
+fn no_wait_goes_beyond_the_next_deadline(#[case] evictions: i64, #[case] forced: i64, #[case] expected: i64) {
+    let (attempts, rounds) = (tried_since("a", Method::Evict, NOW, 9, refused(false), NOW - 60), Rounds::default());
+    let (evict_for, forced_from) = (SignedDuration::from_secs(60 + evictions), at(NOW + forced));
+    let plan = plan(&[pod("a")], &Round { evict_for, forced_from, ..round(&attempts, &rounds) });
+    assert_eq!(plan.waits[0].until, Some(at(NOW + expected)));
 }
 
 #[test]
 fn force_deletes_everything_once_and_goes_on_whatever_happens() {
-    let force = |attempts: &Attempts| plan("n", &[pod("a")], attempts, Mode::Forced, LIMITS, at(NOW));
-    let first = force(&tried("a", Method::Evict, NOW, 3, refused(true)));
-    assert_eq!(first.calls[0].0, Method::Delete);
+    let rounds = Rounds::default();
+    let force = |attempts: &Attempts| plan(&[pod("a")], &Round { mode: Mode::Forced, ..round(attempts, &rounds) });
+    for evicted in [refused(true), Answer::Accepted, Answer::Failed("boom".to_owned())] {
+        assert_eq!(methods(&force(&tried("a", Method::Evict, NOW, 3, evicted))), [Method::Delete]);
+    }
     assert!(force(&tried("a", Method::Delete, NOW, 1, Answer::Accepted)).is_done());
     let failed = force(&tried("a", Method::Delete, NOW, 1, Answer::Failed("boom".to_owned())));
     assert!(failed.is_done());
     assert_eq!(failed.error().as_deref(), Some("error when deleting pod \"a\": boom"));
+}
+
+#[test]
+fn pods_that_come_back_hold_a_drain_for_one_more_round() {
+    let (mut rounds, attempts) = (Rounds::default(), Attempts::new());
+    let judged = |rounds: &Rounds, names: &[&str]| {
+        let pods: Vec<PodFacts> = names.iter().map(|name| pod(name)).collect();
+        plan(&pods, &round(&attempts, rounds)).calls.into_iter().map(|call| call.pod.name).collect::<Vec<_>>()
+    };
+    let mut listed = |names: &[&str]| {
+        rounds.listed(&names.iter().map(|name| pod(name)).collect::<Vec<_>>());
+        judged(&rounds, names)
+    };
+    assert_eq!(listed(&["a", "b"]), ["a", "b"]);
+    assert_eq!(listed(&["a", "c"]), ["a"], "c came to a cordoned Node");
+    assert_eq!(listed(&["c", "d"]), ["c", "d"], "but gets its eviction");
+    assert_eq!(listed(&["d", "e"]), ["d"]);
+    assert_eq!(listed(&["e", "f"]), Vec::<String>::new(), "this would go on for ever");
+    rounds.restart();
+    rounds.listed(&[pod("e")]);
+    assert_eq!(judged(&rounds, &["e"]), ["e"], "somebody uncordoned the Node");
+}
+
+#[test]
+fn a_finished_pod_begins_no_round_and_ends_none() {
+    let (mut rounds, mut job) = (Rounds::default(), pod("job"));
+    job.is_finished = true;
+    rounds.listed(&[job.clone(), pod("a")]);
+    rounds.listed(&[job, pod("b")]);
+    assert!(rounds.count(&pod("b")) && !rounds.count(&pod("c")));
 }

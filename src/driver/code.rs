@@ -2,11 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use super::Vm;
-
 /// Outcome class of a driver call. Numbers and names are those of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names are the API; their meaning is in the table of docs/drivers.md")]
 pub enum Code {
     Canceled = 1,
     Unknown = 2,
@@ -89,26 +86,5 @@ impl FromStr for Code {
 
     fn from_str(name: &str) -> Result<Self, ()> {
         Self::ALL.into_iter().find(|code| code.as_str() == name).ok_or(())
-    }
-}
-
-/// A driver call that failed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("machine codes error: code = [{code}] message = [{message}]")]
-pub struct DriverError {
-    /// What kind of failure.
-    pub code: Code,
-    /// What was attempted and why it failed; free of secrets.
-    pub message: String,
-    /// State to store although the call failed.
-    pub last_known_state: Option<String>,
-    /// With [`Code::Uninitialized`]: the VM that exists but is not finished.
-    pub vm: Option<Box<Vm>>,
-}
-
-impl DriverError {
-    /// A failure that carries only its code and text.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), last_known_state: None, vm: None }
     }
 }

@@ -12,7 +12,13 @@ use std::{
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
-use super::{Capabilities, Code, Driver, DriverError, MachineRequest, SecretData, Vm};
+use super::{
+    code::Code,
+    error::DriverError,
+    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    spec::Problems,
+    vm::Vm,
+};
 use crate::api::machine::MachineClass;
 
 /// Answers every call in the same way.
@@ -65,8 +71,8 @@ impl Driver for FakeDriver {
         Capabilities::default()
     }
 
-    fn validate(&self, _: &MachineClass) -> Result<(), DriverError> {
-        Ok(())
+    fn validate(&self, _: &MachineClass) -> Problems {
+        Problems::default()
     }
 
     async fn create(&self, _: &MachineRequest) -> Result<Vm, DriverError> {

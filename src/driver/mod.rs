@@ -1,98 +1,31 @@
-//! The one interface to clouds: the reference's six methods, its codes, and wrappers that add metrics, deadlines and limits.
+//! The one interface to clouds: the reference's six methods, its codes, and the catalogue that puts metrics, limits and
+//! deadlines around every driver.
 
-mod code;
-mod decorators;
+mod account;
+mod catalogue;
+pub(crate) mod code;
+#[cfg_attr(not(test), expect(dead_code, reason = "tests run the suite; no command does yet"))]
+pub(crate) mod conformance;
+mod environment;
+mod error;
 #[cfg(test)]
 mod fake;
-mod registry;
-pub mod simulated;
+mod guard;
+mod interface;
+pub(crate) mod operation;
+#[cfg(feature = "simulated")]
+mod simulated;
+pub(crate) mod spec;
+mod vm;
 
-use std::{collections::BTreeMap, sync::Arc};
-
-use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
-
-pub use code::{Code, DriverError};
-pub use decorators::{Deadline, Limited, Metered, Observer, Operation, TimeLimits};
-pub use registry::{Registry, UnknownProvider};
-
-use crate::api::machine::{Machine, MachineClass};
-
-/// Secret data for one call: credentials and user data. Its content never appears in `Debug` output.
-#[derive(Clone, Default)]
-pub struct SecretData(pub BTreeMap<String, Vec<u8>>);
-
-impl std::fmt::Debug for SecretData {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.keys()).finish()
-    }
-}
-
-/// What create, initialize, delete and status are about.
-#[derive(Clone, Debug)]
-pub struct MachineRequest {
-    /// The Machine. Its UID is the token that makes creation repeatable; an orphan's has only name, namespace and provider ID.
-    pub machine: Arc<Machine>,
-    /// Its class.
-    pub class: Arc<MachineClass>,
-    /// Merged Secret data; user data has its placeholders replaced in calls of the creation flow.
-    pub secret: SecretData,
-}
-
-/// A VM as the driver sees it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Vm {
-    /// Its ID; equals `spec.providerID` of its Node.
-    pub provider_id: String,
-    /// Name of the Node it becomes.
-    pub node_name: String,
-    /// Its addresses.
-    pub addresses: Vec<NodeAddress>,
-    /// Scratch space to hand back with the next call; `None` leaves what is stored.
-    pub last_known_state: Option<String>,
-}
-
-/// What a driver can do beyond the six methods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Capabilities {
-    /// `initialize` does something; otherwise it is not called.
-    pub initialize: bool,
-    /// `list` finds every VM of a class; otherwise orphans are not looked for.
-    pub list: bool,
-}
-
-/// A cloud.
-///
-/// All methods may be called concurrently and again after any failure. A result that is not known
-/// (a lost reply, a timeout) is an error with a transient code, never a wrong answer.
-#[async_trait]
-pub trait Driver: Send + Sync + 'static {
-    /// Name in `MachineClass.provider`.
-    fn name(&self) -> &'static str;
-
-    /// What it can do beyond the six methods.
-    fn capabilities(&self) -> Capabilities;
-
-    /// Checks a class without asking the cloud; what is wrong with it, field by field, otherwise.
-    fn validate(&self, class: &MachineClass) -> Result<(), DriverError>;
-
-    /// Makes the VM of a Machine, or finds the one that an earlier call made: never a second one.
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
-
-    /// Finishes a VM after its creation. [`Code::Uninitialized`] asks to be called again.
-    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
-
-    /// Deletes the VM with the Machine's provider ID or, without one, every VM of the Machine. Nothing there is success.
-    /// Answers the state to keep, if any.
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError>;
-
-    /// Looks for the VM of a Machine. [`Code::NotFound`] means that there certainly is none;
-    /// [`Code::Uninitialized`] carries the VM in [`DriverError::vm`].
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
-
-    /// Every VM of a class that is not gone: provider ID to Machine name. A partial list is an error.
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError>;
-
-    /// IDs of volumes as they appear in `Node.status.volumesAttached`. Unknown volume types are left out.
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError>;
-}
+pub(crate) use account::Account;
+pub(crate) use catalogue::Catalogue;
+pub(crate) use code::Code;
+pub(crate) use environment::{Environment, OpenError};
+pub(crate) use error::DriverError;
+pub(crate) use guard::{Guards, Observer};
+#[cfg(test)]
+pub(crate) use interface::Driver;
+pub(crate) use interface::{Capabilities, MachineRequest, SecretData};
+pub(crate) use operation::Operation;
+pub(crate) use vm::Vm;

@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use http::{HeaderValue, header::USER_AGENT};
-use kube::client::{Client, ClientBuilder};
-use tower::{buffer::BufferLayer, retry::RetryLayer};
+use kube::{
+    Config,
+    client::{Client, ClientBuilder},
+};
+use tower::retry::RetryLayer;
 
 use super::{
+    kubeconfig::{Cluster, address, cause},
     limiter::{InFlightLayer, Rate, RateLimitLayer, RepeatRefused},
     metrics::RequestMetrics,
+    reload::{ClientError, Connection},
 };
 
 /// Calls in flight at once. Each is a connection; more than this does not make an API server faster.
@@ -17,25 +22,6 @@ pub const IN_FLIGHT: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a call is repeated that a busy API server refused.
 const REPETITIONS: u32 = 5;
-/// Requests on their way to the connection pool.
-const BUFFER: usize = 1024;
-
-/// A client could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The user agent cannot be sent.
-    #[error("cannot use {0:?} as user agent: it may hold printable ASCII characters only")]
-    UserAgent(String),
-    /// TLS, credentials or proxy.
-    #[error("cannot make a client of {server}; check certificates, credentials and proxy of the kubeconfig")]
-    Config {
-        /// Address of the API server.
-        server: String,
-        /// What is wrong.
-        #[source]
-        source: Box<kube::Error>,
-    },
-}
 
 /// A client for controllers: at most `rate` calls, of which 32 at the same time. Watches are exempt from both, and have
 /// no timeout but the server's.
@@ -43,15 +29,14 @@ pub enum ClientError {
 /// # Errors
 /// The configuration names certificates, credentials or a proxy that cannot be used.
 pub fn client(
-    config: kube::Config,
+    cluster: &Cluster,
     user_agent: &str,
     rate: Rate,
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
-    let requests = metrics.layer(&config.cluster_url);
+    let requests = metrics.layer(&cluster.config.cluster_url);
     // A layer wraps those above it.
-    Ok(builder(config, user_agent)?
-        .with_layer(&BufferLayer::new(BUFFER))
+    Ok(builder(cluster, user_agent)?
         .with_layer(&InFlightLayer::new(IN_FLIGHT, PATIENCE))
         .with_layer(&RateLimitLayer::new(rate))
         .with_layer(&requests)
@@ -63,27 +48,24 @@ pub fn client(
 ///
 /// # Errors
 /// As for [`client`].
-pub fn lease_client(config: kube::Config, user_agent: &str, metrics: &RequestMetrics) -> Result<Client, ClientError> {
-    let requests = metrics.layer(&config.cluster_url);
-    Ok(builder(config, user_agent)?.with_layer(&requests).build())
+pub fn lease_client(cluster: &Cluster, user_agent: &str, metrics: &RequestMetrics) -> Result<Client, ClientError> {
+    let requests = metrics.layer(&cluster.config.cluster_url);
+    Ok(builder(cluster, user_agent)?.with_layer(&requests).build())
 }
 
-type Transport = ClientBuilder<
-    tower::util::BoxService<
-        http::Request<kube::client::Body>,
-        http::Response<Box<kube::client::DynBody>>,
-        tower::BoxError,
-    >,
->;
-
-fn builder(mut config: kube::Config, user_agent: &str) -> Result<Transport, ClientError> {
+fn builder(cluster: &Cluster, user_agent: &str) -> Result<ClientBuilder<Connection>, ClientError> {
     let agent = HeaderValue::from_str(user_agent).map_err(|_| ClientError::UserAgent(user_agent.to_owned()))?;
+    let connection = Connection::new(cluster, move |config| transport(config, agent.clone()))?;
+    Ok(ClientBuilder::new(connection, cluster.config.default_namespace.clone()))
+}
+
+fn transport(mut config: Config, agent: HeaderValue) -> Result<Client, ClientError> {
     config.headers.retain(|(name, _)| name != USER_AGENT);
     config.headers.push((USER_AGENT, agent));
     // It would repeat creates whose outcome is unknown, for minutes, while holding a slot.
     config.default_retry = false;
-    let server = config.cluster_url.to_string();
-    ClientBuilder::try_from(config).map_err(|source| ClientError::Config { server, source: Box::new(source) })
+    let server = config.cluster_url.clone();
+    Client::try_from(config).map_err(|error| ClientError::Config { server: address(&server), cause: cause(&error) })
 }
 
 #[cfg(test)]
@@ -110,10 +92,10 @@ mod tests {
             tokio_util::task::AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
 
         let metrics = Metrics::new();
-        let config = || kube::Config::new(format!("http://{host}").parse().unwrap());
+        let cluster = Cluster::from(Config::new(format!("http://user:secret@{host}").parse().unwrap()));
         let clients = [
-            client(config(), "machine-controller", Rate { qps: 20.0, burst: 30 }, metrics.requests()).unwrap(),
-            lease_client(config(), "machine-controller", metrics.requests()).unwrap(),
+            client(&cluster, "machine-controller", Rate { qps: 20.0, burst: 30 }, metrics.requests()).unwrap(),
+            lease_client(&cluster, "machine-controller", metrics.requests()).unwrap(),
         ];
         for client in clients {
             let node = Api::<Node>::all(client).get("n").await.unwrap();
@@ -122,11 +104,13 @@ mod tests {
         let counted = format!("rest_client_requests_total{{code=\"200\",method=\"GET\",host=\"{host}\"}} 2\n");
         let text = metrics.render();
         assert!(text.contains(&counted), "{text}");
+        assert!(!text.contains("secret"), "{text}");
     }
 
     #[test]
     fn a_user_agent_that_cannot_be_sent_is_named() {
-        let error = builder(kube::Config::new("http://localhost".parse().unwrap()), "a\nb").err().unwrap();
+        let cluster = Cluster::from(Config::new("http://localhost".parse().unwrap()));
+        let error = builder(&cluster, "a\nb").err().unwrap();
         assert!(error.to_string().contains(r#""a\nb""#), "{error}");
     }
 }

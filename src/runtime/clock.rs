@@ -1,8 +1,11 @@
 //! What time it is, as something that a test can set.
 
+#[cfg(test)]
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::{SignedDuration, Timestamp};
+#[cfg(test)]
+use jiff::SignedDuration;
+use jiff::Timestamp;
 
 /// Tells the time. Only shells hold a clock; planners are given `now`.
 pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
@@ -21,9 +24,11 @@ impl Clock for SystemClock {
 }
 
 /// A time that moves only when told to. Clones share it.
+#[cfg(test)]
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Mutex<Timestamp>>);
 
+#[cfg(test)]
 impl ManualClock {
     /// Standing at a time.
     pub fn at(now: Timestamp) -> Self {
@@ -37,6 +42,7 @@ impl ManualClock {
     }
 }
 
+#[cfg(test)]
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Event, EventSource, ObjectReference},
+    api::core::v1::{Event as CoreEvent, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{
@@ -24,7 +24,7 @@ use tokio::{
 use tracing::debug;
 
 use super::{clock::Clock, metrics::Metrics};
-use crate::controllers::plan::Note;
+use crate::plan::Event;
 use correlate::{Correlator, Verdict};
 
 /// Events that may wait to be written.
@@ -54,7 +54,7 @@ enum Job {
 struct Occurrence {
     component: &'static str,
     regarding: ObjectReference,
-    note: Note,
+    event: Event,
     at: Timestamp,
 }
 
@@ -68,20 +68,20 @@ impl Events {
 
     /// In the name of another component.
     #[must_use]
-    pub fn speaking_as(&self, component: &'static str) -> Self {
+    pub fn with_component(&self, component: &'static str) -> Self {
         Self { component, ..self.clone() }
     }
 
     /// Records what a plan says of an object.
-    pub fn note<K: Resource<DynamicType = ()>>(&self, object: &K, note: &Note) {
-        self.record(object.object_ref(&()), note);
+    pub fn record<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) {
+        self.record_for(object.object_ref(&()), event);
     }
 
     /// Records what is said of the object that is referred to.
-    pub fn record(&self, regarding: ObjectReference, note: &Note) {
-        let mut note = note.clone();
-        note.message.truncate(note.message.floor_char_boundary(LONGEST_MESSAGE));
-        let occurrence = Occurrence { component: self.component, regarding, note, at: self.clock.now() };
+    pub fn record_for(&self, regarding: ObjectReference, event: &Event) {
+        let mut event = event.clone();
+        event.message.truncate(event.message.floor_char_boundary(LONGEST_MESSAGE));
+        let occurrence = Occurrence { component: self.component, regarding, event, at: self.clock.now() };
         if self.jobs.try_send(Job::Write(Box::new(occurrence))).is_err() {
             self.metrics.event_dropped();
         }
@@ -114,7 +114,7 @@ impl Writer {
 
     async fn write(&mut self, occurrence: &Occurrence) {
         let namespace = occurrence.regarding.namespace.as_deref().unwrap_or("default");
-        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let events: Api<CoreEvent> = Api::namespaced(self.client.clone(), namespace);
         let written = match self.known.judge(occurrence) {
             Verdict::TooMuch => {
                 self.metrics.event_dropped();
@@ -131,11 +131,16 @@ impl Writer {
         };
         if let Err(error) = written {
             self.metrics.event_dropped();
-            debug!(%error, reason = %occurrence.note.reason, object = occurrence.regarding.name, "an event is lost");
+            debug!(%error, reason = %occurrence.event.reason, object = occurrence.regarding.name, "an event is lost");
         }
     }
 
-    async fn create(&mut self, api: &Api<Event>, namespace: &str, occurrence: &Occurrence) -> Result<(), WriteError> {
+    async fn create(
+        &mut self,
+        api: &Api<CoreEvent>,
+        namespace: &str,
+        occurrence: &Occurrence,
+    ) -> Result<(), WriteError> {
         let event = event(namespace, occurrence);
         let name = event.metadata.name.clone().unwrap_or_default();
         within(api.create(&PostParams::default(), &event)).await?;
@@ -156,31 +161,31 @@ async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Wri
     timeout(PATIENCE, call).await.map_err(|_| WriteError::Timeout)?.map_err(WriteError::Api)
 }
 
-async fn bump(api: &Api<Event>, name: &str, count: i32, occurrence: &Occurrence) -> Result<(), WriteError> {
+async fn bump(api: &Api<CoreEvent>, name: &str, count: i32, occurrence: &Occurrence) -> Result<(), WriteError> {
     let patch = json!({ "count": count, "lastTimestamp": Time(occurrence.at) });
     within(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await.map(drop)
 }
 
 /// The first event of its kind, named as client-go names them.
-fn event(namespace: &str, occurrence: &Occurrence) -> Event {
-    let Occurrence { component, regarding, note, at } = occurrence;
+fn event(namespace: &str, occurrence: &Occurrence) -> CoreEvent {
+    let Occurrence { component, regarding, event, at } = occurrence;
     let object = regarding.name.as_deref().unwrap_or_default();
-    Event {
+    CoreEvent {
         metadata: ObjectMeta {
             name: Some(format!("{object}.{:x}", at.as_nanosecond())),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
         involved_object: regarding.clone(),
-        type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(note.reason.as_str().to_owned()),
-        message: Some(note.message.clone()),
+        type_: Some(if event.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(event.reason.as_str().to_owned()),
+        message: Some(event.message.clone()),
         source: Some(EventSource { component: Some((*component).to_owned()), host: None }),
         reporting_component: Some((*component).to_owned()),
         count: Some(1),
         first_timestamp: Some(Time(*at)),
         last_timestamp: Some(Time(*at)),
-        ..Event::default()
+        ..CoreEvent::default()
     }
 }
 

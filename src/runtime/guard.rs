@@ -59,6 +59,10 @@ impl<K: Resource> Resource for Guard<K> {
         K::plural(dt)
     }
 
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+
     fn meta(&self) -> &ObjectMeta {
         match self {
             Self::Readable(object) => object.meta(),

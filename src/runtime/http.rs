@@ -1,30 +1,44 @@
 //! The endpoints: `/healthz`, `/readyz`, `/metrics`, `/configz` and the place of `/debug/pprof`. Plain HTTP, for probes and
-//! scrapers inside the cluster.
+//! scrapers inside the cluster. Anybody in the cluster can reach them, so connections are few and short.
+
+mod listener;
 
 use std::{
     collections::BTreeMap,
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use axum::{
     Json, Router,
     extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONNECTION, CONTENT_TYPE},
+    },
+    middleware::map_response,
     response::{IntoResponse, Response},
     routing::get,
 };
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::Semaphore,
+    task::{JoinHandle, spawn_blocking},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::metrics::{self, Metrics};
+use super::{
+    metrics::{self, Metrics},
+    shutdown,
+};
+use listener::{Bounded, Limits};
 
-/// How long open connections may hold up the end.
-const GRACE: Duration = Duration::from_secs(5);
+/// Answers to `/metrics` that are made at the same time; others wait.
+const SCRAPES: usize = 2;
 
 /// What the endpoints speak of.
 #[derive(Clone, Debug)]
@@ -74,18 +88,23 @@ impl Server {
         bind.await.map_err(|source| HttpError::Bind { address, source })
     }
 
-    /// Where it listens.
-    pub const fn address(&self) -> SocketAddr {
+    #[cfg(test)]
+    const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Answers from now on, in a task of its own, until it is stopped.
     pub fn serve(self, endpoints: Endpoints) -> Serving {
+        self.serve_within(endpoints, Limits::default())
+    }
+
+    fn serve_within(self, endpoints: Endpoints, limits: Limits) -> Serving {
         let stop = CancellationToken::new();
         let until = stop.clone().cancelled_owned();
         info!(address = %self.address, "serving endpoints");
         let task = tokio::spawn(async move {
-            if let Err(error) = axum::serve(self.listener, router(endpoints)).with_graceful_shutdown(until).await {
+            let listener = Bounded::new(self.listener, limits);
+            if let Err(error) = axum::serve(listener, router(endpoints)).with_graceful_shutdown(until).await {
                 warn!(%error, "endpoints ended");
             }
         });
@@ -101,18 +120,26 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Ends it: nothing new is accepted, open answers are finished, within five seconds.
+    /// Ends it: nothing new is accepted, and answers that are under way get a moment.
     pub async fn stop(self) {
         self.stop.cancel();
-        if timeout(GRACE, self.task).await.is_err() {
+        if timeout(shutdown::ENDPOINTS, self.task).await.is_err() {
             warn!("connections were still open at the end");
         }
     }
 }
 
 /// What must be there before work can be done: caches, the lease, API servers. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<Mutex<BTreeMap<String, Option<String>>>>);
+#[derive(Clone, Default)]
+pub struct Readiness(Arc<Checks>);
+
+#[derive(Default)]
+struct Checks {
+    parts: Mutex<BTreeMap<String, Option<String>>>,
+    questions: Mutex<Vec<Question>>,
+}
+
+type Question = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl Readiness {
     /// Names a part that is not there yet.
@@ -122,10 +149,29 @@ impl Readiness {
         part
     }
 
+    /// Asks at each request what is wrong, so that what was ready can be taken back.
+    pub fn ask(&self, problems: impl Fn() -> Vec<String> + Send + Sync + 'static) {
+        self.0.questions.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(problems));
+    }
+
+    /// Drops the parts whose name begins so: who they belong to has ended.
+    pub fn forget(&self, prefix: &str) {
+        let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.retain(|name, _| !name.starts_with(prefix));
+    }
+
     /// What is missing, and why.
     pub fn missing(&self) -> Vec<String> {
-        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.iter().filter_map(|(name, why)| why.as_ref().map(|why| format!("{name}: {why}"))).collect()
+        let parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = parts.iter().filter_map(|(name, why)| why.as_ref().map(|why| format!("{name}: {why}")));
+        let questions = self.0.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.chain(questions.iter().flat_map(|problems| problems())).collect()
+    }
+}
+
+impl std::fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Readiness").field(&self.missing()).finish()
     }
 }
 
@@ -148,7 +194,7 @@ impl Part {
     }
 
     fn set(&self, why: Option<String>) {
-        self.all.0.lock().unwrap_or_else(PoisonError::into_inner).insert(self.name.clone(), why);
+        self.all.0.parts.lock().unwrap_or_else(PoisonError::into_inner).insert(self.name.clone(), why);
     }
 }
 
@@ -162,10 +208,23 @@ fn router(endpoints: Endpoints) -> Router {
         router = router.route("/debug/pprof", get(pprof)).route("/debug/pprof/", get(pprof));
         router = router.route("/debug/pprof/{*profile}", get(pprof));
     }
-    router.with_state(endpoints)
+    let scrapes = Arc::new(Semaphore::new(SCRAPES));
+    router.layer(map_response(last_answer)).with_state(Served { endpoints, scrapes })
 }
 
-async fn healthz(State(endpoints): State<Endpoints>) -> (StatusCode, &'static str) {
+#[derive(Clone)]
+struct Served {
+    endpoints: Endpoints,
+    scrapes: Arc<Semaphore>,
+}
+
+/// A connection that is kept open for later is one that others cannot have.
+async fn last_answer(mut response: Response) -> Response {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+async fn healthz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, &'static str) {
     if endpoints.shutdown.is_cancelled() {
         (StatusCode::INTERNAL_SERVER_ERROR, "Unhealthy")
     } else {
@@ -173,7 +232,7 @@ async fn healthz(State(endpoints): State<Endpoints>) -> (StatusCode, &'static st
     }
 }
 
-async fn readyz(State(endpoints): State<Endpoints>) -> (StatusCode, String) {
+async fn readyz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, String) {
     let mut missing = endpoints.readiness.missing();
     if endpoints.shutdown.is_cancelled() {
         missing.insert(0, "shutting down".to_owned());
@@ -185,8 +244,13 @@ async fn readyz(State(endpoints): State<Endpoints>) -> (StatusCode, String) {
     }
 }
 
-async fn scrape(State(endpoints): State<Endpoints>) -> Response {
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], endpoints.metrics.render()).into_response()
+/// With thousands of machines the text takes a while, which is not taken from the reconciles.
+async fn scrape(State(Served { endpoints, scrapes }): State<Served>) -> Response {
+    let Ok(_one) = scrapes.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    match spawn_blocking(move || endpoints.metrics.render()).await {
+        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 async fn configz() -> Json<Value> {
@@ -202,6 +266,8 @@ async fn pprof() -> (StatusCode, &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use rstest::rstest;
 
     use super::*;
@@ -213,6 +279,10 @@ mod tests {
     }
 
     async fn run(profiling: bool) -> Running {
+        run_within(profiling, Limits::default()).await
+    }
+
+    async fn run_within(profiling: bool, limits: Limits) -> Running {
         let endpoints = Endpoints {
             metrics: Metrics::new(),
             readiness: Readiness::default(),
@@ -221,7 +291,7 @@ mod tests {
         };
         let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
         let url = format!("http://{}", server.address());
-        Running { url, endpoints: endpoints.clone(), serving: server.serve(endpoints) }
+        Running { url, endpoints: endpoints.clone(), serving: server.serve_within(endpoints, limits) }
     }
 
     impl Running {
@@ -252,6 +322,37 @@ mod tests {
         assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
         cache.missing("no watch for 2m");
         assert_eq!(running.get("/readyz").await, (503, "machine cache: no watch for 2m\n".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn readiness_is_taken_back_when_the_answer_to_a_question_changes() {
+        let running = run(false).await;
+        let age = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let asked = Arc::clone(&age);
+        running.endpoints.readiness.ask(move || {
+            let age = asked.load(std::sync::atomic::Ordering::SeqCst);
+            (age > 45).then(|| format!("nodes of target: silent for {age} s")).into_iter().collect()
+        });
+        assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
+        age.store(50, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(running.get("/readyz").await, (503, "nodes of target: silent for 50 s\n".to_owned()));
+        age.store(1, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn idle_connections_are_few_and_end_so_that_probes_come_through() {
+        let limits = Limits { connections: 2, lifetime: Duration::from_millis(300) };
+        let running = run_within(false, limits).await;
+        let address = running.url.trim_start_matches("http://").to_owned();
+        let mut idle = Vec::new();
+        for _ in 0..5 {
+            idle.push(tokio::net::TcpStream::connect(&address).await.unwrap());
+        }
+        assert_eq!(running.get("/healthz").await, (200, "OK".to_owned()));
+        let mut rest = Vec::new();
+        tokio::io::AsyncReadExt::read_to_end(&mut idle.remove(0), &mut rest).await.unwrap();
+        assert!(rest.is_empty(), "the server has closed it");
     }
 
     #[tokio::test]

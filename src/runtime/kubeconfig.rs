@@ -4,24 +4,22 @@
 
 mod check;
 mod error;
+mod source;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    convert::Infallible,
-    env,
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::{convert::Infallible, env, path::PathBuf, str::FromStr};
 
-use http::{HeaderValue, Uri, header};
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use http::{HeaderValue, header};
+use kube::Client;
+use tokio::task::spawn_blocking;
 
-pub use check::{API_VERSION, ServerInfo, check, wait_until_ready};
-pub use error::StartError;
+use source::Source;
+
+pub use check::{ServerInfo, check, wait_until_ready};
+pub use error::{API_VERSION, StartError};
+pub(crate) use error::{address, cause};
+pub use source::Cluster;
 
 /// Where the machine objects are (`--control-kubeconfig`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,25 +61,19 @@ pub enum UserAgent {
     ControllerManager,
     /// The controllers of machines.
     MachineController,
-    /// Watches of machine objects.
-    ControlMachineInformers,
-    /// Watches of everything else in the control cluster.
-    ControlCoreInformers,
-    /// Watches in the target cluster.
-    TargetCoreInformers,
     /// The lease.
     LeaderElection,
-    /// What the control cluster serves.
-    Discovery,
+    /// The simulated cloud, whose VMs register their Nodes.
+    SimulatedCloud,
 }
 
 /// The clusters of one process.
 #[derive(Clone, Debug)]
 pub struct Clusters {
     /// Holds the machine objects.
-    pub control: Config,
+    pub control: Cluster,
     /// Gets the nodes; `None` is the mode without a target.
-    pub target: Option<Config>,
+    pub target: Option<Cluster>,
 }
 
 impl Clusters {
@@ -97,28 +89,32 @@ impl Clusters {
         const TARGET: &str = "--target-kubeconfig";
         const CONTROL: &str = "--control-kubeconfig";
         let target = match target {
-            TargetKubeconfig::InCluster => Some(own_cluster(TARGET, fallback).await?),
+            TargetKubeconfig::InCluster => Some(Cluster::load(own_cluster(TARGET, fallback)?).await?),
             TargetKubeconfig::None => None,
-            TargetKubeconfig::Path(path) => Some(from_file(TARGET, path).await?),
+            TargetKubeconfig::Path(path) => Some(Cluster::load(Source::file(TARGET, path)).await?),
         };
         let control = match control {
             ControlKubeconfig::SameAsTarget => target.clone().ok_or(StartError::NoControlCluster)?,
-            ControlKubeconfig::InCluster => in_pod(CONTROL)?,
-            ControlKubeconfig::Path(path) => from_file(CONTROL, path).await?,
+            ControlKubeconfig::InCluster => Cluster::load(Source::Pod { origin: CONTROL }).await?,
+            ControlKubeconfig::Path(path) => Cluster::load(Source::file(CONTROL, path)).await?,
         };
         Ok(Self { control, target })
     }
 }
 
-/// A client for one purpose. Must be called inside an async runtime.
+/// A client to try a cluster with. Must be called inside an async runtime.
 ///
 /// # Errors
 /// When the credentials or certificates cannot be used.
-pub fn client(config: &Config, agent: UserAgent) -> Result<Client, StartError> {
-    let mut config = config.clone();
+pub async fn client(cluster: &Cluster, agent: UserAgent) -> Result<Client, StartError> {
+    let mut config = cluster.config.clone();
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent.as_str())));
     let server = config.cluster_url.clone();
-    Client::try_from(config).map_err(|error| StartError::from_client(&server, &error))
+    // A credential plugin may take its time.
+    match spawn_blocking(move || Client::try_from(config)).await {
+        Ok(client) => client.map_err(|error| StartError::from_client(&server, &error)),
+        Err(_) => Err(StartError::Client { server: address(&server), cause: "the process ends".to_owned() }),
+    }
 }
 
 impl UserAgent {
@@ -128,11 +124,8 @@ impl UserAgent {
             Self::Mcm => concat!("mcm/", env!("CARGO_PKG_VERSION")),
             Self::ControllerManager => "machine-controller-manager",
             Self::MachineController => "machine-controller",
-            Self::ControlMachineInformers => "control-machine-shared-informers",
-            Self::ControlCoreInformers => "control-core-shared-informers",
-            Self::TargetCoreInformers => "target-core-shared-informers",
             Self::LeaderElection => "machine-leader-election",
-            Self::Discovery => "controller-discovery",
+            Self::SimulatedCloud => concat!("mcm-simulated-cloud/", env!("CARGO_PKG_VERSION")),
         }
     }
 }
@@ -161,64 +154,19 @@ impl FromStr for TargetKubeconfig {
     }
 }
 
-async fn own_cluster(flag: &'static str, fallback: Fallback) -> Result<Config, StartError> {
-    if fallback == Fallback::None {
-        return in_pod(flag);
-    }
+fn own_cluster(flag: &'static str, fallback: Fallback) -> Result<Source, StartError> {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    if fallback == Fallback::None {
+        return Ok(Source::Pod { origin: flag });
+    }
     if is_set("KUBECONFIG") {
-        let kubeconfig = Kubeconfig::read().map_err(|error| StartError::from_kubeconfig("KUBECONFIG", None, error))?;
-        return from_kubeconfig("KUBECONFIG", None, kubeconfig).await;
+        return Ok(Source::Environment);
     }
     if is_set("KUBERNETES_SERVICE_HOST") {
-        return in_pod(flag);
+        return Ok(Source::Pod { origin: flag });
     }
     match env::home_dir().map(|home| home.join(".kube").join("config")) {
-        Some(path) if path.exists() => from_file("the default kubeconfig", &path).await,
+        Some(path) if path.exists() => Ok(Source::file("the default kubeconfig", &path)),
         _ => Err(StartError::NoCluster),
     }
-}
-
-fn in_pod(flag: &'static str) -> Result<Config, StartError> {
-    let config =
-        Config::incluster().map_err(|error| StartError::NotInPod { origin: flag, cause: error.to_string() })?;
-    Ok(with_our_retries(config))
-}
-
-async fn from_file(origin: &'static str, path: &Path) -> Result<Config, StartError> {
-    let kubeconfig =
-        Kubeconfig::read_from(path).map_err(|error| StartError::from_kubeconfig(origin, Some(path), error))?;
-    from_kubeconfig(origin, Some(path), kubeconfig).await
-}
-
-async fn from_kubeconfig(
-    origin: &'static str,
-    path: Option<&Path>,
-    kubeconfig: Kubeconfig,
-) -> Result<Config, StartError> {
-    let is_proxy_from_environment = !kubeconfig
-        .clusters
-        .iter()
-        .filter_map(|named| named.cluster.as_ref())
-        .any(|cluster| cluster.proxy_url.is_some());
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| StartError::from_kubeconfig(origin, path, error))?;
-    if is_proxy_from_environment && is_loopback(&config.cluster_url) {
-        config.proxy_url = None;
-    }
-    Ok(with_our_retries(config))
-}
-
-/// The client would repeat a create whose answer was lost, and an eviction that a budget forbids.
-/// What may be repeated, and when, is known only to the caller.
-fn with_our_retries(mut config: Config) -> Config {
-    config.default_retry = false;
-    config
-}
-
-/// As in Go, a proxy named by the environment is never used for this host itself.
-fn is_loopback(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }

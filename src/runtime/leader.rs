@@ -4,6 +4,10 @@
 //! over `lease_duration` after they *saw* it, both by their own monotonic clock. Times in the Lease are for people; no
 //! decision reads them. Every write carries the resource version of what it is based on.
 //!
+//! A monotonic clock stands still while a computer is suspended or a VM is frozen. A leader that wakes up from that believes in
+//! its term until its next renewal, a retry period at most; client-go has the same gap. Writes to existing objects are
+//! guarded by their resource versions meanwhile, and a VM is looked for before it is created.
+//!
 //! The reference's role grants create, get, watch and update of the Lease, hence no list and no patch.
 
 mod standby;
@@ -23,8 +27,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{debug, info, warn};
 
-use super::{clock::Clock, events::Events, http::Part};
-use crate::{api::reasons::EventReason, controllers::plan::Note};
+use super::{clock::Clock, events::Events, http::Part, shutdown};
+use crate::{api::reasons::EventReason, plan::Event};
 
 /// The times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +237,7 @@ impl Election {
     fn tell(&self, lease: &Lease, what: &str) {
         if let Some(events) = &self.events {
             let message = format!("{} {what}", self.candidacy.identity);
-            events.record(lease.object_ref(&()), &Note::normal(EventReason::LeaderElection, message));
+            events.record_for(lease.object_ref(&()), &Event::normal(EventReason::LeaderElection, message));
         }
     }
 }
@@ -253,11 +257,19 @@ impl Leadership {
     }
 
     /// Cancelled once we lead no more.
-    pub fn token(&self) -> CancellationToken {
+    #[cfg(test)]
+    fn token(&self) -> CancellationToken {
         self.lost.clone()
     }
 
-    /// Hands the Lease over at once. Call it when all work has ended.
+    /// Stops renewing, and others wait until the Lease runs out. Call it when not all work has ended: what is under way, at a
+    /// cloud above all, has that long to come to its end before somebody else begins.
+    pub fn abandon(self) {
+        warn!("the lease is not released but runs out, because not all work has ended");
+        drop(self);
+    }
+
+    /// Hands the Lease over at once. Call it only when all work has ended; see [`abandon`](Self::abandon).
     pub async fn release(self) {
         self.release.cancel();
         // A keeper that failed has released nothing, and there is nothing more to do.
@@ -362,7 +374,7 @@ async fn hand_over(election: &Election, tenure: Tenure) {
     let name = &election.candidacy.name;
     let params = PostParams::default();
     let write = election.call(election.leases.replace(name, &params, &lease));
-    match timeout_at(ends_at, write).await {
+    match timeout_at(ends_at.min(Instant::now() + shutdown::LEASE), write).await {
         Ok(Ok(_)) => info!(lease = name, identity = election.candidacy.identity, "released the lease"),
         Ok(Err(refusal)) => warn!(lease = name, %refusal, "the lease was not released and has to run out"),
         Err(_) => warn!(lease = name, "the lease was not released in time and has to run out"),

@@ -12,7 +12,7 @@ use http::{Request, Response, StatusCode, Uri, header::RETRY_AFTER};
 use http_body::{Body, Frame, SizeHint};
 use tokio::{
     sync::{Mutex, OwnedSemaphorePermit, Semaphore},
-    time::{Instant, Sleep, sleep, sleep_until, timeout_at},
+    time::{Instant, Sleep, sleep, sleep_until, timeout, timeout_at},
 };
 use tower::{BoxError, Layer, Service, ServiceExt};
 
@@ -28,9 +28,6 @@ pub struct Rate {
 impl Rate {
     /// Burst of the Go client where none is given.
     const DEFAULT_BURST: u32 = 10;
-
-    /// No limit.
-    pub const UNLIMITED: Self = Self { qps: 0.0, burst: 0 };
 }
 
 /// Whether a request opens a watch, which lasts for minutes and is not a call like others.
@@ -132,7 +129,8 @@ where
     }
 }
 
-/// Bounds the calls in flight, each of which is a connection, and the time that one may take. Watches have neither bound.
+/// Bounds the calls in flight, each of which is a connection, and the time that one may take. Of a watch only the beginning
+/// of the answer is bounded.
 #[derive(Clone, Debug)]
 pub struct InFlightLayer {
     slots: Arc<Semaphore>,
@@ -164,7 +162,7 @@ pub struct InFlight<S> {
 /// The API server did not answer in time. Whether it did what was asked is unknown.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no complete answer from the API server within {}s", .0.as_secs())]
-pub struct Unanswered(Duration);
+pub struct Unanswered(pub Duration);
 
 impl<S, B, R> Service<Request<B>> for InFlight<S>
 where
@@ -186,7 +184,8 @@ where
         let InFlightLayer { slots, patience } = self.limits.clone();
         async move {
             if is_watch(request.uri()) {
-                let response = inner.oneshot(request).await?;
+                let opening = timeout(patience, inner.oneshot(request)).await;
+                let response = opening.map_err(|_| Unanswered(patience))??;
                 return Ok(response.map(|body| HeldBody { body, hold: None }));
             }
             let slot = slots.acquire_owned().await?;
@@ -439,6 +438,18 @@ mod tests {
             let error = read.await.unwrap_err();
             assert!(error.to_string().contains("no complete answer from the API server within 60s"), "{error}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_accepted_and_never_answered_ends() {
+        let service = InFlightLayer::new(1, Duration::from_secs(60)).layer(service_fn(|_: Request<()>| async {
+            std::future::pending::<()>().await;
+            Ok::<_, BoxError>(Response::new(Answer::empty()))
+        }));
+        let began = Instant::now();
+        let error = service.oneshot(request("/api/v1/pods?watch=true")).await.unwrap_err();
+        assert!(error.downcast_ref::<Unanswered>().is_some(), "{error}");
+        assert_eq!(began.elapsed(), Duration::from_secs(60));
     }
 
     #[rstest]

@@ -2,6 +2,7 @@
 //! metrics, endpoints. No decision about machines is made here.
 
 pub mod cache;
+pub mod cell;
 pub mod client;
 pub mod clock;
 pub mod events;
@@ -13,5 +14,11 @@ pub mod limiter;
 pub mod metrics;
 pub mod objects;
 pub mod queue;
+pub mod reconcile;
+mod reload;
 pub mod secrets;
 pub mod shutdown;
+pub mod target;
+pub mod trust;
+mod unreadable;
+pub mod worker;

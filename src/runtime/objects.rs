@@ -35,6 +35,8 @@ pub enum WriteFailure {
     AlreadyExists,
     /// The API server refused it for good.
     Refused,
+    /// The API server was too busy to look at it, and did nothing.
+    Throttled,
     /// It may have been carried out or not.
     Unknown,
 }
@@ -51,10 +53,22 @@ impl WriteError {
         match (status.code, status.reason.as_str()) {
             (404, _) if is_about(status, &self.key) => WriteFailure::Gone,
             (409, "AlreadyExists") => WriteFailure::AlreadyExists,
+            (409 | 422, _) if is_about_uid(status) => WriteFailure::Gone,
             (409, _) => WriteFailure::Conflict,
+            (429, _) => WriteFailure::Throttled,
             (400..=403 | 405..=422, _) => WriteFailure::Refused,
             _ => WriteFailure::Unknown,
         }
+    }
+
+    /// Kind of the object.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Key of the object.
+    pub fn key(&self) -> &Key {
+        &self.key
     }
 
     /// The whole chain of causes in one line.
@@ -68,10 +82,18 @@ fn is_about(status: &Status, key: &Key) -> bool {
     status.details.as_ref().is_some_and(|details| details.name == key.name)
 }
 
+/// Whether an answer says that another object has the name now: a delete fails by its precondition, a patch because the UID
+/// of an object never changes.
+fn is_about_uid(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.message.contains("Precondition failed: UID in precondition")
+        || causes.into_iter().any(|cause| cause.field == "metadata.uid")
+}
+
 /// An error and its causes in one line. Of an API server's refusal only its message: the rest repeats it.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = said(error);
-    let mut source = error.source();
+    let mut source = if refusal(error).is_some() { None } else { error.source() };
     while let Some(cause) = source {
         let cause_text = said(cause);
         if !text.contains(&cause_text) {
@@ -131,6 +153,22 @@ impl<K: Cached + Serialize> Objects<K> {
         (self.api)(namespace)
     }
 
+    /// Reads an object live, and the cache has the answer. `None` only if the API server says that this very object is not
+    /// there: that it does not serve the kind right now says nothing of the object.
+    pub async fn read_again(&self, key: &Key) -> kube::Result<Option<Arc<K>>> {
+        let known = self.cache.get(key);
+        match self.api(&key.namespace).get(&key.name).await {
+            Ok(object) => Ok(Some(self.cache.wrote(object))),
+            Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status, key) => {
+                if let Some(uid) = known.and_then(|known| known.meta().uid.clone()) {
+                    self.cache.removed(key, &uid);
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Creates an object.
     pub async fn create(&self, object: &K) -> Result<Arc<K>, WriteError> {
         let key = Key::of(object.meta());
@@ -164,10 +202,11 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("patch", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
-    /// Strategic merge patch of the status of a built-in object: names single entries of lists, so it needs no version.
+    /// Strategic merge patch of the status of a built-in object that still has the UID it was seen with: names single entries
+    /// of lists, so it needs no version.
     pub async fn patch_status_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
-        let patch = Patch::Strategic(patch);
+        let patch = Patch::Strategic(with_uid(patch, seen));
         let patched = self.api(&key.namespace).patch_status(&key.name, &PatchParams::default(), &patch).await;
         self.take("status update", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
@@ -212,7 +251,7 @@ impl<K: Cached + Serialize> Objects<K> {
 }
 
 /// A merge patch that fails with a conflict if the object is no longer as it was seen.
-pub(crate) fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
+fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
     with_metadata(patch, "resourceVersion", seen.resource_version.as_deref())
 }
 
@@ -232,65 +271,5 @@ fn with_metadata(patch: &Value, field: &str, value: Option<&str>) -> Value {
     patch
 }
 
-/// The patch that turns one status into another: changed fields, and `null` for those that are gone.
-pub fn merge_patch(from: &Value, to: &Value) -> Value {
-    let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
-    let mut patch = serde_json::Map::new();
-    for (key, value) in to {
-        match from.get(key) {
-            Some(old) if old == value => {}
-            Some(old) => {
-                patch.insert(key.clone(), merge_patch(old, value));
-            }
-            None => {
-                patch.insert(key.clone(), value.clone());
-            }
-        }
-    }
-    for key in from.keys().filter(|key| !to.contains_key(*key)) {
-        patch.insert(key.clone(), Value::Null);
-    }
-    Value::Object(patch)
-}
-
 #[cfg(test)]
-mod tests {
-    use kube::core::response::StatusDetails;
-    use rstest::rstest;
-
-    use super::*;
-
-    #[test]
-    fn a_merge_patch_names_only_what_changes() {
-        let from = json!({"a": 1, "b": {"c": 2, "d": 3}, "e": [1]});
-        let to = json!({"a": 1, "b": {"c": 4}, "e": [1, 2], "f": true});
-        assert_eq!(merge_patch(&from, &to), json!({"b": {"c": 4, "d": null}, "e": [1, 2], "f": true}));
-        assert_eq!(merge_patch(&to, &to), json!({}));
-    }
-
-    #[test]
-    fn a_refusal_is_told_in_the_words_of_the_api_server_and_once() {
-        let status = Status::failure("the object has been modified", "Conflict").with_code(409);
-        let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
-        assert_eq!(error.text(), "patch of Node n failed: the object has been modified");
-        assert_eq!(error.failure(), WriteFailure::Conflict);
-    }
-
-    #[rstest]
-    #[case::this_object("n", WriteFailure::Gone)]
-    #[case::another_object("default", WriteFailure::Unknown)]
-    #[case::the_whole_kind("", WriteFailure::Unknown)]
-    fn only_what_the_api_server_names_is_gone(#[case] name: &str, #[case] expected: WriteFailure) {
-        let details: StatusDetails = serde_json::from_value(json!({ "name": name })).unwrap();
-        let status = Status::failure("not found", "NotFound").with_code(404).with_details(details);
-        let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
-        assert_eq!(error.failure(), expected);
-    }
-
-    #[test]
-    fn a_patch_carries_the_version_it_was_made_for() {
-        let seen = ObjectMeta { resource_version: Some("7".into()), ..ObjectMeta::default() };
-        let patch = with_precondition(&json!({"metadata": {"labels": {"a": "b"}}}), &seen);
-        assert_eq!(patch, json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}}));
-    }
-}
+mod tests;

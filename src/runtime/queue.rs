@@ -1,29 +1,42 @@
-//! Wake-ups: which objects to reconcile, each key at most once at a time and not more often than an interval.
+//! Which keys to reconcile, with the contract of client-go's work queue: a key waits at most once, it is never reconciled
+//! twice at the same time, and a change during its reconcile leads to another one.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
+    collections::{BTreeMap, HashMap, VecDeque},
     fmt::Debug,
     hash::Hash,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use futures::Stream;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use super::metrics::{self, Working};
 
-/// Bounded by the number of keys: a key that waits already is not added again.
+/// How much time has to pass between two reconciles of one key.
 ///
-/// The first wake-up of a key passes at once; later ones are gathered until the interval since the last one is over,
-/// so a burst of changes below one object costs two reconciles, not hundreds.
+/// The first change leads to a reconcile at once; those that follow are gathered until the interval since the last
+/// reconcile began is over, so a burst of changes below one object costs two reconciles, not hundreds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pacing {
+    /// The interval.
+    pub gather: Duration,
+    /// The interval in multiples of what planning took, if that is longer. A plan over many machines costs more, and its
+    /// share of a processor stays the same.
+    pub per_cost: u32,
+}
+
+/// Bounds the pause after an expensive plan: a throttled or suspended process must not be deaf afterwards.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The keys of one controller.
 #[derive(Debug)]
-pub struct Queue<T> {
+pub(crate) struct Queue<T> {
     name: &'static str,
-    interval: Duration,
+    pacing: Pacing,
     state: Mutex<State<T>>,
-    wake: Notify,
+    changed: Notify,
     meter: OnceLock<metrics::Queue>,
 }
 
@@ -31,40 +44,51 @@ pub struct Queue<T> {
 struct State<T> {
     ready: VecDeque<T>,
     delayed: BTreeMap<(Instant, u64), T>,
-    keys: HashMap<T, Seen>,
-    /// Longer intervals of keys whose passes cost much.
-    pauses: HashMap<T, Duration>,
+    keys: HashMap<T, Entry>,
     sequence: u64,
 }
 
-/// A pass is followed by a pause of so many times what its planning took.
-const PAUSE_PER_COST: u32 = 100;
-
-#[derive(Debug)]
-enum Seen {
-    WaitingSince(Instant),
-    Passed(Instant),
+#[derive(Debug, Default)]
+struct Entry {
+    place: Place,
+    taken_at: Option<Instant>,
+    pause: Duration,
 }
 
-impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
-    /// A queue for a controller of this name.
-    pub fn new(name: &'static str, interval: Duration) -> Arc<Self> {
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    #[default]
+    Idle,
+    Ready {
+        since: Instant,
+    },
+    Delayed {
+        position: (Instant, u64),
+    },
+    InFlight {
+        is_changed: bool,
+        is_forgotten: bool,
+    },
+}
+
+impl<T: Clone + Eq + Hash + Debug> Queue<T> {
+    /// An empty queue; `name` labels its metrics.
+    pub fn new(name: &'static str, pacing: Pacing) -> Arc<Self> {
         Arc::new(Self {
             name,
-            interval,
+            pacing,
             state: Mutex::new(State {
                 ready: VecDeque::new(),
                 delayed: BTreeMap::new(),
                 keys: HashMap::new(),
-                pauses: HashMap::new(),
                 sequence: 0,
             }),
-            wake: Notify::new(),
+            changed: Notify::new(),
             meter: OnceLock::new(),
         })
     }
 
-    /// Name for metrics.
+    /// Name for metrics and logs.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -76,157 +100,290 @@ impl<T: Clone + Eq + Hash + Debug + Send + 'static> Queue<T> {
 
     /// Asks for a reconcile of this key.
     pub fn add(&self, key: T) {
+        self.schedule(key, None);
+    }
+
+    /// Asks for a reconcile of this key at a time, unless it comes sooner anyway.
+    #[cfg(test)]
+    fn add_at(&self, key: T, at: Instant) {
+        self.schedule(key, Some(at));
+    }
+
+    fn schedule(&self, key: T, at: Option<Instant>) {
         {
             let mut state = self.state.lock();
             let now = Instant::now();
-            let interval = state.pauses.get(&key).copied().unwrap_or(self.interval);
-            let due = match state.keys.entry(key.clone()) {
-                Entry::Occupied(mut seen) => match *seen.get() {
-                    Seen::WaitingSince(_) => return,
-                    Seen::Passed(at) => {
-                        seen.insert(Seen::WaitingSince(now));
-                        at + interval
-                    }
-                },
-                Entry::Vacant(seen) => {
-                    seen.insert(Seen::WaitingSince(now));
-                    now
+            let entry = state.keys.entry(key.clone()).or_default();
+            entry.place = match entry.place {
+                Place::Ready { .. } => return,
+                Place::InFlight { is_forgotten, .. } => {
+                    entry.place = Place::InFlight { is_changed: true, is_forgotten };
+                    return;
                 }
+                place @ (Place::Idle | Place::Delayed { .. }) => place,
             };
-            if let Some(meter) = self.meter.get() {
-                meter.added();
-            }
-            if due <= now {
-                state.ready.push_back(key);
-            } else {
-                state.sequence += 1;
-                let position = (due, state.sequence);
-                state.delayed.insert(position, key);
-            }
+            let due = at.unwrap_or_else(|| entry.earliest(self.pacing, now));
+            state.place(key, due, now, self.meter.get());
         }
-        self.wake.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Notes what planning for a key took, so that its next pass waits in proportion: a pass over many machines costs more,
-    /// and its share of a processor stays the same.
-    pub fn charge(&self, key: &T, cost: Duration) {
-        let pause = cost.saturating_mul(PAUSE_PER_COST);
-        let pauses = &mut self.state.lock().pauses;
-        if pause > self.interval {
-            pauses.insert(key.clone(), pause);
-        } else {
-            pauses.remove(key);
+    /// Waits for the next key that is due. Until [`Queue::done`] nobody else gets it.
+    pub async fn take(&self) -> (T, Option<Working>) {
+        loop {
+            match self.next() {
+                Ok(taken) => return taken,
+                Err(Some(due)) => {
+                    tokio::select! {
+                        biased;
+                        () = self.changed.notified() => {}
+                        () = tokio::time::sleep_until(due) => {}
+                    }
+                }
+                Err(None) => self.changed.notified().await,
+            }
         }
     }
 
-    /// Drops a key whose object is gone, also if it waits.
-    pub fn forget(&self, key: &T) {
+    fn next(&self) -> Result<(T, Option<Working>), Option<Instant>> {
         let mut state = self.state.lock();
-        state.pauses.remove(key);
-        if let (Some(Seen::WaitingSince(_)), Some(meter)) = (state.keys.remove(key), self.meter.get()) {
-            meter.dropped();
-        }
-    }
-
-    fn pop(&self) -> Result<(T, Option<Working>), Option<Instant>> {
-        let mut state = self.state.lock();
-        let now = Instant::now();
-        while let Some(entry) = state.delayed.first_entry() {
-            if entry.key().0 > now {
-                break;
-            }
+        let (now, meter) = (Instant::now(), self.meter.get());
+        while let Some(entry) = state.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
             let key = entry.remove();
-            state.ready.push_back(key);
+            state.make_ready(key, now, meter);
         }
         while let Some(key) = state.ready.pop_front() {
-            // Those that were forgotten wait no more.
-            if let Some(Seen::WaitingSince(since)) = state.keys.get(&key) {
-                let waited = now.duration_since(*since);
-                state.keys.insert(key.clone(), Seen::Passed(now));
-                return Ok((key, self.meter.get().map(|meter| meter.taken(waited))));
-            }
+            let Some(entry) = state.keys.get_mut(&key) else { continue };
+            let Place::Ready { since } = entry.place else { continue };
+            entry.place = Place::InFlight { is_changed: false, is_forgotten: false };
+            entry.taken_at = Some(now);
+            return Ok((key, meter.map(|meter| meter.taken(now.duration_since(since)))));
         }
         Err(state.delayed.first_key_value().map(|((due, _), _)| *due))
     }
 
-    /// The keys as they fall due, each with the meter of the work it begins; for one reader.
-    pub fn stream(self: &Arc<Self>) -> impl Stream<Item = (T, Option<Working>)> + Send + use<T> {
-        futures::stream::unfold(Arc::clone(self), |queue| async move {
-            loop {
-                match queue.pop() {
-                    Ok(item) => return Some((item, queue)),
-                    Err(Some(due)) => {
-                        tokio::select! {
-                            () = tokio::time::sleep_until(due) => {}
-                            () = queue.wake.notified() => {}
-                        }
-                    }
-                    Err(None) => queue.wake.notified().await,
+    /// The reconcile of a key ended. It comes again after a change, or else at `requeue_at`.
+    pub fn done(&self, key: &T, requeue_at: Option<Instant>) {
+        {
+            let mut state = self.state.lock();
+            let now = Instant::now();
+            let Some(entry) = state.keys.get_mut(key) else { return };
+            let Place::InFlight { is_changed, is_forgotten } = entry.place else { return };
+            entry.place = Place::Idle;
+            let due = match (is_changed, requeue_at) {
+                (true, _) => Some(entry.earliest(self.pacing, now)),
+                (false, at) => at.filter(|_| !is_forgotten),
+            };
+            match due {
+                Some(due) => state.place(key.clone(), due, now, self.meter.get()),
+                None if is_forgotten || self.pacing.gather.is_zero() && entry.pause.is_zero() => {
+                    state.keys.remove(key);
                 }
+                None => {}
             }
-        })
+        }
+        self.changed.notify_one();
+    }
+
+    /// The reconcile of a key failed and will be repeated.
+    pub fn retried(&self) {
+        self.meter.get().into_iter().for_each(metrics::Queue::retried);
+    }
+
+    /// Records what planning for a key took; see [`Pacing::per_cost`].
+    pub fn charge(&self, key: &T, cost: Duration) {
+        let pause = cost.saturating_mul(self.pacing.per_cost).min(LONGEST_PAUSE);
+        if let Some(entry) = self.state.lock().keys.get_mut(key) {
+            entry.pause = if pause > self.pacing.gather { pause } else { Duration::ZERO };
+        }
+    }
+
+    /// Drops a key whose object is gone.
+    pub fn forget(&self, key: &T) {
+        let mut state = self.state.lock();
+        let Some(entry) = state.keys.get_mut(key) else { return };
+        match entry.place {
+            Place::InFlight { .. } => {
+                entry.place = Place::InFlight { is_changed: false, is_forgotten: true };
+                return;
+            }
+            Place::Ready { .. } => {
+                state.ready.retain(|waiting| waiting != key);
+                self.meter.get().into_iter().for_each(metrics::Queue::dropped);
+            }
+            Place::Delayed { position } => drop(state.delayed.remove(&position)),
+            Place::Idle => {}
+        }
+        state.keys.remove(key);
+    }
+}
+
+impl<T: Clone + Eq + Hash> State<T> {
+    /// Puts a key that is neither ready nor in flight where it belongs; one that is delayed moves only to an earlier time.
+    fn place(&mut self, key: T, due: Instant, now: Instant, meter: Option<&metrics::Queue>) {
+        if let Some(Entry { place: Place::Delayed { position }, .. }) = self.keys.get(&key) {
+            if position.0 <= due {
+                return;
+            }
+            self.delayed.remove(&position.clone());
+        }
+        if due <= now {
+            return self.make_ready(key, now, meter);
+        }
+        self.sequence += 1;
+        let position = (due, self.sequence);
+        if let Some(entry) = self.keys.get_mut(&key) {
+            entry.place = Place::Delayed { position };
+        }
+        self.delayed.insert(position, key);
+    }
+
+    fn make_ready(&mut self, key: T, since: Instant, meter: Option<&metrics::Queue>) {
+        if let Some(entry) = self.keys.get_mut(&key) {
+            entry.place = Place::Ready { since };
+            self.ready.push_back(key);
+            meter.into_iter().for_each(metrics::Queue::added);
+        }
+    }
+}
+
+impl Entry {
+    /// When a change may lead to the next reconcile.
+    fn earliest(&self, pacing: Pacing, now: Instant) -> Instant {
+        let interval = pacing.gather.max(self.pause);
+        self.taken_at.map_or(now, |taken_at| taken_at + interval)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::StreamExt;
+    use futures::FutureExt;
+
+    const GATHER: Duration = Duration::from_millis(50);
+
+    fn queue(gather: Duration) -> Arc<Queue<&'static str>> {
+        Queue::new("test", Pacing { gather, per_cost: 100 })
+    }
+
+    fn now(queue: &Queue<&'static str>) -> Option<&'static str> {
+        queue.take().now_or_never().map(|(key, _)| key)
+    }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_costs_two_passes() {
-        let queue = Queue::new("test", Duration::from_millis(50));
-        let mut stream = Box::pin(queue.stream().map(|(key, _)| key));
-        let start = Instant::now();
-        queue.add("a");
-        assert_eq!(stream.next().await, Some("a"));
-        assert_eq!(start.elapsed(), Duration::ZERO);
-        for _ in 0..100 {
-            queue.add("a");
+    async fn a_key_waits_once_and_keys_come_in_the_order_they_were_added() {
+        let queue = queue(Duration::ZERO);
+        for key in ["b", "a", "b"] {
+            queue.add(key);
         }
-        assert_eq!(stream.next().await, Some("a"));
-        assert!(start.elapsed() >= Duration::from_millis(50));
-        let quiet = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
-        assert!(quiet.is_err(), "a hundred wake-ups are one pass");
+        assert_eq!((now(&queue), now(&queue), now(&queue)), (Some("b"), Some("a"), None));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_that_costs_much_comes_less_often() {
-        let queue = Queue::new("test", Duration::from_millis(50));
-        let mut stream = Box::pin(queue.stream().map(|(key, _)| key));
+    async fn a_key_in_flight_is_given_to_nobody_else_and_a_change_meanwhile_brings_it_again() {
+        let queue = queue(Duration::ZERO);
         queue.add("a");
-        assert_eq!(stream.next().await, Some("a"));
-        queue.charge(&"a", Duration::from_millis(40));
+        assert_eq!(now(&queue), Some("a"));
+        queue.add("a");
+        assert_eq!(now(&queue), None, "it is in flight");
+        queue.done(&"a", None);
+        assert_eq!(now(&queue), Some("a"));
+        queue.done(&"a", None);
+        assert_eq!(now(&queue), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_are_gathered_for_an_interval_after_the_last_reconcile_began() {
+        let queue = queue(GATHER);
         let start = Instant::now();
         queue.add("a");
-        assert_eq!(stream.next().await, Some("a"));
-        assert!(start.elapsed() >= Duration::from_secs(4), "100 times 40 ms");
+        assert_eq!(queue.take().await.0, "a");
+        queue.done(&"a", None);
+        queue.add("a");
+        queue.add("a");
+        assert_eq!(queue.take().await.0, "a");
+        assert_eq!(start.elapsed(), GATHER);
+        queue.done(&"a", None);
+        tokio::time::advance(GATHER).await;
+        queue.add("a");
+        assert_eq!(now(&queue), Some("a"), "the interval is over");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_forgotten_key_leaves_nothing_behind() {
-        let queue = Queue::new("test", Duration::from_secs(10));
-        let mut stream = Box::pin(queue.stream().map(|(key, _)| key));
+    async fn a_requeue_comes_at_its_time_and_a_change_comes_sooner() {
+        let queue = queue(Duration::ZERO);
+        let start = Instant::now();
+        queue.add("a");
+        assert_eq!(queue.take().await.0, "a");
+        queue.done(&"a", Some(start + Duration::from_secs(60)));
+        queue.add_at("a", start + Duration::from_secs(90));
+        assert_eq!(queue.take().await.0, "a");
+        assert_eq!(start.elapsed(), Duration::from_secs(60), "a later time changes nothing");
+        queue.done(&"a", Some(start + Duration::from_secs(3600)));
+        queue.add("a");
+        assert_eq!(now(&queue), Some("a"));
+        queue.done(&"a", None);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(now(&queue), None, "the requeue of the reconcile before is void");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_keys_due_at_the_same_time_both_come() {
+        let queue = queue(Duration::ZERO);
+        let due = Instant::now() + GATHER;
+        queue.add_at("a", due);
+        queue.add_at("b", due);
+        assert_eq!((queue.take().await.0, queue.take().await.0), ("a", "b"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pause_after_an_expensive_plan_is_in_proportion_and_bounded() {
+        let queue = queue(GATHER);
+        for (cost, pause) in [(1, 100), (4, 400), (600_000, 2_000), (0, 50)] {
+            let start = Instant::now();
+            queue.add("a");
+            assert_eq!(queue.take().await.0, "a");
+            queue.charge(&"a", Duration::from_millis(cost));
+            queue.add("a");
+            queue.done(&"a", None);
+            assert_eq!(queue.take().await.0, "a");
+            assert_eq!(start.elapsed(), Duration::from_millis(pause), "after {cost} ms");
+            queue.charge(&"a", Duration::ZERO);
+            queue.done(&"a", None);
+            tokio::time::advance(GATHER).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forgotten_key_comes_no_more_wherever_it_was() {
+        let queue = queue(Duration::ZERO);
+        for key in ["ready", "in flight", "delayed"] {
+            queue.add_at(key, Instant::now());
+        }
+        queue.forget(&"ready");
+        assert_eq!(now(&queue), Some("in flight"));
+        queue.add("in flight");
+        queue.forget(&"in flight");
+        queue.done(&"in flight", Some(Instant::now()));
+        assert_eq!(now(&queue), Some("delayed"));
+        queue.done(&"delayed", Some(Instant::now() + GATHER));
+        queue.forget(&"delayed");
+        tokio::time::advance(GATHER * 2).await;
+        assert_eq!(now(&queue), None);
+        let state = queue.state.lock();
+        assert!(state.keys.is_empty() && state.ready.is_empty() && state.delayed.is_empty(), "{state:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_object_of_a_forgotten_name_comes_again() {
+        let queue = queue(Duration::ZERO);
         queue.add("a");
         queue.forget(&"a");
-        queue.add("b");
-        assert_eq!(stream.next().await, Some("b"));
-        queue.add("b");
-        queue.forget(&"b");
-        let quiet = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
-        assert!(quiet.is_err(), "nothing waits");
-        assert!(queue.state.lock().keys.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_delayed_key_does_not_hold_back_others() {
-        let queue = Queue::new("test", Duration::from_secs(10));
-        let mut stream = Box::pin(queue.stream().map(|(key, _)| key));
         queue.add("a");
-        assert_eq!(stream.next().await, Some("a"));
+        assert_eq!((now(&queue), now(&queue)), (Some("a"), None));
+        queue.forget(&"a");
         queue.add("a");
-        queue.add("b");
-        assert_eq!(stream.next().await, Some("b"));
-        assert_eq!(stream.next().await, Some("a"));
+        queue.done(&"a", None);
+        assert_eq!(now(&queue), Some("a"), "it came back while the reconcile of its predecessor ended");
     }
 }

@@ -1,11 +1,26 @@
 //! SIGTERM and SIGINT: the first asks for an orderly end, the second ends at once.
 
-use std::io;
+use std::{io, time::Duration};
 
 use futures::{Stream, StreamExt, stream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+
+/// How long reconciles that are under way may go on after the wish to stop.
+pub const WORK: Duration = Duration::from_secs(20);
+/// How long the release of a lease may take.
+pub const LEASE: Duration = Duration::from_secs(3);
+/// How long events may hold up the end.
+pub const EVENTS: Duration = Duration::from_secs(2);
+/// How long open connections to the endpoints may.
+pub const ENDPOINTS: Duration = Duration::from_secs(1);
+/// After this long a pod is killed, unless it says otherwise.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
+const _: () = {
+    let sum = WORK.as_secs() + LEASE.as_secs() + EVENTS.as_secs() + ENDPOINTS.as_secs();
+    assert!(sum < GRACE_PERIOD.as_secs(), "one after the other they must end in time");
+};
 
 /// Exit code after a second signal.
 const IMPATIENT: i32 = 1;

@@ -1,8 +1,11 @@
 //! At most so many Machines of one MachineDeployment are given up for bad health at the same time.
 //!
 //! If a whole zone or the API server's view of it fails, every Machine looks unhealthy at once. Replacing them all would
-//! turn a disturbance into an outage, so the next one has to wait until the last replacement runs.
+//! turn a disturbance into an outage, so the next one has to wait until the last replacement runs. The limit is
+//! `max_unhealthy_replacements` of the machine policy, [`DEFAULT_LIMIT`] unless chosen otherwise.
 //! Timeouts of creation are not guarded: such a Machine never served.
+
+use std::fmt;
 
 use crate::api::{
     labels,
@@ -12,25 +15,33 @@ use crate::api::{
 /// How many Machines may be out of service before a further one is given up; the reference's fixed number.
 pub const DEFAULT_LIMIT: u32 = 1;
 
-/// How many names a census keeps for its explanation.
+/// How many names are kept for the explanation.
 const NAMES: usize = 3;
 
-/// What the guard knows of the Machines that carry the same [`labels::DEPLOYMENT_NAME`], the Machine itself included.
+/// The MachineDeployment of a Machine, as far as the guard is concerned: Machines with the same value of the label
+/// [`labels::DEPLOYMENT_NAME`] in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PermitKey {
+    pub namespace: String,
+    pub deployment: String,
+}
+
+/// How many Machines with the same [`PermitKey`] are out of service, and which; the Machine itself included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct OutOfService {
     weight: u32,
     blockers: Vec<String>,
 }
 
 /// Who may decide for a MachineDeployment. One Machine at a time holds the permit of its key while it counts and writes;
-/// the shell keeps the lock.
+/// the executor keeps the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Permit {
-    /// Nobody asked for it in this pass.
+    /// Nobody asked for it in this reconcile.
     #[default]
     NotAsked,
-    /// This Machine holds it, and the census was taken after it got it.
-    Held(Census),
+    /// This Machine holds it, and the others were counted after it got it.
+    Held(OutOfService),
     /// Another Machine holds it.
     Refused {
         /// Name of that Machine.
@@ -38,21 +49,33 @@ pub enum Permit {
     },
 }
 
-/// The key under which a Machine is guarded; without one there is no guard.
-pub fn key_of(machine: &Machine) -> Option<&str> {
-    machine.metadata.labels.as_ref()?.get(labels::DEPLOYMENT_NAME).map(String::as_str)
+impl PermitKey {
+    /// The key under which a Machine is guarded; without one there is no guard.
+    pub fn of(machine: &Machine) -> Option<Self> {
+        let deployment = machine.metadata.labels.as_ref()?.get(labels::DEPLOYMENT_NAME)?.clone();
+        Some(Self { namespace: machine.metadata.namespace.clone().unwrap_or_default(), deployment })
+    }
+
+    /// Whether a Machine is guarded under this key.
+    pub fn is_of(&self, machine: &Machine) -> bool {
+        Self::of(machine).as_ref() == Some(self)
+    }
 }
 
-impl Census {
-    /// Counts the Machines of one key.
-    pub fn of<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Self {
-        let mut census = Self::default();
-        for machine in machines {
-            census.add(machine);
-        }
-        census.blockers.sort();
-        census.blockers.truncate(NAMES);
-        census
+impl fmt::Display for PermitKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.deployment)
+    }
+}
+
+impl OutOfService {
+    /// Counts the Machines of one key; others are passed over.
+    pub fn of<'a>(key: &PermitKey, machines: impl IntoIterator<Item = &'a Machine>) -> Self {
+        let mut count = Self::default();
+        machines.into_iter().filter(|machine| key.is_of(machine)).for_each(|machine| count.add(machine));
+        count.blockers.sort();
+        count.blockers.truncate(NAMES);
+        count
     }
 
     fn add(&mut self, machine: &Machine) {
@@ -60,7 +83,9 @@ impl Census {
         self.weight = self.weight.saturating_add(weight);
         if weight > 0 {
             let name = machine.metadata.name.as_deref().unwrap_or_default();
-            let phase = match machine.phase() {
+            let phase = machine.phase();
+            let phase = match &phase {
+                _ if machine.is_terminating() => "Terminating",
                 MachinePhase::New => "not created yet",
                 phase => phase.as_str(),
             };
@@ -77,13 +102,13 @@ impl Census {
     }
 }
 
-/// Running and Unknown Machines are in service, and so is a preserved one; one that terminates counts twice, because
-/// its replacement is still to come.
+/// Running and Unknown Machines are in service, and so is a preserved one. One that terminates, by its phase or by its
+/// deletion timestamp, counts twice, because its replacement is still to come.
 fn weight_of(machine: &Machine) -> u32 {
     let preserved = machine.status.as_ref().is_some_and(|status| status.current_status.preserve_expiry_time.is_some());
-    let phase = machine.phase();
-    let out_of_service = !matches!(phase, MachinePhase::Running | MachinePhase::Unknown) && !preserved;
-    u32::from(out_of_service) + u32::from(phase == MachinePhase::Terminating)
+    let is_terminating = machine.is_terminating();
+    let serves = matches!(machine.phase(), MachinePhase::Running | MachinePhase::Unknown) && !is_terminating;
+    u32::from(!serves && !preserved) + u32::from(is_terminating)
 }
 
 #[cfg(test)]
@@ -96,10 +121,14 @@ mod tests {
         let expiry = preserved.then_some("2026-01-01T00:00:00Z");
         serde_json::from_value(json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
-            "metadata": { "name": name, "labels": { "name": "pool" } },
+            "metadata": { "name": name, "namespace": "ns", "labels": { "name": "pool" } },
             "spec": {}, "status": { "currentStatus": { "phase": phase, "preserveExpiryTime": expiry } },
         }))
         .unwrap()
+    }
+
+    fn count(machines: &[Machine]) -> OutOfService {
+        OutOfService::of(&PermitKey { namespace: "ns".to_owned(), deployment: "pool".to_owned() }, machines)
     }
 
     #[rstest]
@@ -113,22 +142,46 @@ mod tests {
     #[case::other_phases_block(&[("CrashLoopBackOff", false), ("InPlaceUpdating", false), ("Available", false)], 3)]
     fn counts_what_is_out_of_service(#[case] phases: &[(&str, bool)], #[case] weight: u32) {
         let machines: Vec<Machine> = phases.iter().map(|(phase, preserved)| machine("m", phase, *preserved)).collect();
-        assert_eq!(Census::of(&machines).weight, weight);
+        assert_eq!(count(&machines).weight, weight);
     }
 
     #[test]
     fn one_machine_may_be_given_up_only_while_none_is_out_of_service() {
         let healthy = [machine("a", "Running", false), machine("b", "Unknown", false)];
-        assert_eq!(Census::of(&healthy).blocked_by(DEFAULT_LIMIT), None);
+        assert_eq!(count(&healthy).blocked_by(DEFAULT_LIMIT), None);
         let joining = [machine("a", "Unknown", false), machine("b", "Pending", false)];
-        assert_eq!(Census::of(&joining).blocked_by(DEFAULT_LIMIT).as_deref(), Some("b (Pending)"));
-        assert_eq!(Census::of(&joining).blocked_by(2), None);
+        assert_eq!(count(&joining).blocked_by(DEFAULT_LIMIT).as_deref(), Some("b (Pending)"));
+        assert_eq!(count(&joining).blocked_by(2), None);
     }
 
     #[test]
     fn the_explanation_names_a_few_machines_in_order() {
         let machines: Vec<Machine> = ["e", "d", "c", "b"].iter().map(|name| machine(name, "", false)).collect();
-        let text = Census::of(&machines).blocked_by(1).unwrap();
+        let text = count(&machines).blocked_by(1).unwrap();
         assert_eq!(text, "b (not created yet), c (not created yet), d (not created yet), …");
+    }
+
+    #[rstest]
+    #[case::running("Running", false, 2)]
+    #[case::unknown("Unknown", false, 2)]
+    #[case::preserved("Failed", true, 1)]
+    #[case::phase_says_so_too("Terminating", false, 2)]
+    fn a_machine_with_a_deletion_timestamp_terminates_whatever_its_phase(
+        #[case] phase: &str,
+        #[case] preserved: bool,
+        #[case] weight: u32,
+    ) {
+        let mut machine = machine("m", phase, preserved);
+        machine.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH.into());
+        let count = count(&[machine]);
+        assert_eq!((count.weight, count.blocked_by(1).as_deref()), (weight, Some("m (Terminating)")));
+    }
+
+    #[test]
+    fn machines_of_other_namespaces_and_deployments_do_not_count() {
+        let (mut elsewhere, mut other) = (machine("m", "Failed", false), machine("m", "Failed", false));
+        elsewhere.metadata.namespace = Some("elsewhere".to_owned());
+        other.metadata.labels.as_mut().unwrap().insert("name".to_owned(), "other".to_owned());
+        assert_eq!(count(&[elsewhere, other]).weight, 0);
     }
 }

@@ -63,13 +63,6 @@ async fn the_api_server_refuses_what_could_never_work(#[case] change: Value, #[c
     json!({}),
     "Waiting for a driver for the provider \"clouds-r-us\" of the MachineClass small"
 )]
-#[case::unknown_field(
-    json!({"providerSpec": {"flavour": "small"}}),
-    json!({}),
-    "Cloud provider message - machine codes error: code = [InvalidArgument] message = [providerSpec.flavour: unknown field, \
-     known are region, zone, instanceType, createLatency, bootLatency, deleteLatency, initialize, neverJoin, volumes, \
-     nodeLabels, taints, capacity]"
-)]
 #[case::fields_of_another_type(
     json!({"providerSpec": {"bootLatency": 5, "volumes": -1}}),
     json!({}),
@@ -105,12 +98,36 @@ async fn a_machine_that_cannot_be_made_says_why(#[case] class: Value, #[case] se
     assert_eq!(world.scene.now().names(), [machine].into(), "the machine itself came up");
 }
 
+/// An unknown field does no harm, so the machine comes up; the class says both until it is corrected.
+#[tokio::test]
+async fn a_class_shows_what_its_driver_finds_wrong_with_it() {
+    let world = World::new("wrong-class").await;
+    let _manager = world.run(&[]).await;
+    let shown = async || {
+        let class = world.class_api().get("small").await.unwrap();
+        class.metadata.annotations.unwrap_or_default().get("machine.sapcloud.io/class-problems").cloned()
+    };
+    let mut class = objects::class("small");
+    objects::merge(&mut class, json!({"providerSpec": {"neverJion": true, "zone": 7}}));
+    world.apply(class).await;
+    let text = "providerSpec.zone: expected a non-empty string, found the number 7; \
+                providerSpec.neverJion: unknown field, ignored: did you mean neverJoin? (warning)";
+    assert_eq!(wait::until("the problems on the class", shown).await, text);
+    warned_of(&world, "MachineClass", "small", &format!("The driver refuses the class: {text}")).await;
+
+    world.classes().await;
+    wait::until("the annotation to go", async || shown().await.is_none().then_some(())).await;
+}
+
 async fn warned(world: &World, machine: &str, text: &str) {
+    warned_of(world, "Machine", machine, text).await;
+}
+
+async fn warned_of(world: &World, kind: &str, name: &str, text: &str) {
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
-    let of_machine =
-        ListParams::default().fields(&format!("involvedObject.kind=Machine,involvedObject.name={machine}"));
-    let warning = wait::until("a warning on the machine", async || {
-        let events = events.list(&of_machine).await.unwrap().items;
+    let of_object = ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
+    let warning = wait::until("a warning on the object", async || {
+        let events = events.list(&of_object).await.unwrap().items;
         events.into_iter().find(|event| event.type_.as_deref() == Some("Warning"))
     })
     .await;

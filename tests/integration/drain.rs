@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use futures::StreamExt;
@@ -14,7 +15,7 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
     runtime::{WatchStreamExt, watcher},
 };
@@ -26,9 +27,12 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-use crate::support::{objects, world::World};
+use crate::support::{objects, pods, wait, world::World};
 
 const BUDGET: &str = "one-at-a-time";
+/// A pool that puts up with one refusal of an eviction.
+static FEW_RETRIES: LazyLock<Value> = LazyLock::new(|| json!({"spec": {"template": {"spec": {"maxEvictRetries": 1}}}}));
+const RETRIES_TAKE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_drain_evicts_pods_one_by_one_where_a_budget_says_so() {
@@ -41,7 +45,8 @@ async fn a_drain_evicts_pods_one_by_one_where_a_budget_says_so() {
     world.until("the node to be closed", |scene| is_closed(scene.nodes.get(&machine))).await;
     world.until("the machine to be gone", |scene| scene.machines.is_empty()).await;
 
-    let left: Vec<String> = pods(&world).await.iter().map(ResourceExt::name_any).collect();
+    let left: Vec<String> =
+        pods::all(&world.target, &world.namespace).await.iter().map(ResourceExt::name_any).collect();
     assert_eq!(left, ["daemon"], "pods of a DaemonSet stay");
     assert_eq!(kubelet.most_at_once(), 1, "pods that terminated at the same time");
     assert!(world.scene.now().was_told(&machine, "Drain successful. Initiate VM deletion"));
@@ -80,7 +85,7 @@ async fn a_drain_that_a_budget_blocks_says_so_and_gives_way_to_force(
     assert_eq!((told.type_, told.state), (Some(OperationType::Delete), Some(state)));
     let reason = reason.replace("BUDGET", &format!("{}/{BUDGET}", world.namespace));
     assert_eq!(told.description, format!("{reason}Initiate node drain"));
-    assert_eq!(pods(&world).await.len(), 4, "all are still there");
+    assert_eq!(pods::all(&world.target, &world.namespace).await.len(), 4, "all are still there");
     assert_eq!(world.cloud.count("/alive").await, 1, "and so is the VM");
 
     let force = json!({"metadata": {"labels": {labels::FORCE_DELETION: "true"}}});
@@ -90,6 +95,89 @@ async fn a_drain_that_a_budget_blocks_says_so_and_gives_way_to_force(
     let scene = world.scene.now();
     assert!(scene.was_told(&machine, "Force Drain successful. "), "{:?}", scene.told);
     assert_eq!(scene.phases(&machine).last(), Some(&MachinePhase::Terminating));
+}
+
+/// However few refusals a pool puts up with: what was accepted is no refusal.
+#[tokio::test]
+async fn an_accepted_eviction_has_its_grace_period() {
+    const GRACE: Duration = Duration::from_secs(40);
+    let world = World::patient("grace").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, FEW_RETRIES.clone()).await;
+    world.settled(1, "small").await;
+    let node = world.scene.now().names().into_iter().next().unwrap();
+    let mut slow = pods::pod("slow", &node);
+    objects::merge(&mut slow, json!({"spec": {"terminationGracePeriodSeconds": GRACE.as_secs()}}));
+    pods::run(&world.target, &world.namespace, slow).await;
+
+    world.scale(0).await;
+    let pods = pods::api(&world.target, &world.namespace);
+    let slow = async || pods.get_opt("slow").await.unwrap();
+    let is_ending = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+    wait::until("the eviction", async || slow().await.filter(is_ending).map(drop)).await;
+    let evicted = Instant::now();
+    while evicted.elapsed() < GRACE - Duration::from_secs(1) {
+        let pod = slow().await;
+        let grace = pod.and_then(|pod| pod.metadata.deletion_grace_period_seconds);
+        assert_eq!(grace, Some(GRACE.as_secs().try_into().unwrap()), "{:?} after the eviction", evicted.elapsed());
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    let _kubelet = Kubelet::start(&world, false);
+    world.until("the machine to be gone", |scene| scene.machines.is_empty()).await;
+}
+
+/// Pods that tolerate everything come back to the closed Node, each as a new one.
+#[tokio::test]
+async fn a_drain_ends_although_pods_come_back() {
+    let world = World::new("back").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    let node = world.scene.now().names().into_iter().next().unwrap();
+    let again = Arc::<AtomicUsize>::default();
+    pods::run(&world.target, &world.namespace, pods::pod("stubborn-0", &node)).await;
+    let coming = tokio::spawn(come_back(world.target.clone(), world.namespace.clone(), node, Arc::clone(&again)));
+
+    world.scale(0).await;
+    world.until("the machine to be gone", |scene| scene.machines.is_empty()).await;
+    coming.abort();
+    let again = again.load(Ordering::SeqCst);
+    assert!((1..=10).contains(&again), "it came back {again} times");
+}
+
+/// The time in which an eviction may be refused begins with the drain, not with the deletion.
+#[tokio::test]
+async fn a_drain_that_begins_late_asks_the_budgets_first() {
+    let world = World::patient("late-drain").await;
+    let mut manager = world.run(&[]).await;
+    let machine = machine_with_pods_of(&world, FEW_RETRIES.clone(), 1, 0).await;
+    let _kubelet = Kubelet::start(&world, false);
+    manager.program.kill();
+    world.machines().delete(&machine, &DeleteParams::default()).await.unwrap();
+    // Not a wait for a state: nobody is there to act.
+    tokio::time::sleep(RETRIES_TAKE + Duration::from_secs(1)).await;
+
+    manager.program.start_again();
+    world
+        .until("the refusal to be told", |scene| {
+            scene.was_told(&machine, "Evictions are refused by the disruption budget")
+        })
+        .await;
+    assert_eq!(pods::all(&world.target, &world.namespace).await.len(), 4, "all are still there");
+}
+
+async fn come_back(client: Client, namespace: String, node: String, again: Arc<AtomicUsize>) {
+    let pods = pods::api(&client, &namespace);
+    let mut events = watcher(pods.clone(), watcher::Config::default()).default_backoff().applied_objects().boxed();
+    let mut seen = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        let Ok(pod) = event else { continue };
+        if pod.metadata.deletion_timestamp.is_some() && seen.insert(pod.uid()) {
+            let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
+            let name = format!("stubborn-{}", again.fetch_add(1, Ordering::SeqCst) + 1);
+            pods::run(&client, &namespace, pods::pod(&name, &node)).await;
+        }
+    }
 }
 
 fn is_closed(node: Option<&Node>) -> bool {
@@ -103,16 +191,21 @@ fn is_closed(node: Option<&Node>) -> bool {
 /// A pool of one machine whose Node runs three pods under a budget, and one of a DaemonSet. `allowed` disruptions are possible
 /// at the moment.
 async fn machine_with_pods(world: &World, most_unavailable: i32, allowed: i32) -> String {
-    world.pool(1, json!({})).await;
+    machine_with_pods_of(world, json!({}), most_unavailable, allowed).await
+}
+
+/// The same in a pool that is changed by a merge patch.
+async fn machine_with_pods_of(world: &World, change: Value, most_unavailable: i32, allowed: i32) -> String {
+    world.pool(1, change).await;
     world.settled(1, "small").await;
     let node = world.scene.now().names().into_iter().next().unwrap();
     for name in ["one", "two", "three"] {
-        run(world, pod(name, &node)).await;
+        pods::run(&world.target, &world.namespace, pods::pod(name, &node)).await;
     }
-    let mut daemon = pod("daemon", &node);
+    let mut daemon = pods::pod("daemon", &node);
     let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "0", "controller": true}]);
     objects::merge(&mut daemon, json!({"metadata": {"ownerReferences": owner, "labels": {"app": "daemon"}}}));
-    run(world, daemon).await;
+    pods::run(&world.target, &world.namespace, daemon).await;
     world
         .apply(json!({
             "apiVersion": "policy/v1",
@@ -123,32 +216,6 @@ async fn machine_with_pods(world: &World, most_unavailable: i32, allowed: i32) -
         .await;
     allow(&budgets(world), most_unavailable, allowed).await;
     node
-}
-
-fn pod(name: &str, node: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": "web"}},
-        "spec": {
-            "nodeName": node,
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "main", "image": "web.invalid/main"}],
-        },
-    })
-}
-
-async fn run(world: &World, pod: Value) {
-    let name = world.apply(pod).await.name_any();
-    let ready = json!({"type": "Ready", "status": "True"});
-    let status = json!({"status": {"phase": "Running", "conditions": [ready]}});
-    let api: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
-    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
-}
-
-async fn pods(world: &World) -> Vec<Pod> {
-    let api: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
-    api.list(&ListParams::default()).await.unwrap().items
 }
 
 fn budgets(world: &World) -> Api<PodDisruptionBudget> {
@@ -173,7 +240,7 @@ struct Kubelet {
 
 impl Kubelet {
     fn start(world: &World, replaces: bool) -> Self {
-        let pods: Api<Pod> = Api::namespaced(world.client.clone(), &world.namespace);
+        let pods = pods::api(&world.target, &world.namespace);
         let most_at_once = Arc::<AtomicUsize>::default();
         let task = tokio::spawn(end_pods(pods, budgets(world), Arc::clone(&most_at_once), replaces)).abort_handle();
         Self { most_at_once, task }

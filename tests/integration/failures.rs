@@ -6,7 +6,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, api::DeleteParams};
+use kube::{Api, ResourceExt, api::DeleteParams};
 use mcm::api::machine::MachinePhase;
 use serde_json::json;
 
@@ -158,6 +158,10 @@ async fn a_machine_that_does_not_join_in_time_is_replaced() {
         format!("Machine {} failed to join the cluster in 2s minutes.", late.machine)
     );
 
+    // A failed machine whose Node joins before it is deleted runs again.
+    world
+        .until("the machine to be given up", |scene| scene.live().all(|machine| machine.name_any() != late.machine))
+        .await;
     world.cloud.control(json!({})).await;
     world
         .until("its replacement to serve", |scene| {

@@ -16,7 +16,7 @@ const SLACK: Duration = Duration::from_millis(1500);
 
 #[tokio::test]
 async fn a_standby_takes_over_from_a_killed_leader_within_the_lease() {
-    let world = World::new("killed").await;
+    let world = World::undisturbed("killed").await;
     let flags =
         ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
     let (mut leader, _standby) = pair(&world, &flags).await;
@@ -33,7 +33,7 @@ async fn a_standby_takes_over_from_a_killed_leader_within_the_lease() {
 
 #[tokio::test]
 async fn a_standby_takes_over_at_once_from_a_leader_that_ends_in_good_order() {
-    let world = World::new("ended").await;
+    let world = World::undisturbed("ended").await;
     let (mut leader, _standby) = pair(&world, &[]).await;
     let holders = holders(&world).await;
 

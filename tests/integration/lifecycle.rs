@@ -12,11 +12,12 @@ use kube::{
 };
 use mcm::api::{
     labels,
-    machine::{MachinePhase, OperationState, OperationType},
+    machine::{Machine, MachinePhase, OperationState, OperationType},
 };
 use serde_json::json;
 
 use crate::support::{
+    objects,
     program::MCM,
     wait,
     world::{Manager, World},
@@ -42,6 +43,26 @@ async fn the_two_programs_of_the_reference_do_it_together_under_their_names() {
     let _sets = half(&world, "machine-controller-manager", &[]).ready().await;
     let _machines = half(&world, "machine-controller", &[&world.cloud_flag()]).ready().await;
     live(&world).await;
+}
+
+#[tokio::test]
+async fn the_record_of_who_wrote_what_stays_with_a_machine_that_a_person_applies() {
+    let world = World::new("applied").await;
+    let _manager = world.run(&[]).await;
+    world.classes().await;
+    world.apply(objects::machine("by-hand")).await;
+    world.until("it to serve", |scene| scene.phase("by-hand") == Some(MachinePhase::Running)).await;
+    let records =
+        |machine: &Machine| machine.managed_fields().iter().filter_map(|entry| entry.manager.clone()).collect();
+    let managers: BTreeSet<String> = records(&world.scene.now().machines["by-hand"]);
+    assert!(managers.contains("tests"), "{managers:?}");
+
+    // What the person leaves out next time goes.
+    let mut shorter = objects::machine("by-hand");
+    objects::merge(&mut shorter, json!({"metadata": {"labels": {"a": "b"}}}));
+    world.apply(shorter).await;
+    world.apply(objects::machine("by-hand")).await;
+    world.until("the label to be gone", |scene| !scene.machines["by-hand"].labels().contains_key("a")).await;
 }
 
 fn half(world: &World, name: &str, flags: &[&str]) -> Manager {
@@ -83,7 +104,10 @@ fn assert_machines(world: &World) {
         assert_eq!(machine.owner_references(), [set.controller_owner_ref(&()).map(blocking).unwrap()]);
         let status = machine.status.as_ref().unwrap();
         let operation = &status.last_operation;
-        assert_eq!((operation.type_, operation.state), (Some(OperationType::Create), Some(OperationState::Successful)));
+        assert_eq!(
+            (operation.type_.clone(), operation.state.clone()),
+            (Some(OperationType::Create), Some(OperationState::Successful))
+        );
         let joined = format!("Machine {name} successfully joined the cluster in ");
         assert!(operation.description.starts_with(&joined), "{}", operation.description);
         assert!(status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"));

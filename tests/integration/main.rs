@@ -5,13 +5,19 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+// First in the alphabet, hence started first: its tests take longest.
+mod absent_target;
 mod bad_input;
 mod crashes;
 mod drain;
 mod endpoints;
 mod failures;
+mod fleet;
 mod leadership;
 mod lifecycle;
 mod rollout;
 mod samples;
 mod scale;
+mod shared_target;
+mod standby;
+mod start_and_end;

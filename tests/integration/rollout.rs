@@ -98,3 +98,31 @@ async fn a_rollout_is_paused_scaled_resumed_and_taken_back() {
     let survivors = originals.intersection(&scene.uids()).count();
     assert!(survivors >= 2, "machines of the wanted template were replaced: {survivors} of the first four are left");
 }
+
+/// A typed client, such as the autoscaler's, drops what it does not know when it writes the whole object.
+#[tokio::test]
+async fn a_key_that_nobody_knows_rolls_nothing_when_it_comes_or_goes() {
+    let world = World::new("unknown-key").await;
+    let _manager = world.run(&[]).await;
+    let typo = |value: Value| {
+        json!({"spec": {"template": {
+            "metadata": {"annotation": value},
+            "spec": {"nodeTemplate": {"metadata": {"label": value}}},
+        }}})
+    };
+    world.pool(2, typo(json!({"a": "b"}))).await;
+    world.settled(2, "small").await;
+    let first = world.scene.now().uids();
+
+    let kept = first.clone();
+    world.scene.always("no machine is replaced, and there is one set", move |scene| {
+        scene.sets.len() == 1 && kept.is_subset(&scene.uids()) && scene.live().count() >= kept.len()
+    });
+    world.change(typo(Value::Null)).await;
+    world.scale(3).await;
+    world.settled(3, "small").await;
+    world.change(typo(json!({"c": "d"}))).await;
+    world.scale(4).await;
+    world.settled(4, "small").await;
+    assert_eq!(world.scene.now().ever.len(), 4, "machines ever made");
+}

@@ -1,5 +1,7 @@
 //! As many machines as wanted: none too many on the way up, no other than the surplus on the way down.
 
+use std::time::Duration;
+
 use rstest::rstest;
 use serde_json::json;
 
@@ -26,4 +28,22 @@ async fn a_scale_down_removes_exactly_the_surplus(#[case] many: u32) {
     let scene = world.scene.now();
     assert!(scene.uids().is_subset(&before), "survivors were replaced");
     assert_eq!(scene.ever, before, "machines were made on the way down");
+}
+
+/// Creations and deletions in flight follow the wish. With the limits of the drop-in programs they take many seconds.
+#[tokio::test]
+async fn a_wish_that_changes_stops_what_is_under_way() {
+    let world = World::patient("changed").await;
+    let _manager = world.run(&["--kube-api-qps=20", "--kube-api-burst=30"]).await;
+    world.pool(150, json!({})).await;
+    world.until("some machines", |scene| scene.machines.len() >= 30).await;
+    world.scale(5).await;
+    let limit = Duration::from_secs(150);
+    world
+        .scene
+        .find("five machines", limit, |scene| (scene.machines.len() == 5 && scene.available() == 5).then_some(()))
+        .await;
+    let ever = world.scene.now().ever.len();
+    // So many the reference makes, which creates a hundred at most before it looks again.
+    assert!(ever <= 100, "{ever} machines were made");
 }

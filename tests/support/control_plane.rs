@@ -17,10 +17,13 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Config, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
+use serde_json::json;
 use tokio::sync::OnceCell;
+
+use super::objects;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/control-plane");
 
@@ -60,6 +63,19 @@ impl ControlPlane {
         created.name_any()
     }
 
+    /// The namespace, if it is not there yet.
+    pub async fn ensure_namespace(&self, name: &str) {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        objects::apply(&self.client(), &namespace).await;
+    }
+
+    /// A second API server without definitions, the target cluster of tests that need two. Shared, like the first one.
+    pub async fn second() -> &'static Self {
+        static SECOND: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+        let started = SECOND.get_or_init(async || Self::apart().await.map_err(|error| format!("{error:#}"))).await;
+        started.as_ref().unwrap_or_else(|error| panic!("no second API server to test with: {error}"))
+    }
+
     /// One of its own, without definitions, for a test that changes what all tests share.
     ///
     /// # Errors
@@ -67,6 +83,44 @@ impl ControlPlane {
     pub async fn apart() -> anyhow::Result<Self> {
         let (kubeconfig, guard) = tokio::task::spawn_blocking(up).await??;
         Self::reach(kubeconfig, Some(guard)).await
+    }
+
+    /// Where it listens and how to trust it, without credentials.
+    pub fn anonymous(&self) -> Config {
+        let mut config = self.config.clone();
+        config.auth_info = AuthInfo::default();
+        config
+    }
+
+    /// Stops the API server in the middle of whatever it does, until the answer is dropped. Not for one that tests share.
+    pub fn pause(&self) -> Paused {
+        let pids = std::fs::read_to_string(self.folder().join("pids")).unwrap();
+        let pid = pids.lines().find_map(|line| line.strip_prefix("kube-apiserver ")).unwrap();
+        signal("STOP", pid);
+        Paused(pid.to_owned())
+    }
+
+    /// A client certificate for a user, in a folder. Only for a control plane that the tests started.
+    pub fn certificate(&self, user: &str, folder: &Path) -> Certificate {
+        let pki = self.folder().join("pki");
+        let file = |extension: &str| folder.join(format!("{user}.{extension}"));
+        let [key, request, extensions, certificate] = ["key", "csr", "cnf", "crt"].map(file);
+        std::fs::write(&extensions, "extendedKeyUsage = clientAuth\n").unwrap();
+        let subject = format!("/CN={user}");
+        openssl(&["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"], &[("-out", &key)]);
+        let of_server = pki.join("openssl.cnf");
+        openssl(&["req", "-new", "-subj", &subject], &[("-config", &of_server), ("-key", &key), ("-out", &request)]);
+        let [ca, ca_key] = ["ca.crt", "ca.key"].map(|name| pki.join(name));
+        openssl(
+            &["x509", "-req", "-days", "1"],
+            &[("-in", &request), ("-CA", &ca), ("-CAkey", &ca_key), ("-extfile", &extensions), ("-out", &certificate)],
+        );
+        Certificate { certificate, key }
+    }
+
+    /// The folder with its credentials and logs.
+    pub fn folder(&self) -> &Path {
+        self.kubeconfig.parent().unwrap()
     }
 
     /// The folder with kubectl and the other programs.
@@ -93,6 +147,36 @@ impl ControlPlane {
         let config = Config::from_custom_kubeconfig(credentials, &KubeConfigOptions::default()).await?;
         Ok(Self { kubeconfig, config, _guard: guard })
     }
+}
+
+/// Files of a client certificate.
+pub struct Certificate {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+fn openssl(words: &[&str], files: &[(&str, &Path)]) {
+    let mut command = Command::new("openssl");
+    command.args(words);
+    for (flag, file) in files {
+        command.arg(flag).arg(file);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "openssl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// An API server that does not run on.
+pub struct Paused(String);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        signal("CONT", &self.0);
+    }
+}
+
+fn signal(name: &str, pid: &str) {
+    let sent = Command::new("kill").args(["-s", name, pid]).status().unwrap();
+    assert!(sent.success(), "SIG{name} does not reach process {pid}");
 }
 
 /// Creates the definitions or brings them up to date, and waits until they are served.

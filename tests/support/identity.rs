@@ -14,7 +14,7 @@ use kube::{Api, Client, api::PostParams, config::Kubeconfig};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::objects;
+use super::{control_plane::ControlPlane, objects};
 
 const CONTROL: &str = include_str!("../../config/rbac/control.yaml");
 const TARGET: &str = include_str!("../../config/rbac/target.yaml");
@@ -30,38 +30,41 @@ pub struct Identity {
     pub target: PathBuf,
 }
 
-/// Makes both accounts in a namespace, and writes their kubeconfigs into a folder.
-pub async fn create(client: &Client, admin: &Path, namespace: &str, folder: &Path) -> Identity {
+/// Makes an account in each cluster, in a namespace that both have, and writes their kubeconfigs into a folder.
+pub async fn create(control: &ControlPlane, target: &ControlPlane, namespace: &str, folder: &Path) -> Identity {
+    let client = control.client();
     for mut object in documents(CONTROL) {
         object["metadata"]["namespace"] = namespace.into();
-        objects::apply(client, &object).await;
+        objects::apply(&client, &object).await;
     }
+    let in_target = target.client();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": TARGET_ACCOUNT, "namespace": namespace}});
-    objects::apply(client, &account).await;
+    objects::apply(&in_target, &account).await;
     for object in documents(TARGET) {
-        objects::apply(client, &bound(object, namespace)).await;
+        objects::apply(&in_target, &bound(object, namespace)).await;
     }
-    let [control, target] = [CONTROL_ACCOUNT, TARGET_ACCOUNT];
     Identity {
-        control: kubeconfig(client, admin, namespace, control, folder).await,
-        target: kubeconfig(client, admin, namespace, target, folder).await,
+        control: kubeconfig(&client, control.kubeconfig(), namespace, CONTROL_ACCOUNT, folder).await,
+        target: kubeconfig(&in_target, target.kubeconfig(), namespace, TARGET_ACCOUNT, folder).await,
     }
 }
 
-/// Which server the programs under test talk to.
-pub fn server(identity: &Identity) -> SocketAddr {
-    let written = read(&identity.control);
+/// Which server a kubeconfig leads to.
+pub fn server(kubeconfig: &Path) -> SocketAddr {
+    let written = read(kubeconfig);
     let url = written["clusters"][0]["cluster"]["server"].as_str().unwrap();
     url.trim_start_matches("https://").parse().unwrap()
 }
 
-/// From now on the programs under test talk to another address.
-pub fn redirect(identity: &Identity, address: SocketAddr) {
-    for path in [&identity.control, &identity.target] {
-        let mut written = read(path);
-        written["clusters"][0]["cluster"]["server"] = format!("https://{address}").into();
-        std::fs::write(path, serde_yaml_ng::to_string(&written).unwrap()).unwrap();
-    }
+/// Changes one field, such as `/clusters/0/cluster/server`.
+pub fn change(kubeconfig: &Path, pointer: &str, value: Value) {
+    let mut written = read(kubeconfig);
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    written.pointer_mut(parent).unwrap()[key] = value;
+    // Whoever reads it at this moment finds the old one or the new one.
+    let new = kubeconfig.with_extension("new");
+    std::fs::write(&new, serde_yaml_ng::to_string(&written).unwrap()).unwrap();
+    std::fs::rename(new, kubeconfig).unwrap();
 }
 
 fn read(kubeconfig: &Path) -> Value {

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -26,7 +26,12 @@ pub struct Line {
 impl Line {
     /// A line to a server, for as long as the test runs.
     pub async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        Self::at(Ipv4Addr::LOCALHOST.into(), server).await
+    }
+
+    /// The same at another address of this host.
+    pub async fn at(address: IpAddr, server: SocketAddr) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (is_deaf, deafness) = watch::channel(false);
         let lost = Arc::new(AtomicUsize::new(0));

@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 pub mod cloud;
+pub mod clouds;
 pub mod control_plane;
+pub mod door;
 pub mod guard;
 pub mod identity;
 pub mod line;
 pub mod objects;
+pub mod pods;
 pub mod program;
 pub mod scene;
 pub mod wait;

@@ -80,6 +80,16 @@ pub fn class(name: &str) -> Value {
     })
 }
 
+/// A machine of the class `small` that no set owns.
+pub fn machine(name: &str) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "Machine",
+        "metadata": {"name": name},
+        "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+    })
+}
+
 /// A deployment of machines of the class `small`.
 pub fn deployment(name: &str, replicas: u32) -> Value {
     json!({

@@ -22,6 +22,7 @@ const PORTS: u16 = 9_000;
 pub struct Program {
     path: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     log: PathBuf,
     child: Child,
 }
@@ -29,9 +30,19 @@ pub struct Program {
 impl Program {
     /// Starts it. What it writes is appended to the log.
     pub fn start(path: impl Into<PathBuf>, arguments: Vec<String>, log: PathBuf) -> Self {
+        Self::start_in(Vec::new(), path, arguments, log)
+    }
+
+    /// Starts it with more variables in its environment.
+    pub fn start_in(
+        environment: Vec<(String, String)>,
+        path: impl Into<PathBuf>,
+        arguments: Vec<String>,
+        log: PathBuf,
+    ) -> Self {
         let path = path.into();
-        let child = spawn(&path, &arguments, &log);
-        Self { path, arguments, log, child }
+        let child = spawn(&path, &arguments, &environment, &log);
+        Self { path, arguments, environment, log, child }
     }
 
     /// SIGKILL, then the same again from the start.
@@ -43,7 +54,7 @@ impl Program {
     /// The same again, after it ended.
     pub fn start_again(&mut self) {
         assert!(self.child.try_wait().unwrap().is_some(), "it still runs");
-        self.child = spawn(&self.path, &self.arguments, &self.log);
+        self.child = spawn(&self.path, &self.arguments, &self.environment, &self.log);
     }
 
     /// SIGKILL. It must have been alive: a program that ended by itself has failed.
@@ -108,12 +119,13 @@ pub fn free_port() -> u16 {
         .unwrap()
 }
 
-fn spawn(path: &Path, arguments: &[String], log: &Path) -> Child {
+fn spawn(path: &Path, arguments: &[String], environment: &[(String, String)], log: &Path) -> Child {
     let log: File = OpenOptions::new().create(true).append(true).open(log).unwrap();
     Command::new(path)
         .args(arguments)
         .env_remove("RUST_LOG")
         .env_remove("KUBECONFIG")
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log)

@@ -95,9 +95,14 @@ impl Scene {
     /// The phases that a Machine went through.
     pub fn phases(&self, machine: &str) -> Vec<MachinePhase> {
         let mut phases: Vec<_> =
-            self.told.iter().filter(|told| told.machine == machine).map(|told| told.phase).collect();
+            self.told.iter().filter(|told| told.machine == machine).map(|told| told.phase.clone()).collect();
         phases.dedup();
         phases
+    }
+
+    /// What was said of a Machine by name, last.
+    pub fn phase(&self, machine: &str) -> Option<MachinePhase> {
+        self.machines.get(machine).map(Machine::phase)
     }
 
     /// Names of the Machines.
@@ -177,8 +182,8 @@ struct Shared {
 }
 
 impl Watched {
-    /// Watches a namespace from now on.
-    pub fn start(client: &Client, namespace: &str) -> Self {
+    /// Watches a namespace of the control cluster and the Nodes of the target cluster from now on.
+    pub fn start(client: &Client, target: &Client, namespace: &str) -> Self {
         let shared = Arc::<Shared>::default();
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(Arc::clone(&shared), namespaced::<Machine>(client, namespace), |scene| &mut scene.machines));
@@ -186,7 +191,7 @@ impl Watched {
         tasks.spawn(follow(Arc::clone(&shared), namespaced::<MachineDeployment>(client, namespace), |scene| {
             &mut scene.deployments
         }));
-        let nodes = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
+        let nodes = Api::all_with(target.clone(), &ApiResource::erase::<Node>(&()));
         tasks.spawn(follow(Arc::clone(&shared), nodes, |scene| &mut scene.nodes));
         Self { shared, _tasks: tasks }
     }

@@ -7,7 +7,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Asks again and again until the answer is there. `what` completes "waited in vain for".
-pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
+    until_within(PATIENCE, what, ask).await
+}
+
+/// The same with a limit that is part of the test.
+pub async fn until_within<T>(limit: Duration, what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {
             if let Some(answer) = ask().await {
@@ -16,5 +21,5 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
             tokio::time::sleep(PAUSE).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| panic!("waited {limit:?} in vain for {what}"))
 }

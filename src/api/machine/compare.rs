@@ -21,11 +21,36 @@ pub fn rollout_key(template: &MachineTemplate) -> Value {
         "labels": labels,
         "annotations": template.metadata.annotations,
         "finalizers": template.metadata.finalizers,
-        "metadata": template.metadata.other,
+        "metadata": known(&template.metadata.other),
         "class": { "apiGroup": template.spec.class.api_group, "name": template.spec.class.name },
         "providerID": template.spec.provider_id,
     }))
     .unwrap_or_default()
+}
+
+/// Fields of Kubernetes metadata besides labels, annotations and finalizers. Any other key is dropped by each Go client
+/// that writes the object, so its coming or going must not roll a pool.
+const METADATA: [&str; 12] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "managedFields",
+];
+
+fn known(other: &Map<String, Value>) -> Map<String, Value> {
+    other
+        .iter()
+        .filter(|(key, _)| METADATA.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// Brings what a rollout is not for (node template, timeouts and health rules, kind of the class) from `source` into
@@ -96,6 +121,8 @@ mod tests {
     #[case::no_hash(r#"{"metadata":{"labels":{"name":"pool"},"annotations":{"a":""}},"spec":{"class":{"kind":"MachineClass","name":"small"}}}"#)]
     #[case::go_nulls(r#"{"metadata":{"creationTimestamp":null,"labels":{"name":"pool"},"annotations":{"a":""},"finalizers":null},"spec":{"class":{"apiGroup":"","kind":"MachineClass","name":"small"},"providerID":"","nodeTemplate":{"metadata":{"creationTimestamp":null},"spec":{}}}}"#)]
     #[case::empty_parts(r#"{"metadata":{"name":"","ownerReferences":[],"labels":{"name":"pool"},"annotations":{"a":""},"finalizers":[]},"spec":{"class":{"kind":"MachineClass","name":"small"}}}"#)]
+    #[case::unknown_metadata(r#"{"metadata":{"annotation":{"a":"b"},"typo":1,"labels":{"name":"pool"},"annotations":{"a":""}},"spec":{"class":{"kind":"MachineClass","name":"small"}}}"#)]
+    #[case::a_label_without_a_value_reads_as_empty(r#"{"metadata":{"labels":{"name":"pool"},"annotations":{"a":null}},"spec":{"class":{"kind":"MachineClass","name":"small"}}}"#)]
     #[case::kind(r#"{"metadata":{"labels":{"name":"pool"},"annotations":{"a":""}},"spec":{"class":{"kind":"Other","name":"small"}}}"#)]
     #[case::configuration(r#"{"metadata":{"labels":{"name":"pool"},"annotations":{"a":""}},"spec":{"class":{"kind":"MachineClass","name":"small"},"drainTimeout":"2h","maxEvictRetries":3,"nodeConditions":"X"}}"#)]
     #[case::node_template(r#"{"metadata":{"labels":{"name":"pool"},"annotations":{"a":""}},"spec":{"class":{"kind":"MachineClass","name":"small"},"nodeTemplate":{"metadata":{"labels":{"x":"y"}}}}}"#)]

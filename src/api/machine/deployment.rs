@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MachineSummary, MachineTemplate, schema};
-use crate::api::wire::{is_zero, null_as_default};
+use crate::api::wire::{is_zero, null_as_default, selector};
 
 /// Machines that are replaced gradually when their template changes.
 #[expect(clippy::duplicated_attributes, reason = "each column says its type")]
@@ -63,7 +63,7 @@ pub struct MachineDeploymentSpec {
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub replicas: i32,
     /// Which Machines belong to the deployment. Must match the labels of the template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "selector", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::selector")]
     pub selector: Option<LabelSelector>,
     /// The Machines to make. A change of its labels, annotations or class name replaces all Machines.

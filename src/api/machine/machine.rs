@@ -161,83 +161,85 @@ pub struct CurrentStatus {
     pub preserve_expiry_time: Option<Time>,
 }
 
-/// Phase of a Machine. The empty phase means that no VM was created yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the API")]
-pub enum MachinePhase {
-    #[default]
-    #[serde(rename = "")]
-    New,
-    Pending,
-    Available,
-    Running,
-    Terminating,
-    Unknown,
-    Failed,
-    CrashLoopBackOff,
-    InPlaceUpdating,
-    InPlaceUpdateSuccessful,
-    InPlaceUpdateFailed,
-}
+/// An enum of texts that other programs write, too. A text that is not listed is kept as it is.
+macro_rules! texts {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        #[expect(missing_docs, reason = "the names are the API")]
+        pub enum $name { $($variant,)+ Other(String) }
 
-/// How an operation went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the API")]
-pub enum OperationState {
-    Processing,
-    Failed,
-    Successful,
-}
+        impl $name {
+            /// The exact text.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Self::$variant => $text,)+
+                    Self::Other(text) => text,
+                }
+            }
+        }
 
-/// What kind of operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the API")]
-pub enum OperationType {
-    Create,
-    Update,
-    InPlaceUpdate,
-    DrainNode,
-    HealthCheck,
-    Delete,
-}
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                match text.as_str() {
+                    $($text => Self::$variant,)+
+                    _ => Self::Other(text),
+                }
+            }
+        }
 
-/// A plain string in the schema, as in the reference, which lists no values.
-macro_rules! string_schema {
-    ($($name:ident),+) => {$(
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.as_str().to_owned()
+            }
+        }
+
         impl JsonSchema for $name {
+            // A plain string, as in the reference, which lists no values.
             fn schema_name() -> std::borrow::Cow<'static, str> { stringify!($name).into() }
             fn inline_schema() -> bool { true }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 schemars::json_schema!({ "type": "string" })
             }
         }
-    )+};
+    };
 }
-string_schema!(MachinePhase, OperationState, OperationType);
 
-impl MachinePhase {
-    /// The exact text; empty for [`MachinePhase::New`].
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "",
-            Self::Pending => "Pending",
-            Self::Available => "Available",
-            Self::Running => "Running",
-            Self::Terminating => "Terminating",
-            Self::Unknown => "Unknown",
-            Self::Failed => "Failed",
-            Self::CrashLoopBackOff => "CrashLoopBackOff",
-            Self::InPlaceUpdating => "InPlaceUpdating",
-            Self::InPlaceUpdateSuccessful => "InPlaceUpdateSuccessful",
-            Self::InPlaceUpdateFailed => "InPlaceUpdateFailed",
-        }
+texts! {
+    /// Phase of a Machine. The empty phase means that no VM was created yet.
+    MachinePhase {
+        New = "", Pending = "Pending", Available = "Available", Running = "Running", Terminating = "Terminating",
+        Unknown = "Unknown", Failed = "Failed", CrashLoopBackOff = "CrashLoopBackOff",
+        InPlaceUpdating = "InPlaceUpdating", InPlaceUpdateSuccessful = "InPlaceUpdateSuccessful",
+        InPlaceUpdateFailed = "InPlaceUpdateFailed",
+    }
+}
+
+texts! {
+    /// How an operation went.
+    OperationState { Processing = "Processing", Failed = "Failed", Successful = "Successful" }
+}
+
+texts! {
+    /// What kind of operation.
+    OperationType {
+        Create = "Create", Update = "Update", InPlaceUpdate = "InPlaceUpdate", DrainNode = "DrainNode",
+        HealthCheck = "HealthCheck", Delete = "Delete",
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "the macro has no place for it")]
+impl Default for MachinePhase {
+    fn default() -> Self {
+        Self::New
     }
 }
 
 impl Machine {
     /// The phase; empty if the status was never written.
     pub fn phase(&self) -> MachinePhase {
-        self.status.as_ref().map(|status| status.current_status.phase).unwrap_or_default()
+        self.status.as_ref().map(|status| status.current_status.phase.clone()).unwrap_or_default()
     }
 
     /// Being deleted, by its phase or by its deletion timestamp.

@@ -5,6 +5,7 @@ mod compare;
 mod deployment;
 #[expect(clippy::module_inception, reason = "the kind Machine of the group machine")]
 mod machine;
+mod preservation;
 pub(crate) mod schema;
 mod set;
 mod shared;
@@ -19,6 +20,7 @@ pub use machine::{
     CurrentStatus, LastOperation, Machine, MachineConfiguration, MachinePhase, MachineSpec, MachineStatus,
     OperationState, OperationType,
 };
+pub use preservation::AUTO_PRESERVED;
 pub use set::{MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus};
 pub use shared::{ClassSpec, MachineSummary, MachineTemplate, NodeTemplate, TemplateMeta};
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ClassSpec, LastOperation, MachineSummary, MachineTemplate, schema};
-use crate::api::wire::{is_zero, null_as_default};
+use crate::api::wire::{is_zero, null_as_default, selector};
 
 /// A number of equal Machines.
 #[expect(clippy::duplicated_attributes, reason = "each column says its type")]
@@ -54,7 +54,7 @@ pub struct MachineSetSpec {
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub replicas: i32,
     /// Which Machines belong to the set. Must match the labels of the template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "selector", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::selector")]
     pub selector: Option<LabelSelector>,
     /// Stored and not used; the class is named in the template.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{LastOperation, MachineSpec};
-use crate::api::wire::{is_zero, null_as_default};
+use crate::api::wire::{is_zero, null_as_default, texts};
 
 /// Which MachineClass describes the VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,10 +29,10 @@ pub struct ClassSpec {
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct TemplateMeta {
     /// Labels for the object made from the template.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "texts", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Annotations for the object made from the template.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "texts", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Finalizers for the object made from the template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]

@@ -6,7 +6,7 @@ use proptest::proptest;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Machine, MachineClass, MachineDeployment, MachineSet};
+use super::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet};
 
 fn read<T: DeserializeOwned>(document: Value) -> T {
     serde_json::from_value(document).unwrap()
@@ -266,4 +266,19 @@ proptest! {
     fn machine_classes_survive_the_wire(object in any::machine_class()) {
         assert_same_after_the_wire(&object);
     }
+}
+
+#[test]
+fn a_phase_state_or_type_that_is_not_listed_is_kept_as_it_is() {
+    let stored = json!({
+        "metadata": {"name": "m"}, "spec": {},
+        "status": {
+            "currentStatus": {"phase": "Hibernating"},
+            "lastOperation": {"state": "Paused", "type": "Hibernate"},
+        },
+    });
+    let machine: Machine = serde_json::from_value(stored.clone()).unwrap();
+    assert_eq!(machine.phase(), MachinePhase::Other("Hibernating".to_owned()));
+    assert!(!machine.is_available() && !machine.is_terminating());
+    assert_eq!(serde_json::to_value(&machine).unwrap()["status"], stored["status"]);
 }

@@ -8,13 +8,13 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
 };
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     scene::{Props, Scene},
     screen::Screen,
     stage::Stage,
+    summary::{Act, Summary},
 };
 use crate::api::machine::{MachineDeployment, MachinePhase};
 
@@ -22,30 +22,6 @@ const REPLICAS: usize = 5;
 const FEWER: usize = 2;
 /// An act that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(90);
-
-/// What the tour showed.
-#[derive(Debug, Serialize)]
-pub struct Summary {
-    /// Each act.
-    pub acts: Vec<Act>,
-    /// How long all of it took.
-    pub seconds: f64,
-    /// VMs that the cloud made.
-    pub vms_created: u64,
-    /// VMs that are left.
-    pub vms_alive: u64,
-}
-
-/// One act.
-#[derive(Debug, Serialize)]
-pub struct Act {
-    /// What was asked for.
-    pub title: String,
-    /// How long it took.
-    pub seconds: f64,
-    /// What one saw.
-    pub result: String,
-}
 
 struct Play<'a> {
     stage: &'a Stage,

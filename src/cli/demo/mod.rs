@@ -4,6 +4,7 @@ mod acts;
 mod scene;
 mod screen;
 mod stage;
+mod summary;
 mod view;
 
 use std::{io::IsTerminal, path::PathBuf};

@@ -21,7 +21,7 @@ pub struct Screen {
     colours: bool,
     bars: MultiProgress,
     record: Option<PathBuf>,
-    said: Mutex<BTreeMap<String, &'static str>>,
+    said: Mutex<BTreeMap<String, String>>,
 }
 
 /// One act on the screen.
@@ -66,7 +66,7 @@ impl Screen {
 
     /// One line for each machine whose phase changed.
     fn say_changes(&self, props: &Props) {
-        let now: BTreeMap<String, &'static str> =
+        let now: BTreeMap<String, String> =
             props.machines.iter().map(|(name, machine)| (name.clone(), view::shown_phase(machine))).collect();
         let mut said = self.said.lock();
         for (name, phase) in &now {

@@ -4,7 +4,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{acts::Summary, scene::Props};
+use super::{scene::Props, summary::Summary};
 use crate::api::machine::{Machine, MachinePhase};
 
 /// The machines and their nodes, as a table of at most this width.
@@ -23,7 +23,7 @@ pub fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String
             machine.status.as_ref().map(|status| status.last_operation.description.clone()).unwrap_or_default();
         table.add_row([
             Cell::new(name).add_attribute(Attribute::Bold),
-            Cell::new(shown_phase(machine)).fg(colour_of(phase)),
+            Cell::new(shown_phase(machine)).fg(colour_of(&phase)),
             Cell::new(&machine.spec.class.name),
             Cell::new(node(props, machine)),
             Cell::new(pods(props, machine)).set_alignment(CellAlignment::Right),
@@ -55,12 +55,14 @@ pub fn summary(summary: &Summary) -> String {
 }
 
 /// The phase as `kubectl get mc` shows it, with a word for the empty one.
-pub fn shown_phase(machine: &Machine) -> &'static str {
-    match machine.phase() {
+pub fn shown_phase(machine: &Machine) -> String {
+    let phase = machine.phase();
+    let shown = match &phase {
         MachinePhase::New if machine.metadata.deletion_timestamp.is_none() => "Creating",
         MachinePhase::New => "Terminating",
         phase => phase.as_str(),
-    }
+    };
+    shown.to_owned()
 }
 
 fn node(props: &Props, machine: &Machine) -> &'static str {
@@ -92,7 +94,7 @@ fn shortened(text: &str, most: usize) -> String {
     short
 }
 
-const fn colour_of(phase: MachinePhase) -> Color {
+const fn colour_of(phase: &MachinePhase) -> Color {
     match phase {
         MachinePhase::Running | MachinePhase::Available => Color::Green,
         MachinePhase::New | MachinePhase::Pending => Color::Cyan,

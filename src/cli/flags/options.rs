@@ -1,6 +1,6 @@
 //! One struct per running command.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
@@ -97,6 +97,11 @@ pub struct RunOptions {
         value_parser = value::workers
     )]
     pub concurrent_syncs: Option<usize>,
+
+    /// A YAML file that lists control namespaces with their target clusters, to serve all of them; it is read again
+    /// when it changes
+    #[arg(help_heading = "Clusters", long, value_name = "FILE")]
+    pub cells: Option<PathBuf>,
 
     /// Sets and deployments.
     #[command(flatten)]

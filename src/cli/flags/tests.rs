@@ -69,7 +69,12 @@ fn table(command: &str) -> Vec<(&'static str, &'static str)> {
         "machine-controller" => [&MACHINE_CONTROLLER_ONLY, &[], &MACHINE],
         _ => [&RUN_ONLY, &ROLLOUT, &MACHINE],
     };
-    [own.concat(), GENERIC.to_vec()].concat()
+    let limits = [("kube-api-qps", "150"), ("kube-api-burst", "200")];
+    let generic = GENERIC.map(|(flag, default)| {
+        let own = limits.iter().find(|(other, _)| command == "run" && *other == flag);
+        (flag, own.map_or(default, |(_, default)| *default))
+    });
+    [own.concat(), generic.to_vec()].concat()
 }
 
 fn parse(words: &[&str]) -> Command {
@@ -130,7 +135,7 @@ fn every_flag_has_the_default_of_the_go_program(#[case] command: &str) {
 #[rstest]
 #[case("machine-controller-manager", &[])]
 #[case("machine-controller", &DRIVER)]
-#[case("run", &["provider", "simulated-cloud", "concurrent-syncs"])]
+#[case("run", &["provider", "simulated-cloud", "concurrent-syncs", "cells"])]
 fn there_is_no_other_flag(#[case] command: &str, #[case] without_default: &[&'static str]) {
     let known: BTreeSet<_> =
         table(command).into_iter().map(|(flag, _)| flag).chain(without_default.iter().copied()).collect();

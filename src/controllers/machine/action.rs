@@ -1,42 +1,43 @@
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::memory::NodeWrite;
+use super::{memory::NodeWrite, views::NodeKey};
 use crate::{
     api::{machine::MachineStatus, node::Node},
     drain::PodRef,
+    safety::meltdown::PermitKey,
 };
 
 /// What can be done for a Machine.
 ///
-/// | Outcome | What the shell does |
+/// | Outcome | What the executor does |
 /// |---|---|
-/// | an object was written | the answer replaces the object in the snapshot |
+/// | an object was written | the answer is in the cache before anything is planned again |
 /// | a call was answered | the `Snapshot` method named at the action |
-/// | a write to the Machine fails | the pass ends; observe again, soon if it was a conflict, else backed off |
-/// | a write to the Node fails | conflict: as above. Not found: [`super::NodeView::Absent`]. Else `Snapshot::node_failed` |
+/// | a write to the Machine fails | the reconcile ends; the next one comes soon after a conflict, else backed off |
+/// | a write to the Node fails | conflict: as above. Not found: `Snapshot::node_gone`. Else `Snapshot::node_failed` |
 ///
-/// Steps of one plan do not depend on each other's outcome; consecutive pod calls may run concurrently. If one fails in a
-/// way that ends the pass, those after it are dropped.
+/// Steps of one plan do not depend on each other's outcome; consecutive pod calls run concurrently. If one fails in a
+/// way that ends the reconcile, those after it are dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Read and merge the Secrets of the class. Answer: `Snapshot::secret_read`.
     ReadSecret,
-    /// `Driver::status`. Answer: `Snapshot::vm_asked`.
-    AskVm,
+    /// `Driver::status`. Answer: `Snapshot::vm_status`.
+    GetVmStatus,
     /// `Driver::create`, with the placeholders of the user data filled in. Answer: `Snapshot::vm_created`.
     CreateVm,
     /// `Driver::initialize`, with the placeholders of the user data filled in. Answer: `Snapshot::vm_initialized`.
     InitializeVm,
     /// `Driver::delete`. Answer: `Snapshot::vm_deleted`.
     DeleteVm,
-    /// JSON merge patch of metadata and spec; the shell adds `metadata.resourceVersion` and `metadata.uid` as preconditions.
+    /// JSON merge patch of metadata and spec; the executor adds `metadata.resourceVersion` and `metadata.uid` as preconditions.
     PatchMachine(Value),
     /// Write the status as a whole, through `/status`, with the resource version as precondition. What is absent is removed.
     WriteStatus(Box<MachineStatus>),
-    /// JSON merge patch of a Node; the shell adds `metadata.resourceVersion` and `metadata.uid` as preconditions, for
+    /// JSON merge patch of a Node; the executor adds `metadata.resourceVersion` and `metadata.uid` as preconditions, for
     /// lists are replaced as a whole.
     PatchNode {
         /// The Node, as the plan saw it.
@@ -46,9 +47,9 @@ pub enum Action {
         /// What for.
         purpose: NodeWrite,
     },
-    /// Strategic merge patch of a Node's metadata and spec; the shell adds `metadata.uid` as precondition. Needs no resource
+    /// Strategic merge patch of a Node's metadata and spec; the executor adds `metadata.uid` as precondition. Needs no resource
     /// version: it names single fields and entries of lists, so it does not matter who else writes the Node.
-    AmendNode {
+    StrategicPatchNode {
         /// The Node, as the plan saw it.
         node: Arc<Node>,
         /// The patch.
@@ -65,11 +66,12 @@ pub enum Action {
         /// What for.
         purpose: NodeWrite,
     },
-    /// Delete a Node, with its UID as precondition. Not found and another UID: [`super::NodeView::Absent`]. If finalizers
-    /// of others hold it, the answered object replaces the one in the snapshot.
+    /// Read a Node live; by its label a list. What is found is in the cache then. Answer: `Snapshot::node_was_read`.
+    GetNode(NodeKey),
+    /// Delete a Node, with its UID as precondition. After a 409 it is read. Answer: `Snapshot::node_written` or `node_gone`.
     DeleteNode(Arc<Node>),
     /// Have a bootstrap token in the target cluster: use the one that is there, or make one. Its secret part is random and
-    /// known to the shell only. Answer: `Snapshot::token`.
+    /// known to the executor only. Answer: `Snapshot::token_ensured`.
     EnsureBootstrapToken(BootstrapToken),
     /// Delete a bootstrap token. Not found is success, any failure is logged only: it expires by itself.
     DeleteBootstrapToken {
@@ -81,17 +83,14 @@ pub enum Action {
         /// Name of the Node.
         node: String,
     },
-    /// Evict a pod (policy/v1) with its UID as precondition. Not found and another UID (409) mean gone. At a refusal (429)
-    /// list the disruption budgets of the namespace for `Refusal::of`. Answer: `Snapshot::pod_called`.
+    /// Evict a pod (policy/v1) with its UID as precondition. After a refusal (429) the disruption budgets of the namespace
+    /// are listed for `Refusal::of`. Answer: `Snapshot::pod_called`.
     EvictPod(PodRef),
     /// Delete a pod with its UID as precondition and grace period 0. Answer: `Snapshot::pod_called`.
     DeletePod(PodRef),
-    /// Take the permit of a key if it is free, then count the Machines of the key. It is given back when the pass ends
-    /// and what was written can be seen by other passes. Answer: `Snapshot::permit`.
-    TakePermit {
-        /// The key: value of the label `name`.
-        key: String,
-    },
+    /// Take the permit of a key if it is free, then count the Machines of the key. It is given back when the reconcile ends
+    /// and what was written can be seen by others. Answer: `Snapshot::learned.permit`.
+    TakePermit(PermitKey),
 }
 
 /// A bootstrap token to have: Secret `bootstrap-token-<id>` in `kube-system`, type `bootstrap.kubernetes.io/token`, with
@@ -106,4 +105,45 @@ pub struct BootstrapToken {
     pub auth_extra_groups: String,
     /// `description`.
     pub description: String,
+}
+
+/// As a person would say it, for logs, plans on paper and transcripts. Never with the content of a patch that may be long.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();
+        match self {
+            Self::ReadSecret => f.write_str("read the Secrets of the class"),
+            Self::GetVmStatus => f.write_str("get VM status"),
+            Self::CreateVm => f.write_str("create VM"),
+            Self::InitializeVm => f.write_str("initialize VM"),
+            Self::DeleteVm => f.write_str("delete VM"),
+            Self::PatchMachine(patch) => write!(f, "patch machine: {}", fields_of(patch).join(", ")),
+            Self::WriteStatus(status) => {
+                let (phase, operation) = (status.current_status.phase.as_str(), &status.last_operation);
+                write!(f, "write status [{phase}] {:?}", operation.description)
+            }
+            Self::PatchNode { node, purpose, .. }
+            | Self::StrategicPatchNode { node, purpose, .. }
+            | Self::PatchNodeStatus { node, purpose, .. } => write!(f, "patch node {} ({purpose})", name(node)),
+            Self::GetNode(NodeKey::Name(node)) => write!(f, "read node {node}"),
+            Self::GetNode(NodeKey::OfMachine(machine)) => write!(f, "list nodes of machine {machine}"),
+            Self::DeleteNode(node) => write!(f, "delete node {}", name(node)),
+            Self::EnsureBootstrapToken(_) => f.write_str("ensure the bootstrap token"),
+            Self::DeleteBootstrapToken { .. } => f.write_str("delete the bootstrap token"),
+            Self::ListPods { node } => write!(f, "list pods of node {node}"),
+            Self::EvictPod(pod) => write!(f, "evict pod {pod}"),
+            Self::DeletePod(pod) => write!(f, "delete pod {pod}"),
+            Self::TakePermit(key) => write!(f, "take the replacement permit of {key}"),
+        }
+    }
+}
+
+/// The fields that a patch names.
+fn fields_of(patch: &Value) -> Vec<String> {
+    let Some(fields) = patch.as_object() else { return Vec::new() };
+    let deep = |(key, value): (&String, &Value)| match fields_of(value).as_slice() {
+        [] => vec![key.clone()],
+        below => below.iter().map(|field| format!("{key}.{field}")).collect(),
+    };
+    fields.iter().flat_map(deep).collect()
 }

@@ -1,6 +1,5 @@
 //! Node conditions: what is healthy, what is a change worth storing.
 
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeCondition;
 
 use crate::api::reasons::NodeConditionType;
@@ -28,23 +27,6 @@ pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
         })
 }
 
-/// For how long a Node must be broken before its drain is forced.
-const BROKEN_FOR: SignedDuration = SignedDuration::from_mins(5);
-
-/// From when on a Node counts as so broken that its pods cannot be waited for: not ready, or unable to write, for five
-/// minutes; `None` if it is well.
-pub(super) fn broken_from(conditions: &[NodeCondition]) -> Option<Timestamp> {
-    conditions
-        .iter()
-        .filter(|condition| match condition.type_.as_str() {
-            "Ready" => condition.status != "True",
-            "ReadonlyFilesystem" => condition.status != "False",
-            _ => false,
-        })
-        .filter_map(|condition| condition.last_transition_time.as_ref()?.0.checked_add(BROKEN_FOR).ok())
-        .min()
-}
-
 /// The conditions as a text: what is wrong with its reason, the rest in short.
 pub(super) fn describe(conditions: &[NodeCondition], watched: &[String]) -> String {
     let texts: Vec<String> = conditions
@@ -62,8 +44,10 @@ pub(super) fn describe(conditions: &[NodeCondition], watched: &[String]) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use jiff::Timestamp;
     use rstest::rstest;
+
+    use super::*;
 
     fn conditions(list: &[(&str, &str)]) -> Vec<NodeCondition> {
         list.iter()
@@ -107,19 +91,6 @@ mod tests {
         let mut reason = old.clone();
         reason[1].reason = Some("SelectedForUpdate".to_owned());
         assert!(differ(&old, &status) && differ(&old, &reason) && differ(&old, &old[..1]));
-    }
-
-    #[rstest]
-    #[case::not_ready(("Ready", "Unknown"), true)]
-    #[case::ready(("Ready", "True"), false)]
-    #[case::read_only(("ReadonlyFilesystem", "True"), true)]
-    #[case::writable(("ReadonlyFilesystem", "False"), false)]
-    #[case::other(("DiskPressure", "True"), false)]
-    fn broken_after_five_minutes(#[case] condition: (&str, &str), #[case] expected: bool) {
-        let mut list = conditions(&[condition]);
-        assert_eq!(broken_from(&list), None, "since when is not known");
-        list[0].last_transition_time = Some(Timestamp::UNIX_EPOCH.into());
-        assert_eq!(broken_from(&list).map(Timestamp::as_second), expected.then_some(300));
     }
 
     #[test]

@@ -1,27 +1,35 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{drain::Attempts, driver::DriverError};
+use crate::{
+    drain::{Attempts, Rounds},
+    driver::DriverError,
+};
 
-/// What a process remembers of a Machine between passes, and may forget: losing it costs a repeated call, never more.
+/// What a process remembers of a Machine between reconciles, and may forget: losing it costs a repeated call, never more.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
+    /// Of which Machine; another one may have its name later.
+    uid: Option<String>,
+    /// How often failures were forgotten.
+    forgotten: u64,
     calls: BTreeMap<Call, CallFailure>,
     node: BTreeMap<NodeWrite, NodeFailure>,
+    token: Option<NodeFailure>,
     /// The last eviction or delete of each pod.
     pub(super) pods: Attempts,
+    /// Which pods the drain waits for.
+    pub(super) rounds: Rounds,
     /// Whether the user data asks for a bootstrap token; `None` if it was not read since the start.
     pub(super) wants_token: Option<bool>,
-    /// The last write of the Machine may have been carried out, so what is stored may be newer than what is known.
-    pub is_in_doubt: bool,
 }
 
 /// A call to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     /// `Driver::status`.
-    Ask,
+    Status,
     /// `Driver::create`.
     Create,
     /// `Driver::initialize`.
@@ -44,19 +52,31 @@ pub struct CallFailure {
 /// Why a Node is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeWrite {
-    /// To link it to its Machine: labels, annotations, taints, finalizer, virtual capacity.
-    Link,
+    /// To give it what its Machine says: labels, annotations, taints, finalizer, virtual capacity.
+    Sync,
     /// To announce its end by the condition `Terminating`.
     Announce,
     /// To keep new pods away.
     Cordon,
     /// To remove our finalizer.
-    Release,
+    RemoveFinalizer,
     /// To delete it.
     Delete,
 }
 
-/// A write to the Node that failed and was not successful since.
+impl fmt::Display for NodeWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sync => "what its machine says",
+            Self::Announce => "condition Terminating",
+            Self::Cordon => "cordon",
+            Self::RemoveFinalizer => "remove our finalizer",
+            Self::Delete => "delete",
+        })
+    }
+}
+
+/// A write to the target cluster that failed and was not successful since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFailure {
     /// What the API server said.
@@ -70,8 +90,52 @@ pub struct NodeFailure {
 impl Memory {
     /// Makes every call possible at once; for when class or Secret changed.
     pub fn forget_failures(&mut self) {
+        self.forgotten += 1;
+        self.clear_failures();
+    }
+
+    /// How often failures were forgotten, because class or Secrets changed.
+    pub(super) const fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    fn clear_failures(&mut self) {
         self.calls.clear();
         self.node.clear();
+        self.token = None;
+    }
+
+    /// What is remembered, unless it is of an earlier Machine of the same name.
+    pub(super) fn of(&self, uid: Option<&str>) -> Self {
+        if self.uid.as_deref() == uid {
+            return self.clone();
+        }
+        Self { uid: uid.map(str::to_owned), forgotten: self.forgotten, ..Self::default() }
+    }
+
+    /// Takes over what a reconcile made of it. Failures that were to be forgotten while a call was under way are not
+    /// remembered.
+    pub(super) fn replace(&mut self, changed: Self) {
+        let forgotten = self.forgotten;
+        let is_outdated = changed.forgotten != forgotten;
+        *self = Self { forgotten, ..changed };
+        if is_outdated {
+            self.clear_failures();
+        }
+    }
+
+    pub(super) fn token_ensured(&mut self) {
+        self.token = None;
+    }
+
+    pub(super) fn token_failed(&mut self, message: String, at: Timestamp) {
+        let count = self.token.as_ref().map_or(0, |failure| failure.count).saturating_add(1);
+        self.token = Some(NodeFailure { message, at, count });
+    }
+
+    /// Why there was no bootstrap token when it was tried last.
+    pub(super) fn token_failure(&self) -> Option<&NodeFailure> {
+        self.token.as_ref()
     }
 
     pub(super) fn call_failed(&mut self, call: Call, error: DriverError, at: Timestamp) {
@@ -126,7 +190,7 @@ mod tests {
         assert_eq!(fail(&mut memory, Code::Internal), Some(1));
         assert_eq!(fail(&mut memory, Code::Internal), Some(2));
         assert_eq!(fail(&mut memory, Code::Unavailable), Some(1));
-        memory.call_succeeded(Call::Ask);
+        memory.call_succeeded(Call::Status);
         assert_eq!(fail(&mut memory, Code::Unavailable), Some(2), "the success of another call says nothing");
         memory.call_succeeded(Call::Create);
         assert_eq!(fail(&mut memory, Code::Unavailable), Some(1));
@@ -137,13 +201,28 @@ mod tests {
         let mut memory = Memory::default();
         let waits: Vec<i64> = (0..5)
             .map(|_| {
-                memory.node_failed(NodeWrite::Link, "denied".to_owned(), Timestamp::UNIX_EPOCH);
-                let failure = memory.node_failure_of(NodeWrite::Link, Timestamp::UNIX_EPOCH);
+                memory.node_failed(NodeWrite::Sync, "denied".to_owned(), Timestamp::UNIX_EPOCH);
+                let failure = memory.node_failure_of(NodeWrite::Sync, Timestamp::UNIX_EPOCH);
                 failure.map_or(0, |failure| failure.retry_at().as_second())
             })
             .collect();
         assert_eq!(waits, [1, 2, 4, 5, 5]);
         memory.forget_failures();
-        assert_eq!(memory, Memory::default());
+        assert_eq!(memory.node_failure_of(NodeWrite::Sync, Timestamp::UNIX_EPOCH), None);
+    }
+
+    #[test]
+    fn what_was_to_be_forgotten_during_a_call_does_not_come_back_with_its_answer() {
+        let mut kept = Memory::default();
+        let mut in_flight = kept.of(Some("u"));
+        kept.forget_failures();
+        in_flight.call_failed(Call::Create, DriverError::new(Code::PermissionDenied, "old"), Timestamp::UNIX_EPOCH);
+        kept.replace(in_flight);
+        assert_eq!(kept.failure_of(Call::Create), None, "the credentials that it failed with were replaced meanwhile");
+        let mut next = kept.of(Some("u"));
+        next.call_failed(Call::Create, DriverError::new(Code::Internal, "new"), Timestamp::UNIX_EPOCH);
+        kept.replace(next);
+        assert!(kept.failure_of(Call::Create).is_some(), "later failures count again");
+        assert_eq!(kept.of(Some("another")).failure_of(Call::Create), None);
     }
 }

@@ -1,14 +1,14 @@
-use serde_json::Value;
-
-use super::{Action, Policy, Snapshot, create, delete, health, node_link};
+use super::{Action, Policy, Snapshot, create, delete, running, steps::wait_for_nodes};
 use crate::{
     api::{labels, machine::MachinePhase},
-    controllers::{finalizer, plan::Plan},
+    controllers::object::finalizer,
+    plan::{Plan, WaitKind},
+    safety::trust::TargetTrust,
 };
 
 /// What a Machine needs next.
 ///
-/// Answers at most a few actions that can be carried out in one go; ask again with their outcomes in the snapshot.
+/// Answers at most a few actions that can be carried out in one go; plan again with their outcomes in the snapshot.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if snapshot.is_deleting() {
         return delete::plan(snapshot, policy);
@@ -18,18 +18,18 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         plan.then(Action::PatchMachine(patch), "a Machine keeps a finalizer for as long as it may have a VM");
         return plan;
     }
-    if snapshot.is_frozen {
-        plan.wait("the API server of the target cluster to be reachable again", None);
+    if snapshot.has_target() && matches!(snapshot.target, TargetTrust::Untrusted { .. }) {
+        wait_for_nodes(&mut plan, snapshot);
         return plan;
     }
     let class = &snapshot.machine.spec.class;
     if class.kind.is_empty() || class.name.is_empty() {
-        plan.wait("spec.class.kind and spec.class.name to be set", None);
+        plan.wait(WaitKind::SpecCorrection, "spec.class.kind and spec.class.name to be set", None);
         return plan;
     }
     if snapshot.machine.node_name().is_some() && snapshot.machine.phase() != MachinePhase::New {
-        append(&mut plan, health::plan(snapshot, policy));
-        append(&mut plan, node_link::plan(snapshot));
+        append(&mut plan, running::plan(snapshot, policy));
+        append(&mut plan, running::node_sync::plan(snapshot));
         if !plan.steps.is_empty() {
             return plan;
         }
@@ -43,17 +43,4 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
 fn append(plan: &mut Plan<Action>, other: Plan<Action>) {
     plan.steps.extend(other.steps);
     plan.waits.extend(other.waits);
-}
-
-/// Sets `patch[path[0]][path[1]]… = value`, making objects on the way.
-pub(super) fn set(patch: &mut Value, path: &[&str], value: impl Into<Value>) {
-    let mut place = patch;
-    for key in path {
-        if !place.is_object() {
-            *place = Value::Object(serde_json::Map::new());
-        }
-        let Some(object) = place.as_object_mut() else { return };
-        place = object.entry((*key).to_owned()).or_insert(Value::Null);
-    }
-    *place = value.into();
 }

@@ -33,7 +33,7 @@ pub(super) fn delay(call: Call, code: Code, count: u32, policy: &Policy, is_dele
 fn bound(call: Call, code: Code) -> SignedDuration {
     match (call, code.is_transient()) {
         (_, true) | (Call::Initialize, false) => SHORT,
-        (Call::Ask | Call::Create, false) => MEDIUM,
+        (Call::Status | Call::Create, false) => MEDIUM,
         (Call::Delete, false) => LONG,
     }
 }
@@ -65,7 +65,7 @@ mod tests {
     #[case(Code::Uninitialized, [180, 5, 180, 600])]
     fn the_reference_s_period_is_reached_and_not_exceeded(#[case] code: Code, #[case] bounds: [i64; 4]) {
         let policy = Policy::default();
-        let calls = [(Call::Create, false), (Call::Initialize, false), (Call::Ask, true), (Call::Delete, true)];
+        let calls = [(Call::Create, false), (Call::Initialize, false), (Call::Status, true), (Call::Delete, true)];
         for ((call, is_deleting), bound) in calls.into_iter().zip(bounds) {
             let delays: Vec<i64> = (1..40).map(|n| delay(call, code, n, &policy, is_deleting).as_secs()).collect();
             assert_eq!(delays.last(), Some(&bound), "{call:?}");
@@ -79,7 +79,7 @@ mod tests {
     fn a_stock_out_is_tried_again_as_the_operator_chose(#[case] chosen: i64, #[case] expected: i64) {
         let policy = Policy { resource_exhausted_retry: GoDuration::from_secs(chosen), ..Policy::default() };
         assert_eq!(delay(Call::Create, Code::ResourceExhausted, 1, &policy, false).as_secs(), expected);
-        assert_eq!(delay(Call::Ask, Code::ResourceExhausted, 9, &policy, false).as_secs(), expected);
+        assert_eq!(delay(Call::Status, Code::ResourceExhausted, 9, &policy, false).as_secs(), expected);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::NodeAddress, apimachinery::pkg::apis::meta::v1::Time};
 
-use super::{conditions, progress::Progress};
+use super::{conditions, delete::progress::Progress};
 use crate::{
     api::machine::{CurrentStatus, LastOperation, Machine, MachinePhase, MachineStatus, OperationState, OperationType},
     driver::Code,
@@ -91,8 +91,8 @@ pub(super) fn is_news(old: &MachineStatus, new: &MachineStatus, now: Timestamp) 
     let facts = |status: &MachineStatus| {
         let (operation, current) = (&status.last_operation, &status.current_status);
         (
-            (operation.type_, operation.state, operation.error_code.clone()),
-            (current.phase, current.timeout_active, current.preserve_expiry_time.clone()),
+            (operation.type_.clone(), operation.state.clone(), operation.error_code.clone()),
+            (current.phase.clone(), current.timeout_active, current.preserve_expiry_time.clone()),
             (status.last_known_state.clone(), status.addresses.clone()),
         )
     };
@@ -191,6 +191,17 @@ mod tests {
             assert!(is_news(&old, &new, at(1)));
         }
         assert!(!is_news(&old, &old, at(9999)), "nothing to tell");
+    }
+
+    #[test]
+    fn another_step_in_similar_words_and_the_end_of_preservation_are_news() {
+        use super::super::delete::progress::Progress::{DeleteNode, DeleteVm};
+        let story = "the same long story about what failed and why it will be tried again, word for word. ";
+        let (old, new) = (failure(&DeleteVm.after(story), 0), failure(&DeleteNode.after(story), 60));
+        assert!(is_news(&old, &new, at(60)), "a crash would go back to the former step");
+        let mut preserved = old.clone();
+        preserved.current_status.preserve_expiry_time = Some(Time(at(9)));
+        assert!(is_news(&preserved, &old, at(1)));
     }
 
     #[test]

@@ -1,5 +1,9 @@
+mod api;
 mod crash;
 mod create;
 mod delete;
+mod executor;
 mod health;
+mod stale;
+mod transcripts;
 mod world;

@@ -1,12 +1,10 @@
-//! Holds classes that Machines use, and the Secrets that classes name.
-//!
-//! Two planners: [`plan`] for a class, which also takes hold of the Secrets it names, and [`plan_secret`] for a Secret, which
-//! lets it go when no class names it any more. The latter is to be asked after each change or end of a class, for every Secret
-//! that carries [`crate::api::labels::SECRET_FINALIZER`].
+//! Keeps finalizers on classes that Machines use and on the Secrets that classes name, and says what is wrong with a class.
 
+mod apply;
+mod observe;
 mod plan;
-mod reconcile;
-mod secret;
+mod problems;
+mod register;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,24 +14,25 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-pub use plan::plan;
-pub use reconcile::{reconcile, reconcile_secret};
-pub use secret::{SecretSnapshot, plan_secret};
+pub(crate) use plan::plan;
+pub(crate) use register::{KIND, Reconciler, naming};
 
-use crate::api::machine::MachineClass;
+use crate::{api::machine::MachineClass, driver::spec::Problems};
 
 /// Everything a plan for a class is made from.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The class.
     pub class: Arc<MachineClass>,
-    /// Names of the Machines of the namespace that use it ([`crate::api::machine::ClassSpec`] of kind `MachineClass` and
-    /// its name), those being deleted included: the driver needs the class to delete their VMs.
+    /// Names of the Machines of the namespace that name it, whatever kind they write beside the name: their VMs are made
+    /// from it all the same. Those being deleted are included, because the driver needs the class to delete their VMs.
     pub machines_using: Vec<String>,
     /// Names of the Machines of the namespace whose content could not be read; they may use the class.
     pub unreadable_machines: Vec<String>,
     /// What is known of the Secrets that [`secret_names`] tells, by name. One that is missing here is unknown.
     pub secrets: BTreeMap<String, SecretState>,
+    /// What the driver finds wrong with it; `None` if no driver of this process serves it.
+    pub problems: Option<Problems>,
 }
 
 /// What is known of a Secret.
@@ -47,11 +46,11 @@ pub enum SecretState {
     Unknown,
 }
 
-/// What can be done for a class. Patches are JSON merge patches; the shell adds `metadata.resourceVersion` as a
-/// precondition.
+/// What can be done for a class. Patches are JSON merge patches, sent with the `metadata.resourceVersion` of the snapshot
+/// as a precondition; so a plan has one at most for each object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Patch of the class (finalizers).
+    /// Patch of the class (finalizers, problems).
     PatchClass(Value),
     /// Patch of a Secret in the namespace of the class (finalizers).
     PatchSecret {

@@ -1,42 +1,45 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Action, SecretSnapshot, SecretState, Snapshot, plan_secret, secret_names};
+use super::{Action, SecretState, Snapshot, problems, secret_names};
 use crate::{
     api::labels::FINALIZER,
-    controllers::{
-        finalizer,
-        plan::{Plan, Step},
-    },
+    controllers::{object::finalizer, secret},
+    plan::{Plan, Step, WaitKind},
 };
 
 /// What is done next for a class and the Secrets it names.
 pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
-    if hold_or_let_go(&mut plan, snapshot) {
+    if sync_finalizer(&mut plan, snapshot) {
         return plan;
+    }
+    // A finalizer comes first: a second patch of the same version would conflict, and the first leads to another plan.
+    if plan.steps.is_empty() && snapshot.class.metadata.deletion_timestamp.is_none() {
+        problems::report(&mut plan, snapshot);
     }
     for name in secret_names(&snapshot.class) {
         match snapshot.secrets.get(name) {
-            Some(SecretState::Present(secret)) => hold_secret(&mut plan, snapshot, secret),
+            Some(SecretState::Present(secret)) => add_secret_finalizer(&mut plan, snapshot, secret),
             Some(SecretState::Absent) => {
-                plan.wait(format!("secret {name} to be created"), None);
+                plan.wait(WaitKind::Secret, format!("secret {name} to be created"), None);
             }
             Some(SecretState::Unknown) | None => {
-                plan.wait(format!("secret {name} to be readable"), None);
+                plan.wait(WaitKind::Secret, format!("secret {name} to be readable"), None);
             }
         }
     }
     plan
 }
 
-/// Adds or removes the finalizer of the class. True if the class goes, by its own deletion, with this plan.
-fn hold_or_let_go(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+/// Adds or removes the finalizer of the class. True if the class is deleted once this plan is carried out.
+fn sync_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let meta = &snapshot.class.metadata;
     let deleting = meta.deletion_timestamp.is_some();
     let users = snapshot.machines_using.len();
     if users > 0 {
         if deleting {
             plan.wait(
+                WaitKind::Users,
                 format!("the machines that use the class to be gone: {}", listed(&snapshot.machines_using)),
                 None,
             );
@@ -50,15 +53,15 @@ fn hold_or_let_go(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     };
     if !snapshot.unreadable_machines.is_empty() {
         let names = listed(&snapshot.unreadable_machines);
-        plan.wait(format!("machines that may use the class to be readable: {names}"), None);
+        plan.wait(WaitKind::Unreadable, format!("machines that may use the class to be readable: {names}"), None);
         return false;
     }
     plan.then(Action::PatchClass(patch), "no machine uses the class");
     deleting
 }
 
-fn hold_secret(plan: &mut Plan<Action>, snapshot: &Snapshot, secret: &ObjectMeta) {
-    let of_secret = plan_secret(&SecretSnapshot {
+fn add_secret_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot, secret: &ObjectMeta) {
+    let of_secret = secret::plan(&secret::Snapshot {
         secret: Box::new(secret.clone()),
         classes: vec![snapshot.class.clone()],
         unreadable_classes: Vec::new(),
@@ -114,6 +117,7 @@ mod tests {
             machines_using: (0..users).map(|index| format!("m{index}")).collect(),
             unreadable_machines: Vec::new(),
             secrets: [("s".to_owned(), secret)].into(),
+            problems: None,
         }
     }
 
@@ -130,7 +134,7 @@ mod tests {
     }
 
     fn waits(snapshot: &Snapshot) -> String {
-        plan(snapshot).waits.iter().map(|wait| wait.on.clone()).collect::<Vec<_>>().join("\n")
+        plan(snapshot).waits.iter().map(|wait| wait.text.clone()).collect::<Vec<_>>().join("\n")
     }
 
     const CLASS: &str = FINALIZER;
@@ -140,14 +144,14 @@ mod tests {
     #[case::used(class("c", &["x"], false, "s"), 2, &["x"],
         &[r#"class ["x","machine.sapcloud.io/machine-controller-manager"]"#,
           r#"secret s ["x","machine.sapcloud.io/machine-controller"]"#])]
-    #[case::held_already(class("c", &[CLASS], false, "s"), 2, &[SECRET], &[])]
+    #[case::finalizers_present(class("c", &[CLASS], false, "s"), 2, &[SECRET], &[])]
     #[case::unused(class("c", &[CLASS, "x"], false, "s"), 0, &[SECRET], &[r#"class ["x"]"#])]
-    #[case::unused_class_still_holds_its_secret(class("c", &[], false, "s"), 0, &[],
+    #[case::unused_class_still_needs_its_secret(class("c", &[], false, "s"), 0, &[],
         &[r#"secret s ["machine.sapcloud.io/machine-controller"]"#])]
     #[case::deleting_with_users(class("c", &[CLASS], true, "s"), 1, &[SECRET], &[])]
-    #[case::deleting_with_users_and_never_held(class("c", &["x"], true, "s"), 1, &[SECRET], &[])]
+    #[case::deleting_with_users_and_without_finalizer(class("c", &["x"], true, "s"), 1, &[SECRET], &[])]
     #[case::deleting_unused(class("c", &[CLASS], true, "s"), 0, &["y"], &["class []"])]
-    #[case::gone_but_for_foreign_finalizers(class("c", &["x"], true, "s"), 0, &[], &[])]
+    #[case::foreign_finalizers_left(class("c", &["x"], true, "s"), 0, &[], &[])]
     fn finalizers(
         #[case] class: Arc<MachineClass>,
         #[case] users: usize,
@@ -158,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deleting_class_says_which_machines_hold_it() {
+    fn a_deleting_class_says_which_machines_use_it() {
         let snapshot = snapshot(class("c", &[CLASS], true, "s"), 7, secret(&[SECRET]));
         assert_eq!(waits(&snapshot), "the machines that use the class to be gone: m0, m1, m2, m3, m4 and 2 more");
     }
 
     #[test]
-    fn a_class_that_an_unreadable_machine_may_use_is_not_let_go() {
+    fn a_class_that_an_unreadable_machine_may_use_keeps_its_finalizer() {
         let mut snapshot = snapshot(class("c", &[CLASS], true, "s"), 0, secret(&[SECRET]));
         snapshot.unreadable_machines = vec!["u".into()];
         assert_eq!(steps(&snapshot), [""; 0]);
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn both_secrets_of_a_class_are_held_each_once() {
+    fn both_secrets_of_a_class_are_named_each_once() {
         let mut class = class("c", &[], false, "s").as_ref().clone();
         class.credentials_secret_ref = class.secret_ref.clone();
         assert_eq!(secret_names(&class).into_iter().collect::<Vec<_>>(), ["s"]);

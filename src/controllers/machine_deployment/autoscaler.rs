@@ -6,26 +6,35 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{Snapshot, draft::Draft};
-use crate::api::{
-    labels,
-    machine::{Machine, MachineDeployment, MachinePhase},
+use super::Snapshot;
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment, MachinePhase},
+    },
+    controllers::object::{
+        draft::{Draft, Drafts},
+        time::whole_seconds,
+    },
 };
 
 /// Deleted before all others.
 const FIRST_TO_GO: &str = "1";
 
-/// Brings the annotation into its present form, drops what is done, and answers the Machines to mark.
-pub(super) fn mark_machines(deployment: &mut Draft<MachineDeployment>, snapshot: &Snapshot) -> Vec<Draft<Machine>> {
-    let annotations = deployment.seen().annotations();
-    let Some(list) = annotations.get(labels::TRIGGER_DELETION) else { return Vec::new() };
+/// Brings the annotation into its present form, drops what is done, and marks the rest.
+pub(super) fn mark_machines(
+    deployment: &mut Draft<MachineDeployment>,
+    machines: &mut Drafts<Machine>,
+    snapshot: &Snapshot,
+) {
+    let annotations = deployment.current().annotations();
+    let Some(list) = annotations.get(labels::TRIGGER_DELETION) else { return };
     let list = list.clone();
     let changed_at = annotations.get(labels::LAST_SCALER_CHANGE).cloned();
     let migrates = list.split(',').any(|entry| !entry.is_empty() && !entry.contains('~'));
     let default_time = changed_at.clone().unwrap_or_else(|| whole_seconds(snapshot.now).to_string());
 
     let mut kept = Vec::new();
-    let mut marked = Vec::new();
     for entry in list.split(',').map(str::trim) {
         let (name, time) = entry.split_once('~').unwrap_or((entry, &default_time));
         if name.is_empty() || time.parse::<Timestamp>().is_err() {
@@ -33,14 +42,14 @@ pub(super) fn mark_machines(deployment: &mut Draft<MachineDeployment>, snapshot:
         }
         match snapshot.machines.iter().find(|machine| machine.name_any() == name) {
             Some(machine) if machine.is_terminating() || machine.phase() == MachinePhase::Failed => continue,
-            Some(machine) => marked.extend(mark(machine, time)),
-            None if snapshot.unreadable.iter().any(|unreadable| unreadable == name) => {}
+            Some(machine) => mark(machines, machine, time),
+            None if snapshot.unreadable_machines.iter().any(|machine| machine.name == name) => {}
             None => continue,
         }
         kept.push(format!("{name}~{time}"));
     }
-    let wanted = kept.join(",");
-    if wanted != list || (migrates && changed_at.is_none()) {
+    let desired = kept.join(",");
+    if desired != list || (migrates && changed_at.is_none()) {
         let reason = if kept.is_empty() {
             "no machine that the autoscaler chose is left to delete".to_owned()
         } else {
@@ -51,36 +60,28 @@ pub(super) fn mark_machines(deployment: &mut Draft<MachineDeployment>, snapshot:
             if kept.is_empty() {
                 annotations.remove(labels::TRIGGER_DELETION);
             } else {
-                annotations.insert(labels::TRIGGER_DELETION.to_owned(), wanted);
+                annotations.insert(labels::TRIGGER_DELETION.to_owned(), desired);
             }
             if migrates {
                 annotations.entry(labels::LAST_SCALER_CHANGE.to_owned()).or_insert(default_time);
             }
         });
     }
-    marked
 }
 
 /// The time of the first mark stays.
-fn mark(machine: &Arc<Machine>, time: &str) -> Option<Draft<Machine>> {
+fn mark(machines: &mut Drafts<Machine>, machine: &Arc<Machine>, time: &str) {
     let annotations = machine.annotations();
     let is_first = annotations.get(labels::PRIORITY).is_some_and(|priority| priority == FIRST_TO_GO);
     let is_marked = annotations.get(labels::MARKED_FOR_DELETION_TIME).is_some_and(|time| !time.is_empty());
     if is_first && is_marked {
-        return None;
+        return;
     }
-    let mut draft = Draft::of(machine.clone());
-    draft.edit(format!("the autoscaler chose machine {} for deletion", machine.name_any()), |machine| {
+    machines.edit(machine, format!("the autoscaler chose machine {} for deletion", machine.name_any()), |machine| {
         let annotations = machine.annotations_mut();
         annotations.insert(labels::PRIORITY.to_owned(), FIRST_TO_GO.to_owned());
         if !is_marked {
             annotations.insert(labels::MARKED_FOR_DELETION_TIME.to_owned(), time.to_owned());
         }
     });
-    Some(draft)
-}
-
-/// As precise as the API is.
-pub(super) fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

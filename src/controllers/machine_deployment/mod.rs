@@ -1,18 +1,13 @@
 //! Rolls Machines from one template to the next: sets, revisions, surge, pause, scaling, status.
 
+mod apply;
 mod autoscaler;
-mod conditions;
-mod draft;
-mod hash_label;
-mod history;
-mod naming;
+pub(crate) mod metrics;
 mod nodes;
+mod observe;
 mod plan;
-mod reconcile;
-mod revision;
-mod rollback;
+mod register;
 mod rollout;
-mod scale;
 mod sets;
 mod status;
 mod steps;
@@ -25,12 +20,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use plan::plan;
-pub use reconcile::{Memory, reconcile};
+pub(crate) use plan::plan;
+pub(crate) use register::KIND;
 
-use crate::api::{
-    machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
-    node::Node,
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
+        node::Node,
+    },
+    controllers::machine_set::InFlight,
 };
 
 /// Everything a plan for a deployment is made from.
@@ -42,20 +40,32 @@ pub struct Snapshot {
     pub sets: Vec<Arc<MachineSet>>,
     /// Machines controlled by those sets.
     pub machines: Vec<Arc<Machine>>,
-    /// How many Machines each set may be creating right now, by its name: they take room before they can be seen. To be read
-    /// before the Machines.
-    pub coming: BTreeMap<String, usize>,
-    /// Names of sets or Machines below the deployment whose content could not be read.
-    pub unreadable: Vec<String>,
+    /// Writes of each set whose results are not in the cache yet, by its UID. To be read before the Machines.
+    pub in_flight: BTreeMap<String, InFlight>,
+    /// Names of sets of the deployment that cannot be decoded.
+    pub unreadable_sets: Vec<String>,
+    /// Machines of those sets that cannot be decoded.
+    pub unreadable_machines: Vec<UnreadableMachine>,
     /// Nodes of those Machines, by name; empty without a target cluster.
     pub nodes: BTreeMap<String, Arc<Node>>,
-    /// A set that could not be created in the last pass.
+    /// When a Node that refused its last patch may be patched again, by its name.
+    pub node_retries: BTreeMap<String, Timestamp>,
+    /// A set that could not be created in the last reconcile.
     pub failure: Option<Failure>,
     /// The time.
     pub now: Timestamp,
 }
 
-/// A failed create of a set in the last pass.
+/// A Machine that exists and cannot be decoded: it counts, and is left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableMachine {
+    /// Its name.
+    pub name: String,
+    /// UID of the set that controls it.
+    pub set_uid: String,
+}
+
+/// A failed create of a set in the last reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The name was taken by something else.

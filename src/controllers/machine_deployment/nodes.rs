@@ -1,12 +1,17 @@
 //! Nodes during a rollout: new pods avoid those that are about to go, and the autoscaler leaves all of them alone.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
 use kube::ResourceExt;
 
-use super::{Policy, Snapshot, draft::Draft, sets::SetView};
-use crate::api::{labels, machine::Machine, node::Node};
+use super::{Action, Policy, Snapshot, sets::SetView};
+use crate::{
+    api::{labels, machine::Machine, node::Node},
+    controllers::object::draft::{Change, Drafts},
+    plan::{Plan, WaitKind},
+};
 
 const EFFECT: &str = "PreferNoSchedule";
 /// Value of the annotations that the autoscaler reads.
@@ -14,35 +19,44 @@ const ANNOTATED: &str = "true";
 
 /// The Nodes of a deployment, and what changes on them.
 pub(super) struct Nodes<'a> {
-    seen: &'a BTreeMap<String, Arc<Node>>,
+    snapshot: &'a Snapshot,
     has_target: bool,
     annotate: bool,
-    drafts: BTreeMap<String, Draft<Node>>,
+    drafts: Drafts<Node>,
 }
 
 impl<'a> Nodes<'a> {
     pub(super) fn of(snapshot: &'a Snapshot, policy: &Policy) -> Self {
-        Self {
-            seen: &snapshot.nodes,
-            has_target: policy.has_target,
-            annotate: policy.annotate_nodes,
-            drafts: BTreeMap::new(),
-        }
+        Self { snapshot, has_target: policy.has_target, annotate: policy.annotate_nodes, drafts: Drafts::default() }
     }
 
-    /// The changed Nodes, in the order of their names.
-    pub(super) fn finish(self) -> impl Iterator<Item = Draft<Node>> {
-        self.drafts.into_values()
+    /// The changed Nodes, by name. One that refused its last patch waits for its next turn.
+    pub(super) fn emit(self, plan: &mut Plan<Action>) {
+        let retry_at = |name: &str| self.snapshot.node_retries.get(name).copied().filter(|at| *at > self.snapshot.now);
+        let mut held: Vec<(String, Timestamp)> = Vec::new();
+        for Change { current, patch, reason, .. } in self.drafts.finish() {
+            match retry_at(&current.name_any()) {
+                Some(at) => held.push((current.name_any(), at)),
+                None => {
+                    plan.then(Action::PatchNode { node: current, patch }, reason);
+                }
+            }
+        }
+        if let Some(first) = held.iter().map(|(_, at)| *at).min() {
+            let names: Vec<&str> = held.iter().map(|(name, _)| name.as_str()).collect();
+            let text = format!("the next try to patch nodes that refused it: {}", names.join(", "));
+            plan.wait(WaitKind::NodeWrite, text, Some(first));
+        }
     }
 
     /// Taints what is there, also Nodes that joined after the rollout began, and marks the set.
     pub(super) fn taint(&mut self, set: &mut SetView) {
-        if !self.has_target || set.count().planned() == 0 {
+        if !self.has_target || set.counts().planned() == 0 {
             return;
         }
         let reason = format!("new pods shall avoid the nodes of old set {}", set.name());
         for machine in &set.machines {
-            if self.wanted(machine).is_none_or(is_tainted) {
+            if self.desired(machine).is_none_or(is_tainted) {
                 continue;
             }
             self.edit(machine, &reason, |node| {
@@ -67,10 +81,10 @@ impl<'a> Nodes<'a> {
         if !self.has_target || set.is_deleting() {
             return;
         }
-        let reason = format!("set {} is wanted again", set.name());
-        let mut clean = set.unreadable == 0;
+        let reason = format!("set {} makes machines of the current template again", set.name());
+        let mut clean = set.unreadable.is_empty();
         for machine in &set.machines {
-            match self.wanted(machine) {
+            match self.desired(machine) {
                 Some(node) if is_tainted(node) => {
                     self.edit(machine, &reason, |node| node.spec.taints.retain(|taint| !is_ours(taint)));
                     clean = false;
@@ -92,7 +106,7 @@ impl<'a> Nodes<'a> {
             return;
         }
         for machine in &set.machines {
-            if self.wanted(machine).is_some_and(|node| !node.annotations().contains_key(labels::SCALE_DOWN_DISABLED)) {
+            if self.desired(machine).is_some_and(|node| !node.annotations().contains_key(labels::SCALE_DOWN_DISABLED)) {
                 self.edit(machine, "the autoscaler shall not remove nodes during a rollout", |node| {
                     for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
                         node.annotations_mut().insert(key.to_owned(), ANNOTATED.to_owned());
@@ -107,8 +121,8 @@ impl<'a> Nodes<'a> {
         if !self.has_target {
             return;
         }
-        for machine in set.machines.iter().filter(|machine| !is_preserved(machine)) {
-            let Some(node) = self.wanted(machine) else { continue };
+        for machine in set.machines.iter().filter(|machine| machine.preserve_expiry().is_none()) {
+            let Some(node) = self.desired(machine) else { continue };
             if node.annotations().get(labels::SCALE_DOWN_DISABLED_BY_MCM).is_some_and(|value| value == ANNOTATED) {
                 self.edit(machine, "the rollout is over: the autoscaler may remove nodes again", |node| {
                     for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
@@ -120,17 +134,15 @@ impl<'a> Nodes<'a> {
     }
 
     /// A Machine's Node as it shall be so far, if it is there to be changed.
-    fn wanted(&self, machine: &Machine) -> Option<&Node> {
-        let name = machine.node_name()?;
-        let seen = self.seen.get(name).filter(|node| node.metadata.deletion_timestamp.is_none())?;
-        Some(self.drafts.get(name).map_or(seen, Draft::wanted))
+    fn desired(&self, machine: &Machine) -> Option<&Node> {
+        let current = self.snapshot.nodes.get(machine.node_name()?)?;
+        current.metadata.deletion_timestamp.is_none().then(|| self.drafts.desired(current))
     }
 
     fn edit(&mut self, machine: &Machine, reason: &str, change: impl FnOnce(&mut Node)) {
-        if let Some(name) = machine.node_name()
-            && let Some(node) = self.seen.get(name)
-        {
-            self.drafts.entry(name.to_owned()).or_insert_with(|| Draft::of(node.clone())).edit(reason, change);
+        let node: Option<&'a Arc<Node>> = machine.node_name().and_then(|name| self.snapshot.nodes.get(name));
+        if let Some(node) = node {
+            self.drafts.edit(node, reason, change);
         }
     }
 }
@@ -144,9 +156,5 @@ fn is_tainted(node: &Node) -> bool {
 }
 
 fn is_marked(set: &SetView) -> bool {
-    set.draft.wanted().annotations().contains_key(labels::PREFER_NO_SCHEDULE)
-}
-
-fn is_preserved(machine: &Machine) -> bool {
-    machine.status.as_ref().is_some_and(|status| status.current_status.preserve_expiry_time.is_some())
+    set.draft.desired().annotations().contains_key(labels::PREFER_NO_SCHEDULE)
 }

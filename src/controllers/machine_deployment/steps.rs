@@ -1,79 +1,98 @@
 //! From drafts to steps, with the words that go with them.
 
+use std::sync::Arc;
+
 use kube::ResourceExt;
 
 use super::{
-    Action, Snapshot, conditions,
-    draft::Draft,
-    revision,
-    rollout::Bounds,
-    sets::{Family, SetView},
+    Action, Snapshot,
+    rollout::bounds::Bounds,
+    sets::{OwnedSets, SetView, revision},
 };
 use crate::{
     api::{
+        labels,
         machine::{MachineDeployment, MachineDeploymentStatus, MachineSet},
         reasons::{ConditionType, EventReason},
     },
-    controllers::plan::{Note, Plan},
+    controllers::object::{condition, draft::Draft, finalizer},
+    plan::{Event, Plan, WaitKind},
 };
 
-/// Gives a set its size, and notes for which size of the deployment that was.
-pub(super) fn resize(set: &mut SetView, is_new: bool, bounds: &Bounds, size: i32, why: &str) {
+/// How many replicas a set shall have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replicas {
+    /// What the deployment wants of it; the set records for which replicas of the deployment that was.
+    Final(i32),
+    /// As many as there is room for now.
+    ForNow(i32),
+}
+
+/// Gives a set its replicas.
+pub(super) fn scale_set(set: &mut SetView, bounds: &Bounds, replicas: Replicas, why: &str) {
     if set.is_deleting() {
         return;
     }
-    let before = set.draft.seen().spec.replicas;
-    resize_for_now(set, is_new, size, why);
-    if size != before || size > 0 || is_new {
+    let (Replicas::Final(desired) | Replicas::ForNow(desired)) = replicas;
+    let current = set.draft.current().spec.replicas;
+    if desired != current {
+        let (name, role) = (set.name(), if set.is_new { "new" } else { "old" });
+        set.draft.edit(format!("scale {role} set {name} from {current} to {desired}: {why}"), |set| {
+            set.spec.replicas = desired;
+        });
+        let direction = if desired > current { "up" } else { "down" };
+        set.draft.record(Event::normal(
+            EventReason::ScalingMachineSet,
+            format!("Scaled {direction} machine set {name} to {desired}"),
+        ));
+    }
+    let is_worth_annotating = desired != current || desired > 0 || set.is_new;
+    if is_worth_annotating && matches!(replicas, Replicas::Final(_)) {
         annotate_size(set, bounds);
     }
 }
 
-/// Gives a set a size that is not yet what the deployment wants of it.
-pub(super) fn resize_for_now(set: &mut SetView, is_new: bool, size: i32, why: &str) {
-    let (name, before) = (set.name(), set.draft.seen().spec.replicas);
-    if size == before {
-        return;
-    }
-    let role = if is_new { "new" } else { "old" };
-    set.draft.edit(format!("scale {role} set {name} from {before} to {size}: {why}"), |set| {
-        set.spec.replicas = size;
-    });
-    let direction = if size > before { "up" } else { "down" };
-    set.draft
-        .note(Note::normal(EventReason::ScalingMachineSet, format!("Scaled {direction} machine set {name} to {size}")));
-}
-
 fn annotate_size(set: &mut SetView, bounds: &Bounds) {
-    let mut wanted = revision::size_annotations(bounds).to_vec();
-    let present = set.draft.seen().annotations();
-    wanted.retain(|(key, value)| present.get(*key) != Some(value));
-    if !wanted.is_empty() {
-        let reason = format!("sized for {}, at most {}", machines(bounds.desired), bounds.at_most());
+    let mut desired = revision::size_annotations(bounds).to_vec();
+    let present = set.draft.current().annotations();
+    desired.retain(|(key, value)| present.get(*key) != Some(value));
+    if !desired.is_empty() {
+        let reason = format!("sized for {} replicas + {} maxSurge", bounds.desired, bounds.max_surge);
         set.draft.edit(reason, |set| {
-            set.annotations_mut().extend(wanted.into_iter().map(|(key, value)| (key.to_owned(), value)));
+            set.annotations_mut().extend(desired.into_iter().map(|(key, value)| (key.to_owned(), value)));
         });
     }
 }
 
+/// A draft of the deployment with its finalizer.
+pub(super) fn with_finalizer(deployment: &Arc<MachineDeployment>) -> Draft<MachineDeployment> {
+    let mut draft = Draft::of(Arc::clone(deployment));
+    if let Some(finalizers) = finalizer::with(&deployment.metadata, labels::FINALIZER) {
+        draft.edit("add the finalizer: its sets must be deleted before the deployment", |deployment| {
+            deployment.metadata.finalizers = Some(finalizers);
+        });
+    }
+    draft
+}
+
 pub(super) fn emit_deployment(plan: &mut Plan<Action>, deployment: Draft<MachineDeployment>) {
     if let Some(change) = deployment.finish() {
-        push(plan, Action::PatchDeployment(change.patch), change.reason, change.note);
+        push(plan, Action::PatchDeployment(change.patch), change.reason, change.event);
     }
 }
 
-pub(super) fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, family: &Family, bounds: &Bounds) {
-    let (name, size) = (set.name_any(), set.spec.replicas);
-    let planned: i32 = family.sets.iter().map(|set| set.count().planned()).sum();
+pub(super) fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, sets: &OwnedSets, bounds: &Bounds) {
+    let (name, replicas) = (set.name_any(), set.spec.replicas);
+    let planned: i32 = sets.sets.iter().map(|set| set.counts().planned()).sum();
+    let relation = if replicas > 0 { "<" } else { ">=" };
+    let (desired, max_surge) = (bounds.desired, bounds.max_surge);
     let reason = format!(
-        "create new set {name} with {}: {} exist or are asked for, at most {} may",
-        machines(size),
-        machines(planned),
-        bounds.at_most()
+        "create new set {name} with {}: {planned} planned {relation} {desired} replicas + {max_surge} maxSurge",
+        machines(replicas),
     );
-    let note = (size > 0)
-        .then(|| Note::normal(EventReason::ScalingMachineSet, format!("Scaled up machine set {name} to {size}")));
-    push(plan, Action::CreateSet(Box::new(set)), reason, note);
+    let text = || format!("Scaled up machine set {name} to {replicas}");
+    let event = (replicas > 0).then(|| Event::normal(EventReason::ScalingMachineSet, text()));
+    push(plan, Action::CreateSet(Box::new(set)), reason, event);
 }
 
 /// The status is written when it says something new.
@@ -81,12 +100,12 @@ pub(super) fn emit_status(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
     status: MachineDeploymentStatus,
-    note: Option<Note>,
+    event: Option<Event>,
 ) {
     if snapshot.deployment.status.as_ref() == Some(&status) {
         return;
     }
-    let progress = conditions::find(&status.conditions, ConditionType::Progressing);
+    let progress = condition::find(&status.conditions, ConditionType::Progressing);
     let reason = format!(
         "{}, {} of the current template, {} available; progress: {}",
         machines(status.replicas),
@@ -94,16 +113,20 @@ pub(super) fn emit_status(
         status.available_replicas,
         progress.map_or("none yet", |condition| &condition.reason),
     );
-    push(plan, Action::WriteStatus(Box::new(status)), reason, note);
+    push(plan, Action::WriteStatus(Box::new(status)), reason, event);
 }
 
 pub(super) fn wait_for_unreadable(plan: &mut Plan<Action>, names: &[String]) {
-    plan.wait(format!("{} to become readable: what they are decides what to do", names.join(", ")), None);
+    plan.wait(
+        WaitKind::Unreadable,
+        format!("{} to become readable: what they are decides what to do", names.join(", ")),
+        None,
+    );
 }
 
-pub(super) fn push(plan: &mut Plan<Action>, action: Action, reason: String, note: Option<Note>) {
-    match note {
-        Some(note) => plan.then_noting(action, reason, note),
+pub(super) fn push(plan: &mut Plan<Action>, action: Action, reason: String, event: Option<Event>) {
+    match event {
+        Some(event) => plan.then_recording(action, reason, event),
         None => plan.then(action, reason),
     };
 }

@@ -1,14 +1,16 @@
-//! Untrusted spec in, typed wish out. Nothing behind this point meets a spec that makes no sense.
+//! Untrusted spec in, valid spec out. Nothing behind this point meets an invalid one.
 
-use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
-use kube::core::{Selector, SelectorExt};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::rollout::Bounds;
-use crate::api::machine::{MachineDeployment, MachineDeploymentSpec, StrategyType};
+use super::rollout::bounds::{Bounds, IntOrPercent};
+use crate::{
+    api::machine::{MachineDeployment, MachineDeploymentSpec, StrategyType},
+    api::selector::{InvalidSelector, Selector},
+};
 
 /// A spec that can be acted on.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct ValidSpec {
     pub selector: Selector,
     pub strategy: StrategyType,
     pub bounds: Bounds,
@@ -30,8 +32,8 @@ pub(super) enum Violation {
     NegativeReplicas(i32),
     #[error("spec.selector is missing: set it to labels of the template")]
     NoSelector,
-    #[error("spec.selector cannot be used: {0}")]
-    BadSelector(String),
+    #[error("spec.{0}")]
+    BadSelector(InvalidSelector),
     #[error("spec.selector does not match spec.template.metadata.labels: add the missing labels to the template")]
     SelectorMissesTemplate,
     #[error("{0} is empty: name the machine class")]
@@ -47,11 +49,8 @@ pub(super) enum Violation {
 }
 
 /// Checks a spec and resolves its bounds.
-pub(super) fn validate(deployment: &MachineDeployment) -> Result<Wish, Invalid> {
+pub(super) fn validate(deployment: &MachineDeployment) -> Result<ValidSpec, Invalid> {
     let spec = &deployment.spec;
-    if spec.selector.as_ref().is_some_and(selects_all) {
-        return Err(Invalid::SelectsAll);
-    }
     let mut violations = Vec::new();
     if spec.replicas < 0 {
         violations.push(Violation::NegativeReplicas(spec.replicas));
@@ -66,34 +65,28 @@ pub(super) fn validate(deployment: &MachineDeployment) -> Result<Wish, Invalid> 
         }
     }
     let strategy = strategy_of(spec, &mut violations);
+    if selector.as_ref().is_some_and(Selector::selects_all) {
+        return Err(Invalid::SelectsAll);
+    }
     match (selector, strategy) {
-        (Some(selector), Some((strategy, bounds))) if violations.is_empty() => Ok(Wish { selector, strategy, bounds }),
+        (Some(selector), Some((strategy, bounds))) if violations.is_empty() => {
+            Ok(ValidSpec { selector, strategy, bounds })
+        }
         _ => Err(Invalid::Fields(violations)),
     }
 }
 
-fn selects_all(selector: &LabelSelector) -> bool {
-    selector.match_labels.as_ref().is_none_or(|labels| labels.is_empty())
-        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
-}
-
 fn selector_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) -> Option<Selector> {
-    let Some(selector) = spec.selector.clone() else {
-        violations.push(Violation::NoSelector);
-        return None;
-    };
-    match Selector::try_from(selector) {
-        Err(error) => {
-            violations.push(Violation::BadSelector(error.to_string()));
-            None
-        }
+    match Selector::parse(spec.selector.as_ref()) {
+        Err(error) => violations.push(Violation::BadSelector(error)),
+        Ok(selector) if selector.selects_none() => violations.push(Violation::NoSelector),
         // A set made from such a template would be released as soon as it was made.
-        Ok(selector) if !selector.matches(&spec.template.metadata.labels) => {
+        Ok(selector) if !selector.matches(Some(&spec.template.metadata.labels)) => {
             violations.push(Violation::SelectorMissesTemplate);
-            None
         }
-        Ok(selector) => Some(selector),
+        Ok(selector) => return Some(selector),
     }
+    None
 }
 
 fn strategy_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) -> Option<(StrategyType, Bounds)> {
@@ -116,34 +109,23 @@ fn strategy_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) ->
             ("inPlaceUpdate", amounts.max_surge, amounts.max_unavailable)
         }
     };
-    let mut amount = |name: &str, value: Option<IntOrString>| {
-        Amount::parse(&format!("spec.strategy.{field}.{name}"), value)
-            .map_err(|violation| violations.push(violation))
-            .ok()
+    let mut knob = |name: &str, value: Option<IntOrString>| {
+        let parsed = parse(format!("spec.strategy.{field}.{name}"), value);
+        parsed.map_err(|violation| violations.push(violation)).ok()
     };
-    let (surge, unavailable) = (amount("maxSurge", surge), amount("maxUnavailable", unavailable));
+    let (surge, unavailable) = (knob("maxSurge", surge), knob("maxUnavailable", unavailable));
     Some((kind, Bounds::resolve(spec.replicas, surge?, unavailable?)))
 }
 
-/// A number of Machines, or a share of the replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Amount {
-    Machines(i32),
-    Percent(i32),
-}
-
-impl Amount {
-    fn parse(field: &str, value: Option<IntOrString>) -> Result<Self, Violation> {
-        match value {
-            None => Err(Violation::NoAmount(field.to_owned())),
-            Some(IntOrString::Int(number)) => Ok(Self::Machines(number)),
-            Some(IntOrString::String(text)) => text
-                .strip_suffix('%')
-                .and_then(|number| number.parse().ok())
-                .map(Self::Percent)
-                .ok_or_else(|| Violation::BadAmount { field: field.to_owned(), text }),
-        }
-    }
+fn parse(field: String, value: Option<IntOrString>) -> Result<IntOrPercent, Violation> {
+    let Some(value) = value else { return Err(Violation::NoAmount(field)) };
+    IntOrPercent::parse(&value).ok_or_else(|| {
+        let text = match value {
+            IntOrString::String(text) => text,
+            IntOrString::Int(number) => number.to_string(),
+        };
+        Violation::BadAmount { field, text }
+    })
 }
 
 #[cfg(test)]
@@ -173,7 +155,7 @@ mod tests {
     #[case(json!({"selector": null}), Some("spec.selector is missing"))]
     #[case(json!({"selector": {"matchLabels": null}}), Some("spec.selector matches everything"))]
     #[case(json!({"selector": {"matchLabels": {"x": "y"}}}), Some("spec.selector does not match"))]
-    #[case(json!({"selector": {"matchExpressions": [{"key": "x", "operator": "Near"}]}}), Some("spec.selector cannot be used"))]
+    #[case(json!({"selector": {"matchExpressions": [{"key": "x", "operator": "Near"}]}}), Some("spec.selector.matchExpressions: key \"x\" has operator"))]
     #[case(json!({"selector": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}), Some("spec.selector does not match"))]
     #[case(json!({"template": {"spec": {"class": null}}}), Some("spec.template.spec.class.kind is empty: name the machine class; spec.template.spec.class.name"))]
     #[case(json!({"strategy": null}), Some("spec.strategy.type is \"\""))]

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{Snapshot, edit::Edits};
+use super::Snapshot;
 use crate::{
-    api::machine::Machine,
-    controllers::{owner, selector::Selector},
+    api::{machine::Machine, selector::Selector},
+    controllers::object::{draft::Drafts, owner},
 };
 
-/// The Machines of a living set, those adopted right now included, by name; and the patches that adopt and release.
-pub(super) fn settle<'a>(snapshot: &'a Snapshot, selector: &Selector) -> (Vec<&'a Arc<Machine>>, Edits) {
-    let mut edits = Edits::default();
+/// The Machines of a set that is not being deleted, by name. Drafts adoptions and releases; adopted Machines belong to
+/// the set at once.
+pub(super) fn claim<'a>(
+    snapshot: &'a Snapshot,
+    selector: &Selector,
+    drafts: &mut Drafts<Machine>,
+) -> Vec<&'a Arc<Machine>> {
     let mut mine = Vec::new();
     let reference = owner::reference_to(snapshot.set.as_ref());
     for machine in by_name(&snapshot.machines) {
@@ -19,18 +23,22 @@ pub(super) fn settle<'a>(snapshot: &'a Snapshot, selector: &Selector) -> (Vec<&'
         if is_controlled(snapshot, machine) {
             if matches {
                 mine.push(machine);
-            } else if let Some(patch) = owner::release(meta, uid(snapshot)) {
-                edits.add(machine, patch, "its labels no longer match the selector of the set: release it");
+            } else if let Some(owners) = owner::released(meta, uid(snapshot)) {
+                drafts.edit(machine, "release it: its labels no longer match the selector of the set", |machine| {
+                    machine.metadata.owner_references = Some(owners);
+                });
             }
         } else if matches
             && meta.deletion_timestamp.is_none()
-            && let Some(patch) = reference.as_ref().and_then(|reference| owner::adopt(meta, reference))
+            && let Some(owners) = reference.as_ref().and_then(|reference| owner::adopted(meta, reference))
         {
-            edits.add(machine, patch, "it matches the selector of the set and nobody controls it: adopt it");
+            drafts.edit(machine, "adopt it: it matches the selector of the set and has no controller", |machine| {
+                machine.metadata.owner_references = Some(owners);
+            });
             mine.push(machine);
         }
     }
-    (mine, edits)
+    mine
 }
 
 /// The Machines that the set controls and selects, by name.

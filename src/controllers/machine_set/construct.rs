@@ -12,7 +12,8 @@ use crate::{
         labels::{EFFECTIVE_CREATION_TIMEOUT, FINALIZER},
         machine::{Machine, MachineSet},
     },
-    controllers::{owner, plan::Suffixes},
+    controllers::object::owner,
+    controllers::object::suffix::Suffixes,
 };
 
 /// The API server cuts the name of the set in generated names at this length, so that they stay valid host names.

@@ -1,12 +1,15 @@
 //! Keeps a number of equal Machines: replicas, adoption, deletion order, replacement of failed Machines, status.
 
+mod apply;
 mod claim;
 mod construct;
-mod edit;
+mod in_flight;
+pub(crate) mod metrics;
+mod observe;
 mod plan;
 mod preserve;
 mod propagate;
-mod reconcile;
+mod register;
 mod replicas;
 mod status;
 #[cfg(test)]
@@ -18,8 +21,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use plan::plan;
-pub use reconcile::{Memory, reconcile};
+pub(crate) use apply::{InFlightWrites, MachineSets};
+pub(crate) use in_flight::InFlight;
+pub(crate) use plan::plan;
+pub(crate) use register::{BY_CONTROLLER, KIND};
 
 use crate::api::machine::{Machine, MachineSet, MachineSetStatus};
 
@@ -40,7 +45,7 @@ pub struct Snapshot {
     pub seed: u64,
 }
 
-/// A create or delete that failed in the last pass; becomes the condition ReplicaFailure.
+/// A create or delete that failed in the last reconcile; becomes the condition ReplicaFailure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The error.

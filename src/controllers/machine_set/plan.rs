@@ -6,10 +6,11 @@ use super::{
 };
 use crate::{
     api::{labels::FINALIZER, machine::Machine, reasons::EventReason},
-    controllers::{
+    controllers::object::{
+        draft::{Change, Drafts},
         finalizer,
-        plan::{Note, Plan, Step},
     },
+    plan::{Event, Plan, Step, WaitKind},
 };
 
 /// What a set does next.
@@ -30,22 +31,23 @@ pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     }
 }
 
-/// A set that lives: guard it, settle who belongs to it, bring its Machines up to date, then their number.
+/// A set that is not being deleted: its finalizer, its Machines, their template, their number, its status.
 fn keep(snapshot: &Snapshot, valid: &ValidSet) -> Plan<Action> {
     let set = snapshot.set.as_ref();
     let mut plan = Plan::default();
     if let Some(patch) = finalizer::add(&set.metadata, FINALIZER) {
-        plan.then(Action::PatchSet(patch), "the set must not go before its machines");
+        plan.then(Action::PatchSet(patch), "add the finalizer: its machines must be deleted before the set");
     }
 
-    let (mine, mut edits) = claim::settle(snapshot, &valid.selector);
-    propagate::bring_up_to_date(set, &mine, &mut edits);
-    let preservation = preserve::assign(set, &mine, &mut edits);
-    for (machine, patch, reason) in edits.into_patches() {
-        plan.then(Action::PatchMachine { machine, patch }, reason);
+    let mut drafts = Drafts::default();
+    let mine = claim::claim(snapshot, &valid.selector, &mut drafts);
+    propagate::bring_up_to_date(set, &mine, &mut drafts);
+    let preservation = preserve::assign(set, &mine, &mut drafts);
+    for Change { current, patch, reason, .. } in drafts.finish() {
+        plan.then(Action::PatchMachine { machine: current, patch }, reason);
     }
 
-    replicas::resize(&mut plan, snapshot, valid.replicas, &mine, &preservation);
+    replicas::reconcile(&mut plan, snapshot, valid.replicas, &mine, &preservation);
     report(&mut plan, snapshot, &mine, None);
     plan
 }
@@ -56,7 +58,10 @@ fn tear_down(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Plan<Action> {
     let mut plan = Plan::default();
     if mine.is_empty() && snapshot.unreadable.is_empty() {
         if let Some(patch) = finalizer::remove(&set.metadata, FINALIZER) {
-            plan.then(Action::PatchSet(patch), "the set is being deleted and has no machine left");
+            plan.then(
+                Action::PatchSet(patch),
+                "remove the finalizer: the set is being deleted and has no machine left",
+            );
         }
         return plan;
     }
@@ -65,7 +70,11 @@ fn tear_down(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Plan<Action> {
         replicas::delete_all(&mut plan, mine);
     }
     if !mine.is_empty() {
-        plan.wait(format!("{} to be gone before the set goes", replicas::count_of(mine.len())), None);
+        plan.wait(
+            WaitKind::MachineDeletion,
+            format!("{} to be gone before the set goes", replicas::count_of(mine.len())),
+            None,
+        );
     }
     replicas::wait_for_unreadable(&mut plan, snapshot);
     report(&mut plan, snapshot, mine, None);
@@ -76,7 +85,7 @@ fn tear_down(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Plan<Action> {
 fn refuse(snapshot: &Snapshot, invalid: &InvalidSet) -> Plan<Action> {
     let mut plan = Plan::default();
     report(&mut plan, snapshot, &claim::controlled(snapshot), Some(invalid));
-    plan.wait(format!("the set to be corrected: {invalid}"), None);
+    plan.wait(WaitKind::SpecCorrection, format!("the set to be corrected: {invalid}"), None);
     plan
 }
 
@@ -90,7 +99,7 @@ fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, mine: &[&Arc<Machine>], 
     }
     let Some(change) = status::change(snapshot, mine, invalid) else { return };
     let event = match invalid {
-        Some(invalid) if change.newly_invalid => Some(Note::warning(EventReason::InvalidSpec, invalid.to_string())),
+        Some(invalid) if change.newly_invalid => Some(Event::warning(EventReason::InvalidSpec, invalid.to_string())),
         _ => None,
     };
     let step = Step { action: Action::WriteStatus(Box::new(change.status)), reason: change.reason, event };

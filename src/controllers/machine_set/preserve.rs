@@ -4,104 +4,95 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use serde_json::json;
 
-use super::edit::Edits;
-use crate::api::{
-    labels::{LAST_NODE_PRESERVE, PRESERVE},
-    machine::{Machine, MachinePhase, MachineSet},
+use crate::{
+    api::{
+        labels::{LAST_NODE_PRESERVE, PRESERVE},
+        machine::{AUTO_PRESERVED, Machine, MachinePhase, MachineSet},
+    },
+    controllers::object::draft::Drafts,
 };
 
-/// A wish to preserve a Machine, as its annotation says.
+/// Whether to preserve a Machine, as its annotations say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    /// Preserve it, whatever its phase.
+enum PreserveMode {
+    /// Whatever its phase.
     Now,
-    /// Preserve it once it is Failed.
+    /// Once it is Failed.
     WhenFailed,
-    /// The set chose to preserve it.
+    /// The set chose it.
     Auto,
-    /// Do not preserve it.
     Never,
 }
 
-/// The annotation of a Machine that the set preserves by itself.
-const AUTO_PRESERVED: &str = "auto-preserved";
-
-/// The wishes that a plan gives to Machines or takes from them, by name.
+/// The modes that a plan changes, by name of the Machine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assignment(BTreeMap<String, Option<Wish>>);
+pub(super) struct Assignment(BTreeMap<String, Option<PreserveMode>>);
 
 impl Assignment {
     /// Whether a failed Machine stays for now.
     pub(super) fn keeps(&self, machine: &Machine, now: Timestamp) -> bool {
-        match expiry(machine) {
+        match machine.preserve_expiry() {
             Some(expiry) => expiry > now,
-            None => matches!(self.wish_of(machine), Some(Wish::Now | Wish::WhenFailed | Wish::Auto)),
+            None => {
+                let mode = self.mode_of(machine);
+                matches!(mode, Some(PreserveMode::Now | PreserveMode::WhenFailed | PreserveMode::Auto))
+            }
         }
     }
 
-    fn wish_of(&self, machine: &Machine) -> Option<Wish> {
-        self.0.get(&machine.name_any()).copied().unwrap_or_else(|| wish_of(machine))
+    fn mode_of(&self, machine: &Machine) -> Option<PreserveMode> {
+        self.0.get(&machine.name_any()).copied().unwrap_or_else(|| mode_of(machine))
     }
 }
 
-/// Keeps as many failed Machines as the set allows: the youngest first; with fewer allowed, the oldest are given up first.
-pub(super) fn assign(set: &MachineSet, machines: &[&Arc<Machine>], edits: &mut Edits) -> Assignment {
-    let living: Vec<&Arc<Machine>> = machines.iter().copied().filter(|machine| !machine.is_terminating()).collect();
-    let (mut kept, rest): (Vec<_>, Vec<_>) = living.into_iter().partition(|machine| is_auto_preserved(machine));
+/// Preserves as many failed Machines as the set allows, the youngest first. If fewer are allowed, the oldest lose their
+/// preservation first.
+pub(super) fn assign(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) -> Assignment {
+    let active = machines.iter().copied().filter(|machine| !machine.is_terminating());
+    let (mut kept, rest): (Vec<_>, Vec<_>) = active.partition(|machine| machine.is_auto_preserved());
     let allowed = usize::try_from(set.spec.auto_preserve_failed_machine_max).unwrap_or_default();
     let mut assignment = Assignment::default();
 
     kept.sort_by_key(|machine| (machine.creation_timestamp(), machine.name_any()));
     let surplus = kept.len().saturating_sub(allowed);
     for machine in kept.iter().take(surplus) {
-        let reason = format!("{} failed machines are preserved automatically and {allowed} may be", kept.len());
-        edits.add(machine, json!({ "metadata": { "annotations": { PRESERVE: null } } }), reason);
+        let reason = format!("{} preserved automatically > {allowed} autoPreserveFailedMachineMax", kept.len());
+        drafts.edit(machine, reason, |machine| {
+            machine.annotations_mut().remove(PRESERVE);
+        });
         assignment.0.insert(machine.name_any(), None);
     }
 
     let mut eligible: Vec<_> = rest.into_iter().filter(|machine| may_be_auto_preserved(machine)).collect();
     eligible.sort_by_key(|machine| (std::cmp::Reverse(machine.creation_timestamp()), machine.name_any()));
     for machine in eligible.into_iter().take(allowed.saturating_sub(kept.len())) {
-        let reason = format!("it failed, and {} of {allowed} are preserved automatically", kept.len());
-        edits.add(machine, json!({ "metadata": { "annotations": { PRESERVE: AUTO_PRESERVED } } }), reason);
-        assignment.0.insert(machine.name_any(), Some(Wish::Auto));
+        let reason =
+            format!("it failed: {} preserved automatically < {allowed} autoPreserveFailedMachineMax", kept.len());
+        drafts.edit(machine, reason, |machine| {
+            machine.annotations_mut().insert(PRESERVE.to_owned(), AUTO_PRESERVED.to_owned());
+        });
+        assignment.0.insert(machine.name_any(), Some(PreserveMode::Auto));
     }
     assignment
 }
 
-/// Whether the set chose to preserve the Machine.
-pub(super) fn is_auto_preserved(machine: &Machine) -> bool {
-    annotation(machine, PRESERVE) == Some(AUTO_PRESERVED)
-}
-
-/// Until when the Machine is preserved; `None` if it is not.
-pub(super) fn preserved_until(machine: &Machine, now: Timestamp) -> Option<Timestamp> {
-    expiry(machine).filter(|expiry| *expiry > now)
-}
-
-/// The time in the status, past or not.
-pub(super) fn expiry(machine: &Machine) -> Option<Timestamp> {
-    Some(machine.status.as_ref()?.current_status.preserve_expiry_time.as_ref()?.0)
-}
-
-/// The Node speaks first; the Machine remembers its last word, so that this needs no Node, and holds when the Node is gone.
-fn wish_of(machine: &Machine) -> Option<Wish> {
+/// The Node takes precedence. Its last value is copied to the Machine, so that this needs no Node and holds without one.
+fn mode_of(machine: &Machine) -> Option<PreserveMode> {
     let of_node = annotation(machine, LAST_NODE_PRESERVE).and_then(parse);
     of_node.or_else(|| annotation(machine, PRESERVE).and_then(parse))
 }
 
 fn may_be_auto_preserved(machine: &Machine) -> bool {
-    machine.phase() == MachinePhase::Failed && wish_of(machine).is_none()
+    machine.phase() == MachinePhase::Failed && mode_of(machine).is_none()
 }
 
-fn parse(value: &str) -> Option<Wish> {
+fn parse(value: &str) -> Option<PreserveMode> {
     match value {
-        "now" => Some(Wish::Now),
-        "when-failed" => Some(Wish::WhenFailed),
-        AUTO_PRESERVED => Some(Wish::Auto),
-        "false" => Some(Wish::Never),
+        "now" => Some(PreserveMode::Now),
+        "when-failed" => Some(PreserveMode::WhenFailed),
+        AUTO_PRESERVED => Some(PreserveMode::Auto),
+        "false" => Some(PreserveMode::Never),
         _ => None,
     }
 }

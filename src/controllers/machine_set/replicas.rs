@@ -5,24 +5,19 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{
-    Action, Snapshot, construct,
-    preserve::{self, Assignment},
-};
+use super::{Action, Snapshot, construct, preserve::Assignment};
 use crate::{
     api::{
-        labels::{
-            DEFAULT_PRIORITY, FREEZE, LAST_SCALER_CHANGE, MARKED_FOR_DELETION_TIME, PRIORITY, SCALE_UP_DISABLED, TRUE,
-            UPDATE_RESULT,
-        },
+        labels::{FREEZE, LAST_SCALER_CHANGE, PRIORITY, SCALE_UP_DISABLED, TRUE, UPDATE_RESULT},
         machine::{Machine, MachinePhase, MachineSet},
         reasons::EventReason,
     },
-    controllers::plan::{Note, Plan},
+    controllers::object::deletion_order::{DeletionOrder, marked_at, priority},
+    plan::{Event, Plan, WaitKind},
 };
 
-/// How many Machines one plan creates or deletes at most; the next plan goes on with the rest.
-pub(super) const BATCH: usize = 500;
+/// How many Machines one plan creates or deletes at most, as in the reference; the next plan goes on with the rest.
+pub(super) const BATCH: usize = 100;
 
 /// The priority that the autoscaler gives to Machines it wants gone.
 const CHOSEN_BY_AUTOSCALER: &str = "1";
@@ -31,19 +26,19 @@ const CHOSEN_BY_AUTOSCALER: &str = "1";
 ///
 /// Machines that are being deleted do not count. Unreadable ones do when Machines are missing, and do not when there are too
 /// many: what is not known leads neither to a Machine more nor to one less.
-pub(super) fn resize(
+pub(super) fn reconcile(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    wanted: usize,
+    replicas: usize,
     mine: &[&Arc<Machine>],
     preservation: &Assignment,
 ) {
     let active: Vec<&Arc<Machine>> = mine.iter().copied().filter(|machine| !machine.is_terminating()).collect();
     let present = active.len().saturating_add(snapshot.unreadable.len());
-    if present < wanted {
-        grow(plan, snapshot, present, wanted);
+    if present < replicas {
+        grow(plan, snapshot, present, replicas);
     } else {
-        for (machine, reason) in superfluous(snapshot, wanted, &active, preservation).into_iter().take(BATCH) {
+        for (machine, reason) in superfluous(snapshot, replicas, &active, preservation).into_iter().take(BATCH) {
             delete(plan, machine, reason);
         }
         finish_deletions(plan, mine);
@@ -66,7 +61,11 @@ pub(super) fn wait_for_unreadable(plan: &mut Plan<Action>, snapshot: &Snapshot) 
     if !snapshot.unreadable.is_empty() {
         let mut names: Vec<&str> = snapshot.unreadable.iter().map(String::as_str).collect();
         names.sort_unstable();
-        plan.wait(format!("{} to be readable: {}", count_of(names.len()), names.join(", ")), None);
+        plan.wait(
+            WaitKind::Unreadable,
+            format!("{} to be readable: {}", count_of(names.len()), names.join(", ")),
+            None,
+        );
     }
 }
 
@@ -75,16 +74,16 @@ pub(super) fn count_of(count: usize) -> String {
     format!("{count} {}", if count == 1 { "machine" } else { "machines" })
 }
 
-fn grow(plan: &mut Plan<Action>, snapshot: &Snapshot, present: usize, wanted: usize) {
+fn grow(plan: &mut Plan<Action>, snapshot: &Snapshot, present: usize, replicas: usize) {
     if let Some(obstacle) = growth_forbidden(&snapshot.set) {
-        plan.wait(format!("{obstacle}; the set has {present} of {}", count_of(wanted)), None);
+        plan.wait(WaitKind::ScaleUpBlocked, format!("{obstacle}; {present} machines < {replicas} replicas"), None);
         return;
     }
-    let missing = wanted.saturating_sub(present);
+    let missing = replicas.saturating_sub(present);
     for machine in construct::machines(snapshot).take(missing.min(BATCH)) {
-        let event = Note::normal(EventReason::SuccessfulCreate, format!("Created machine: {}", machine.name_any()));
-        let reason = format!("the set has {present} of {}", count_of(wanted));
-        plan.then_noting(Action::CreateMachine(Box::new(machine)), reason, event);
+        let event = Event::normal(EventReason::SuccessfulCreate, format!("Created machine: {}", machine.name_any()));
+        let reason = format!("{present} machines < {replicas} replicas");
+        plan.then_recording(Action::CreateMachine(Box::new(machine)), reason, event);
     }
 }
 
@@ -100,7 +99,7 @@ fn growth_forbidden(set: &MachineSet) -> Option<String> {
 /// The Machines to delete, and why, in the order in which they go.
 fn superfluous<'a>(
     snapshot: &Snapshot,
-    wanted: usize,
+    replicas: usize,
     active: &[&'a Arc<Machine>],
     preservation: &Assignment,
 ) -> Vec<(&'a Arc<Machine>, String)> {
@@ -109,11 +108,11 @@ fn superfluous<'a>(
     candidates.retain(|machine| machine.labels().get(UPDATE_RESULT).is_none_or(|result| result != "successful"));
     candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
     let present = candidates.len();
-    let surplus = present.saturating_sub(wanted);
+    let surplus = present.saturating_sub(replicas);
     let scaled_at = time_in(snapshot.set.annotations().get(LAST_SCALER_CHANGE));
     let reason = |index: usize, machine: &Machine| {
         if index < surplus {
-            Some(format!("{} for {wanted}: {}", count_of(present), describe(machine)))
+            Some(format!("{present} machines > {replicas} replicas: {}", describe(machine)))
         } else if is_marked(machine, scaled_at) {
             Some("the autoscaler chose it for deletion".to_owned())
         } else if machine.phase() == MachinePhase::Failed && !preservation.keeps(machine, snapshot.now) {
@@ -139,8 +138,8 @@ fn finish_deletions(plan: &mut Plan<Action>, mine: &[&Arc<Machine>]) {
 }
 
 fn delete(plan: &mut Plan<Action>, machine: &Arc<Machine>, reason: impl Into<String>) {
-    let event = Note::normal(EventReason::SuccessfulDelete, format!("Deleted machine: {}", machine.name_any()));
-    plan.then_noting(Action::DeleteMachine(machine.clone()), reason, event);
+    let event = Event::normal(EventReason::SuccessfulDelete, format!("Deleted machine: {}", machine.name_any()));
+    plan.then_recording(Action::DeleteMachine(machine.clone()), reason, event);
 }
 
 fn wait_for_preserved(
@@ -155,16 +154,24 @@ fn wait_for_preserved(
         .filter(|machine| machine.phase() == MachinePhase::Failed && preservation.keeps(machine, snapshot.now))
         .collect();
     if !kept.is_empty() {
-        let until = kept.iter().filter_map(|machine| preserve::preserved_until(machine, snapshot.now)).min();
+        let until = kept.iter().filter_map(|machine| machine.preserved_until(snapshot.now)).min();
         let names: Vec<String> = kept.iter().map(|machine| machine.name_any()).collect();
-        plan.wait(format!("the preservation of failed machines to end: {}", names.join(", ")), until);
+        plan.wait(
+            WaitKind::Preservation,
+            format!("the preservation of failed machines to end: {}", names.join(", ")),
+            until,
+        );
     }
 }
 
 fn wait_for_availability(plan: &mut Plan<Action>, active: &[&Arc<Machine>]) {
     let missing = active.iter().filter(|machine| !machine.is_available()).count();
     if missing > 0 {
-        plan.wait(format!("{missing} of {} to become available", count_of(active.len())), None);
+        plan.wait(
+            WaitKind::MachineAvailability,
+            format!("{missing} of {} to become available", count_of(active.len())),
+            None,
+        );
     }
 }
 
@@ -174,75 +181,13 @@ fn is_marked(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
     chosen && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
 }
 
-/// The lesser is deleted first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct DeletionOrder {
-    preserved: Option<Preserved>,
-    priority: i64,
-    unmarked: bool,
-    marked_at: Option<Timestamp>,
-    phase: u8,
-    created_at: Option<Timestamp>,
-    name: String,
-}
-
-/// Among the preserved, those that somebody asked for stay longest.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Preserved {
-    on_request: bool,
-    until: Timestamp,
-}
-
-impl DeletionOrder {
-    fn of(machine: &Machine, now: Timestamp) -> Self {
-        let marked_at = marked_at(machine);
-        Self {
-            preserved: preserve::preserved_until(machine, now)
-                .map(|until| Preserved { on_request: !preserve::is_auto_preserved(machine), until }),
-            priority: priority(machine),
-            unmarked: marked_at.is_none(),
-            marked_at,
-            phase: rank(machine.phase()),
-            created_at: machine.creation_timestamp().map(|time| time.0),
-            name: machine.name_any(),
-        }
-    }
-}
-
-/// Machines that serve, or are about to serve again on the same VM, go last; one that has no VM yet costs nothing.
-const fn rank(phase: MachinePhase) -> u8 {
-    match phase {
-        MachinePhase::New | MachinePhase::Terminating => 0,
-        MachinePhase::Failed => 1,
-        MachinePhase::CrashLoopBackOff => 2,
-        MachinePhase::Unknown => 3,
-        MachinePhase::Pending => 4,
-        MachinePhase::Available => 5,
-        MachinePhase::Running
-        | MachinePhase::InPlaceUpdating
-        | MachinePhase::InPlaceUpdateSuccessful
-        | MachinePhase::InPlaceUpdateFailed => 6,
-    }
-}
-
-fn priority(machine: &Machine) -> i64 {
-    let written = machine.annotations().get(PRIORITY).and_then(|text| text.parse().ok());
-    written.unwrap_or(i64::from(DEFAULT_PRIORITY))
-}
-
-fn marked_at(machine: &Machine) -> Option<Timestamp> {
-    time_in(machine.annotations().get(MARKED_FOR_DELETION_TIME))
-}
-
 fn time_in(text: Option<&String>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 
 fn describe(machine: &Machine) -> String {
-    let phase = match machine.phase() {
-        MachinePhase::New => "not created yet",
-        phase => phase.as_str(),
-    };
+    let phase = machine.phase();
+    let phase = if phase == MachinePhase::New { "not created yet" } else { phase.as_str() };
     let marked = if marked_at(machine).is_some() { ", chosen by the autoscaler" } else { "" };
     format!("this one goes first ({phase}, priority {}{marked})", priority(machine))
 }

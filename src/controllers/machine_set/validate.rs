@@ -1,6 +1,6 @@
 use crate::{
     api::machine::MachineSet,
-    controllers::selector::{InvalidSelector, Selector},
+    api::selector::{InvalidSelector, Selector},
 };
 
 /// What a plan needs of a set that makes sense.

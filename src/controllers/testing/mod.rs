@@ -1,11 +1,15 @@
 //! A small world in memory for tests of planners: objects as an API server keeps them, time that stands still unless
 //! moved, and simple stand-ins for the controllers that are not under test.
 
+mod api_server;
+mod clock;
 mod model;
 mod stand_in;
 mod store;
+mod wire;
 mod world;
 
+pub(crate) use api_server::{merge, merge_strategically};
 pub(crate) use stand_in::Happening;
-pub(crate) use store::{merge, merge_strategically};
+pub(crate) use wire::{Fate, Wire};
 pub(crate) use world::World;

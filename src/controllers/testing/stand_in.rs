@@ -2,14 +2,17 @@
 
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::World;
-use crate::api::{
-    labels,
-    machine::{API_VERSION, Machine, MachinePhase, MachineSet},
-    node::Node,
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachinePhase, MachineSet},
+        node::Node,
+    },
+    controllers::object::{deletion_order::DeletionOrder, owner},
 };
 
 /// One thing that can happen next.
@@ -69,7 +72,7 @@ impl World {
     fn due_for_set(&self, set: &MachineSet, due: &mut Vec<Happening>) {
         let name = set.name_any();
         let mut live: Vec<_> = self.machines_of(set).filter(|machine| !machine.is_terminating()).collect();
-        live.sort_by_key(|machine| (worth(machine), machine.name_any()));
+        live.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.clock.now));
         let count = i32::try_from(live.len()).unwrap();
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let wanted = if is_deleting { 0 } else { set.spec.replicas };
@@ -167,19 +170,6 @@ impl World {
     }
 }
 
-/// Lower goes first: priority, then health.
-fn worth(machine: &Machine) -> (i32, u8) {
-    let priority = machine.annotations().get(labels::PRIORITY).and_then(|text| text.parse().ok());
-    let health = match machine.phase() {
-        MachinePhase::Failed => 0,
-        MachinePhase::Unknown => 1,
-        MachinePhase::New => 2,
-        MachinePhase::Pending => 3,
-        _ => 4,
-    };
-    (priority.unwrap_or(labels::DEFAULT_PRIORITY), health)
-}
-
 fn machine_of(set: &MachineSet) -> Machine {
     let template = &set.spec.template;
     Machine {
@@ -187,14 +177,7 @@ fn machine_of(set: &MachineSet) -> Machine {
             generate_name: Some(format!("{}-", set.name_any())),
             labels: Some(template.metadata.labels.clone()),
             finalizers: Some(vec![labels::FINALIZER.to_owned()]),
-            owner_references: Some(vec![OwnerReference {
-                api_version: API_VERSION.to_owned(),
-                kind: "MachineSet".to_owned(),
-                name: set.name_any(),
-                uid: set.uid().unwrap(),
-                controller: Some(true),
-                block_owner_deletion: Some(true),
-            }]),
+            owner_references: Some(vec![owner::reference_to(set).unwrap()]),
             ..ObjectMeta::default()
         },
         spec: template.spec.clone(),

@@ -6,7 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource, ResourceExt};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use super::api_server::merge;
 
 /// The time, and a number that never repeats.
 #[derive(Clone, Debug)]
@@ -95,33 +97,6 @@ where
         Ok(self.store(clock, &before, after))
     }
 
-    /// A strategic merge patch, on whatever version there is.
-    pub(crate) fn amend(&mut self, clock: &mut Clock, seen: &K, patch: &Value) -> Result<Arc<K>, Refused> {
-        let object = self.0.get(&seen.name_any()).ok_or(Refused::NotFound)?;
-        if object.uid() != seen.uid() {
-            return Err(Refused::Conflict);
-        }
-        let before = serde_json::to_value(object.as_ref()).unwrap();
-        let mut after = before.clone();
-        merge_strategically(&mut after, patch);
-        Ok(self.store(clock, &before, after))
-    }
-
-    /// The status as a whole, on the version that was seen.
-    pub(crate) fn patch_status(
-        &mut self,
-        clock: &mut Clock,
-        seen: &K,
-        status: impl Serialize,
-    ) -> Result<Arc<K>, Refused> {
-        let name = seen.name_any();
-        let object = self.0.get(&name).ok_or(Refused::NotFound)?;
-        if object.resource_version() != seen.resource_version() || object.uid() != seen.uid() {
-            return Err(Refused::Conflict);
-        }
-        self.write_status(clock, &name, status)
-    }
-
     /// The status as a whole.
     pub(crate) fn write_status(
         &mut self,
@@ -176,43 +151,5 @@ where
             self.0.insert(name, Arc::clone(&object));
         }
         object
-    }
-}
-
-/// Applies a strategic merge patch, as far as they are used: conditions are merged by type, and single finalizers removed.
-pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
-    let mut patch = patch.clone();
-    if let Some(conditions) = patch["status"]["conditions"].as_array().cloned() {
-        let mut all = target["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        all.retain(|old| conditions.iter().all(|new| new["type"] != old["type"]));
-        all.extend(conditions);
-        patch["status"]["conditions"] = json!(all);
-    }
-    if let Some(removed) = patch["metadata"]["$deleteFromPrimitiveList/finalizers"].take().as_array() {
-        let mut finalizers = target["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        finalizers.retain(|finalizer| !removed.contains(finalizer));
-        patch["metadata"] = json!({ "finalizers": finalizers });
-    }
-    let fields = patch.as_object_mut().unwrap();
-    fields.retain(|_, value| !value.is_null());
-    merge(target, &patch);
-}
-
-/// Applies a JSON merge patch (RFC 7386).
-pub(crate) fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(target) = target else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.entry(key.clone()).or_insert(Value::Null), value);
-        }
     }
 }

@@ -7,13 +7,11 @@ use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineSet},
         node::Node,
+        selector::Selector,
     },
-    controllers::machine_deployment,
+    controllers::{machine_deployment, object::owner},
 };
-use kube::{
-    ResourceExt,
-    core::{Selector, SelectorExt},
-};
+use kube::{Resource, ResourceExt};
 
 /// One namespace of a control cluster and the Nodes of its target cluster.
 #[derive(Clone, Debug)]
@@ -39,11 +37,12 @@ impl World {
     /// What the deployment's controller would observe.
     pub(crate) fn deployment_snapshot(&self, name: &str) -> Option<machine_deployment::Snapshot> {
         let deployment = self.deployments.get(name)?.clone();
-        let selector = deployment.spec.selector.clone().and_then(|selector| Selector::try_from(selector).ok());
+        let selector = Selector::parse(deployment.spec.selector.as_ref()).ok();
         let belongs = |set: &MachineSet| {
             let controller = controller_uid(set);
             controller == deployment.uid()
-                || (controller.is_none() && selector.as_ref().is_some_and(|selector| selector.matches(set.labels())))
+                || (controller.is_none()
+                    && selector.as_ref().is_some_and(|selector| selector.matches(set.metadata.labels.as_ref())))
         };
         let sets: Vec<_> = self.sets.all().filter(|set| belongs(set)).cloned().collect();
         let owned = |machine: &Machine| sets.iter().any(|set| set.uid() == controller_uid(machine));
@@ -57,9 +56,11 @@ impl World {
             deployment,
             sets,
             machines,
-            coming: BTreeMap::new(),
-            unreadable: Vec::new(),
+            in_flight: BTreeMap::new(),
+            unreadable_sets: Vec::new(),
+            unreadable_machines: Vec::new(),
             nodes,
+            node_retries: BTreeMap::new(),
             failure: None,
             now: self.clock.now,
         })
@@ -96,6 +97,6 @@ impl World {
 }
 
 /// UID of the controller of an object.
-pub(crate) fn controller_uid(object: &impl ResourceExt) -> Option<String> {
-    object.owner_references().iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+fn controller_uid(object: &impl Resource) -> Option<String> {
+    owner::controller_of(object.meta()).map(|owner| owner.uid.clone())
 }

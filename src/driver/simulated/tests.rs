@@ -7,10 +7,11 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::Instant};
 
-use super::*;
+use super::SimulatedDriver;
 use crate::{
     api::machine::{Machine, MachineClass},
-    driver::{Code, Driver, DriverError, MachineRequest, SecretData, Vm},
+    driver::{Code, DriverError, MachineRequest, Operation, SecretData, Vm, interface::Driver},
+    simulated_cloud::{Client, Cloud, Control, CreateVm, KillMode, KillRequest, VmState, VolumesRequest, router},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +20,14 @@ enum Way {
     Http,
 }
 
+fn remote(address: &str) -> SimulatedDriver {
+    SimulatedDriver::new(Arc::new(Client::new(address).unwrap()))
+}
+
 async fn driver(way: Way, cloud: &Arc<Cloud>) -> SimulatedDriver {
     match way {
-        Way::Embedded => SimulatedDriver::embedded(Arc::clone(cloud)),
-        Way::Http => SimulatedDriver::remote(&serve_http(cloud).await).unwrap(),
+        Way::Embedded => SimulatedDriver::new(Arc::clone(cloud) as _),
+        Way::Http => remote(&serve_http(cloud).await),
     }
 }
 
@@ -305,13 +310,13 @@ async fn vms_of_another_cluster_are_neither_seen_nor_deleted(#[case] way: Way) {
 #[tokio::test]
 async fn a_class_is_checked_and_a_request_that_cannot_be_safe_is_refused() {
     let driver = driver(Way::Embedded, &cloud(json!({}))).await;
-    let error = driver.validate(&request_for("a", "uid", json!({"zone": 7})).class).unwrap_err();
+    let error = driver.validate(&request_for("a", "uid", json!({"zone": 7})).class).to_result().unwrap_err();
     assert_eq!(
         error.to_string(),
         "machine codes error: code = [InvalidArgument] message = [providerSpec.zone: expected a non-empty string, found the number 7]"
     );
     let foreign = MachineClass { provider: "AWS".into(), ..MachineClass::default() };
-    assert_eq!(driver.validate(&foreign).unwrap_err().message, r#"provider is "AWS", but this is driver simulated"#);
+    assert_eq!(driver.validate(&foreign).error_text(), r#"provider: expected simulated, found "AWS""#);
     assert_eq!(code(driver.create(&request_for("a", "", json!({}))).await), Code::InvalidArgument);
     let error = driver.delete(&with_id(request("a"), "aws:///eu/i-1")).await.unwrap_err();
     let text = r#"machine "a" has provider ID "aws:///eu/i-1", which is none of driver simulated: check its class"#;
@@ -338,7 +343,7 @@ async fn where_nobody_listens_nothing_was_done() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let driver = SimulatedDriver::remote(&address).unwrap();
+    let driver = remote(&address);
     let error = driver.create(&request("a")).await.unwrap_err();
     let text = format!("cannot connect to the simulated cloud at {address}: check that it runs");
     assert_eq!((error.code, error.message), (Code::Unavailable, text));
@@ -347,7 +352,7 @@ async fn where_nobody_listens_nothing_was_done() {
 #[tokio::test]
 async fn a_connection_that_breaks_leaves_the_outcome_unknown() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let driver = SimulatedDriver::remote(&listener.local_addr().unwrap().to_string()).unwrap();
+    let driver = remote(&listener.local_addr().unwrap().to_string());
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -360,7 +365,7 @@ async fn a_connection_that_breaks_leaves_the_outcome_unknown() {
 #[tokio::test]
 async fn not_found_from_somebody_else_does_not_mean_that_there_is_no_vm() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let driver = SimulatedDriver::remote(&listener.local_addr().unwrap().to_string()).unwrap();
+    let driver = remote(&listener.local_addr().unwrap().to_string());
     tokio::spawn(axum::serve(listener, axum::Router::new()).into_future());
     assert_eq!(code(driver.status(&request("a")).await), Code::Unknown);
     assert_eq!(code(driver.delete(&request("a")).await), Code::Unknown);
@@ -371,7 +376,7 @@ async fn not_found_from_somebody_else_does_not_mean_that_there_is_no_vm() {
 #[case("http://")]
 #[case("")]
 fn an_address_that_is_none_is_refused(#[case] address: &str) {
-    let text = SimulatedDriver::remote(address).unwrap_err().to_string();
+    let text = Client::new(address).unwrap_err().to_string();
     assert!(text.ends_with("give one such as http://127.0.0.1:10270"), "{text}");
 }
 
@@ -441,75 +446,4 @@ async fn user_data_is_nowhere_in_the_cloud() {
     let kept = std::fs::read_to_string(&path).unwrap();
     assert!(shown.contains(r#""userDataBytes":10"#), "{shown}");
     assert!(!shown.contains("secret") && !kept.contains("secret"));
-}
-
-#[rstest]
-#[case("POST", "/v1/vms", "{", 400, "the body is not of the documented form")]
-#[case("POST", "/v1/vms", r#"{"machineName": "a", "namespace": "n", "size": 1}"#, 400, "unknown field `size`")]
-#[case("POST", "/v1/vms", r#"{"machineName": "", "namespace": "n"}"#, 400, "machineName and namespace must be given")]
-#[case(
-    "POST",
-    "/v1/vms",
-    r#"{"machineName": "a", "namespace": "n", "providerSpec": {"x": 1}}"#,
-    400,
-    "providerSpec.x: unknown field"
-)]
-#[case("DELETE", "/v1/vms?cluster=ns", "", 400, "name the VM by machine or by providerID")]
-#[case("DELETE", "/v1/vms/vm-1", "", 404, "there is no VM")]
-#[case("POST", "/v1/vms/vm-1/kill", "", 404, "there is no VM")]
-#[case("PUT", "/v1/control", "[]", 400, "the body is not a JSON object")]
-#[case("PATCH", "/v1/control", r#"{"faults": [{"rate": 2}]}"#, 400, "faults[0].rate is 2: give a number from 0 to 1")]
-#[case("PATCH", "/v1/control", r#"{"speed": 2}"#, 400, "unknown field `speed`")]
-#[case("GET", "/v2/vms", "", 404, "there is no such path")]
-#[case("PUT", "/v1/vms", "", 404, "there is no such method of this path")]
-#[tokio::test]
-async fn what_the_api_refuses_it_explains(
-    #[case] method: &str,
-    #[case] path: &str,
-    #[case] body: &'static str,
-    #[case] status: u16,
-    #[case] text: &str,
-) {
-    let base = serve_http(&cloud(json!({}))).await;
-    let call = reqwest::Client::new().request(method.parse().unwrap(), format!("{base}{path}")).body(body);
-    let answer = call.send().await.unwrap();
-    assert_eq!(answer.status().as_u16(), status);
-    let failure: Failure = answer.json().await.unwrap();
-    assert!(failure.message.contains(text), "{}", failure.message);
-}
-
-#[tokio::test]
-async fn control_and_inspection_work_over_http() {
-    let base = serve_http(&cloud(json!({}))).await;
-    let http = reqwest::Client::new();
-    let call = async |method: &str, path: &str, body: Value| -> Value {
-        let call = http.request(method.parse().unwrap(), format!("{base}{path}")).json(&body);
-        let answer = call.send().await.unwrap();
-        assert!(answer.status().is_success(), "{method} {path}: {}", answer.status());
-        answer.json().await.unwrap()
-    };
-    let vm = call("POST", "/v1/vms", json!({"machineName": "a", "namespace": "ns", "token": "t"})).await;
-    let id = vm["id"].as_str().unwrap();
-    assert_eq!(call("GET", "/v1/vms", json!({})).await["items"][0], vm);
-    let control = call("PATCH", "/v1/control", json!({"latency": {"create": "90s"}})).await;
-    assert_eq!(control["latency"]["create"], "1m30s");
-    assert_eq!(call("GET", "/v1/control", json!({})).await, control);
-    assert_eq!(call("PUT", "/v1/control", json!({})).await["latency"]["create"], "0s");
-    let set =
-        call("POST", &format!("/v1/vms/{id}/condition"), json!({"type": "KernelDeadlock", "status": "True"})).await;
-    assert_eq!(set["conditions"][0]["type"], "KernelDeadlock");
-    let taken =
-        call("POST", &format!("/v1/vms/{id}/condition"), json!({"type": "KernelDeadlock", "status": null})).await;
-    assert_eq!(taken["conditions"], json!([]));
-    let volumes =
-        call("POST", &format!("/v1/vms/{id}/volumes"), json!({"attach": ["v1", "v2"], "detach": ["v1"]})).await;
-    assert_eq!(volumes["volumes"], json!(["v1", "v2"]));
-    let killed = call("POST", &format!("/v1/vms/{id}/kill"), json!({"mode": "stop"})).await;
-    assert_eq!(killed["state"], "Stopped");
-    call("POST", &format!("/v1/vms/{id}/kill"), json!({"mode": "vanish"})).await;
-    assert_eq!(call("GET", "/v1/state", json!({})).await, json!({"vms": [], "departed": []}));
-    let stats = call("GET", "/v1/stats", json!({})).await;
-    assert_eq!((&stats["created"], &stats["killed"], &stats["maxAlive"]), (&json!(1), &json!(1), &json!(1)));
-    assert_eq!(stats["calls"]["create"], json!({"total": 1, "failed": {}}));
-    assert_eq!(reqwest::get(format!("{base}/healthz")).await.unwrap().text().await.unwrap(), "ok");
 }

@@ -117,7 +117,7 @@ impl Budget {
 
 impl From<&Occurrence> for Said {
     fn from(occurrence: &Occurrence) -> Self {
-        let Occurrence { component, regarding, note, at: _ } = occurrence;
+        let Occurrence { component, regarding, event, at: _ } = occurrence;
         let about = About {
             component,
             kind: regarding.kind.clone().unwrap_or_default(),
@@ -125,7 +125,7 @@ impl From<&Occurrence> for Said {
             name: regarding.name.clone().unwrap_or_default(),
             uid: regarding.uid.clone().unwrap_or_default(),
         };
-        Self { about, warning: note.warning, reason: note.reason.as_str(), message: note.message.clone() }
+        Self { about, warning: event.warning, reason: event.reason.as_str(), message: event.message.clone() }
     }
 }
 
@@ -150,13 +150,13 @@ mod tests {
     use k8s_openapi::api::core::v1::ObjectReference;
 
     use super::*;
-    use crate::{api::reasons::EventReason, controllers::plan::Note};
+    use crate::{api::reasons::EventReason, plan::Event};
 
     fn said(uid: &str, message: &str, at: i64) -> Occurrence {
         Occurrence {
             component: "machine-controller",
             regarding: ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() },
-            note: Note::normal(EventReason::Created, message),
+            event: Event::normal(EventReason::Created, message),
             at: Timestamp::from_second(at).unwrap(),
         }
     }

@@ -74,10 +74,10 @@ const LONG: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn an_event_is_written_in_core_v1_and_a_repetition_counted_on() {
     let Bench { server, clock, events, .. } = bench();
-    let note = Note::warning(EventReason::CreateFailed, "no stock");
-    events.note(&machine(), &note);
+    let event = Event::warning(EventReason::CreateFailed, "no stock");
+    events.record(&machine(), &event);
     clock.advance(SignedDuration::from_secs(60));
-    events.note(&machine(), &note);
+    events.record(&machine(), &event);
     assert!(events.flush(LONG).await);
 
     let calls = server.calls();
@@ -104,11 +104,11 @@ async fn an_event_is_written_in_core_v1_and_a_repetition_counted_on() {
 #[tokio::test]
 async fn an_event_that_the_server_forgot_is_written_anew() {
     let Bench { server, events, .. } = bench();
-    let note = Note::normal(EventReason::Created, "made");
-    events.note(&machine(), &note);
+    let event = Event::normal(EventReason::Created, "made");
+    events.record(&machine(), &event);
     assert!(events.flush(LONG).await);
     server.refuse.lock().unwrap().insert("PATCH", 404);
-    events.note(&machine(), &note);
+    events.record(&machine(), &event);
     assert!(events.flush(LONG).await);
     let methods: Vec<_> = server.calls().into_iter().map(|(method, ..)| method).collect();
     assert_eq!(methods, ["POST", "PATCH", "POST"]);
@@ -118,7 +118,7 @@ async fn an_event_that_the_server_forgot_is_written_anew() {
 async fn a_failed_write_is_counted_and_not_repeated() {
     let Bench { server, events, metrics, .. } = bench();
     server.refuse.lock().unwrap().insert("POST", 500);
-    events.note(&machine(), &Note::normal(EventReason::Created, "made"));
+    events.record(&machine(), &Event::normal(EventReason::Created, "made"));
     assert!(events.flush(LONG).await);
     assert_eq!(server.calls().len(), 1);
     assert!(metrics.render().contains("\nmcm_events_dropped_total 1\n"));
@@ -129,7 +129,7 @@ async fn recording_never_waits_and_what_does_not_fit_is_counted() {
     let Bench { events, metrics, .. } = bench();
     // The writer has no turn before the first await.
     for number in 0..WAITING + 3 {
-        events.note(&machine(), &Note::normal(EventReason::Created, number.to_string()));
+        events.record(&machine(), &Event::normal(EventReason::Created, number.to_string()));
     }
     assert!(metrics.render().contains("\nmcm_events_dropped_total 3\n"));
 }
@@ -137,7 +137,7 @@ async fn recording_never_waits_and_what_does_not_fit_is_counted() {
 #[tokio::test]
 async fn long_messages_are_cut_between_characters() {
     let Bench { server, events, .. } = bench();
-    events.note(&machine(), &Note::normal(EventReason::Created, "x".to_owned() + &"é".repeat(1000)));
+    events.record(&machine(), &Event::normal(EventReason::Created, "x".to_owned() + &"é".repeat(1000)));
     assert!(events.flush(LONG).await);
     let calls = server.calls();
     let message = calls[0].2["message"].as_str().unwrap();
@@ -148,7 +148,7 @@ async fn long_messages_are_cut_between_characters() {
 async fn components_speak_in_their_own_name_and_cluster_objects_in_the_default_namespace() {
     let Bench { server, events, .. } = bench();
     let node = ObjectReference { kind: Some("Node".to_owned()), name: Some("node-1".to_owned()), ..Default::default() };
-    events.speaking_as("machineset-controller").record(node, &Note::normal(EventReason::Created, "made"));
+    events.with_component("machineset-controller").record_for(node, &Event::normal(EventReason::Created, "made"));
     assert!(events.flush(LONG).await);
     let (_, path, event) = &server.calls()[0];
     assert_eq!(path, "/api/v1/namespaces/default/events");

@@ -6,10 +6,8 @@ use http::{Request, Uri};
 use kube::Client;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::error::{StartError, address, cause, credential_error};
+use super::error::{API_VERSION, StartError, address, cause, credential_error};
 
-/// Group and version of the machine objects.
-pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 const KINDS: [&str; 4] = ["machines", "machinesets", "machinedeployments", "machineclasses"];
 
 /// What an API server says about itself.
@@ -56,10 +54,16 @@ pub async fn check(client: &Client, server: &Uri) -> Result<ServerInfo, StartErr
 }
 
 async fn missing_kinds(client: &Client, server: &Uri) -> Result<Vec<&'static str>, StartError> {
-    let served: Vec<String> = match client.list_api_group_resources(API_VERSION).await {
-        Ok(list) => list.resources.into_iter().map(|resource| resource.name).collect(),
-        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-        Err(error) => return Err(StartError::Refused { server: address(server), cause: cause(&error) }),
+    let asked = timeout(KINDS_PATIENCE, client.list_api_group_resources(API_VERSION)).await;
+    let served: Vec<String> = match asked {
+        Ok(Ok(list)) => list.resources.into_iter().map(|resource| resource.name).collect(),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Vec::new(),
+        Ok(Err(error)) => return Err(StartError::Refused { server: address(server), cause: cause(&error) }),
+        Err(_) => {
+            let seconds = KINDS_PATIENCE.as_secs();
+            let cause = format!("it does not say within {seconds} s what it serves");
+            return Err(StartError::Unreachable { server: address(server), cause, seconds });
+        }
     };
     Ok(KINDS.into_iter().filter(|kind| !served.iter().any(|name| name == kind)).collect())
 }
@@ -225,6 +229,20 @@ mod tests {
             path => healthy(path),
         });
         assert!(check(&client, &url()).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_says_what_it_serves_does_not_hold_up_the_start() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let path = request.uri().path().to_owned();
+            if path.starts_with("/apis") {
+                std::future::pending::<()>().await;
+            }
+            let (code, body) = healthy(&path);
+            Response::builder().status(code).body(Body::from(body.into_bytes())).map_err(|_| unreachable())
+        });
+        let error = check(&Client::new(service, "default"), &url()).await.unwrap_err();
+        assert!(matches!(error, StartError::Unreachable { .. }), "{error}");
     }
 
     #[tokio::test]

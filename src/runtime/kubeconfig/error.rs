@@ -9,7 +9,8 @@ use std::{
 use http::Uri;
 use kube::{client::AuthError, config::KubeconfigError};
 
-use super::check::API_VERSION;
+/// Group and version of the machine objects.
+pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 
 /// The clusters cannot be used. Never holds anything out of a kubeconfig but server addresses and file names.
 #[derive(Debug, thiserror::Error)]
@@ -160,6 +161,9 @@ impl StartError {
                 let place = error.location().map(|at| format!(", line {} column {}", at.line(), at.column()));
                 Self::Malformed { origin, file: file(), place: place.unwrap_or_default() }
             }
+            KubeconfigError::ParseNoProxy(error) => {
+                Self::Incomplete { origin, file: file(), cause: format!("NO_PROXY cannot be used: {error}") }
+            }
             other => Self::Incomplete { origin, file: file(), cause: other.to_string() },
         }
     }
@@ -169,8 +173,9 @@ impl StartError {
             .unwrap_or_else(|| Self::Client { server: address(server), cause: cause(error) })
     }
 
-    /// What no second try would change.
-    pub(super) fn from_certificate(server: &Uri, error: &kube::Error) -> Option<Self> {
+    /// What no second try would change: certificates that cannot be used, told in one sentence. For every place that makes a
+    /// client from a kubeconfig or makes the first call with it.
+    pub fn from_certificate(server: &Uri, error: &kube::Error) -> Option<Self> {
         let text = innermost(error).to_string();
         if text.contains("UnsupportedCertVersion") {
             return Some(Self::OldCertificate { server: address(server) });
@@ -180,14 +185,14 @@ impl StartError {
 }
 
 /// The address of a server without user or path.
-pub(super) fn address(url: &Uri) -> String {
+pub(crate) fn address(url: &Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
     let host = url.host().unwrap_or("?");
     url.port().map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
 }
 
 /// What is at the bottom of an error; layers above it only repeat that something failed.
-pub(super) fn cause(error: &kube::Error) -> String {
+pub(crate) fn cause(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("it answered {} {}: {}", status.code, status.reason, status.message);
     }

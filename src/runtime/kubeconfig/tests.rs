@@ -41,8 +41,8 @@ async fn load(text: &str) -> Result<Clusters, StartError> {
 #[tokio::test]
 async fn an_empty_control_cluster_is_the_target() {
     let clusters = load(&kubeconfig("https://one.example", "", "")).await.unwrap();
-    assert_eq!(clusters.control.cluster_url, "https://one.example");
-    assert_eq!(clusters.target.unwrap().cluster_url, "https://one.example");
+    assert_eq!(clusters.control.config.cluster_url, "https://one.example");
+    assert_eq!(clusters.target.unwrap().config.cluster_url, "https://one.example");
 }
 
 #[tokio::test]
@@ -56,8 +56,8 @@ async fn control_and_target_may_differ() {
     )
     .await
     .unwrap();
-    assert_eq!(clusters.control.cluster_url, "https://one.example");
-    assert_eq!(clusters.target.unwrap().cluster_url, "https://two.example");
+    assert_eq!(clusters.control.config.cluster_url, "https://one.example");
+    assert_eq!(clusters.target.unwrap().config.cluster_url, "https://two.example");
 }
 
 #[tokio::test]
@@ -77,13 +77,13 @@ async fn without_a_target_there_is_only_the_control_cluster() {
 #[tokio::test]
 async fn certificates_are_checked_unless_the_file_says_otherwise(#[case] cluster: &str, #[case] is_unchecked: bool) {
     let clusters = load(&kubeconfig("https://one.example", cluster, "")).await.unwrap();
-    assert_eq!(clusters.control.accept_invalid_certs, is_unchecked);
+    assert_eq!(clusters.control.config.accept_invalid_certs, is_unchecked);
 }
 
 #[tokio::test]
 async fn the_client_never_repeats_a_request_on_its_own() {
     let clusters = load(&kubeconfig("https://one.example", "", "")).await.unwrap();
-    assert!(!clusters.control.default_retry);
+    assert!(!clusters.control.config.default_retry);
 }
 
 #[rstest]
@@ -112,9 +112,9 @@ async fn nothing_of_a_credential_plugin_is_quoted() {
     let exec = r#""exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
         "args": ["-c", "echo hush-hush; echo hush-hush >&2; exit 3"], "interactiveMode": "Never"}"#;
     let clusters = load(&kubeconfig("https://127.0.0.1:1", "", exec)).await.unwrap();
-    let error = match client(&clusters.control, UserAgent::Mcm) {
+    let error = match client(&clusters.control, UserAgent::Mcm).await {
         Err(error) => error,
-        Ok(client) => wait_until_ready(&client, &clusters.control.cluster_url).await.unwrap_err(),
+        Ok(client) => wait_until_ready(&client, &clusters.control.config.cluster_url).await.unwrap_err(),
     }
     .to_string();
     assert!(error.contains("the credential plugin failed with exit status: 3"), "{error}");
@@ -126,7 +126,7 @@ async fn a_certificate_of_version_1_is_explained() {
     let testdata = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runtime/kubeconfig/testdata");
     let user = format!(r#""client-certificate": "{testdata}/x509-v1.pem", "client-key": "{testdata}/x509-v1-key.pem""#);
     let clusters = load(&kubeconfig("https://one.example:6443", "", &user)).await.unwrap();
-    let error = client(&clusters.control, UserAgent::Mcm).err().unwrap();
+    let error = client(&clusters.control, UserAgent::Mcm).await.err().unwrap();
     assert_eq!(
         error.to_string(),
         "trust the API server https://one.example:6443: one of the certificates in use is of X.509 version 1, which is not supported"
@@ -139,7 +139,7 @@ async fn a_certificate_of_version_1_is_explained() {
 #[case("invalid peer certificate: UnknownIssuer", "invalid peer certificate: UnknownIssuer")]
 fn a_server_that_cannot_be_trusted_is_not_asked_again(#[case] text: &str, #[case] said: &str) {
     let error = kube::Error::Service(text.into());
-    let error = StartError::from_certificate(&Uri::from_static("https://one.example"), &error).unwrap();
+    let error = StartError::from_certificate(&http::Uri::from_static("https://one.example"), &error).unwrap();
     assert!(error.to_string().starts_with("trust the API server https://one.example: "));
     assert!(error.to_string().contains(said), "{error}");
 }
@@ -149,7 +149,7 @@ async fn requests_carry_the_name_of_their_purpose() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let clusters = load(&kubeconfig(&server, "", "")).await.unwrap();
-    let client = client(&clusters.control, UserAgent::LeaderElection).unwrap();
+    let client = client(&clusters.control, UserAgent::LeaderElection).await.unwrap();
 
     let answer = tokio::spawn(async move { client.apiserver_version().await });
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -172,5 +172,46 @@ async fn requests_carry_the_name_of_their_purpose() {
 #[case("https://10.0.0.1", false)]
 #[case("https://localhost.example", false)]
 fn this_host_is_known_in_every_spelling(#[case] url: &str, #[case] is_here: bool) {
-    assert_eq!(is_loopback(&url.parse().unwrap()), is_here);
+    assert_eq!(source::is_loopback(url.parse::<http::Uri>().unwrap().host().unwrap()), is_here);
+}
+
+#[rstest]
+#[case("https://kube-apiserver:443", "kube-apiserver,10.0.0.0/8", false)]
+#[case("https://kube-apiserver:443", "kube-apiserver:443", false)]
+#[case("https://kube-apiserver:443", "kube-apiserver:6443", true)]
+#[case("https://10.1.2.3:6443", "kube-apiserver,10.0.0.0/8", false)]
+#[case("https://11.1.2.3:6443", "kube-apiserver,10.0.0.0/8", true)]
+#[case("https://api.shoot.internal", ".internal", false)]
+#[case("https://api.example", "*", false)]
+#[case("https://api.example", "", true)]
+#[case("https://api.example", "proxy.example", true)]
+#[case("https://[::1]:6443", "", false)]
+#[case("https://127.0.0.1:6443", "", false)]
+fn a_proxy_of_the_environment_is_not_used_for_what_no_proxy_names(
+    #[case] server: &str,
+    #[case] no_proxy: &str,
+    #[case] expected: bool,
+) {
+    let proxy = "http://user:secret@proxy.example:3128".parse().unwrap();
+    assert_eq!(source::is_proxied(&server.parse().unwrap(), &proxy, no_proxy), expected);
+}
+
+#[tokio::test]
+async fn a_cluster_is_read_anew_only_when_one_of_its_files_changed() {
+    let authority = file("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let cluster = format!(r#", "certificate-authority": "{}""#, authority.path.display());
+    let config = file(&kubeconfig("https://one.example", &cluster, ""));
+    let control = ControlKubeconfig::Path(config.path.clone());
+    let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await.unwrap();
+    let control = clusters.control;
+    assert!(control.reload().await.unwrap().is_none());
+
+    fs::write(&authority.path, "-----BEGIN CERTIFICATE-----\nAAAB\n-----END CERTIFICATE-----\n").unwrap();
+    let control = control.reload().await.unwrap().unwrap();
+    assert_eq!(control.config.root_cert, Some(vec![vec![0, 0, 1]]));
+
+    fs::write(&config.path, "half of a f").unwrap();
+    assert!(control.reload().await.is_err());
+    fs::write(&config.path, kubeconfig("https://two.example", &cluster, "")).unwrap();
+    assert_eq!(control.reload().await.unwrap().unwrap().config.cluster_url, "https://two.example");
 }

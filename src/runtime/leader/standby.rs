@@ -16,6 +16,9 @@ use super::{Candidacy, Election, Refusal, Tenure, holder};
 /// Longest pause between hearing that the lease is free and taking it, so that many standbys do not all write.
 const SPREAD: Duration = Duration::from_millis(250);
 
+/// A watch from here begins with what there is.
+const ANY_VERSION: &str = "0";
+
 /// Answers once the Lease is ours.
 pub(super) async fn wait(election: &Election) -> Tenure {
     let mut seen = Seen::default();
@@ -48,9 +51,11 @@ async fn attempt(election: &Election, seen: &mut Seen) -> Result<Outcome, Refusa
     }
     if let Some(lease) = &lease {
         seen.observe(lease, &election.candidacy);
-        if !seen.is_free(&election.candidacy) {
-            return Ok(Outcome::Held(lease.metadata.resource_version.clone().unwrap_or_default()));
-        }
+    }
+    // Also if there is none: somebody deleted the object, and the leader learns of that at its next renewal only.
+    if !seen.is_free(&election.candidacy) {
+        let version = lease.and_then(|lease| lease.metadata.resource_version);
+        return Ok(Outcome::Held(version.unwrap_or_else(|| ANY_VERSION.to_owned())));
     }
     let tenure = election.claim(lease.as_ref()).await?;
     // If this process was held up since, the answer says only that we held the lease then.
@@ -72,8 +77,9 @@ async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
     });
     loop {
         let event = tokio::select! {
-            () = sleep_until(seen.runs_out_at()) => return,
+            biased;
             event = events.next() => event,
+            () = sleep_until(seen.runs_out_at()) => return,
         };
         match event {
             Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
@@ -82,8 +88,8 @@ async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
                     return sleep(SPREAD.mul_f64(election.candidacy.share())).await;
                 }
             }
-            Some(Ok(WatchEvent::Deleted(_))) => return sleep(SPREAD.mul_f64(election.candidacy.share())).await,
-            Some(Ok(WatchEvent::Bookmark(_))) => {}
+            // Its holder may lead until its term ends all the same.
+            Some(Ok(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_))) => {}
             Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => return sleep(election.candidacy.pause()).await,
         }
     }

@@ -369,6 +369,93 @@ async fn an_idle_standby_makes_no_calls() {
     assert_eq!(server.state().verbs, BTreeSet::from(["update"]), "the leader's renewals reach it by its watch");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lease_is_not_taken_before_the_term_of_its_holder_has_run_out() {
+    let server = Server::new();
+    server.put(held_by("go-host", "2026-01-01T00:00:00.000000Z"));
+    let standby = tokio::spawn(server.election("host_1").acquire());
+    sleep(Duration::from_secs(5)).await;
+    server.state().store(None);
+    let deleted = Instant::now();
+    sleep(Duration::from_secs(9)).await;
+    assert!(server.lease().is_none(), "go-host may lead for 15 s from when it was seen");
+    let _leadership = standby.await.unwrap();
+    assert!(deleted.elapsed() < Duration::from_secs(13), "{:?}", deleted.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_makes_its_deleted_lease_anew_is_left_in_office() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    let standby = AbortOnDropHandle::new(tokio::spawn(server.election("host_2").acquire()));
+    for _ in 0..5 {
+        sleep(Duration::from_millis(6_100)).await;
+        server.state().store(None);
+    }
+    sleep(Duration::from_secs(30)).await;
+    assert!(!leader.token().is_cancelled() && !standby.is_finished());
+    assert_eq!(server.lease().unwrap()["spec"]["holderIdentity"], "host_1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_duration_of_the_holder_counts_not_ours() {
+    let server = Server::new();
+    let mut lease = held_by("go-host", "2026-01-01T00:00:00.000000Z");
+    lease["spec"]["leaseDurationSeconds"] = json!(40);
+    server.put(lease);
+    let began = Instant::now();
+    let _leadership = server.election("host_1").acquire().await;
+    assert!(began.elapsed() >= Duration::from_secs(40), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_that_was_over_when_its_answer_came_is_not_used() {
+    let server = Server::new();
+    let state = server.clone();
+    // This process is held up between the write of the lease and the moment it looks at the answer.
+    let held_up = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let once = Arc::clone(&held_up);
+    let client = Client::new(
+        service_fn(move |request: Request<Body>| {
+            let (server, once) = (state.clone(), Arc::clone(&once));
+            async move {
+                let is_write = request.method() != Method::GET;
+                let answer = server.serve(request).await;
+                if is_write && !once.swap(true, std::sync::atomic::Ordering::SeqCst) {
+                    let _ = futures::poll!(std::pin::pin!(tokio::time::advance(Duration::from_secs(11))));
+                }
+                answer
+            }
+        }),
+        "shoot",
+    );
+    let timing = Timing { renew_deadline: Duration::from_secs(10), ..Timing::default() };
+    let candidacy = server.election_with("host_1", timing).candidacy;
+    let began = Instant::now();
+    let election = Election::new(client, candidacy, Arc::new(TokioClock(Instant::now()))).unwrap();
+    let leadership = election.acquire().await;
+    assert!(held_up.load(std::sync::atomic::Ordering::SeqCst));
+    let renewed: Timestamp = server.lease().unwrap()["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
+    let written = renewed - "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap();
+    assert!(Duration::try_from(written).unwrap() >= Duration::from_secs(11), "the lease was claimed anew: {written}");
+    assert!(began.elapsed() >= Duration::from_secs(11) && !leadership.token().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_lease_runs_out_instead_of_being_handed_over() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    let standby = tokio::spawn(server.election("host_2").acquire());
+    sleep(Duration::from_secs(3)).await;
+    let token = leader.token();
+    leader.abandon();
+    sleep(Duration::from_millis(100)).await;
+    assert!(token.is_cancelled());
+    let abandoned = Instant::now();
+    let _leadership = standby.await.unwrap();
+    assert!(abandoned.elapsed() > Duration::from_secs(12), "{:?}", abandoned.elapsed());
+}
+
 #[rstest]
 #[case(15, 10, 2, Ok(()))]
 #[case(10, 10, 2, Err(InvalidTiming::Lease))]

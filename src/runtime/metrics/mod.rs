@@ -3,10 +3,11 @@
 //! Counters and histograms live here and are updated as things happen. What is known of objects is read from the caches at
 //! the moment of the scrape, so that it is never old and a series ends with its object.
 
+mod caches;
 mod drivers;
+mod export;
 mod family;
 mod machines;
-pub mod objects;
 mod process;
 mod queues;
 mod requests;
@@ -14,14 +15,17 @@ mod text;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-pub use drivers::{DriverMetrics, operation};
+pub use drivers::DriverMetrics;
+pub(crate) use export::Source;
 pub use family::{Counters, Gauges, Histograms};
 pub use machines::{MachineMetrics, Pool};
 pub use queues::{Queue, Working};
-pub use requests::{RequestLayer, RequestMetrics, Requests};
-pub use text::{CONTENT_TYPE, Desc, Exposition, Kind};
+pub use requests::RequestMetrics;
+pub use text::{CONTENT_TYPE, Desc, Exposition};
 
 use queues::Queues;
+
+use super::cache::{Cache, Cached};
 
 /// Something that is read at each scrape. It must not wait, and must give each family once for all its objects.
 pub trait Collect: Send + Sync {
@@ -37,6 +41,7 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     drivers: DriverMetrics,
     events_dropped: Counters<0>,
+    exports: export::Exports,
     machines: MachineMetrics,
     queues: Arc<Queues>,
     requests: RequestMetrics,
@@ -56,6 +61,11 @@ impl Metrics {
     pub fn attach<C: Collect + 'static>(&self, source: &Arc<C>) {
         let source: Arc<dyn Collect> = source.clone();
         self.sources().push(Arc::downgrade(&source));
+    }
+
+    /// Exports the objects of a cache for as long as the caller keeps the answer.
+    pub(crate) fn export<K: Cached>(&self, cache: &Arc<Cache<K>>, export: fn(&[Arc<K>], &mut Exposition)) -> Source {
+        self.0.exports.add(cache, export)
     }
 
     /// Calls of drivers.
@@ -92,6 +102,7 @@ impl Metrics {
         self.0.requests.collect(&mut out);
         self.0.events_dropped.collect(&EVENTS_DROPPED, &mut out);
         process::collect(&mut out);
+        self.0.exports.collect(&mut out);
         let sources: Vec<_> = {
             let mut sources = self.sources();
             sources.retain(|source| source.strong_count() > 0);

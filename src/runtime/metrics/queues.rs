@@ -107,11 +107,6 @@ impl Queue {
         self.all.retries.add([self.name], 1.0);
     }
 
-    /// A waiting object was taken out without work.
-    pub fn discarded(&self) {
-        self.all.depth.add([self.name], -1.0);
-    }
-
     /// Work on an object begins, after it waited so long. It ends when the answer is dropped.
     pub fn taken(&self, waited: Duration) -> Working {
         self.all.depth.add([self.name], -1.0);

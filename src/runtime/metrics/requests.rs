@@ -46,7 +46,9 @@ impl Default for Inner {
 impl RequestMetrics {
     /// For the client of one API server.
     pub fn layer(&self, server: &Uri) -> RequestLayer {
-        let host = server.authority().map(ToString::to_string).unwrap_or_default();
+        // The user part of an address may be a password.
+        let host = server.authority().map(|all| all.as_str().rsplit('@').next().unwrap_or_default().to_owned());
+        let host = host.unwrap_or_default();
         let scheme = server.scheme_str().unwrap_or("https");
         let base = format!("{scheme}://{host}{}", server.path().trim_end_matches('/'));
         RequestLayer { metrics: self.clone(), host: host.into(), base: base.into() }

@@ -68,7 +68,7 @@ fn a_creation_takes_three_writes_after_birth() {
         world.settle();
         world
     };
-    let expected = ["ReadSecret", "AskVm", "CreateVm", "PatchMachine", "WriteStatus", "WriteStatus", "PatchNode"];
+    let expected = ["ReadSecret", "GetVmStatus", "CreateVm", "PatchMachine", "WriteStatus", "WriteStatus", "PatchNode"];
     assert_eq!(world.log, expected);
     assert_eq!(world.machine_writes, 3);
     assert_eq!(world.events, ["Created", "Joined"]);

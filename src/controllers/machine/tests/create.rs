@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::world::{World, at, node, ready, unready};
 use crate::{
     api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType},
-    controllers::machine::{Call, ClassView, Memory, NodeView, Snapshot, VmView},
+    controllers::machine::{Call, ClassView, Learned, Memory, Snapshot, views::VmView},
     driver::{Code, DriverError},
+    safety::trust::TargetTrust,
 };
 
 fn error(code: Code) -> DriverError {
@@ -81,7 +82,7 @@ fn a_retry_succeeds_when_the_cloud_recovers() {
 
 #[test]
 fn an_error_of_the_question_never_leads_to_a_vm() {
-    let mut world = broken(Call::Ask, error(Code::Unauthenticated));
+    let mut world = broken(Call::Status, error(Code::Unauthenticated));
     world.run_until(|world| world.phase() == MachinePhase::Failed);
     assert!(world.births == 0 && !world.log.contains(&"CreateVm".to_owned()));
 }
@@ -105,7 +106,7 @@ fn a_vm_that_a_crash_left_half_finished_is_finished_before_it_is_awaited() {
     let mut world = World::new().can_initialize();
     world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(9)));
     world.pass();
-    assert_eq!(world.log, ["ReadSecret", "AskVm", "PatchMachine", "InitializeVm", "WriteStatus"]);
+    assert_eq!(world.log, ["ReadSecret", "GetVmStatus", "PatchMachine", "InitializeVm", "WriteStatus"]);
     assert_eq!((world.is_initialized, world.phase()), (true, MachinePhase::Pending));
 }
 
@@ -243,8 +244,8 @@ fn a_hand_made_machine_gets_its_finalizer_before_its_vm() {
 }
 
 #[rstest]
-#[case::not_wanted(false, &["ReadSecret", "AskVm", "CreateVm"])]
-#[case::wanted(true, &["ReadSecret", "AskVm", "EnsureBootstrapToken", "CreateVm"])]
+#[case::not_wanted(false, &["ReadSecret", "GetVmStatus", "CreateVm"])]
+#[case::wanted(true, &["ReadSecret", "GetVmStatus", "EnsureBootstrapToken", "CreateVm"])]
 fn a_token_is_made_only_if_the_user_data_asks_for_it(#[case] wanted: bool, #[case] expected: &[&str]) {
     let mut world = World::new();
     world.secret.wants_token = wanted;
@@ -293,9 +294,28 @@ fn texts_of_errors_never_hold_what_secrets_hold() {
 #[test]
 fn after_a_failed_create_the_vm_is_looked_for_before_the_next_one_even_in_the_same_pass() {
     let machine = Arc::new(Machine::new("m", MachineSpec::default()));
-    let mut snapshot = Snapshot::new(machine, NodeView::Absent, ClassView::Unknown, Memory::default(), at(0));
-    snapshot.vm_asked(Err(error(Code::NotFound)));
-    assert_eq!(snapshot.vm, VmView::NotFound);
+    let mut snapshot = Snapshot::new(
+        machine,
+        ClassView::Unknown,
+        TargetTrust::default(),
+        Learned::default(),
+        Memory::default(),
+        at(0),
+    );
+    snapshot.vm_status(Err(error(Code::NotFound)));
+    assert_eq!(snapshot.learned.vm, VmView::NotFound);
     snapshot.vm_created(Err(error(Code::DeadlineExceeded)));
-    assert_eq!(snapshot.vm, VmView::NotAsked);
+    assert_eq!(snapshot.learned.vm, VmView::NotAsked);
+}
+
+#[rstest]
+#[case::made_by_a_set(json!({}), true)]
+#[case::applied_by_a_person(json!({ "metadata": { "ownerReferences": null } }), false)]
+fn the_record_of_who_wrote_which_field_ends_only_where_a_set_made_the_machine(
+    #[case] patch: Value,
+    #[case] is_ended: bool,
+) {
+    let mut world = World::with_machine(patch, Value::Null);
+    world.run_until(|world| !world.machine().spec.provider_id.is_empty());
+    assert_eq!(world.machine().metadata.managed_fields.is_some(), is_ended);
 }

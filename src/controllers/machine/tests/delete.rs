@@ -64,7 +64,7 @@ fn a_deletion_is_continued_from_every_step_that_another_implementation_left(
 }
 
 #[rstest]
-#[case(STEPS[4], &["AmendNode", "DeleteNode", "PatchMachine"])]
+#[case(STEPS[4], &["StrategicPatchNode", "DeleteNode", "PatchMachine"])]
 #[case(STEPS[5], &["PatchMachine"])]
 fn the_last_steps_do_not_need_class_or_driver(#[case] token: &str, #[case] expected: &[&str]) {
     let mut world = left_behind(&format!("something. {token}"), true);
@@ -113,12 +113,12 @@ fn the_node_is_closed_before_its_pods_are_looked_at() {
     world.pass();
     let expected = [
         "PatchNodeStatus",
-        "AmendNode",
+        "StrategicPatchNode",
         "ListPods",
         "WriteStatus",
         "ReadSecret",
         "DeleteVm",
-        "AmendNode",
+        "StrategicPatchNode",
         "DeleteNode",
         "PatchMachine",
     ];
@@ -146,7 +146,7 @@ fn the_node_of_a_machine_without_label_is_found_by_its_own_label() {
     let mut world = left_behind("Deleting machine from cloud provider", false);
     world.pass();
     assert_eq!(world.log.first().map(String::as_str), Some("PatchMachine"));
-    assert!(!world.log.contains(&"AskVm".to_owned()));
+    assert!(!world.log.contains(&"GetVmStatus".to_owned()));
 }
 
 #[rstest]
@@ -158,7 +158,7 @@ fn the_node_of_a_machine_without_label_is_found_by_its_own_label() {
 )]
 fn a_question_that_fails_is_asked_again(#[case] code: Code, #[case] text: &str, #[case] retry: i64) {
     let mut world = World::new();
-    world.broken.insert(Call::Ask, DriverError::new(code, "because"));
+    world.broken.insert(Call::Status, DriverError::new(code, "because"));
     world.delete();
     world.pass();
     let prefix = "Error occurred with decoding machine error status while getting VM status, ";

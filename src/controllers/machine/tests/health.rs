@@ -121,7 +121,8 @@ fn a_failed_machine_says_what_it_waits_for(#[case] conditions: Option<Value>) {
 
 fn sibling(name: &str, phase: &str) -> Machine {
     serde_json::from_value(json!({
-        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": { "name": name },
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": { "name": name, "namespace": "ns", "labels": { "name": "pool" } },
         "spec": {}, "status": { "currentStatus": { "phase": phase } },
     }))
     .unwrap()
@@ -196,20 +197,29 @@ fn a_node_that_cannot_be_written_does_not_keep_a_machine_from_running() {
     assert_eq!(world.phase(), MachinePhase::Running);
     assert!(world.waits.iter().any(|wait| wait.contains("denied")));
     assert_eq!(world.wake_at, Some(at(11)));
-    assert_eq!(world.log.iter().filter(|name| *name == "PatchNode").count(), 1, "{:?}", NodeWrite::Link);
+    assert_eq!(world.log.iter().filter(|name| *name == "PatchNode").count(), 1, "{:?}", NodeWrite::Sync);
 }
 
 #[test]
-fn nothing_is_believed_of_nodes_while_frozen_or_unknown() {
-    use crate::controllers::machine::{ClassView, Memory, NodeView, Policy, Snapshot, plan};
+fn nothing_is_believed_of_nodes_while_they_are_unknown_or_the_target_cannot_be_trusted() {
+    use crate::{
+        controllers::machine::{ClassView, Learned, Memory, NodeView, Policy, Snapshot, plan},
+        safety::trust::TargetTrust,
+    };
     let world = linked("Running", JOINED, None);
-    let machine = std::sync::Arc::new(world.machine().clone());
-    let mut snapshot = Snapshot::new(machine, NodeView::Unknown, ClassView::Unknown, Memory::default(), world.now);
-    let unknown = plan(&snapshot, &Policy::default());
+    let judged = |node: NodeView, target: TargetTrust, is_read: bool| {
+        let (machine, memory) = (std::sync::Arc::new(world.machine().clone()), Memory::default());
+        let mut snapshot = Snapshot::new(machine, ClassView::Unknown, target, Learned::default(), memory, world.now);
+        if is_read {
+            snapshot.node_was_read(snapshot.node_key(), Ok(false));
+        }
+        plan(&snapshot.with_node(node, Vec::new()), &Policy::default())
+    };
+    let unknown = judged(NodeView::Unknown, TargetTrust::default(), false);
     assert!(unknown.steps.is_empty() && unknown.waits.len() == 1);
-    snapshot.node = NodeView::Absent;
-    assert_eq!(plan(&snapshot, &Policy::default()).steps.len(), 1, "an absent Node is noticed");
-    snapshot.is_frozen = true;
-    let frozen = plan(&snapshot, &Policy::default());
+    assert_eq!(judged(NodeView::Missing, TargetTrust::default(), true).steps.len(), 1, "an absent Node is noticed");
+    let untrusted = TargetTrust::Untrusted { since: at(3), reason: "no answer to its last call".to_owned() };
+    let frozen = judged(NodeView::Missing, untrusted, true);
     assert!(frozen.steps.is_empty() && frozen.waits.len() == 1);
+    assert!(frozen.waits[0].text.contains("no answer to its last call"), "{:?}", frozen.waits);
 }

@@ -14,14 +14,17 @@ use crate::{
     },
     controllers::{
         machine::{
-            Action, Call, ClassView, Memory, NodeKey, NodeView, PodCall, Policy, SecretFacts, Snapshot, TokenView, plan,
+            Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, PodCall, Policy, SecretFacts, Snapshot, plan,
         },
-        plan::Step,
         testing::{merge, merge_strategically},
     },
     drain::{Answer, Method, PodFacts, PodRef, Refusal},
     driver::{Capabilities, Code, DriverError, Vm},
-    safety::meltdown::{Census, Permit},
+    plan::{Plan, Step},
+    safety::{
+        meltdown::{OutOfService, Permit},
+        trust::TargetTrust,
+    },
 };
 
 pub const UID: &str = "uid-1";
@@ -43,6 +46,12 @@ pub struct World {
     pub machine: Option<Machine>,
     pub class: ClassView,
     pub nodes: BTreeMap<String, Node>,
+    /// What the cache has of Nodes, if it is behind.
+    pub cached_nodes: Option<BTreeMap<String, Node>>,
+    /// A live read of a Node fails.
+    pub unreadable_nodes: Option<String>,
+    pub trust: TargetTrust,
+    pub rivals: Vec<Machine>,
     /// False: there is no target cluster.
     pub has_target: bool,
     /// Provider ID to node name and time of birth.
@@ -64,6 +73,8 @@ pub struct World {
     pub broken: BTreeMap<Call, DriverError>,
     /// Writes to Nodes that always fail.
     pub broken_nodes: Option<String>,
+    /// No bootstrap token can be made.
+    pub no_tokens: bool,
     pub census: Vec<Machine>,
     /// Every action, by name, and the statuses written.
     pub log: Vec<String>,
@@ -72,6 +83,14 @@ pub struct World {
     pub machine_writes: usize,
     pub waits: Vec<String>,
     pub wake_at: Option<Timestamp>,
+    /// Everything, for a reader.
+    pub story: String,
+    /// Its last lines of waits and state, which are not repeated.
+    told: String,
+    told_at: i64,
+    /// Pods that a controller makes anew on the Node when they are gone: it tolerates the cordon.
+    pub comes_back: bool,
+    pub returned: usize,
     actions: usize,
     version: usize,
 }
@@ -122,6 +141,8 @@ impl World {
             "metadata": {
                 "name": "m", "namespace": "ns", "uid": UID, "resourceVersion": "1", "creationTimestamp": at(0),
                 "labels": { "name": "pool" }, "finalizers": [labels::FINALIZER],
+                "ownerReferences": [{ "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet", "name": "pool-1",
+                    "uid": "uid-of-set", "controller": true }],
             },
             "spec": { "class": { "kind": "MachineClass", "name": "c" } },
             "status": status,
@@ -138,6 +159,10 @@ impl World {
             machine: Some(serde_json::from_value(value).unwrap()),
             class: ClassView::Present { class: Arc::new(class), driver },
             nodes: BTreeMap::new(),
+            cached_nodes: None,
+            unreadable_nodes: None,
+            trust: TargetTrust::default(),
+            rivals: Vec::new(),
             has_target: true,
             vms: BTreeMap::new(),
             is_initialized: false,
@@ -150,6 +175,7 @@ impl World {
             faults: Vec::new(),
             broken: BTreeMap::new(),
             broken_nodes: None,
+            no_tokens: false,
             census: Vec::new(),
             log: Vec::new(),
             statuses: Vec::new(),
@@ -157,6 +183,11 @@ impl World {
             machine_writes: 0,
             waits: Vec::new(),
             wake_at: None,
+            story: String::new(),
+            told: String::new(),
+            told_at: -1,
+            comes_back: false,
+            returned: 0,
             actions: 0,
             version: 1,
         }
@@ -277,21 +308,31 @@ impl World {
                 }
             }
         }
+        let pods = self.pods.len();
         self.pods.retain(|pod| pod.terminating_since.is_none_or(|since| now.duration_since(since).as_secs() < 3));
+        for _ in self.pods.len()..if self.comes_back { pods } else { 0 } {
+            self.returned += 1;
+            self.pods.push(pod(&format!("back-{}", self.returned)));
+        }
     }
 
     /// One pass: plan and act until there is nothing to do. Memory survives it unless the process crashes.
     pub fn pass(&mut self) {
         let Some(machine) = self.machine.clone() else { return };
         let memory = std::mem::take(&mut self.memory);
-        let mut snapshot = Snapshot::new(Arc::new(machine), NodeView::Unknown, self.class.clone(), memory, self.now);
+        let machine = Arc::new(machine);
+        let mut snapshot =
+            Snapshot::new(machine, self.class.clone(), self.trust.clone(), Learned::default(), memory, self.now);
         for _ in 0..60 {
-            snapshot.node = self.look_up(&snapshot.node_key());
+            let node = self.look_up(&snapshot.node_key());
+            let rivals = self.rivals.iter().cloned().map(Arc::new).collect();
+            snapshot = snapshot.with_node(node, rivals);
             snapshot.now = self.now;
             let plan = plan(&snapshot, &self.policy);
+            self.tell(&plan);
             if plan.steps.is_empty() {
-                self.waits = plan.waits.iter().map(|wait| wait.on.clone()).collect();
-                self.wake_at = plan.wake_at();
+                self.waits = plan.waits.iter().map(|wait| wait.text.clone()).collect();
+                self.wake_at = plan.requeue_at();
                 assert!(self.wake_at.is_none_or(|at| at > self.now), "would spin: {:?}", self.waits);
                 self.memory = snapshot.memory;
                 return;
@@ -306,6 +347,7 @@ impl World {
                     return;
                 }
                 if !goes_on {
+                    self.story.push_str("  (the answer does not come, or is a conflict)\n");
                     self.memory = snapshot.memory;
                     self.wake_at = None;
                     return;
@@ -313,6 +355,54 @@ impl World {
             }
         }
         panic!("a pass without end: {:?}", self.log);
+    }
+
+    /// What is done and why, what is waited for, and what the world looks like.
+    fn tell(&mut self, plan: &Plan<Action>) {
+        let time = self.now.duration_since(at(0)).as_secs();
+        let head = if self.told_at == time { String::new() } else { format!("{time}s\n") };
+        if plan.steps.is_empty() {
+            let waits: String = plan.waits.iter().map(|wait| format!("  waits for {}\n", wait.text)).collect();
+            let told = format!("{waits}  = {}\n", self.state());
+            if told != self.told {
+                self.story.push_str(&format!("{head}{told}"));
+                self.told_at = time;
+                self.told = told;
+            }
+            return;
+        }
+        self.story.push_str(&head);
+        self.told_at = time;
+        for step in &plan.steps {
+            self.story.push_str(&format!("  {}\n      because {}\n", step.action, step.reason));
+            if let Some(event) = &step.event {
+                let kind = if event.warning { "warning" } else { "event" };
+                self.story.push_str(&format!("      {kind} {}: {}\n", event.reason, event.message));
+            }
+        }
+    }
+
+    fn state(&self) -> String {
+        let machine =
+            self.machine.as_ref().map_or_else(|| "gone".to_owned(), |machine| machine.phase().as_str().to_owned());
+        let vms: Vec<&str> = self.vms.keys().map(String::as_str).collect();
+        let node = |node: &Node| {
+            let ready = node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True");
+            let cordoned = if node.spec.unschedulable { ", cordoned" } else { "" };
+            format!("{}{cordoned}", if ready { "ready" } else { "not ready" })
+        };
+        let pod = |pod: &PodFacts| {
+            let going = if pod.terminating_since.is_some() { " (terminating)" } else { "" };
+            format!("{}{going}", pod.pod.name)
+        };
+        let list = |texts: Vec<String>| if texts.is_empty() { "none".to_owned() } else { texts.join(", ") };
+        format!(
+            "machine {}; VM {}; node {}; pods {}",
+            if machine.is_empty() { "new" } else { &machine },
+            list(vms.into_iter().map(str::to_owned).collect()),
+            list(self.nodes.values().map(node).collect()),
+            list(self.pods.iter().map(pod).collect()),
+        )
     }
 
     fn check(&self) {
@@ -324,17 +414,22 @@ impl World {
         if !self.has_target {
             return NodeView::NoTarget;
         }
+        Self::found(self.cached_nodes.as_ref().unwrap_or(&self.nodes), key)
+            .map_or(NodeView::Missing, |node| NodeView::Present(Arc::new(node)))
+    }
+
+    fn found(nodes: &BTreeMap<String, Node>, key: &NodeKey) -> Option<Node> {
         let of_machine = |name: &str| {
-            self.nodes.values().find(|node| {
+            nodes.values().find(|node| {
                 node.metadata.labels.as_ref().and_then(|map| map.get(labels::MACHINE_NAME)).map(String::as_str)
                     == Some(name)
             })
         };
         let found = match key {
-            NodeKey::Name(name) => self.nodes.get(name),
+            NodeKey::Name(name) => nodes.get(name),
             NodeKey::OfMachine(name) => of_machine(name),
         };
-        found.map_or(NodeView::Absent, |node| NodeView::Present(Arc::new(node.clone())))
+        found.cloned()
     }
 
     /// False if the pass has to end.
@@ -349,9 +444,9 @@ impl World {
         match action {
             Action::ReadSecret if is_lost => snapshot.secret_read(Err("no answer".to_owned())),
             Action::ReadSecret => snapshot.secret_read(Ok(self.secret.clone())),
-            Action::AskVm => {
+            Action::GetVmStatus => {
                 let answer = self.ask();
-                snapshot.vm_asked(if is_lost { Err(lost()) } else { answer });
+                snapshot.vm_status(if is_lost { Err(lost()) } else { answer });
             }
             Action::CreateVm => {
                 let answer = if is_done { self.create() } else { Err(lost()) };
@@ -378,7 +473,7 @@ impl World {
                 });
             }
             Action::PatchNode { node, patch, purpose }
-            | Action::AmendNode { node, patch, purpose }
+            | Action::StrategicPatchNode { node, patch, purpose }
             | Action::PatchNodeStatus { node, patch, purpose } => {
                 if let Some(error) = &self.broken_nodes {
                     snapshot.node_failed(purpose, error.clone());
@@ -390,19 +485,31 @@ impl World {
                     merge_strategically(&mut value, &patch);
                     *stored = serde_json::from_value(value).unwrap();
                 }
-                let view = self.look_up(&NodeKey::Name(name));
-                snapshot.node_written(purpose, view);
+                self.write_through(&name);
+                snapshot.node_written(purpose);
                 return !is_lost;
             }
             Action::DeleteNode(node) => {
                 if is_done {
                     assert_eq!(node.metadata.finalizers.as_deref().unwrap_or_default().len(), 0);
                     self.nodes.remove(node.metadata.name.as_deref().unwrap());
+                    self.write_through(node.metadata.name.as_deref().unwrap());
+                    snapshot.node_gone();
                 }
                 return !is_lost;
             }
-            Action::EnsureBootstrapToken(_) if is_lost => snapshot.token = TokenView::Failed("no answer".to_owned()),
-            Action::EnsureBootstrapToken(_) => snapshot.token = TokenView::Ensured,
+            Action::EnsureBootstrapToken(_) if is_lost || self.no_tokens => {
+                snapshot.token_ensured(Err("no answer".to_owned()));
+            }
+            Action::EnsureBootstrapToken(_) => snapshot.token_ensured(Ok(())),
+            Action::GetNode(key) => {
+                let failure = is_lost.then(|| "no answer".to_owned()).or_else(|| self.unreadable_nodes.clone());
+                let found = Self::found(&self.nodes, &key);
+                if let (None, Some(node), Some(cached)) = (&failure, &found, &mut self.cached_nodes) {
+                    cached.insert(node.metadata.name.clone().unwrap(), node.clone());
+                }
+                snapshot.node_was_read(key, failure.map_or(Ok(found.is_some()), Err));
+            }
             Action::DeleteBootstrapToken { .. } => {}
             Action::ListPods { .. } if is_lost => snapshot.pods_listed(Err("no answer".to_owned())),
             Action::ListPods { .. } => snapshot.pods_listed(Ok(self.pods.clone())),
@@ -414,9 +521,20 @@ impl World {
                 let answer = if is_lost { Answer::Failed("no answer".to_owned()) } else { Answer::Accepted };
                 snapshot.pod_called(Method::Delete, &pod, PodCall::Answered(answer));
             }
-            Action::TakePermit { .. } => snapshot.permit = Permit::Held(Census::of(&self.census)),
+            Action::TakePermit(key) => {
+                snapshot.learned.permit = Permit::Held(OutOfService::of(&key, &self.census));
+            }
         }
         true
+    }
+
+    /// What a write answered is in the cache.
+    fn write_through(&mut self, name: &str) {
+        let node = self.nodes.get(name).cloned();
+        if let Some(cached) = &mut self.cached_nodes {
+            cached.remove(name);
+            cached.extend(node.map(|node| (name.to_owned(), node)));
+        }
     }
 
     fn evict(&mut self, snapshot: &mut Snapshot, pod: &PodRef, is_done: bool, is_lost: bool) {
@@ -469,7 +587,7 @@ impl World {
     }
 
     fn ask(&self) -> Result<Vm, DriverError> {
-        if let Some(error) = self.broken.get(&Call::Ask) {
+        if let Some(error) = self.broken.get(&Call::Status) {
             return Err(error.clone());
         }
         match self.vms.first_key_value() {

@@ -1,10 +1,10 @@
-//! Random wishes, random order, random mishaps: the bounds hold after every action, and in the end the wish is met.
+//! Random edits, random order, random mishaps: the bounds hold after every action, and in the end the spec is met.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::drive::{Drive, Order, deployment, pick, recreate, rolling};
-use crate::controllers::plan::Suffixes;
+use crate::controllers::object::suffix::Suffixes;
 
 /// Something that comes from outside.
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ fn any_strategy() -> impl Strategy<Value = Value> {
 
 fn push(drive: &mut Drive, push: &Push, suffixes: &mut Suffixes) {
     match push {
-        Push::Class(class) => drive.wish_class(&format!("v{class}")),
-        Push::Replicas(replicas) => drive.wish(json!({ "replicas": replicas })),
-        Push::Pause(paused) => drive.wish(json!({ "paused": paused })),
+        Push::Class(class) => drive.edit_class(&format!("v{class}")),
+        Push::Replicas(replicas) => drive.edit(json!({ "replicas": replicas })),
+        Push::Pause(paused) => drive.edit(json!({ "paused": paused })),
         Push::Mishap => {
             let mishaps = drive.world.mishaps();
             if let Some(mishap) = mishaps.get(pick(suffixes, mishaps.len())) {
@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn bounds_hold_and_the_wish_is_met(
+    fn bounds_hold_and_the_spec_is_met(
         replicas in 0i32..7,
         strategy in any_strategy(),
         pushes in proptest::collection::vec(any_push(), 0..14),
@@ -66,7 +66,7 @@ proptest! {
         for pushed in &pushes {
             push(&mut drive, pushed, &mut suffixes);
         }
-        drive.wish(json!({ "paused": false }));
+        drive.edit(json!({ "paused": false }));
         drive.run();
 
         let deployment = drive.deployment();

@@ -1,22 +1,24 @@
-//! Plans, applies and lets the world go on, watching after every single action that the bounds hold.
+//! Plans, applies and lets the world go on, checking after every single action that the bounds hold.
+//!
+//! The log has one line per set after each plan: `m1` serves, `m2?` does not, `m3-` is being deleted. Names are short:
+//! sets and Machines are numbered in the order of their creation.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::super::{
-    Action, Policy, Snapshot, plan,
-    rollout::Bounds,
-    sets::{Family, SetView},
-    validate::validate,
+use super::{
+    super::{Action, Policy, Snapshot, plan, rollout::lint::lint},
+    oracle::Tally,
 };
 use crate::{
-    api::machine::{MachineDeployment, MachineSet, StrategyType},
+    api::machine::{Machine, MachineDeployment, MachineSet},
     controllers::{
-        plan::Suffixes,
+        object::suffix::Suffixes,
         testing::{Happening, World, merge},
     },
+    plan::{Plan, Step},
 };
 
 pub(super) const NAME: &str = "pool";
@@ -36,6 +38,9 @@ pub(super) struct Drive {
     pub order: Order,
     /// No replicas were changed and no Machine failed since the start: the upper bound holds without excuse.
     pub is_plain: bool,
+    /// Machines that are out of service and kept: so many fewer may serve.
+    pub kept: i32,
+    names: Names,
     last_waits: Vec<String>,
 }
 
@@ -74,6 +79,8 @@ impl Drive {
             log: String::new(),
             order: Order::Fixed,
             is_plain: true,
+            kept: 0,
+            names: Names::default(),
             last_waits: Vec::new(),
         }
     }
@@ -95,9 +102,9 @@ impl Drive {
     }
 
     /// The user changes the spec.
-    pub(super) fn wish(&mut self, change: Value) {
+    pub(super) fn edit(&mut self, change: Value) {
         self.is_plain &= change.get("replicas").is_none();
-        writeln!(self.log, "user: {change}").unwrap();
+        self.say(&format!("user: {change}"));
         let seen = self.deployment().clone();
         let patch = json!({ "spec": change });
         let mut after = serde_json::to_value(seen.as_ref()).unwrap();
@@ -109,8 +116,8 @@ impl Drive {
     }
 
     /// Another template, by the name of its class.
-    pub(super) fn wish_class(&mut self, class: &str) {
-        self.wish(json!({"template": {"spec": {"class": {"name": class}}}}));
+    pub(super) fn edit_class(&mut self, class: &str) {
+        self.edit(json!({"template": {"spec": {"class": {"name": class}}}}));
     }
 
     /// Plans until there is nothing to do.
@@ -118,26 +125,22 @@ impl Drive {
         for _ in 0..12 {
             let Some(snapshot) = self.world.deployment_snapshot(NAME) else { return };
             let plan = plan(&snapshot, &self.policy);
-            let waits: Vec<_> = plan.waits.iter().map(|wait| wait.on.clone()).collect();
+            let waits: Vec<_> = plan.waits.iter().map(|wait| wait.text.clone()).collect();
             if plan.steps.is_empty() {
                 if waits != self.last_waits {
-                    for wait in &waits {
-                        writeln!(self.log, "      wait for {wait}").unwrap();
-                    }
+                    waits.iter().for_each(|wait| self.say(&format!("      wait for {wait}")));
                 }
                 self.last_waits = waits;
                 return;
             }
-            writeln!(self.log, "plan").unwrap();
+            self.say_plan(&plan);
+            assert_eq!(lint(&snapshot, &plan.steps), [], "{}", self.log);
             for step in &plan.steps {
-                writeln!(self.log, "  {}: {}", verb(&step.action), step.reason).unwrap();
-                if let Some(note) = &step.event {
-                    writeln!(self.log, "      event {}: {}", note.reason, note.message).unwrap();
-                }
-                let before = self.family();
+                let before = Tally::of(&self.world);
                 self.world.apply_deployment_action(&snapshot, &step.action).unwrap();
-                self.check_action(&before, &step.action);
+                self.check_action(before.as_ref(), &step.action);
             }
+            self.say_sets();
         }
         panic!("planning never comes to rest:\n{}", self.log);
     }
@@ -156,12 +159,12 @@ impl Drive {
     }
 
     pub(super) fn let_happen(&mut self, happening: &Happening) {
-        writeln!(self.log, "{happening}").unwrap();
+        self.say(&happening.to_string());
         self.is_plain &= !matches!(happening, Happening::Lost { .. } | Happening::Failed { .. });
-        let before = self.family();
+        let before = Tally::of(&self.world);
         self.world.happen(happening);
         self.world.clock.pass(1);
-        self.check_happening(&before, happening);
+        self.check_happening(before.as_ref(), happening);
     }
 
     /// Settles, and lets a number of things happen.
@@ -203,7 +206,7 @@ impl Drive {
             let annotations: Vec<_> = set.annotations().iter().map(|(key, value)| format!("{key}={value}")).collect();
             writeln!(
                 text,
-                "set {} of class {}: {} wanted, {machines} exist; {}",
+                "set {} of class {}: {} replicas, {machines} exist; {}",
                 set.name_any(),
                 set.spec.template.spec.class.name,
                 set.spec.replicas,
@@ -214,63 +217,151 @@ impl Drive {
         let annotated = self.world.nodes.all().filter(|node| !node.annotations().is_empty()).count();
         let tainted = self.world.nodes.all().filter(|node| !node.spec.taints.is_empty()).count();
         writeln!(text, "{} nodes, {annotated} annotated, {tainted} tainted", self.world.nodes.all().count()).unwrap();
-        text
+        self.names.shorten(&text)
     }
 
-    /// What the bounds are watched by; none when the deployment is going or makes no sense.
-    fn family(&self) -> Option<(Family, Bounds, StrategyType)> {
-        let snapshot = self.world.deployment_snapshot(NAME)?;
-        if snapshot.deployment.metadata.deletion_timestamp.is_some() {
-            return None;
+    /// The short name of a set or Machine.
+    pub(super) fn short(&self, name: &str) -> String {
+        self.names.shorten(name)
+    }
+
+    fn say(&mut self, line: &str) {
+        self.names.learn(&self.world);
+        writeln!(self.log, "{}", self.names.shorten(line)).unwrap();
+    }
+
+    fn say_plan(&mut self, plan: &Plan<Action>) {
+        for step in &plan.steps {
+            if let Action::CreateSet(set) = &step.action {
+                self.names.set(&set.name_any());
+            }
         }
-        let wish = validate(&snapshot.deployment).ok()?;
-        Some((Family::gather(&snapshot, &wish.selector), wish.bounds, wish.strategy))
+        self.say("plan");
+        let mut nodes: BTreeMap<&str, usize> = BTreeMap::new();
+        for step in &plan.steps {
+            if matches!(step.action, Action::PatchNode { .. }) {
+                *nodes.entry(&step.reason).or_default() += 1;
+            }
+        }
+        for step in &plan.steps {
+            match &step.action {
+                Action::PatchNode { .. } => {
+                    if let Some(count) = nodes.remove(step.reason.as_str()) {
+                        let nodes = if count == 1 { "node" } else { "nodes" };
+                        self.say(&format!("  patch {count} {nodes}: {}", step.reason));
+                    }
+                }
+                action => self.say(&format!("  {}: {}", verb(action), step.reason)),
+            }
+            self.say_event(step);
+        }
     }
 
-    fn check_action(&self, before: &Option<(Family, Bounds, StrategyType)>, action: &Action) {
-        let (Some((before, bounds, strategy)), Some((after, ..))) = (before, self.family()) else { return };
+    fn say_event(&mut self, step: &Step<Action>) {
+        if let Some(event) = &step.event {
+            self.say(&format!("      event {}: {}", event.reason, event.message));
+        }
+    }
+
+    /// desired/current/available of each set, and its Machines.
+    fn say_sets(&mut self) {
+        let mut sets: Vec<_> = self.world.sets.all().cloned().collect();
+        sets.sort_by_key(|set| (set.creation_timestamp(), set.name_any()));
+        for set in sets {
+            let mut machines: Vec<_> = self.world.machines_of(&set).cloned().collect();
+            if machines.is_empty() && set.spec.replicas == 0 {
+                continue;
+            }
+            machines.sort_by_key(|machine| (machine.creation_timestamp(), machine.name_any()));
+            let available = machines.iter().filter(|machine| machine.is_available()).count();
+            let names: Vec<String> =
+                machines.iter().map(|machine| format!("{}{}", machine.name_any(), mark(machine))).collect();
+            let (name, desired, current) = (set.name_any(), set.spec.replicas, machines.len());
+            self.say(format!("    {name} {desired}/{current}/{available} {}", names.join(" ")).trim_end());
+        }
+    }
+
+    fn check_action(&self, before: Option<&Tally>, action: &Action) {
+        let (Some(before), Some(after)) = (before, Tally::of(&self.world)) else { return };
         if !matches!(action, Action::PatchSet { .. } | Action::CreateSet(_) | Action::DeleteSet(_)) {
             return;
         }
-        let asked = |family: &Family| family.sets.iter().map(|set| set.count().spec).sum::<i32>();
-        if asked(&after) > asked(before) {
-            assert!(asked(&after) <= bounds.at_most(), "asks for too many, {action:?}\n{}", self.log);
+        if after.asked > before.asked {
+            assert!(after.asked <= after.most, "asks for too many, {action:?}\n{}", self.log);
         }
-        if *strategy == StrategyType::RollingUpdate {
-            let floor = available(before).min(bounds.at_least());
-            assert!(available(&after) >= floor, "too few would be available, {action:?}\n{}", self.log);
+        if after.strategy == "RollingUpdate" {
+            let floor = before.serving.min(after.least - self.kept);
+            assert!(after.serving >= floor, "too few would be available, {action:?}\n{}", self.log);
         }
-        self.check_total(&after, bounds);
+        self.check_total(&after);
     }
 
-    fn check_happening(&self, before: &Option<(Family, Bounds, StrategyType)>, happening: &Happening) {
-        let (Some((before, ..)), Some((after, bounds, strategy))) = (before, self.family()) else { return };
-        // What counts as available stays so until we decide otherwise: what a set deletes was not counted.
+    fn check_happening(&self, before: Option<&Tally>, happening: &Happening) {
+        let (Some(before), Some(after)) = (before, Tally::of(&self.world)) else { return };
+        // What serves in the end stays so until we decide otherwise: what a set deletes was not counted.
         if !matches!(happening, Happening::Lost { .. } | Happening::Failed { .. }) {
-            assert!(available(&after) >= available(before), "{happening} took an available machine\n{}", self.log);
+            assert!(after.serving >= before.serving, "{happening} took an available machine\n{}", self.log);
         }
-        if strategy == StrategyType::Recreate {
-            let with_machines = after.sets.iter().filter(|set| !set.machines.is_empty()).count();
-            assert!(with_machines <= 1, "machines of two sets\n{}", self.log);
+        if after.strategy == "Recreate" {
+            assert!(after.sets_with_machines <= 1, "machines of two sets\n{}", self.log);
         }
-        self.check_total(&after, &bounds);
+        self.check_total(&after);
     }
 
-    fn check_total(&self, family: &Family, bounds: &Bounds) {
-        let planned: i32 = family.sets.iter().map(|set| set.count().planned()).sum();
-        assert!(!self.is_plain || planned <= bounds.at_most(), "{planned} machines\n{}", self.log);
+    fn check_total(&self, tally: &Tally) {
+        assert!(!self.is_plain || tally.planned <= tally.most, "{} machines\n{}", tally.planned, self.log);
     }
 }
 
-/// How many Machines stay available once every set has done what it is asked for.
-fn available(family: &Family) -> i32 {
-    family.sets.iter().map(|set| SetView::count(set).available_now()).sum()
+/// Short names, in the order in which objects were first seen.
+#[derive(Default)]
+struct Names {
+    sets: Vec<String>,
+    machines: Vec<String>,
+}
+
+impl Names {
+    fn learn(&mut self, world: &World) {
+        let mut sets: Vec<_> = world.sets.all().map(|set| (set.creation_timestamp(), set.name_any())).collect();
+        sets.sort();
+        sets.into_iter().for_each(|(_, name)| self.set(&name));
+        let serial = |name: &str| name.rsplit('-').next().map(str::to_owned);
+        let mut machines: Vec<String> = world.machines.all().map(|machine| machine.name_any()).collect();
+        machines.sort_by_key(|name| serial(name));
+        for name in machines {
+            if !self.machines.contains(&name) {
+                self.machines.push(name);
+            }
+        }
+    }
+
+    fn set(&mut self, name: &str) {
+        if !self.sets.iter().any(|known| known == name) {
+            self.sets.push(name.to_owned());
+        }
+    }
+
+    fn shorten(&self, text: &str) -> String {
+        let short = |text: String, (index, name): (usize, &String), prefix: &str| {
+            text.replace(name.as_str(), &format!("{prefix}{}", index + 1))
+        };
+        let text = self.machines.iter().enumerate().fold(text.to_owned(), |text, entry| short(text, entry, "m"));
+        self.sets.iter().enumerate().fold(text, |text, entry| short(text, entry, "ms"))
+    }
 }
 
 /// A number below `count`; 0 if there is none.
 pub(super) fn pick(suffixes: &mut Suffixes, count: usize) -> usize {
     let text = suffixes.next().unwrap();
     text.bytes().fold(0, |sum, byte| sum * 31 + usize::from(byte)) % count.max(1)
+}
+
+fn mark(machine: &Machine) -> &'static str {
+    match (machine.is_terminating(), machine.is_available()) {
+        (true, _) => "-",
+        (false, false) => "?",
+        (false, true) => "",
+    }
 }
 
 fn verb(action: &Action) -> String {

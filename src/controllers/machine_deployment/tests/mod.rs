@@ -1,4 +1,15 @@
+mod autoscaler;
 mod bounds;
-mod cases;
 mod drive;
+mod history;
+mod invalid;
+mod nodes;
+mod oracle;
+mod rollout;
+mod scaling;
+mod sets;
+mod status;
+mod support;
 mod transcripts;
+mod unreadable;
+mod wire;

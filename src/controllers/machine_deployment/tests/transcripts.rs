@@ -1,10 +1,9 @@
 //! Whole rollouts as text, each also in many other orders, which must end in the same place.
 
-use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::drive::{Drive, Order, deployment, recreate, rolling};
-use crate::controllers::plan::Suffixes;
+use crate::controllers::object::suffix::Suffixes;
 
 /// The log of the story in the fixed order. Random orders must arrive where that one does.
 fn tell(replicas: i32, strategy: Value, story: impl Fn(&mut Drive)) -> String {
@@ -23,87 +22,113 @@ fn tell(replicas: i32, strategy: Value, story: impl Fn(&mut Drive)) -> String {
     format!("{}---\n{}", fixed.log, fixed.end_state())
 }
 
+/// Compares with the file of this name.
+fn assert_story(name: &str, story: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, story));
+}
+
 #[test]
 fn a_deployment_comes_to_life() {
     let mut drive = Drive::of(deployment(3, rolling(1, 0)));
     drive.run();
-    assert_snapshot!(format!("{}---\n{}", drive.log, drive.end_state()));
+    assert_story("a_deployment_comes_to_life", &format!("{}---\n{}", drive.log, drive.end_state()));
 }
 
 #[test]
 fn one_by_one_with_a_surge() {
-    assert_snapshot!(tell(3, rolling(1, 0), |drive| drive.wish_class("v2")));
+    assert_story("one_by_one_with_a_surge", &tell(3, rolling(1, 0), |drive| drive.edit_class("v2")));
 }
 
 #[test]
 fn one_by_one_without_a_surge() {
-    assert_snapshot!(tell(3, rolling(0, 1), |drive| drive.wish_class("v2")));
+    assert_story("one_by_one_without_a_surge", &tell(3, rolling(0, 1), |drive| drive.edit_class("v2")));
 }
 
 #[test]
 fn in_steps_of_a_share() {
-    assert_snapshot!(tell(8, rolling("25%", "25%"), |drive| drive.wish_class("v2")));
+    assert_story("in_steps_of_a_share", &tell(8, rolling("25%", "25%"), |drive| drive.edit_class("v2")));
 }
 
 #[test]
 fn all_at_once_with_recreate() {
-    assert_snapshot!(tell(3, recreate(), |drive| drive.wish_class("v2")));
+    assert_story("all_at_once_with_recreate", &tell(3, recreate(), |drive| drive.edit_class("v2")));
 }
 
 #[test]
 fn scaled_during_a_rollout() {
-    assert_snapshot!(tell(3, rolling(1, 0), |drive| {
-        drive.wish_class("v2");
-        drive.run_for(3);
-        drive.wish(json!({"replicas": 5}));
-        drive.run_for(4);
-        drive.wish(json!({"replicas": 2}));
-    }));
+    assert_story(
+        "scaled_during_a_rollout",
+        &tell(3, rolling(1, 0), |drive| {
+            drive.edit_class("v2");
+            drive.run_for(3);
+            drive.edit(json!({"replicas": 5}));
+            drive.run_for(4);
+            drive.edit(json!({"replicas": 2}));
+        }),
+    );
 }
 
 #[test]
 fn paused_and_resumed_during_a_rollout() {
-    assert_snapshot!(tell(3, rolling(1, 0), |drive| {
-        drive.wish_class("v2");
-        drive.run_for(3);
-        drive.wish(json!({"paused": true}));
-        drive.run();
-        drive.wish(json!({"paused": false}));
-    }));
+    assert_story(
+        "paused_and_resumed_during_a_rollout",
+        &tell(3, rolling(1, 0), |drive| {
+            drive.edit_class("v2");
+            drive.run_for(3);
+            drive.edit(json!({"paused": true}));
+            drive.run();
+            drive.edit(json!({"paused": false}));
+        }),
+    );
 }
 
 #[test]
 fn the_template_changes_back_during_a_rollout() {
-    assert_snapshot!(tell(3, rolling(1, 0), |drive| {
-        drive.wish_class("v2");
-        drive.run_for(6);
-        drive.wish_class("v1");
-    }));
+    assert_story(
+        "the_template_changes_back_during_a_rollout",
+        &tell(3, rolling(1, 0), |drive| {
+            drive.edit_class("v2");
+            drive.run_for(6);
+            drive.edit_class("v1");
+        }),
+    );
 }
 
 #[test]
 fn a_third_template_during_a_rollout() {
-    assert_snapshot!(tell(4, rolling(1, 1), |drive| {
-        drive.wish_class("v2");
-        drive.run_for(5);
-        drive.wish_class("v3");
-    }));
+    assert_story(
+        "a_third_template_during_a_rollout",
+        &tell(4, rolling(1, 1), |drive| {
+            drive.edit_class("v2");
+            drive.run_for(5);
+            drive.edit_class("v3");
+        }),
+    );
 }
 
 #[test]
 fn scaled_to_nothing_and_back() {
-    assert_snapshot!(tell(2, rolling(1, 0), |drive| {
-        drive.wish(json!({"replicas": 0}));
-        drive.run();
-        drive.wish(json!({"replicas": 1}));
-    }));
+    assert_story(
+        "scaled_to_nothing_and_back",
+        &tell(2, rolling(1, 0), |drive| {
+            drive.edit(json!({"replicas": 0}));
+            drive.run();
+            drive.edit(json!({"replicas": 1}));
+        }),
+    );
 }
 
 #[test]
 fn rolled_back() {
-    assert_snapshot!(tell(2, rolling(1, 0), |drive| {
-        drive.wish_class("v2");
-        drive.run();
-        drive.wish(json!({"rollbackTo": {"revision": 0}}));
-    }));
+    assert_story(
+        "rolled_back",
+        &tell(2, rolling(1, 0), |drive| {
+            drive.edit_class("v2");
+            drive.run();
+            drive.edit(json!({"rollbackTo": {"revision": 0}}));
+        }),
+    );
 }

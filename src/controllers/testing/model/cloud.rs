@@ -1,86 +1,111 @@
-//! VMs, and the pods on them.
+//! VMs, and the driver that makes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
-use jiff::Timestamp;
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use kube::ResourceExt;
+use tokio::time::sleep;
 
-use super::dice::Dice;
+use super::{dice::Dice, world::World};
 use crate::{
-    api::machine::Machine,
-    drain::PodFacts,
-    driver::{Capabilities, Code, DriverError, Vm},
+    api::machine::{Machine, MachineClass},
+    driver::{Capabilities, Code, Driver, DriverError, MachineRequest, SecretData, Vm, spec::Problems},
 };
 
 /// A cloud that keeps to the contract of a driver, in one of the ways in which clouds differ.
 pub(super) struct Cloud {
     pub vms: BTreeMap<String, Server>,
-    /// By Node.
-    pub pods: BTreeMap<String, Vec<PodFacts>>,
-    /// UIDs of Machines for which a VM was made while there was one.
-    pub doubled: BTreeSet<String>,
     style: Style,
     serial: u64,
 }
 
 /// A VM.
+#[derive(Clone, Debug)]
 pub(super) struct Server {
+    /// UID of its Machine.
     pub owner: String,
     pub node: String,
     initialized: bool,
 }
 
 /// How clouds differ.
-#[derive(Clone, Copy)]
-struct Style {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
     initializes: bool,
     /// A second create makes a second VM, instead of finding the first one by its token.
     forgets_tokens: bool,
     /// Nodes have the names of their Machines, instead of names of their own.
     names_nodes_like_machines: bool,
+    /// Names of Nodes are used again once their VM is gone.
+    reuses_names: bool,
+}
+
+impl Style {
+    pub(super) const SIMPLE: Self =
+        Self { initializes: false, forgets_tokens: true, names_nodes_like_machines: false, reuses_names: false };
+    pub(super) const REUSING_NAMES: Self = Self { reuses_names: true, ..Self::SIMPLE };
+}
+
+/// What a create did.
+enum Made {
+    New(String),
+    /// A VM of the Machine was there, and is answered.
+    Found(String),
+    /// A VM of the Machine was there, and now there are two.
+    Second(String),
 }
 
 impl Cloud {
     pub(super) fn of(dice: &mut Dice) -> Self {
-        let style = Style {
+        Self::new(Style {
             initializes: dice.one_in(3),
             forgets_tokens: dice.one_in(2),
             names_nodes_like_machines: dice.one_in(2),
-        };
-        Self { vms: BTreeMap::new(), pods: BTreeMap::new(), doubled: BTreeSet::new(), style, serial: 0 }
+            reuses_names: dice.one_in(2),
+        })
     }
 
-    pub(super) fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: self.style.initializes, list: false }
+    pub(super) const fn new(style: Style) -> Self {
+        Self { vms: BTreeMap::new(), style, serial: 0 }
     }
 
-    pub(super) fn create(&mut self, machine: &Machine) -> Result<Vm, DriverError> {
+    pub(super) const fn style(&self) -> Style {
+        self.style
+    }
+
+    fn create(&mut self, machine: &Machine) -> Made {
         let owner = machine.uid().unwrap();
-        if let Some(id) = self.id_of(&owner) {
-            if !self.style.forgets_tokens {
-                return Ok(self.describe(&id));
-            }
-            self.doubled.insert(owner.clone());
+        let held = self.id_of(&owner);
+        if let Some(id) = held.clone().filter(|_| !self.style.forgets_tokens) {
+            return Made::Found(id);
         }
         self.serial += 1;
         let id = format!("cloud:///{}", self.serial);
-        let node = match self.style.names_nodes_like_machines {
-            true => machine.name_any(),
-            false => format!("ip-{}", self.serial),
-        };
+        let node = if self.style.names_nodes_like_machines { machine.name_any() } else { self.free_name() };
         self.vms.insert(id.clone(), Server { owner, node, initialized: false });
-        Ok(self.describe(&id))
+        if held.is_some() { Made::Second(id) } else { Made::New(id) }
     }
 
-    pub(super) fn initialize(&mut self, machine: &Machine) -> Result<Vm, DriverError> {
-        let Some(id) = self.find(machine) else { return Err(missing()) };
+    fn free_name(&self) -> String {
+        let first = if self.style.reuses_names { 1 } else { self.serial };
+        let is_free = |name: &String| !self.vms.values().any(|server| server.node == *name);
+        (first..).map(|number| format!("ip-{number}")).find(is_free).unwrap()
+    }
+
+    fn initialize(&mut self, machine: &Machine) -> Result<Vm, DriverError> {
+        let id = self.find(machine).ok_or_else(missing)?;
         if let Some(server) = self.vms.get_mut(&id) {
             server.initialized = true;
         }
         Ok(self.describe(&id))
     }
 
-    pub(super) fn status(&self, machine: &Machine) -> Result<Vm, DriverError> {
+    fn status(&self, machine: &Machine) -> Result<Vm, DriverError> {
         let id = self.find(machine).ok_or_else(missing)?;
         let vm = self.describe(&id);
         if self.style.initializes && !self.vms[&id].initialized {
@@ -90,19 +115,19 @@ impl Cloud {
         Ok(vm)
     }
 
-    /// Answers the names of the Nodes that lose their VMs.
-    pub(super) fn delete(&mut self, machine: &Machine) -> Vec<String> {
-        let mut nodes = Vec::new();
+    /// Answers IDs and names of the Nodes of the VMs that are gone.
+    fn delete(&mut self, machine: &Machine) -> Vec<(String, String)> {
         let owner = machine.uid();
-        let wanted = &machine.spec.provider_id;
+        let named = &machine.spec.provider_id;
+        let mut gone = Vec::new();
         self.vms.retain(|id, server| {
-            let is_meant = if wanted.is_empty() { Some(&server.owner) == owner.as_ref() } else { id == wanted };
+            let is_meant = if named.is_empty() { Some(&server.owner) == owner.as_ref() } else { id == named };
             if is_meant {
-                nodes.push(server.node.clone());
+                gone.push((id.clone(), server.node.clone()));
             }
             !is_meant
         });
-        nodes
+        gone
     }
 
     pub(super) fn has_vm_for_node(&self, node: &str) -> bool {
@@ -111,19 +136,6 @@ impl Cloud {
 
     pub(super) fn owned_by(&self, uid: &str) -> usize {
         self.vms.values().filter(|server| server.owner == uid).count()
-    }
-
-    /// A pod was told to go.
-    pub(super) fn terminate(&mut self, uid: &str, now: Timestamp) {
-        for pod in self.pods.values_mut().flatten().filter(|pod| *pod.pod.uid == *uid) {
-            pod.terminating_since.get_or_insert(now);
-        }
-    }
-
-    pub(super) fn remove_pod(&mut self, uid: &str) {
-        for pods in self.pods.values_mut() {
-            pods.retain(|pod| *pod.pod.uid != *uid);
-        }
     }
 
     fn find(&self, machine: &Machine) -> Option<String> {
@@ -142,4 +154,141 @@ impl Cloud {
 
 fn missing() -> DriverError {
     DriverError::new(Code::NotFound, "no such VM")
+}
+
+/// The driver of one process.
+pub(super) struct ModelDriver {
+    world: Weak<World>,
+}
+
+/// Name of the provider.
+pub(super) const PROVIDER: &str = "model";
+
+/// What becomes of a call.
+struct Fate {
+    there: Duration,
+    back: Duration,
+    lost: Option<Code>,
+}
+
+impl ModelDriver {
+    pub(super) fn new(world: &Arc<World>) -> Self {
+        Self { world: Arc::downgrade(world) }
+    }
+
+    fn world(&self) -> Result<Arc<World>, DriverError> {
+        self.world.upgrade().ok_or_else(|| DriverError::new(Code::Canceled, "the world has ended"))
+    }
+
+    /// Carries out a call, or not. A code that would be a statement about VMs is no accident.
+    async fn call<T>(
+        &self,
+        what: &str,
+        machine: &Machine,
+        never: &[Code],
+        effect: impl FnOnce(&Arc<World>) -> Result<T, DriverError> + Send,
+    ) -> Result<T, DriverError> {
+        let world = self.world()?;
+        let name = machine.name_any();
+        let fate = world.fate_of_cloud_call(never).inspect_err(|error| {
+            world.say(format!("  cloud: {what} {name}: {}", error.code));
+        })?;
+        sleep(fate.there).await;
+        if what == "create" {
+            sleep(world.luck.millis(500..5000)).await;
+        }
+        let answer = effect(&world);
+        sleep(fate.back).await;
+        match fate.lost {
+            None => answer,
+            Some(code) => {
+                world.say(format!("  cloud: the answer to {what} {name} is lost"));
+                Err(DriverError::new(code, "no answer"))
+            }
+        }
+    }
+}
+
+impl World {
+    fn fate_of_cloud_call(&self, never: &[Code]) -> Result<Fate, DriverError> {
+        let rates = self.luck.rates();
+        let (there, back) = (self.luck.millis(0..rates.latency), self.luck.millis(0..rates.latency * 5));
+        if !self.luck.per_mille(rates.cloud) {
+            return Ok(Fate { there, back, lost: None });
+        }
+        if self.luck.one_in(3) {
+            let codes = [Code::DeadlineExceeded, Code::Unavailable, Code::Internal, Code::Unknown, Code::Canceled];
+            return Ok(Fate { there, back, lost: self.luck.pick(&codes) });
+        }
+        let codes: Vec<Code> = Code::ALL.into_iter().filter(|code| !never.contains(code)).collect();
+        Err(DriverError::new(self.luck.pick(&codes).unwrap(), "as it pleases"))
+    }
+}
+
+const NEVER_STATUS: [Code; 3] = [Code::NotFound, Code::Unimplemented, Code::Uninitialized];
+
+#[async_trait]
+impl Driver for ModelDriver {
+    fn name(&self) -> &'static str {
+        PROVIDER
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let initialize = self.world.upgrade().is_some_and(|world| world.cloud.lock().style.initializes);
+        Capabilities { initialize, list: false }
+    }
+
+    fn validate(&self, _: &MachineClass) -> Problems {
+        Problems::default()
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let machine = &request.machine;
+        self.call("create", machine, &[Code::Unimplemented], |world| {
+            world.ledger.lock().vm_is_made(&world.luck, machine);
+            let made = world.cloud.lock().create(machine);
+            let name = machine.name_any();
+            world.luck.must(!matches!(made, Made::Second(_)), || format!("a second VM is made for machine {name}"));
+            let (Made::New(id) | Made::Found(id) | Made::Second(id)) = &made;
+            let vm = world.cloud.lock().describe(id);
+            if !matches!(made, Made::Found(_)) {
+                world.say(format!("  VM {id} of {name}, node {}", vm.node_name));
+                world.boot(id);
+            }
+            Ok(vm)
+        })
+        .await
+    }
+
+    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let machine = &request.machine;
+        self.call("initialize", machine, &[Code::Unimplemented], |world| world.cloud.lock().initialize(machine)).await
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let machine = &request.machine;
+        self.call("delete", machine, &[Code::NotFound], |world| {
+            let gone = world.cloud.lock().delete(machine);
+            for (id, node) in gone {
+                world.ledger.lock().vm_deleted(&world.luck, machine, &id, &node);
+                world.say(format!("  the VM of node {node} is deleted"));
+                world.lose_contact(&node);
+            }
+            Ok(None)
+        })
+        .await
+    }
+
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let machine = &request.machine;
+        self.call("status", machine, &NEVER_STATUS, |world| world.cloud.lock().status(machine)).await
+    }
+
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        Err(DriverError::new(Code::Unimplemented, "no list"))
+    }
+
+    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(Vec::new())
+    }
 }

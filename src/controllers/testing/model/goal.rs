@@ -2,174 +2,186 @@
 
 use std::fmt::Write as _;
 
-use kube::ResourceExt;
+use serde_json::Value;
 
-use super::{Model, manager::Controller, wish::POOL};
+use super::{
+    super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Object, SETS},
+    kubelet::ready_status,
+    wish::{POOL, Wish},
+    world::{NAMESPACE, World},
+};
 use crate::api::{
     labels,
-    machine::{Machine, MachinePhase},
-    node::Node,
     reasons::{ConditionReason, ConditionType},
 };
 
-impl Model {
-    /// The wish is met, and everybody is done with it.
+impl World {
+    /// The wish is met, and nothing more will happen by itself.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.manager.is_idle()
-            && self.agenda.is_empty()
-            && self.cluster.unreported().iter().all(|count| *count == 0)
-            && self.what_is_missing().is_empty()
-    }
-
-    /// The Machines are as wished, and no older wish is on its way.
-    pub(super) fn is_settled(&self) -> bool {
-        let [deployments, sets, machines, ..] = self.cluster.unreported();
-        let is_current = |set: &crate::api::machine::MachineSet| {
-            let wanted =
-                if set.spec.template.spec.class.name == self.wish.class_name() { self.wish.replicas } else { 0 };
-            set.spec.replicas == wanted
-        };
-        deployments + sets + machines == 0
-            && !self.wish.is_deleted
-            && self.cluster.sets.all().all(|set| is_current(set))
-            && self.missing_machines().is_empty()
+        self.is_quiet() && self.what_is_missing().is_empty()
     }
 
     /// Everything that is not as it should be in the end.
     pub(super) fn what_is_missing(&self) -> Vec<String> {
-        if self.wish.is_deleted {
+        let wish = self.wish.lock().clone();
+        if wish.is_deleted {
             return self.what_is_left();
         }
-        let mut missing = self.missing_machines();
-        let machines: Vec<_> = self.cluster.machines.all().collect();
-        if self.cloud.vms.len() != machines.len() {
-            missing.push(format!("{} VMs", self.cloud.vms.len()));
+        let mut missing = self.missing_machines(&wish);
+        let machines = self.control.all(&MACHINES);
+        let vms = self.cloud.lock().vms.len();
+        if vms != machines.len() {
+            missing.push(format!("{vms} VMs"));
         }
-        let nodes = self.cluster.nodes.all().count();
+        let nodes = self.target.all(&NODES).len();
         if nodes != machines.len() {
             missing.push(format!("{nodes} nodes"));
         }
-        for machine in machines {
-            if !self.cloud.vms.contains_key(&machine.spec.provider_id) {
-                missing.push(format!("the VM of {}", machine.name_any()));
+        for machine in &machines {
+            let id = text(machine, "/spec/providerID");
+            if !self.cloud.lock().vms.contains_key(id) {
+                missing.push(format!("the VM of {}", machine.name()));
             }
-            let node = machine.node_name().and_then(|name| self.cluster.nodes.get(name));
-            missing.extend(self.flaw_of_node(machine, node.map(AsRef::as_ref)));
+            missing.extend(self.flaw_of_node(machine, &wish));
         }
-        self.check_statuses(&mut missing);
+        self.check_statuses(&wish, &mut missing);
         missing
     }
 
-    fn missing_machines(&self) -> Vec<String> {
+    /// What there has to be of Machines, and is not.
+    pub(super) fn missing_machines(&self, wish: &Wish) -> Vec<String> {
         let mut missing = Vec::new();
-        let count = self.cluster.machines.all().count();
-        let wanted = usize::try_from(self.wish.replicas).unwrap();
-        if count != wanted {
-            missing.push(format!("{count} machines of {wanted}"));
+        let machines = self.control.all(&MACHINES);
+        if machines.len() != usize::try_from(wish.replicas).unwrap() {
+            missing.push(format!("{} machines of {}", machines.len(), wish.replicas));
         }
-        let class = self.wish.class_name();
-        for machine in self.cluster.machines.all() {
-            let is_right = machine.phase() == MachinePhase::Running
-                && machine.metadata.deletion_timestamp.is_none()
-                && machine.spec.class.name == class;
-            if !is_right {
-                let phase = machine.phase().as_str();
-                missing.push(format!("{} is {phase:?} and of {}", machine.name_any(), machine.spec.class.name));
+        for machine in &machines {
+            let (phase, class) = (text(machine, "/status/currentStatus/phase"), text(machine, "/spec/class/name"));
+            if phase != "Running" || machine.is_terminating() || class != wish.class_name() {
+                missing.push(format!("{} is {phase:?} and of {class}", machine.name()));
             }
         }
         missing
     }
 
-    fn flaw_of_node(&self, machine: &Machine, node: Option<&Node>) -> Option<String> {
-        let Some(node) = node else { return Some(format!("the node of {}", machine.name_any())) };
-        let name = node.name_any();
-        let label = |key: &str| node.labels().get(key).cloned().unwrap_or_default();
-        if label(labels::MACHINE_NAME) != machine.name_any() {
-            return Some(format!("node {name} does not name {}", machine.name_any()));
+    pub(super) fn has_machine_in(&self, phase: &str) -> bool {
+        self.control.all(&MACHINES).iter().any(|machine| text(machine, "/status/currentStatus/phase") == phase)
+    }
+
+    fn flaw_of_node(&self, machine: &Object, wish: &Wish) -> Option<String> {
+        let node = self.target.get(&NODES, "", label(machine, labels::NODE));
+        let Some(node) = node else { return Some(format!("the node of {}", machine.name())) };
+        let name = node.name();
+        if label(&node, labels::MACHINE_NAME) != machine.name() {
+            return Some(format!("node {name} does not name {}", machine.name()));
         }
-        if label("pool") != self.wish.node_label() {
-            return Some(format!("node {name} has label {}", label("pool")));
+        if label(&node, "pool") != wish.node_label() {
+            return Some(format!("node {name} has label {}", label(&node, "pool")));
         }
-        if !node.spec.taints.is_empty() || node.annotations().contains_key(labels::SCALE_DOWN_DISABLED) {
+        let is_tainted = node.value["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty());
+        if is_tainted || !node.value["metadata"]["annotations"][labels::SCALE_DOWN_DISABLED].is_null() {
             return Some(format!("node {name} is marked as if a rollout went on"));
         }
-        if !node.finalizers().iter().any(|finalizer| finalizer == labels::NODE_FINALIZER) {
+        if !node.finalizers().any(|finalizer| finalizer == labels::NODE_FINALIZER) {
             return Some(format!("node {name} may go at any time"));
         }
         None
     }
 
-    fn check_statuses(&self, missing: &mut Vec<String>) {
-        let Some(deployment) = self.cluster.deployments.get(POOL) else {
+    fn check_statuses(&self, wish: &Wish, missing: &mut Vec<String>) {
+        let Some(deployment) = self.control.get(&DEPLOYMENTS, NAMESPACE, POOL) else {
             return missing.push("the deployment".to_owned());
         };
-        let wanted = self.wish.replicas;
-        let status = deployment.status.clone().unwrap_or_default();
-        let counts = [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas];
-        if counts != [wanted; 4] || status.unavailable_replicas != 0 || !status.failed_machines.is_empty() {
+        let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+        let counts = counts.map(|field| number(&deployment, &format!("/status/{field}")));
+        let is_complete = counts == [i64::from(wish.replicas); 4];
+        let others = number(&deployment, "/status/unavailableReplicas");
+        let failed = deployment.value["status"]["failedMachines"].as_array().is_some_and(|all| !all.is_empty());
+        if !is_complete || others != 0 || failed {
             missing.push(format!("deployment status {counts:?}"));
         }
-        if Some(status.observed_generation) != deployment.metadata.generation {
+        if !is_observed(&deployment) {
             missing.push("the deployment's generation is not observed".to_owned());
         }
-        let progress = status.conditions.iter().find(|it| it.type_ == ConditionType::Progressing.as_str());
-        let reason = progress.map(|it| it.reason.as_str()).unwrap_or_default();
+        let reason = condition(&deployment, ConditionType::Progressing.as_str());
         if reason != ConditionReason::NewMachineSetAvailable.as_str() {
             missing.push(format!("the deployment's progress is {reason:?}"));
         }
-        for set in self.cluster.sets.all() {
-            let status = set.status.clone().unwrap_or_default();
-            let counts = [status.replicas, status.ready_replicas, status.available_replicas];
-            let is_observed = Some(status.observed_generation) == set.metadata.generation;
-            if counts != [set.spec.replicas; 3] || !is_observed || !status.conditions.is_empty() {
-                missing.push(format!("set {} of {}: status {counts:?}", set.name_any(), set.spec.replicas));
+        for set in self.control.all(&SETS) {
+            let counts = ["replicas", "readyReplicas", "availableReplicas"];
+            let counts = counts.map(|field| number(&set, &format!("/status/{field}")));
+            let has_conditions = set.value["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty());
+            let replicas = number(&set, "/spec/replicas");
+            if counts != [replicas; 3] || !is_observed(&set) || has_conditions {
+                missing.push(format!("set {} of {replicas}: status {counts:?}", set.name()));
             }
         }
     }
 
     fn what_is_left(&self) -> Vec<String> {
-        let cluster = &self.cluster;
+        let held = self.control.all(&CLASSES).iter().filter(|class| class.finalizers().next().is_some()).count();
+        let count = |kind: &Kind| self.control.all(kind).len();
         let left = [
-            ("deployments", cluster.deployments.all().count()),
-            ("sets", cluster.sets.all().count()),
-            ("machines", cluster.machines.all().count()),
-            ("nodes", cluster.nodes.all().count()),
-            ("VMs", self.cloud.vms.len()),
-            ("held classes", cluster.classes.all().filter(|class| !class.finalizers().is_empty()).count()),
+            ("deployments", count(&DEPLOYMENTS)),
+            ("sets", count(&SETS)),
+            ("machines", count(&MACHINES)),
+            ("nodes", self.target.all(&NODES).len()),
+            ("VMs", self.cloud.lock().vms.len()),
+            ("held classes", held),
         ];
         left.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what} left")).collect()
     }
 
     /// Everything there is, for a person.
     pub(super) fn describe(&self) -> String {
-        let mut text = format!("-- {:?}\n", self.wish);
-        for set in self.cluster.sets.all() {
-            let (name, class) = (set.name_any(), &set.spec.template.spec.class.name);
-            let going = if set.metadata.deletion_timestamp.is_some() { ", going" } else { "" };
-            writeln!(text, "set {name} of {class}: {} wanted{going}", set.spec.replicas).unwrap();
+        let mut lines = format!("-- {:?}\n", self.wish.lock());
+        let going = |object: &Object| if object.is_terminating() { ", going" } else { "" };
+        for set in self.control.all(&SETS) {
+            let class = text(&set, "/spec/template/spec/class/name");
+            writeln!(
+                lines,
+                "set {} of {class}: {} replicas{}",
+                set.name(),
+                number(&set, "/spec/replicas"),
+                going(&set)
+            )
+            .unwrap();
         }
-        for machine in self.cluster.machines.all() {
-            let going = if machine.metadata.deletion_timestamp.is_some() { ", going" } else { "" };
-            let operation = machine.status.clone().unwrap_or_default().last_operation.description;
-            let node = machine.node_name().unwrap_or("-");
-            let (name, phase, id) = (machine.name_any(), machine.phase().as_str(), &machine.spec.provider_id);
-            writeln!(text, "machine {name} [{phase}] VM {id} node {node}{going}: {operation}").unwrap();
+        for machine in self.control.all(&MACHINES) {
+            let (phase, id) = (text(&machine, "/status/currentStatus/phase"), text(&machine, "/spec/providerID"));
+            let operation = text(&machine, "/status/lastOperation/description");
+            let node = label(&machine, labels::NODE);
+            writeln!(lines, "machine {} [{phase}] VM {id} node {node}{}: {operation}", machine.name(), going(&machine))
+                .unwrap();
         }
-        for (id, server) in &self.cloud.vms {
-            writeln!(text, "VM {id} of {} node {}", server.owner, server.node).unwrap();
+        for (id, server) in &self.cloud.lock().vms {
+            writeln!(lines, "VM {id} of {} node {}", server.owner, server.node).unwrap();
         }
-        for node in self.cluster.nodes.all() {
-            let ready = node.status.conditions.iter().find(|it| it.type_ == "Ready").map(|it| it.status.clone());
-            let going = if node.metadata.deletion_timestamp.is_some() { ", going" } else { "" };
-            writeln!(text, "node {} ready {}{going}", node.name_any(), ready.unwrap_or_default()).unwrap();
+        for node in self.target.all(&NODES) {
+            writeln!(lines, "node {} ready {}{}", node.name(), ready_status(&node), going(&node)).unwrap();
         }
-        let jobs = |jobs: Vec<&(Controller, crate::runtime::cache::Key)>| -> String {
-            jobs.iter().map(|(controller, key)| format!("{controller:?} {}, ", key.name)).collect()
-        };
-        writeln!(text, "under way: {}", jobs(self.manager.passes.keys().collect())).unwrap();
-        writeln!(text, "pending: {}", jobs(self.manager.pending.iter().collect())).unwrap();
-        writeln!(text, "to wake: {}", jobs(self.manager.wakes.keys().collect())).unwrap();
-        write!(text, "unreported: {:?}", self.cluster.unreported()).unwrap();
-        text
+        lines
     }
+}
+
+fn text<'a>(object: &'a Object, path: &str) -> &'a str {
+    object.value.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(object: &Object, path: &str) -> i64 {
+    object.value.pointer(path).and_then(Value::as_i64).unwrap_or_default()
+}
+
+fn label<'a>(object: &'a Object, key: &str) -> &'a str {
+    object.value["metadata"]["labels"][key].as_str().unwrap_or_default()
+}
+
+fn is_observed(object: &Object) -> bool {
+    number(object, "/status/observedGeneration") == number(object, "/metadata/generation")
+}
+
+fn condition<'a>(object: &'a Object, of_type: &str) -> &'a str {
+    let conditions = object.value["status"]["conditions"].as_array();
+    let found = conditions.into_iter().flatten().find(|it| it["type"] == of_type);
+    found.and_then(|it| it["reason"].as_str()).unwrap_or_default()
 }

@@ -1,18 +1,20 @@
 //! What the user wishes, and the bounds that follow from it, worked out anew: the code under test has no part in them.
 
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::{
-    cluster::{Cluster, NAMESPACE},
+    super::api_server::{ApiServer, CLASSES, DEPLOYMENTS, SECRETS},
+    cloud::PROVIDER,
     dice::Dice,
+    world::NAMESPACE,
 };
-use crate::api::{
-    labels,
-    machine::{MachineClass, MachineDeployment},
-};
+use crate::api::labels;
 
 pub(super) const POOL: &str = "pool";
-const CLASSES: i64 = 3;
+const TEMPLATES: i64 = 3;
+/// Every class refers to it.
+const SECRET: &str = "secret";
 
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
@@ -73,6 +75,30 @@ impl Wish {
         }
     }
 
+    /// So many Machines, and a usual rolling update.
+    pub(super) const fn of(replicas: i32) -> Self {
+        Self {
+            replicas,
+            is_recreate: false,
+            is_paused: false,
+            is_deleted: false,
+            class: 0,
+            surge: Amount::Machines(1),
+            unavailable: Amount::Machines(0),
+            label: 0,
+        }
+    }
+
+    /// Another label for Nodes.
+    pub(super) fn relabel(&mut self) {
+        self.label += 1;
+    }
+
+    /// Another template.
+    pub(super) fn roll(&mut self) {
+        self.class = (self.class + 1) % TEMPLATES;
+    }
+
     /// Wishes for something else, and says what.
     pub(super) fn change(&mut self, dice: &mut Dice) -> String {
         match dice.below(14) {
@@ -81,7 +107,7 @@ impl Wish {
                 format!("{} replicas", self.replicas)
             }
             4..=7 => {
-                self.class = dice.within(0..CLASSES);
+                self.class = dice.within(0..TEMPLATES);
                 format!("class {}", self.class_name())
             }
             8 | 9 => {
@@ -132,45 +158,41 @@ impl Wish {
         self.label.to_string()
     }
 
-    pub(super) fn deployment(&self) -> MachineDeployment {
+    pub(super) fn spec(&self) -> Value {
         let strategy = if self.is_recreate {
             json!({ "type": "Recreate" })
         } else {
             let (surge, unavailable) = (self.surge.written(), self.unavailable.written());
             json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } })
         };
-        serde_json::from_value(json!({
-            "metadata": { "name": POOL, "namespace": NAMESPACE },
-            "spec": {
-                "replicas": self.replicas,
-                "paused": self.is_paused,
-                "selector": { "matchLabels": { labels::DEPLOYMENT_NAME: POOL } },
-                "strategy": strategy,
-                "template": {
-                    "metadata": { "labels": { labels::DEPLOYMENT_NAME: POOL } },
-                    "spec": {
-                        "class": { "kind": "MachineClass", "name": self.class_name() },
-                        "nodeTemplate": { "metadata": { "labels": { "pool": self.node_label() } } },
-                    },
+        json!({
+            "replicas": self.replicas,
+            "paused": self.is_paused,
+            "selector": { "matchLabels": { labels::DEPLOYMENT_NAME: POOL } },
+            "strategy": strategy,
+            "template": {
+                "metadata": { "labels": { labels::DEPLOYMENT_NAME: POOL } },
+                "spec": {
+                    "class": { "kind": "MachineClass", "name": self.class_name() },
+                    "nodeTemplate": { "metadata": { "labels": { "pool": self.node_label() } } },
                 },
             },
-        }))
-        .unwrap()
+        })
     }
 
     /// Creates the deployment and all classes.
-    pub(super) fn declare(&self, cluster: &mut Cluster) {
-        for class in 0..CLASSES {
-            let (clock, classes) = cluster.classes();
-            let name = class_name(class);
-            let class: MachineClass = serde_json::from_value(json!({
-                "metadata": { "name": name, "namespace": NAMESPACE }, "provider": "model", "providerSpec": {},
-            }))
-            .unwrap();
-            classes.create(clock, class).unwrap();
+    pub(super) fn declare(&self, control: &ApiServer) {
+        let meta = json!({ "name": SECRET, "namespace": NAMESPACE });
+        let data = ByteString(b"join with <<BOOTSTRAP_TOKEN>>".to_vec());
+        control.create(&SECRETS, json!({ "metadata": meta, "data": { "userData": data } })).unwrap();
+        for class in 0..TEMPLATES {
+            let meta = json!({ "name": class_name(class), "namespace": NAMESPACE });
+            let secret = json!({ "name": SECRET, "namespace": NAMESPACE });
+            let class = json!({ "metadata": meta, "provider": PROVIDER, "providerSpec": {}, "secretRef": secret });
+            control.create(&CLASSES, class).unwrap();
         }
-        let (clock, deployments) = cluster.deployments();
-        deployments.create(clock, self.deployment()).unwrap();
+        let meta = json!({ "name": POOL, "namespace": NAMESPACE });
+        control.create(&DEPLOYMENTS, json!({ "metadata": meta, "spec": self.spec() })).unwrap();
     }
 }
 

@@ -1,0 +1,88 @@
+//! JSON merge patches (RFC 7386): the difference between two values, and its application.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// The merge patch that turns `from` into `to`; `None` if nothing differs. A `null` in either is absent, so what Go
+/// writes as `null` is no difference.
+pub fn diff(from: &Value, to: &Value) -> Option<Value> {
+    let (Value::Object(from), Value::Object(to)) = (from, to) else {
+        return (from != to).then(|| to.clone());
+    };
+    let is_removed = |key: &str| to.get(key).is_none_or(Value::is_null);
+    let removed = from.iter().filter(|(key, value)| !value.is_null() && is_removed(key));
+    let mut patch: Map<String, Value> = removed.map(|(key, _)| (key.clone(), Value::Null)).collect();
+    for (key, value) in to.iter().filter(|(_, value)| !value.is_null()) {
+        let change = match from.get(key) {
+            Some(before) if !before.is_null() => diff(before, value),
+            _ => Some(value.clone()),
+        };
+        patch.extend(change.map(|change| (key.clone(), change)));
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// The body of a status patch: only what differs between the two.
+pub fn status<S: Serialize>(from: &S, to: &S) -> Value {
+    let value = |status: &S| serde_json::to_value(status).unwrap_or_default();
+    json!({ "status": diff(&value(from), &value(to)).unwrap_or_else(|| json!({})) })
+}
+
+/// Applies a merge patch.
+pub fn apply(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            apply(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::nothing(json!({"a": 1, "b": [1]}), json!({"a": 1, "b": [1]}), None)]
+    #[case::null_is_absent(json!({"a": null}), json!({"b": null}), None)]
+    #[case::set_and_remove(json!({"a": {"x": 1, "y": 2}}), json!({"a": {"x": 3}}), Some(json!({"a": {"x": 3, "y": null}})))]
+    #[case::lists_are_whole(json!({"a": [1, 2]}), json!({"a": [2]}), Some(json!({"a": [2]})))]
+    #[case::new_branch(json!({}), json!({"a": {"b": 1}}), Some(json!({"a": {"b": 1}})))]
+    #[case::first_status(json!(null), json!({"a": 1}), Some(json!({"a": 1})))]
+    fn a_patch_names_only_what_differs(#[case] from: Value, #[case] to: Value, #[case] patch: Option<Value>) {
+        assert_eq!(diff(&from, &to), patch);
+    }
+
+    #[test]
+    fn a_status_patch_names_only_what_differs() {
+        assert_eq!(status(&json!({"a": 1, "b": 2}), &json!({"a": 1, "c": 3})), json!({"status": {"b": null, "c": 3}}));
+        assert_eq!(status(&json!({"a": 1}), &json!({"a": 1})), json!({"status": {}}));
+    }
+
+    proptest! {
+        #[test]
+        fn a_difference_turns_the_one_into_the_other(
+            from in prop::collection::btree_map("[a-c]", prop::collection::btree_map("[a-c]", 0..3, 0..3), 0..3),
+            to in prop::collection::btree_map("[a-c]", prop::collection::btree_map("[a-c]", 0..3, 0..3), 0..3),
+        ) {
+            let (mut from, to) = (json!(from), json!(to));
+            if let Some(patch) = diff(&from, &to) {
+                prop_assert_ne!(&from, &to);
+                apply(&mut from, &patch);
+            }
+            prop_assert_eq!(from, to);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Takes in what calls answer.
+
+use super::{
+    memory::{Call, NodeWrite},
+    snapshot::Snapshot,
+    views::{NodeAnswer, NodeKey, NodeRead, NodeView, PodCall, PodsView, SecretFacts, SecretView, TokenView, VmView},
+};
+use crate::{
+    drain::{Answer, Attempt, Method, PodFacts, PodRef},
+    driver::{Code, DriverError, Vm},
+};
+
+impl Snapshot {
+    /// The Secrets were read, or could not be.
+    pub fn secret_read(&mut self, answer: Result<SecretFacts, String>) {
+        self.learned.secret = match answer {
+            Ok(facts) => {
+                self.memory.wants_token = Some(facts.wants_token);
+                SecretView::Read(facts)
+            }
+            Err(message) => SecretView::Failed(message),
+        };
+    }
+
+    /// The bootstrap token is there, or could not be had.
+    pub fn token_ensured(&mut self, answer: Result<(), String>) {
+        match answer {
+            Ok(()) => {
+                self.memory.token_ensured();
+                self.learned.token = TokenView::Ensured;
+            }
+            Err(message) => self.memory.token_failed(message, self.now),
+        }
+    }
+
+    /// A Node was read live: whether it exists. One that was found is in the cache.
+    pub fn node_was_read(&mut self, key: NodeKey, answer: Result<bool, String>) {
+        let answer = match answer {
+            Ok(true) => NodeAnswer::Found,
+            Ok(false) => NodeAnswer::Gone,
+            Err(message) => NodeAnswer::Failed(message),
+        };
+        self.learned.node_read = Some(NodeRead { key, answer });
+    }
+
+    /// The driver answered to `status`.
+    pub fn vm_status(&mut self, answer: Result<Vm, DriverError>) {
+        let view = match answer {
+            Ok(vm) => self.identified(vm, Call::Status).map(VmView::Found),
+            Err(error) => match error.code {
+                Code::NotFound | Code::Unimplemented => Some(VmView::NotFound),
+                Code::Uninitialized => {
+                    let vm = error.vm.map(|vm| *vm).unwrap_or_default();
+                    self.identified(vm, Call::Status).map(VmView::Uninitialized)
+                }
+                _ => {
+                    self.memory.call_failed(Call::Status, error, self.now);
+                    None
+                }
+            },
+        };
+        if let Some(view) = view {
+            self.memory.call_succeeded(Call::Status);
+            self.learned.vm = view;
+        }
+    }
+
+    /// The driver answered to `create`.
+    pub fn vm_created(&mut self, answer: Result<Vm, DriverError>) {
+        match answer {
+            Ok(vm) => {
+                if let Some(vm) = self.identified(vm, Call::Create) {
+                    self.memory.call_succeeded(Call::Create);
+                    self.learned.vm = VmView::Created(vm);
+                }
+            }
+            Err(error) => {
+                // The VM may be there all the same: it is looked for before the next try.
+                self.learned.vm = VmView::NotAsked;
+                self.memory.call_failed(Call::Create, error, self.now);
+            }
+        }
+    }
+
+    /// The driver answered to `initialize`. The VM keeps the identity it was created with.
+    pub fn vm_initialized(&mut self, answer: Result<Vm, DriverError>) {
+        let known = self.learned.vm.vm().cloned().unwrap_or_default();
+        let vm = match answer {
+            Ok(mut vm) => {
+                vm.addresses.extend(known.addresses);
+                let last_known_state = vm.last_known_state.or(known.last_known_state);
+                Vm { provider_id: known.provider_id, node_name: known.node_name, last_known_state, ..vm }
+            }
+            Err(error) if error.code == Code::Unimplemented => known,
+            Err(error) => return self.memory.call_failed(Call::Initialize, error, self.now),
+        };
+        self.memory.call_succeeded(Call::Initialize);
+        self.learned.vm = VmView::Initialized(vm);
+    }
+
+    /// The driver answered to `delete`.
+    pub fn vm_deleted(&mut self, answer: Result<Option<String>, DriverError>) {
+        match answer {
+            Err(error) if error.code != Code::NotFound => self.memory.call_failed(Call::Delete, error, self.now),
+            Ok(_) | Err(_) => {
+                self.memory.call_succeeded(Call::Delete);
+                self.learned.vm = VmView::Deleted;
+                // The VM may have become a Node since.
+                self.learned.node_read = None;
+            }
+        }
+    }
+
+    /// A write to the Node succeeded, and it is in the cache as it was answered.
+    pub fn node_written(&mut self, purpose: NodeWrite) {
+        self.memory.node_written(purpose);
+        if purpose == NodeWrite::Cordon {
+            self.memory.rounds.restart();
+        }
+    }
+
+    /// The API server said of a Node that it certainly does not exist.
+    pub fn node_gone(&mut self) {
+        self.memory.node_written(NodeWrite::Delete);
+        self.node_was_read(self.node_key(), Ok(false));
+        self.node = NodeView::Absent;
+    }
+
+    /// A write to the Node failed, and neither because of a conflict nor because it is gone.
+    pub fn node_failed(&mut self, purpose: NodeWrite, message: impl Into<String>) {
+        self.memory.node_failed(purpose, message.into(), self.now);
+    }
+
+    /// The pods of the Node were listed, or could not be.
+    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>) {
+        self.learned.pods = match answer {
+            Ok(pods) => {
+                self.memory.pods.retain(|uid, _| pods.iter().any(|pod| pod.pod.uid == *uid));
+                self.memory.rounds.listed(&pods);
+                PodsView::Listed(pods)
+            }
+            Err(message) => PodsView::Failed(message),
+        };
+    }
+
+    /// The API server answered to an eviction or a delete.
+    pub fn pod_called(&mut self, method: Method, pod: &PodRef, answer: PodCall) {
+        let answer = match answer {
+            PodCall::Answered(answer) => answer,
+            PodCall::Doubtful(message) => {
+                self.learned.pods = PodsView::NotListed;
+                Answer::Failed(message)
+            }
+        };
+        let before = self.memory.pods.get(&pod.uid);
+        let count = before.filter(|attempt| attempt.method == method).map_or(0, |attempt| attempt.count);
+        let evicting_since = before.and_then(|attempt| attempt.evicting_since);
+        let attempt = Attempt {
+            method,
+            at: self.now,
+            count: count.saturating_add(1),
+            answer,
+            evicting_since: evicting_since.or_else(|| (method == Method::Evict).then_some(self.now)),
+        };
+        self.memory.pods.insert(pod.uid.clone(), attempt);
+    }
+
+    /// Completes a VM with what the Machine knows; a VM without identity is an error of the driver.
+    fn identified(&mut self, mut vm: Vm, call: Call) -> Option<Vm> {
+        if vm.provider_id.is_empty() {
+            vm.provider_id = self.machine.spec.provider_id.clone();
+        }
+        if vm.node_name.is_empty() {
+            vm.node_name = self.machine.node_name().unwrap_or_default().to_owned();
+        }
+        if vm.provider_id.is_empty() {
+            let error = DriverError::new(Code::Internal, "the driver answered with a VM that has no provider ID");
+            self.memory.call_failed(call, error, self.now);
+            return None;
+        }
+        Some(vm)
+    }
+}

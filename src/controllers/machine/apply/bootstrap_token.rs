@@ -1,0 +1,90 @@
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use rand::Rng;
+
+use super::{
+    super::{BootstrapToken, Snapshot},
+    pods::{failed, target},
+};
+use crate::{controllers::machine::Ports, runtime::objects::chain};
+
+const TOKEN_NAMESPACE: &str = "kube-system";
+const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";
+const TOKEN_SECRET_LENGTH: usize = 16;
+
+/// The text of a token that is in the target cluster: the one that is there, or a new one.
+pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &BootstrapToken) -> Result<String, String> {
+    let client = target(context, snapshot)?;
+    let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
+    let name = secret_name(&wanted.id);
+    // A second look only if somebody made it in between.
+    for _ in 0..2 {
+        let there = secrets.get_opt(&name).await.map_err(|error| failed("read bootstrap token", &wanted.id, &error))?;
+        if let Some(secret) = there {
+            return text_of(&secret)
+                .ok_or_else(|| format!("bootstrap token {} has no token-secret: delete it", wanted.id));
+        }
+        match secrets.create(&PostParams::default(), &new_token(wanted, &name)).await {
+            Ok(secret) => {
+                return text_of(&secret).ok_or_else(|| format!("bootstrap token {} was not stored", wanted.id));
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(failed("create bootstrap token", &wanted.id, &error)),
+        }
+    }
+    Err(format!("bootstrap token {} comes and goes", wanted.id))
+}
+
+/// Deletes a token; it would expire anyway.
+pub(super) async fn delete(context: &Ports, snapshot: &Snapshot, id: &str) {
+    let Ok(client) = target(context, snapshot) else { return };
+    let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
+    match secrets.delete(&secret_name(id), &DeleteParams::default()).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => tracing::info!(token = id, error = %chain(&error), "bootstrap token not deleted, it will expire"),
+    }
+}
+
+fn secret_name(id: &str) -> String {
+    format!("bootstrap-token-{id}")
+}
+
+fn new_token(wanted: &BootstrapToken, name: &str) -> Secret {
+    let seconds = wanted.expiration.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let data = [
+        ("token-id", wanted.id.clone()),
+        ("token-secret", random_secret()),
+        ("expiration", seconds),
+        ("usage-bootstrap-authentication", "true".to_owned()),
+        ("usage-bootstrap-signing", "true".to_owned()),
+        ("auth-extra-groups", wanted.auth_extra_groups.clone()),
+        ("description", wanted.description.clone()),
+    ];
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(TOKEN_NAMESPACE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(TOKEN_TYPE.to_owned()),
+        data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes()))).collect()),
+        ..Secret::default()
+    }
+}
+
+fn random_secret() -> String {
+    const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut random = rand::rng();
+    let mut letter = || ALPHABET.get(random.random_range(0..ALPHABET.len())).map_or('0', |byte| char::from(*byte));
+    (0..TOKEN_SECRET_LENGTH).map(|_| letter()).collect()
+}
+
+fn text_of(secret: &Secret) -> Option<String> {
+    let data = secret.data.as_ref()?;
+    let part = |name: &str| std::str::from_utf8(&data.get(name)?.0).ok().map(str::to_owned);
+    Some(format!("{}.{}", part("token-id")?, part("token-secret")?))
+}

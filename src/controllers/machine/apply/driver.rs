@@ -1,0 +1,60 @@
+use std::{sync::Arc, time::Instant};
+
+use kube::ResourceExt;
+
+use super::{
+    super::{Action, ClassView, Snapshot, metrics, token},
+    Session,
+};
+use crate::{
+    controllers::machine::Ports,
+    driver::{MachineRequest, SecretData},
+};
+
+/// Calls the driver. The answer counts from when it came.
+pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Session, action: &Action) {
+    let ClassView::Present { class, .. } = &snapshot.class else { return };
+    let Ok(driver) = context.drivers.get(class) else { return };
+    let request = MachineRequest {
+        machine: Arc::clone(&snapshot.machine),
+        class: Arc::clone(class),
+        secret: filled_in(snapshot, session, action),
+    };
+    let start = Instant::now();
+    match action {
+        Action::GetVmStatus => {
+            let answer = driver.status(&request).await;
+            snapshot.now = context.now();
+            snapshot.vm_status(answer);
+        }
+        Action::CreateVm => {
+            let answer = driver.create(&request).await;
+            snapshot.now = context.now();
+            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), context);
+            snapshot.vm_created(answer);
+        }
+        Action::InitializeVm => {
+            let answer = driver.initialize(&request).await;
+            snapshot.now = context.now();
+            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), context);
+            snapshot.vm_initialized(answer);
+        }
+        _ => {
+            let answer = driver.delete(&request).await;
+            snapshot.now = context.now();
+            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), context);
+            snapshot.vm_deleted(answer);
+        }
+    }
+}
+
+/// User data with its placeholders filled in where a VM reads it, as it is stored elsewhere.
+fn filled_in(snapshot: &Snapshot, session: &Session, action: &Action) -> SecretData {
+    let mut secret = session.secret.clone();
+    if matches!(action, Action::CreateVm | Action::InitializeVm)
+        && let Some(user_data) = secret.0.get_mut("userData")
+    {
+        *user_data = token::fill_in(user_data, &snapshot.machine.name_any(), session.token.as_deref());
+    }
+    secret
+}

@@ -1,0 +1,255 @@
+//! Carries out plans for Machines, and chooses nothing.
+
+mod bootstrap_token;
+mod driver;
+mod lanes;
+mod node;
+mod permits;
+mod pods;
+
+use std::{sync::Arc, time::Duration};
+
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+pub(crate) use lanes::Lanes;
+pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
+
+use self::lanes::Lane;
+use super::{Action, ClassView, Learned, Memory, SecretFacts, Snapshot, metrics, plan};
+use crate::{
+    api::{machine::MachineStatus, patch},
+    controllers::machine::Ports,
+    driver::{Account, SecretData},
+    plan::{Event, Plan, Step},
+    runtime::{
+        cache::Key,
+        objects::{WriteError, WriteFailure, chain},
+        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
+        worker::{ReconcileError, Requeue},
+    },
+};
+
+/// After this time a reconcile that still has something to do lets others have its slot and comes again.
+const YIELD_AFTER: Duration = Duration::from_secs(10);
+
+/// The machine kind in the one reconcile loop.
+pub(crate) struct Machines {
+    pub context: Arc<Ports>,
+}
+
+/// What one reconcile has learned from calls, and what it holds until it ends.
+#[derive(Default)]
+pub(crate) struct Session {
+    /// Of which Machine; another one may get its name while a call is under way.
+    uid: Option<String>,
+    learned: Learned,
+    /// Data of the Secrets and the bootstrap token, which no plan may see.
+    secret: SecretData,
+    token: Option<String>,
+    slot: Option<Slot>,
+    permit: Option<HeldPermit>,
+    began: Option<Instant>,
+}
+
+/// A slot of a lane, for as long as the reconcile lasts.
+struct Slot {
+    key: Key,
+    context: Arc<Ports>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.context.lanes.leave(&self.key);
+    }
+}
+
+impl Session {
+    /// What was learned of the Machine with this UID.
+    pub(super) fn learned_of(&self, uid: Option<&str>) -> Learned {
+        if self.uid.as_deref() == uid { self.learned.clone() } else { Learned::default() }
+    }
+}
+
+impl Reconciler for Machines {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Action = Action;
+    type Memory = Memory;
+    type Session = Session;
+
+    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
+        self.snapshot(key, memory, session)
+    }
+
+    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
+        plan(snapshot, &self.context.policy)
+    }
+
+    async fn apply(
+        &self,
+        mut snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        let began = *turn.session.began.get_or_insert_with(Instant::now);
+        let outcome = self.carry_out(&mut snapshot, steps, turn).await;
+        turn.session.uid.clone_from(&snapshot.machine.metadata.uid);
+        turn.session.learned = snapshot.learned;
+        turn.remember(|memory| memory.replace(snapshot.memory));
+        match outcome? {
+            Next::Plan if began.elapsed() >= YIELD_AFTER => Ok(Next::Requeue(Requeue::After(Duration::ZERO))),
+            next => Ok(next),
+        }
+    }
+
+    /// A plan that does not know which VM the Machine already has would make another one if that VM had died meanwhile,
+    /// and nothing would lead to the new one.
+    async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        let read = self.context.machines.read_again(&write.key).await;
+        read.map_err(|source| ReconcileError::read(format!("machine {key}"), source))?;
+        self.context.permits.release(key);
+        Ok(())
+    }
+}
+
+impl Machines {
+    async fn carry_out(
+        &self,
+        snapshot: &mut Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        let mut steps = steps.into_iter().peekable();
+        while let Some(step) = steps.next() {
+            if !self.has_slot(snapshot, &step.action, turn) {
+                tracing::debug!(machine = %turn.key, "waits for a slot");
+                return Ok(Next::Requeue(Requeue::OnChange));
+            }
+            if pods::is_about_a_pod(&step.action) {
+                let mut round = vec![step];
+                while let Some(step) = steps.next_if(|step| pods::is_about_a_pod(&step.action)) {
+                    round.push(step);
+                }
+                pods::call_all(&self.context, snapshot, &round).await;
+                round.iter().filter_map(|step| step.event.as_ref()).for_each(|event| self.record(snapshot, event));
+                continue;
+            }
+            self.carry_out_one(snapshot, step.action, turn).await?;
+            if let Some(event) = step.event {
+                self.record(snapshot, &event);
+            }
+        }
+        Ok(Next::Plan)
+    }
+
+    /// Whether the action may be carried out now; if not, the Machine waits in line for a slot.
+    fn has_slot(&self, snapshot: &Snapshot, action: &Action, turn: &mut Turn<'_, Self>) -> bool {
+        let Some(lane) = Lane::of(action, snapshot.machine.is_terminating()) else { return true };
+        let account = match &snapshot.class {
+            ClassView::Present { class, .. } | ClassView::Unserved(class) => Account::of(class),
+            ClassView::Unknown | ClassView::Missing => Account::default(),
+        };
+        let is_admitted = self.context.lanes.admits(turn.key, &account, lane);
+        // Whoever forgets the keys of objects that go may have done so before this one was in line.
+        if !is_admitted && self.context.machines.cache.get(turn.key).is_none() {
+            self.context.lanes.forget(turn.key);
+        }
+        if is_admitted && turn.session.slot.is_none() {
+            turn.session.slot = Some(Slot { key: turn.key.clone(), context: Arc::clone(&self.context) });
+        }
+        is_admitted
+    }
+
+    async fn carry_out_one(
+        &self,
+        snapshot: &mut Snapshot,
+        action: Action,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<(), ReconcileError> {
+        let context = &self.context;
+        match action {
+            Action::PatchMachine(patch) => {
+                let written = context.machines.patch(&snapshot.machine.metadata, &patch).await;
+                snapshot.machine = turn.track(written)?;
+            }
+            Action::WriteStatus(status) => self.write_status(snapshot, &status, turn).await?,
+            Action::ReadSecret => self.read_secret(snapshot, &mut turn.session).await,
+            Action::GetVmStatus | Action::CreateVm | Action::InitializeVm | Action::DeleteVm => {
+                driver::call(context, snapshot, &turn.session, &action).await;
+            }
+            Action::GetNode(key) => {
+                let answer = node::read(context, snapshot, &key).await;
+                snapshot.node_was_read(key, answer);
+            }
+            Action::PatchNode { node, patch, purpose } => {
+                node::patch(context, snapshot, &node, &patch, purpose).await?
+            }
+            Action::StrategicPatchNode { node, patch, purpose } => {
+                node::patch_strategically(context, snapshot, &node, &patch, purpose).await?;
+            }
+            Action::PatchNodeStatus { node, patch, purpose } => {
+                node::patch_status(context, snapshot, &node, &patch, purpose).await?;
+            }
+            Action::DeleteNode(node) => node::delete(context, snapshot, &node).await,
+            Action::EnsureBootstrapToken(wanted) => {
+                let answer = bootstrap_token::ensure(context, snapshot, &wanted).await;
+                snapshot.now = context.now();
+                snapshot.token_ensured(answer.map(|token| turn.session.token = Some(token)));
+            }
+            Action::DeleteBootstrapToken { id } => bootstrap_token::delete(context, snapshot, &id).await,
+            Action::ListPods { node } => {
+                let pods = pods::list(context, snapshot, &node).await;
+                snapshot.pods_listed(pods);
+            }
+            Action::TakePermit(permit) => {
+                let (held, view) = take_permit(&context.permits, &context.machines.cache, &permit, turn.key);
+                turn.session.permit = held;
+                snapshot.learned.permit = view;
+            }
+            Action::EvictPod(_) | Action::DeletePod(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        snapshot: &mut Snapshot,
+        status: &MachineStatus,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<(), WriteError> {
+        let patch = patch::status(&snapshot.machine.status.clone().unwrap_or_default(), status);
+        let answer = self.context.machines.patch_status(&snapshot.machine.metadata, &patch).await;
+        if let Err(error) = &answer
+            && error.failure() == WriteFailure::Unknown
+            && let Some(permit) = turn.session.permit.take()
+        {
+            // It may be Failed by now, and nobody can see it: the others wait until it was read.
+            permit.keep();
+        }
+        let written = turn.track(answer)?;
+        metrics::transition(&snapshot.machine, &written, snapshot, &self.context);
+        snapshot.machine = written;
+        Ok(())
+    }
+
+    async fn read_secret(&self, snapshot: &mut Snapshot, session: &mut Session) {
+        let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
+        let answer = self.context.secrets.of_class(class).await.map(|merged| {
+            let facts = SecretFacts::of(&merged.data, merged.missing);
+            session.secret = merged.data;
+            facts
+        });
+        snapshot.secret_read(answer.map_err(|error| chain(&error)));
+    }
+
+    fn record(&self, snapshot: &Snapshot, event: &Event) {
+        self.context.events.record(&*snapshot.machine, event);
+        let machine = snapshot.machine.name_any();
+        if event.warning {
+            tracing::warn!(machine, reason = %event.reason, "{}", event.message);
+        } else {
+            tracing::info!(machine, reason = %event.reason, "{}", event.message);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+use std::sync::Arc;
+
+use kube::api::ListParams;
+use serde_json::Value;
+
+use super::super::{NodeKey, NodeWrite, Snapshot};
+use crate::{
+    api::{labels, node::Node},
+    controllers::machine::Ports,
+    runtime::{
+        cache::Key,
+        objects::{Objects, WriteError, WriteFailure, chain},
+    },
+};
+
+/// Reads a Node live: whether it exists. What is found is in the cache then.
+pub(super) async fn read(context: &Ports, snapshot: &Snapshot, key: &NodeKey) -> Result<bool, String> {
+    let target = context.target_of(snapshot).map_err(str::to_owned)?;
+    let nodes = &target.nodes;
+    match key {
+        NodeKey::Name(name) => read_by_name(nodes, name).await.map(|node| node.is_some()),
+        NodeKey::OfMachine(machine) => {
+            let labelled = ListParams::default().labels(&format!("{}={machine}", labels::MACHINE_NAME));
+            let listed = nodes.api("").list(&labelled).await;
+            let listed =
+                listed.map_err(|error| format!("cannot list nodes of machine {machine}: {}", chain(&error)))?;
+            let found: Vec<_> = listed.items.into_iter().map(|node| nodes.cache.wrote(node)).collect();
+            Ok(!found.is_empty())
+        }
+    }
+}
+
+async fn read_by_name(nodes: &Objects<Node>, name: &str) -> Result<Option<Arc<Node>>, String> {
+    let read = nodes.read_again(&Key::new("", name)).await;
+    read.map_err(|error| format!("cannot read node {name}: {}", chain(&error)))
+}
+
+pub(super) async fn patch(
+    context: &Ports,
+    snapshot: &mut Snapshot,
+    node: &Node,
+    patch: &Value,
+    purpose: NodeWrite,
+) -> Result<(), WriteError> {
+    let Ok(target) = context.target_of(snapshot) else { return Ok(()) };
+    let answer = target.nodes.patch(&node.metadata, patch).await;
+    written(snapshot, purpose, answer)
+}
+
+pub(super) async fn patch_strategically(
+    context: &Ports,
+    snapshot: &mut Snapshot,
+    node: &Node,
+    patch: &Value,
+    purpose: NodeWrite,
+) -> Result<(), WriteError> {
+    let Ok(target) = context.target_of(snapshot) else { return Ok(()) };
+    let answer = target.nodes.patch_strategically(&node.metadata, patch).await;
+    written(snapshot, purpose, answer)
+}
+
+pub(super) async fn patch_status(
+    context: &Ports,
+    snapshot: &mut Snapshot,
+    node: &Node,
+    patch: &Value,
+    purpose: NodeWrite,
+) -> Result<(), WriteError> {
+    let Ok(target) = context.target_of(snapshot) else { return Ok(()) };
+    let answer = target.nodes.patch_status_strategically(&node.metadata, patch).await;
+    written(snapshot, purpose, answer)
+}
+
+fn written(
+    snapshot: &mut Snapshot,
+    purpose: NodeWrite,
+    answer: Result<Arc<Node>, WriteError>,
+) -> Result<(), WriteError> {
+    match answer {
+        Ok(_) => snapshot.node_written(purpose),
+        Err(error) => match error.failure() {
+            WriteFailure::Conflict => return Err(error),
+            WriteFailure::Gone => snapshot.node_gone(),
+            _ => snapshot.node_failed(purpose, error.text()),
+        },
+    }
+    Ok(())
+}
+
+/// A 409 may be about the UID or about anything else that an admission webhook objects to: a read tells.
+pub(super) async fn delete(context: &Ports, snapshot: &mut Snapshot, node: &Node) {
+    let Ok(target) = context.target_of(snapshot) else { return };
+    let nodes = &target.nodes;
+    let is_left = |left: &Option<Arc<Node>>| left.as_ref().is_some_and(|left| left.metadata.uid == node.metadata.uid);
+    let key = Key::of(&node.metadata);
+    match nodes.delete(&node.metadata).await {
+        Ok(()) if is_left(&nodes.cache.get(&key)) => snapshot.node_written(NodeWrite::Delete),
+        Ok(()) => snapshot.node_gone(),
+        Err(error) if error.failure() == WriteFailure::Conflict => match read_by_name(nodes, &key.name).await {
+            Ok(left) if !is_left(&left) => snapshot.node_gone(),
+            _ => snapshot.node_failed(NodeWrite::Delete, error.text()),
+        },
+        Err(error) => snapshot.node_failed(NodeWrite::Delete, error.text()),
+    }
+}

@@ -1,0 +1,301 @@
+//! From a Machine without a VM to one whose VM is known and booting.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{
+    Action, Policy, Snapshot,
+    memory::Call,
+    policy::after,
+    retry,
+    running::marks,
+    status,
+    steps::{set, wait_for_nodes},
+    views::{NodeView, VmView},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachinePhase, MachineStatus, OperationState, OperationType},
+        reasons::EventReason,
+    },
+    controllers::object::owner,
+    driver::{Code, DriverError, Vm},
+    plan::{Event, Plan, WaitKind},
+};
+use needs::{is_secret_ready, is_token_ready, usable_class};
+
+mod needs;
+
+/// How soon to ask the driver again after an answer that makes no sense.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(3);
+
+/// Whether the VM of a Machine or its Node is not known yet, or the phase does not say so.
+pub(super) fn is_needed(snapshot: &Snapshot) -> bool {
+    let machine = &snapshot.machine;
+    let is_unlinked = snapshot.has_target() && machine.node_name().is_none();
+    machine.spec.provider_id.is_empty() || is_unlinked || is_unsettled(&machine.phase())
+}
+
+/// Phases that end when the VM is known. `Terminating` without a deletion timestamp was written by mistake, for an earlier
+/// Machine of the same name.
+const fn is_unsettled(phase: &MachinePhase) -> bool {
+    matches!(phase, MachinePhase::New | MachinePhase::CrashLoopBackOff | MachinePhase::Terminating)
+}
+
+/// Phases in which a VM may be made. In the others there was one, so a missing one is for health to notice.
+const fn may_create(phase: &MachinePhase) -> bool {
+    is_unsettled(phase) || matches!(phase, MachinePhase::Pending)
+}
+
+/// Whether a change of the class or its Secrets may matter to a Machine at once: it calls the driver, or is kept from it.
+pub fn may_call_driver(machine: &Machine) -> bool {
+    machine.spec.provider_id.is_empty() || machine.is_terminating() || may_create(&machine.phase())
+}
+
+/// What comes next on the way to a known VM.
+pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+    let mut plan = Plan::default();
+    if snapshot.machine.phase() == MachinePhase::Failed {
+        plan.wait(WaitKind::MachineDeletion, "its deletion, for a failed Machine gets no VM any more", None);
+        return plan;
+    }
+    if snapshot.learned.vm == VmView::Deleted {
+        mark_stale_failed(&mut plan, snapshot);
+        return plan;
+    }
+    if let Some((call, error, until)) = pending_failure(snapshot, policy) {
+        record_failure(&mut plan, snapshot, policy, call, error, until);
+        return plan;
+    }
+    if let Some(vm) = snapshot.learned.vm.vm() {
+        vm_known(&mut plan, snapshot, policy, vm);
+        return plan;
+    }
+    if usable_class(&mut plan, snapshot).is_none() || !is_secret_ready(&mut plan, snapshot) {
+        return plan;
+    }
+    match snapshot.learned.vm {
+        VmView::NotFound => vm_missing(&mut plan, snapshot, policy),
+        // While no token can be made no VM can, and there is no need to ask the cloud again and again.
+        _ if snapshot.memory.token_failure().is_some() && !is_token_ready(&mut plan, snapshot, policy) => {}
+        _ => {
+            plan.then(Action::GetVmStatus, "a VM may be there already");
+        }
+    }
+    plan
+}
+
+/// The driver certainly knows no VM.
+fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+    let machine = &snapshot.machine;
+    let id = &machine.spec.provider_id;
+    if !id.is_empty() {
+        let node_name = machine.node_name().unwrap_or_default();
+        if snapshot.has_target() && node_name.is_empty() {
+            let error = DriverError::new(Code::NotFound, format!("the VM {id} is not there"));
+            return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
+        }
+        let vm = Vm { provider_id: id.clone(), node_name: node_name.to_owned(), ..Vm::default() };
+        return vm_known(plan, snapshot, policy, &vm);
+    }
+    if !may_create(&machine.phase()) {
+        plan.wait(
+            WaitKind::VmLookup,
+            "the VM to be found by the driver: the Machine had one, so none is made",
+            Some(after(snapshot.now, ASK_AGAIN)),
+        );
+        return;
+    }
+    if snapshot.has_target() && snapshot.now >= policy.creation_deadline_of(machine) {
+        return mark_late_failed(plan, snapshot, policy);
+    }
+    if is_token_ready(plan, snapshot, policy) {
+        plan.then(Action::CreateVm, "the driver knows no VM of this Machine");
+    }
+}
+
+/// The VM is known: store who it is, finish it, say so.
+fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm) {
+    let machine = &snapshot.machine;
+    let is_unlinked = snapshot.has_target() && machine.node_name().is_none();
+    // A Machine that ran lost its label: its Node is its own, whatever it calls its VM.
+    let is_new = matches!(snapshot.learned.vm, VmView::Created(_)) || is_unsettled(&machine.phase());
+    let is_stale = is_unlinked && is_new && snapshot.is_node_of_another_vm(vm);
+    let may_link = is_unlinked && !is_stale && snapshot.node != NodeView::Unknown;
+    let mut identity = Value::Null;
+    if machine.spec.provider_id.is_empty() {
+        set(&mut identity, &["spec", "providerID"], vm.provider_id.as_str());
+    }
+    if may_link && !vm.node_name.is_empty() {
+        set(&mut identity, &["metadata", "labels", labels::NODE], vm.node_name.as_str());
+    }
+    if machine.metadata.annotations.as_ref().and_then(|map| map.get(labels::PRIORITY)).is_none_or(String::is_empty) {
+        set(&mut identity, &["metadata", "annotations", labels::PRIORITY], labels::DEFAULT_PRIORITY.to_string());
+    }
+    if !identity.is_null() {
+        if is_made_by_a_set(machine) {
+            set(&mut identity, &["metadata", "managedFields"], untracked());
+        }
+        let reason = "who the VM is must be known before anything else is done";
+        match snapshot.learned.vm {
+            VmView::Created(_) => plan.then_recording(
+                Action::PatchMachine(identity),
+                reason,
+                Event::normal(EventReason::Created, format!("VM {} was created", vm.provider_id)),
+            ),
+            _ => plan.then(Action::PatchMachine(identity), reason),
+        };
+        return;
+    }
+    if is_stale {
+        return match snapshot.memory.failure_of(Call::Delete) {
+            Some(_) => mark_stale_failed(plan, snapshot),
+            None => {
+                let reason = format!("the Node {} belongs to an earlier VM, so this one cannot join", vm.node_name);
+                plan.then(Action::DeleteVm, reason);
+            }
+        };
+    }
+    if is_unlinked && vm.node_name.is_empty() {
+        let error = DriverError::new(Code::Internal, "the driver answered with a VM that has no node name");
+        return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
+    }
+    if is_unlinked {
+        return wait_for_nodes(plan, snapshot);
+    }
+    if matches!(snapshot.learned.vm, VmView::Created(_) | VmView::Uninitialized(_)) {
+        let Some(driver) = usable_class(plan, snapshot) else { return };
+        if driver.initialize {
+            if is_secret_ready(plan, snapshot) && is_token_ready(plan, snapshot, policy) {
+                plan.then(Action::InitializeVm, "the VM exists and is not finished");
+            }
+            return;
+        }
+    }
+    if is_unsettled(&machine.phase()) {
+        mark_pending(plan, snapshot, policy, vm);
+    }
+}
+
+/// A person who applies a Machine needs the record of who wrote which field.
+fn is_made_by_a_set(machine: &Machine) -> bool {
+    owner::controller_of(&machine.metadata).is_some_and(|controller| controller.kind == "MachineSet")
+}
+
+/// Ends the record of who wrote which field, as the API server offers it. In an object that only controllers write it says
+/// nothing, and with it a creation takes a sixth longer.
+fn untracked() -> Value {
+    json!([{}])
+}
+
+/// The VM is there. If its Node serves already, `Pending` is skipped.
+fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm) {
+    let now = snapshot.now;
+    let mut next = status::stored(&snapshot.machine);
+    if let Some(state) = &vm.last_known_state {
+        next.last_known_state.clone_from(state);
+    }
+    if !snapshot.has_target() {
+        let text = "Created machine on cloud provider";
+        next.last_operation = status::operation(OperationType::Create, OperationState::Successful, text, now);
+        status::enter(&mut next, MachinePhase::Available, false, now);
+        status::merge_addresses(&mut next, &vm.addresses, &vm.node_name);
+        plan.then(
+            Action::WriteStatus(Box::new(next)),
+            "the VM is there, and without a target cluster nothing is to follow",
+        );
+        return;
+    }
+    if marks::may_serve(snapshot, policy) {
+        return marks::mark_running(plan, snapshot, next);
+    }
+    let text = "Creating machine on cloud provider";
+    next.last_operation = status::operation(OperationType::Create, OperationState::Processing, text, now);
+    status::enter(&mut next, MachinePhase::Pending, true, now);
+    plan.then(Action::WriteStatus(Box::new(next)), "the VM is there and has to join the cluster");
+}
+
+fn mark_stale_failed(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let mut next = status::stored(&snapshot.machine);
+    next.last_operation = status::failed_operation(OperationType::Create, None, "VM using old node obj", snapshot.now);
+    status::enter(&mut next, MachinePhase::Failed, false, snapshot.now);
+    let event = Event::warning(EventReason::Failed, "the VM has the name of a Node that an earlier VM left behind");
+    plan.then_recording(
+        Action::WriteStatus(Box::new(next)),
+        "a Node object must not pass from one VM to another",
+        event,
+    );
+}
+
+/// Too late to begin: what is created now could not join in time.
+fn mark_late_failed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+    let mut next = status::stored(&snapshot.machine);
+    // The reason of the last failure is worth more than the time that has passed since.
+    if next.last_operation.state != Some(OperationState::Failed) {
+        let text = marks::late_text(snapshot, policy);
+        next.last_operation = status::failed_operation(OperationType::Create, None, text, snapshot.now);
+    }
+    status::enter(&mut next, MachinePhase::Failed, false, snapshot.now);
+    let event = Event::warning(EventReason::Failed, marks::late_text(snapshot, policy));
+    plan.then_recording(Action::WriteStatus(Box::new(next)), "the creation timeout has passed", event);
+}
+
+/// A call of the creation flow that failed and must not be repeated yet.
+fn pending_failure<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Option<(Call, &'a DriverError, Timestamp)> {
+    [Call::Status, Call::Create, Call::Initialize]
+        .into_iter()
+        .filter_map(|call| {
+            let failure = snapshot.memory.failure_of(call)?;
+            Some((call, &failure.error, retry::retry_at(call, failure, policy, false)))
+        })
+        .filter(|(_, _, until)| snapshot.now < *until)
+        .max_by_key(|(_, _, until)| *until)
+}
+
+/// Records a failure of the driver and waits for the next try, or for the creation timeout.
+fn record_failure(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    policy: &Policy,
+    call: Call,
+    error: &DriverError,
+    until: Timestamp,
+) {
+    let (machine, now) = (&snapshot.machine, snapshot.now);
+    let deadline = policy.creation_deadline_of(machine);
+    let is_late = now >= deadline;
+    if may_create(&machine.phase()) {
+        let next = failed_status(snapshot, call, error, is_late);
+        if status::is_news(&status::stored(machine), &next, now) {
+            let reason = if is_late { EventReason::Failed } else { EventReason::CreateFailed };
+            let event = Event::warning(reason, next.last_operation.description.clone());
+            plan.then_recording(
+                Action::WriteStatus(Box::new(next)),
+                format!("the driver answered {}", error.code),
+                event,
+            );
+        }
+    }
+    let until = if is_late { until } else { until.min(deadline) };
+    plan.wait(WaitKind::DriverRetry, format!("the next try: {error}"), Some(until));
+}
+
+fn failed_status(snapshot: &Snapshot, call: Call, error: &DriverError, is_late: bool) -> MachineStatus {
+    let now = snapshot.now;
+    let mut next = status::stored(&snapshot.machine);
+    let text = match call {
+        Call::Initialize => format!("Provider error: {error}. Initialize VM Instance"),
+        Call::Status | Call::Create | Call::Delete => format!("Cloud provider message - {error}"),
+    };
+    let keeps_state = call == Call::Initialize || error.code.is_transient() || error.code == Code::ResourceExhausted;
+    match error.last_known_state.as_deref() {
+        Some(state) if !state.is_empty() => state.clone_into(&mut next.last_known_state),
+        _ if keeps_state => {}
+        _ => next.last_known_state.clear(),
+    }
+    next.last_operation = status::failed_operation(OperationType::Create, Some(error.code), text, now);
+    let phase = if is_late { MachinePhase::Failed } else { MachinePhase::CrashLoopBackOff };
+    status::enter(&mut next, phase, false, now);
+    next
+}

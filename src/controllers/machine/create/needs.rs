@@ -1,0 +1,149 @@
+//! What a creation needs before the driver is called: class, Secrets and a bootstrap token.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::{
+    Action, BootstrapToken, Policy, Snapshot,
+    policy::after,
+    status, token,
+    views::{ClassView, SecretView, TokenView},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{MachineClass, OperationState, OperationType},
+        reasons::EventReason,
+    },
+    controllers::object::finalizer,
+    driver::Capabilities,
+    plan::{Event, Plan, WaitKind},
+};
+
+/// How soon to look again where nothing tells when things change.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// What the driver of the class can do; `None` with a wait if the class cannot be used.
+pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Option<Capabilities> {
+    let name = &snapshot.machine.spec.class.name;
+    match &snapshot.class {
+        ClassView::Unknown => {
+            plan.wait(WaitKind::ClassUnknown, "the MachineClasses to be known", None);
+        }
+        ClassView::Missing => {
+            wait_visibly(
+                plan,
+                snapshot,
+                WaitKind::Class,
+                &format!("the MachineClass {name}, which does not exist"),
+                None,
+            );
+        }
+        ClassView::Unserved(class) => {
+            let what = format!("a driver for the provider {:?} of the MachineClass {name}", class.provider);
+            wait_visibly(plan, snapshot, WaitKind::Class, &what, None);
+        }
+        ClassView::Present { class, .. } if !finalizer::has(&class.metadata, labels::FINALIZER) => {
+            let until = after(snapshot.now, LOOK_AGAIN);
+            plan.wait(WaitKind::Class, format!("the MachineClass {name} to get its finalizer"), Some(until));
+        }
+        ClassView::Present { class, driver } => match flaw_of(class) {
+            Some(flaw) => wait_visibly(
+                plan,
+                snapshot,
+                WaitKind::Class,
+                &format!("the MachineClass {name} to be repaired: {flaw}"),
+                None,
+            ),
+            None => return Some(*driver),
+        },
+    }
+    None
+}
+
+/// Waits for something that somebody has to put right, and says so where they look.
+fn wait_visibly(plan: &mut Plan<Action>, snapshot: &Snapshot, kind: WaitKind, what: &str, until: Option<Timestamp>) {
+    let (stored, now) = (status::stored(&snapshot.machine), snapshot.now);
+    let text = format!("Waiting for {what}");
+    let mut next = stored.clone();
+    next.last_operation = status::operation(OperationType::Create, OperationState::Processing, text.as_str(), now);
+    if status::is_news(&stored, &next, now) {
+        let event = Event::warning(EventReason::Waiting, text);
+        plan.then_recording(Action::WriteStatus(Box::new(next)), "others must see what the creation waits for", event);
+    }
+    plan.wait(kind, what, until);
+}
+
+/// What the autoscaler would stumble over.
+fn flaw_of(class: &MachineClass) -> Option<String> {
+    let template = class.node_template.as_ref()?;
+    let missing_capacity = ["cpu", "gpu", "memory"].into_iter().find(|key| !template.capacity.contains_key(*key));
+    if let Some(key) = missing_capacity {
+        return Some(format!("nodeTemplate.capacity has no {key}"));
+    }
+    [("instanceType", &template.instance_type), ("region", &template.region), ("zone", &template.zone)]
+        .into_iter()
+        .find(|(_, value)| value.is_empty())
+        .map(|(field, _)| format!("nodeTemplate.{field} is empty"))
+}
+
+/// Whether the Secrets were read and are good enough to boot from; asks for them or waits otherwise.
+pub(super) fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+    match &snapshot.learned.secret {
+        SecretView::NotRead => {
+            plan.then(Action::ReadSecret, "the driver needs credentials and user data");
+        }
+        SecretView::Failed(error) => {
+            let again = Some(after(snapshot.now, LOOK_AGAIN));
+            wait_visibly(
+                plan,
+                snapshot,
+                WaitKind::Secret,
+                &format!("the Secrets of the class to be readable: {error}"),
+                again,
+            );
+        }
+        SecretView::Read(facts) if facts.has_user_data => return true,
+        SecretView::Read(facts) if facts.missing.is_empty() => {
+            wait_visibly(plan, snapshot, WaitKind::Secret, "the key userData in the Secrets of the class", None);
+        }
+        SecretView::Read(facts) => {
+            let missing = facts.missing.join(", ");
+            wait_visibly(
+                plan,
+                snapshot,
+                WaitKind::Secret,
+                &format!("the Secret {missing}, which does not exist"),
+                None,
+            );
+        }
+    }
+    false
+}
+
+/// Whether the bootstrap token is there, if one is wanted; asks for it or waits otherwise.
+pub(super) fn is_token_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) -> bool {
+    let is_wanted = matches!(&snapshot.learned.secret, SecretView::Read(facts) if facts.wants_token);
+    if !is_wanted || !snapshot.has_target() {
+        return true;
+    }
+    if snapshot.learned.token == TokenView::Ensured {
+        return true;
+    }
+    match snapshot.memory.token_failure() {
+        Some(failure) if snapshot.now < failure.retry_at() => {
+            let what = format!("a bootstrap token: {}", failure.message);
+            wait_visibly(plan, snapshot, WaitKind::BootstrapToken, &what, Some(failure.retry_at()));
+        }
+        _ => {
+            let timeout = policy.creation_timeout_of(&snapshot.machine).as_signed();
+            let token = BootstrapToken {
+                id: token::id_of(&snapshot.machine),
+                expiration: after(snapshot.now, timeout),
+                auth_extra_groups: policy.bootstrap_token_groups.clone(),
+                description: format!("Lets the machine {} join the cluster", snapshot.name()),
+            };
+            plan.then(Action::EnsureBootstrapToken(token), "the VM joins with a token of its own");
+        }
+    }
+    false
+}

@@ -1,0 +1,240 @@
+//! The part of a deletion that drains the Node: carries over between the Machine and `crate::drain`, which knows which
+//! pods, how, until when and when by force.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::{
+    super::{
+        Action, Policy, Snapshot,
+        memory::{NodeFailure, NodeWrite},
+        policy::after,
+        status,
+        steps::is_node_certain,
+        views::{NodeView, PodsView},
+    },
+    advance, advance_recording,
+    progress::Progress,
+    record_blocked,
+};
+use crate::{
+    api::{
+        labels,
+        node::Node,
+        reasons::{EventReason, NodeConditionType},
+    },
+    drain::{self, DrainPolicy, Method, Mode, PodFacts, Preparation, Round, policy as drain_policy},
+    plan::{Event, Plan, WaitKind},
+};
+
+/// How soon to list pods again that could not be listed.
+const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// Drains the Node that the Machine names, by force if it has to be, and goes on to the VM.
+pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
+    let policy = drain_policy_of(snapshot, policy);
+    let is_forced = policy.is_forced(snapshot.now);
+    let node = match snapshot.own_node() {
+        NodeView::Present(node) => node,
+        NodeView::Unknown if is_forced => {
+            return go_on_undrained(plan, snapshot, "the Nodes of the target cluster are not known");
+        }
+        NodeView::Unknown => {
+            let (text, until) = snapshot.unknown_node();
+            let until = until.map_or(policy.forced_from(), |until| Some(policy.at_most(until)));
+            plan.wait(WaitKind::NodesUnknown, text, until);
+            return;
+        }
+        NodeView::Missing => {
+            is_node_certain(plan, snapshot, "a drain is skipped only for a Node that is certainly gone");
+            return;
+        }
+        NodeView::Absent | NodeView::NoTarget => {
+            let reason = "there is no Node to be drained";
+            return advance(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason);
+        }
+    };
+    if !is_prepared(plan, snapshot, &policy, &node) {
+        return;
+    }
+    match &snapshot.learned.pods {
+        PodsView::NotListed => {
+            let node = node.metadata.name.clone().unwrap_or_default();
+            plan.then(Action::ListPods { node }, "what runs on the Node has to be known");
+        }
+        PodsView::Failed(error) if is_forced => go_on_undrained(plan, snapshot, error),
+        PodsView::Failed(error) => {
+            blocked(plan, snapshot, error);
+            let until = after(snapshot.now, LIST_AGAIN);
+            plan.wait(
+                WaitKind::PodList,
+                format!("the pods of the Node to be listed: {error}"),
+                Some(policy.at_most(until)),
+            );
+        }
+        PodsView::Listed(pods) => drain_pods(plan, snapshot, progress, &policy, &node, pods),
+    }
+}
+
+/// Whether the drain is forced by now.
+pub(super) fn is_forced(snapshot: &Snapshot, policy: &Policy) -> bool {
+    drain_policy_of(snapshot, policy).is_forced(snapshot.now)
+}
+
+fn drain_policy_of(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
+    let machine = &snapshot.machine;
+    let since = machine.metadata.deletion_timestamp.as_ref().map_or(snapshot.now, |time| time.0);
+    let conditions = match &snapshot.node {
+        NodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
+        _ => status::stored(machine).conditions,
+    };
+    let label = machine.metadata.labels.as_ref().and_then(|map| map.get(labels::FORCE_DELETION));
+    DrainPolicy {
+        evict_for: DrainPolicy::evict_for(policy.max_evict_retries_of(machine)),
+        deadline: after(since, policy.drain_timeout_of(machine).as_signed()),
+        broken_from: drain_policy::broken_from(&conditions),
+        is_demanded: label.is_some_and(|text| drain_policy::is_go_true(text)),
+    }
+}
+
+/// Whether the Node is announced as going and takes no new pods; sees to it otherwise.
+fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy, node: &Arc<Node>) -> bool {
+    let is_forced = drain.is_forced(snapshot.now);
+    for preparation in drain_policy::preparations(node) {
+        let purpose = match preparation {
+            Preparation::Announce => NodeWrite::Announce,
+            Preparation::Cordon => NodeWrite::Cordon,
+        };
+        match (snapshot.memory.node_failure_of(purpose, snapshot.now), preparation) {
+            (None, Preparation::Announce) => {
+                let action =
+                    Action::PatchNodeStatus { node: node.clone(), patch: announcement(snapshot, node), purpose };
+                plan.then(action, "others may want to know before the Node goes");
+            }
+            (None, Preparation::Cordon) => {
+                let patch = json!({ "spec": { "unschedulable": true } });
+                let action = Action::StrategicPatchNode { node: node.clone(), patch, purpose };
+                plan.then(action, "no new pods may come while it is drained");
+            }
+            // A drain by force does without.
+            (Some(_), Preparation::Announce) if is_forced => continue,
+            (Some(failure), Preparation::Cordon) if is_forced => go_on_undrained(plan, snapshot, &failure.message),
+            (Some(failure), Preparation::Announce) => {
+                let error = &failure.message;
+                let story = format!(
+                    "Drain failed due to failure in update of node conditions - {error}. Will retry in next sync. "
+                );
+                let event = Event::warning(EventReason::DrainBlocked, error.as_str());
+                record_blocked(plan, snapshot, Progress::Drain, &story, event);
+                wait_for_node(plan, drain, failure);
+            }
+            (Some(failure), Preparation::Cordon) => {
+                blocked(plan, snapshot, &failure.message);
+                wait_for_node(plan, drain, failure);
+            }
+        }
+        return false;
+    }
+    true
+}
+
+fn wait_for_node(plan: &mut Plan<Action>, policy: &DrainPolicy, failure: &NodeFailure) {
+    let until = policy.at_most(failure.retry_at());
+    plan.wait(WaitKind::NodeWrite, format!("the Node to be writable: {}", failure.message), Some(until));
+}
+
+/// The node condition `Terminating`. The phase is always Terminating by now, so health is read from the conditions.
+fn announcement(snapshot: &Snapshot, node: &Node) -> serde_json::Value {
+    let now = status::stamp(snapshot.now);
+    let is_ready = node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True");
+    let (reason, message) = if is_ready {
+        ("ScaleDown", "Machine Controller empties the node because its machine is deleted")
+    } else {
+        ("Unhealthy", "Machine Controller empties the node because its machine is deleted after it was not healthy")
+    };
+    json!({ "status": { "conditions": [{
+        "type": NodeConditionType::Terminating.as_str(), "status": "True", "reason": reason, "message": message,
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }] } })
+}
+
+fn drain_pods(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    progress: Progress,
+    policy: &DrainPolicy,
+    node: &Node,
+    pods: &[PodFacts],
+) {
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let mode = policy.mode(snapshot.now);
+    let round = Round {
+        node: name,
+        mode,
+        evict_for: policy.evict_for,
+        forced_from: policy.forced_from().unwrap_or(snapshot.now),
+        attempts: &snapshot.memory.pods,
+        rounds: &snapshot.memory.rounds,
+        now: snapshot.now,
+    };
+    let drain = drain::plan(pods, &round);
+    if drain.is_done() {
+        return finish_drain(plan, snapshot, mode, drain.error(), name);
+    }
+    match drain.error() {
+        Some(error) if mode == Mode::Normal => blocked(plan, snapshot, &error),
+        None if mode == Mode::Normal && !drain.refused_by.is_empty() => {
+            // Said once: pods that go one by one would make it a write for each.
+            let budgets = drain.refused_by.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let story = format!("Evictions are refused by the disruption budget {budgets}. ");
+            advance(plan, snapshot, Progress::Drain, &story, "others must see what the drain waits for");
+        }
+        None if progress != Progress::Drain => {
+            let event =
+                Event::normal(EventReason::Draining, format!("draining the Node {name} of {} pods", drain.pods));
+            advance_recording(plan, snapshot, Progress::Drain, "", "pods have to go before the VM does", event);
+        }
+        Some(_) | None => {}
+    }
+    for call in drain.calls {
+        let (action, reason) = match call.method {
+            Method::Evict => (Action::EvictPod(call.pod), "its Node is drained"),
+            Method::Delete => (Action::DeletePod(call.pod), "its Node is drained, and the time for evictions is over"),
+        };
+        match call.report {
+            Some(text) => plan.then_recording(action, reason, Event::warning(EventReason::DrainBlocked, text)),
+            None => plan.then(action, reason),
+        };
+    }
+    plan.waits.extend(drain.waits);
+}
+
+fn finish_drain(plan: &mut Plan<Action>, snapshot: &Snapshot, mode: Mode, error: Option<String>, node: &str) {
+    let event = Event::normal(EventReason::Drained, format!("the Node {node} is drained"));
+    match (mode, error) {
+        (Mode::Normal, _) => {
+            let reason = "nothing is left on the Node";
+            advance_recording(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason, event);
+        }
+        (Mode::Forced, None) => {
+            let reason = "everything on the Node was told to go at once";
+            advance_recording(plan, snapshot, Progress::DetachVolumes, "Force Drain successful. ", reason, event);
+        }
+        (Mode::Forced, Some(error)) => go_on_undrained(plan, snapshot, &error),
+    }
+}
+
+/// A forced deletion does not stop for a drain.
+fn go_on_undrained(plan: &mut Plan<Action>, snapshot: &Snapshot, error: &str) {
+    let story =
+        format!("Drain failed due to - {error}. However, since it's a force deletion shall continue deletion of VM. ");
+    let event = Event::warning(EventReason::DrainBlocked, format!("going on without a complete drain: {error}"));
+    advance_recording(plan, snapshot, Progress::DetachVolumes, &story, "the deletion is forced", event);
+}
+
+fn blocked(plan: &mut Plan<Action>, snapshot: &Snapshot, error: &str) {
+    let story = format!("Drain failed due to - {error}. Will retry in next sync. ");
+    record_blocked(plan, snapshot, Progress::Drain, &story, Event::warning(EventReason::DrainBlocked, error));
+}

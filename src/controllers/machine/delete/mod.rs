@@ -1,0 +1,263 @@
+//! From a deletion timestamp to the end: find the Node, drain it, delete the VM, delete the Node, remove the finalizer.
+//!
+//! Every step can be repeated. A status is written where a step takes long or fails, so that others see it and so that
+//! whoever comes after a crash goes on from there; steps that take no time are not written.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+mod drain;
+mod node;
+pub(super) mod progress;
+
+use super::{
+    Action, Policy, Snapshot,
+    memory::Call,
+    policy::after,
+    retry, status,
+    steps::{is_node_certain, set},
+    views::{ClassView, NodeView, SecretView, VmView},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{LastOperation, MachinePhase, OperationState, OperationType},
+        reasons::EventReason,
+    },
+    controllers::object::finalizer,
+    driver::{Code, Vm},
+    plan::{Event, Plan, WaitKind},
+};
+use progress::Progress;
+
+/// How soon to look again where nothing tells when things change.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// What comes next for a Machine with a deletion timestamp.
+pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let machine = &snapshot.machine;
+    if !finalizer::has(&machine.metadata, labels::FINALIZER) {
+        if machine.metadata.finalizers.as_ref().is_some_and(|others| !others.is_empty()) {
+            plan.wait(WaitKind::Finalizers, "finalizers of others to be removed", None);
+        }
+        return plan;
+    }
+    let progress = Progress::of(machine);
+    if snapshot.learned.vm == VmView::Deleted || progress >= Progress::DeleteNode {
+        node::plan(&mut plan, snapshot, progress);
+        return plan;
+    }
+    if !is_class_known(&mut plan, snapshot, progress) {
+        return plan;
+    }
+    match progress {
+        // Where volumes are waited for, `DetachVolumes` gets a step of its own.
+        Progress::DetachVolumes | Progress::DeleteVm => delete_vm(&mut plan, snapshot, policy),
+        _ => drain_node(&mut plan, snapshot, policy, progress),
+    }
+    plan
+}
+
+/// The driver cannot be called without its class, and a VM must not be forgotten.
+fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) -> bool {
+    let name = &snapshot.machine.spec.class.name;
+    let on = match &snapshot.class {
+        ClassView::Present { .. } => return true,
+        ClassView::Unknown => {
+            plan.wait(WaitKind::ClassUnknown, "the MachineClasses to be known", None);
+            return false;
+        }
+        ClassView::Missing => {
+            format!(
+                "the MachineClass {name}, which does not exist: without it the VM cannot be deleted; create it again"
+            )
+        }
+        ClassView::Unserved(class) => {
+            format!("a driver for the provider {:?} of the MachineClass {name}", class.provider)
+        }
+    };
+    let event = Event::warning(EventReason::Waiting, format!("Waiting for {on}"));
+    record_blocked(plan, snapshot, progress.max(Progress::GetVmStatus), &format!("Waiting for {on}. "), event);
+    plan.wait(WaitKind::Class, on, None);
+    false
+}
+
+/// Finds out which Node is to be drained, and drains it.
+fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
+    if !snapshot.has_target() {
+        let story = "Running without target cluster, skipping node drain and volume attachment deletion. ";
+        return advance(plan, snapshot, Progress::DeleteVm, story, "without a target cluster there is no Node");
+    }
+    if snapshot.machine.node_name().is_some() {
+        return drain::plan(plan, snapshot, policy, progress);
+    }
+    let is_asked = snapshot.learned.vm != VmView::NotAsked;
+    match &snapshot.node {
+        NodeView::Present(node) if !is_asked => {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            return link(plan, name, None);
+        }
+        NodeView::Unknown if drain::is_forced(snapshot, policy) => {}
+        _ if !is_node_certain(plan, snapshot, "a Node that the cache does not have may be there all the same") => {
+            return;
+        }
+        _ => {}
+    }
+    match snapshot.learned.vm.vm() {
+        _ if !is_asked && progress == Progress::Drain => skip_drain(plan, snapshot),
+        _ if !is_asked => get_status(plan, snapshot, policy, progress),
+        Some(vm) if !vm.node_name.is_empty() && !snapshot.is_node_of_another_vm(vm) => {
+            link(plan, &vm.node_name, Some(vm));
+        }
+        _ => skip_drain(plan, snapshot),
+    }
+}
+
+fn link(plan: &mut Plan<Action>, node_name: &str, vm: Option<&Vm>) {
+    let mut patch = Value::Null;
+    set(&mut patch, &["metadata", "labels", labels::NODE], node_name);
+    if let Some(vm) = vm {
+        set(&mut patch, &["spec", "providerID"], vm.provider_id.as_str());
+    }
+    plan.then(Action::PatchMachine(patch), "the Node has to be drained first, and only the label leads to it");
+}
+
+fn skip_drain(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let story = "Skipping drain as nodeName is not a valid one for machine. ";
+    advance(plan, snapshot, Progress::DeleteVm, story, "there is no Node to be drained");
+}
+
+/// Asks the driver which Node the VM is, if there is one.
+fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
+    if let Some(failure) = snapshot.memory.failure_of(Call::Status) {
+        let until = retry::retry_at(Call::Status, failure, policy, true);
+        if snapshot.now < until {
+            let story = if failure.error.code.is_transient() {
+                format!("{STATUS_FAILED}with retry. ")
+            } else {
+                format!("{STATUS_FAILED}without retry. machine code: {} ", failure.error)
+            };
+            let event = Event::warning(EventReason::DeleteFailed, failure.error.to_string());
+            record_blocked(plan, snapshot, Progress::GetVmStatus, &story, event);
+            plan.wait(WaitKind::DriverRetry, format!("the next try to find the VM: {}", failure.error), Some(until));
+            return;
+        }
+    }
+    if progress == Progress::Start {
+        return advance(plan, snapshot, Progress::GetVmStatus, "", "the driver is asked which Node the VM is");
+    }
+    if is_secret_ready(plan, snapshot) {
+        plan.then(Action::GetVmStatus, "a VM may be there, and may have joined");
+    }
+}
+
+/// As the reference writes it.
+const STATUS_FAILED: &str = "Error occurred with decoding machine error status while getting VM status, aborting ";
+
+/// The driver is called with what the Secrets have: a missing one does not block a deletion, an unreadable one does.
+fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+    match &snapshot.learned.secret {
+        SecretView::Read(_) => return true,
+        SecretView::NotRead => {
+            plan.then(Action::ReadSecret, "the driver needs credentials");
+        }
+        SecretView::Failed(error) => {
+            let until = after(snapshot.now, LOOK_AGAIN);
+            plan.wait(WaitKind::Secret, format!("the Secrets of the class to be readable: {error}"), Some(until));
+        }
+    }
+    false
+}
+
+fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+    if let Some(failure) = snapshot.memory.failure_of(Call::Delete) {
+        let until = retry::retry_at(Call::Delete, failure, policy, true);
+        if snapshot.now < until {
+            let error = &failure.error;
+            let outlook = if error.code.is_transient() {
+                "However, will re-try in the next resync. "
+            } else {
+                "Aborting operation. "
+            };
+            let story = format!("VM deletion failed due to - {error}. {outlook}");
+            let event = Event::warning(EventReason::DeleteFailed, error.to_string());
+            record_blocked(plan, snapshot, Progress::DeleteVm, &story, event);
+            plan.wait(WaitKind::DriverRetry, format!("the next try to delete the VM: {error}"), Some(until));
+            return;
+        }
+    }
+    if is_secret_ready(plan, snapshot) {
+        plan.then(Action::DeleteVm, "nothing needs the VM any more");
+    }
+}
+
+/// Writes that a step comes next, unless that is what is stored.
+pub(super) fn advance(plan: &mut Plan<Action>, snapshot: &Snapshot, next: Progress, story: &str, reason: &str) {
+    write_progress(plan, snapshot, OperationState::Processing, &next.after(story), reason, None);
+}
+
+/// As [`advance`], with an event.
+pub(super) fn advance_recording(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    next: Progress,
+    story: &str,
+    reason: &str,
+    event: Event,
+) {
+    write_progress(plan, snapshot, OperationState::Processing, &next.after(story), reason, Some(event));
+}
+
+/// Writes that a step failed and will be tried again, unless that is known.
+pub(super) fn record_blocked(plan: &mut Plan<Action>, snapshot: &Snapshot, step: Progress, story: &str, event: Event) {
+    write_progress(
+        plan,
+        snapshot,
+        OperationState::Failed,
+        &step.after(story),
+        "others must see what the deletion waits for",
+        Some(event),
+    );
+}
+
+fn write_progress(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    state: OperationState,
+    text: &str,
+    reason: &str,
+    event: Option<Event>,
+) {
+    let (machine, now) = (&snapshot.machine, snapshot.now);
+    let stored = status::stored(machine);
+    let mut next = stored.clone();
+    if stored.current_status.phase != MachinePhase::Terminating {
+        status::enter(&mut next, MachinePhase::Terminating, false, now);
+    }
+    next.current_status.preserve_expiry_time = None;
+    next.last_operation = operation(state, text, now);
+    if let Some(state) = kept_driver_state(snapshot) {
+        next.last_known_state = state;
+    }
+    if !status::is_news(&stored, &next, now) {
+        return;
+    }
+    let action = Action::WriteStatus(Box::new(next));
+    match event {
+        Some(event) => plan.then_recording(action, reason, event),
+        None => plan.then(action, reason),
+    };
+}
+
+fn operation(state: OperationState, text: &str, now: Timestamp) -> LastOperation {
+    match state {
+        OperationState::Failed => status::failed_operation(OperationType::Delete, None::<Code>, text, now),
+        state => status::operation(OperationType::Delete, state, text, now),
+    }
+}
+
+/// What the driver asked to keep when its last delete failed.
+fn kept_driver_state(snapshot: &Snapshot) -> Option<String> {
+    snapshot.memory.failure_of(Call::Delete)?.error.last_known_state.clone()
+}

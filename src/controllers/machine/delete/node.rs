@@ -1,0 +1,83 @@
+//! The last part of a deletion: the Node object, then the finalizer of the Machine.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{
+    super::{
+        Action, Snapshot,
+        memory::NodeWrite,
+        steps::{is_node_certain, wait_for_nodes},
+        views::NodeView,
+    },
+    advance,
+    progress::Progress,
+    record_blocked,
+};
+use crate::{
+    api::{labels, node::Node, reasons::EventReason},
+    controllers::object::finalizer,
+    plan::{Event, Plan, WaitKind},
+};
+
+/// Deletes the Node, if the Machine has one, and lets the Machine go.
+pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) {
+    if progress == Progress::Release {
+        return remove_finalizer(plan, snapshot);
+    }
+    match snapshot.own_node() {
+        NodeView::Present(node) => delete_node(plan, snapshot, &node),
+        // Without a name there is no Node: before the VM went, none carried the Machine's name in its label.
+        _ if snapshot.machine.node_name().is_none() => remove_finalizer(plan, snapshot),
+        NodeView::Unknown if progress < Progress::DeleteNode => {
+            let story = "VM deletion was successful. ";
+            advance(plan, snapshot, Progress::DeleteNode, story, "the VM is gone");
+        }
+        NodeView::Unknown => wait_for_nodes(plan, snapshot),
+        NodeView::Missing => drop(is_node_certain(plan, snapshot, "a Node of this Machine may be left")),
+        NodeView::Absent | NodeView::NoTarget => remove_finalizer(plan, snapshot),
+    }
+}
+
+fn delete_node(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let is_held = finalizer::has(&node.metadata, labels::NODE_FINALIZER);
+    if !is_held && node.metadata.deletion_timestamp.is_some() {
+        return remove_finalizer(plan, snapshot);
+    }
+    let purpose = if is_held { NodeWrite::RemoveFinalizer } else { NodeWrite::Delete };
+    if let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) {
+        let story = match purpose {
+            NodeWrite::RemoveFinalizer => format!(
+                "Removal of finalizers from Node Object \"{name}\" failed due to error: {}, Retrying. ",
+                failure.message
+            ),
+            _ => format!("Deletion of Node Object \"{name}\" failed due to error: {}. ", failure.message),
+        };
+        let event = Event::warning(EventReason::DeleteFailed, story.trim_end());
+        record_blocked(plan, snapshot, Progress::DeleteNode, &story, event);
+        plan.wait(
+            WaitKind::NodeWrite,
+            format!("the Node {name} to be deletable: {}", failure.message),
+            Some(failure.retry_at()),
+        );
+        return;
+    }
+    if is_held {
+        let patch = json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": [labels::NODE_FINALIZER] } });
+        plan.then(
+            Action::StrategicPatchNode { node: node.clone(), patch, purpose },
+            "the VM is gone, so the Node may go",
+        );
+    } else {
+        plan.then(Action::DeleteNode(node.clone()), "the VM of the Node is gone");
+    }
+}
+
+fn remove_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    if let Some(patch) = finalizer::remove(&snapshot.machine.metadata, labels::FINALIZER) {
+        let event = Event::normal(EventReason::Deleted, "VM and Node are gone");
+        plan.then_recording(Action::PatchMachine(patch), "nothing is left of the Machine", event);
+    }
+}

@@ -1,0 +1,103 @@
+//! How far a deletion has come. The status text is where it is stored: its end names the step that comes next, so that
+//! any implementation can go on where another one stopped.
+
+use crate::api::machine::{Machine, MachinePhase};
+
+/// The next step of a deletion, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in super::super) enum Progress {
+    /// Nothing is stored yet, or not by a Machine controller.
+    Start,
+    /// Find out which Node the Machine has.
+    GetVmStatus,
+    /// Drain the Node.
+    Drain,
+    /// Release volumes that a forced drain left attached.
+    DetachVolumes,
+    /// Delete the VM.
+    DeleteVm,
+    /// Delete the Node object.
+    DeleteNode,
+    /// Remove the finalizer.
+    Release,
+}
+
+impl Progress {
+    const STORED: [Self; 6] =
+        [Self::GetVmStatus, Self::Drain, Self::DetachVolumes, Self::DeleteVm, Self::DeleteNode, Self::Release];
+
+    /// What the status says. Only the end of the text counts: what stands before may quote anybody.
+    pub(in super::super) fn of(machine: &Machine) -> Self {
+        match &machine.status {
+            Some(status) if status.current_status.phase == MachinePhase::Terminating => {
+                Self::of_text(&status.last_operation.description)
+            }
+            _ => Self::Start,
+        }
+    }
+
+    pub(in super::super) fn of_text(description: &str) -> Self {
+        let text = description.trim_end_matches(|c: char| c.is_whitespace() || c == '.');
+        Self::STORED.into_iter().find(|step| text.ends_with(step.token())).unwrap_or(Self::Start)
+    }
+
+    /// How the step is written. Empty for [`Progress::Start`].
+    pub(in super::super) const fn token(self) -> &'static str {
+        match self {
+            Self::Start => "",
+            Self::GetVmStatus => "Set machine status to termination. Now, getting VM Status",
+            Self::Drain => "Initiate node drain",
+            Self::DetachVolumes => "Delete Volume Attachments",
+            Self::DeleteVm => "Initiate VM deletion",
+            Self::DeleteNode => "Initiate node object deletion",
+            Self::Release => "Initiate machine object finalizer removal",
+        }
+    }
+
+    /// A text whose end names this step.
+    pub(in super::super) fn after(self, story: &str) -> String {
+        format!("{story}{}", self.token())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("Set machine status to termination. Now, getting VM Status", Progress::GetVmStatus)]
+    #[case(
+        "Error occurred with decoding machine error status while getting VM status, aborting with retry. Set machine status to termination. Now, getting VM Status",
+        Progress::GetVmStatus
+    )]
+    #[case("VM was not found at provider. Moving forward to node drain. Initiate node drain", Progress::Drain)]
+    #[case("Force Drain successful. Delete Volume Attachments", Progress::DetachVolumes)]
+    #[case("Drain successful. Initiate VM deletion", Progress::DeleteVm)]
+    #[case("VM deletion was successful. Initiate node object deletion ", Progress::DeleteNode)]
+    #[case(
+        "Deletion of Node Object \"n\" is successful. Initiate machine object finalizer removal.",
+        Progress::Release
+    )]
+    #[case("Deleting machine from cloud provider", Progress::Start)]
+    #[case("", Progress::Start)]
+    #[case::quoted_tokens_do_not_divert(
+        "VM deletion failed due to - Initiate node drain was refused. Aborting operation. Initiate VM deletion",
+        Progress::DeleteVm
+    )]
+    #[case::a_token_in_the_middle_is_no_step("Initiate node drain went wrong", Progress::Start)]
+    fn the_end_of_the_text_names_the_step(#[case] text: &str, #[case] expected: Progress) {
+        assert_eq!(Progress::of_text(text), expected);
+    }
+
+    #[test]
+    fn texts_count_only_in_phase_terminating() {
+        let mut machine = Machine::new("m", crate::api::machine::MachineSpec::default());
+        let status = machine.status.get_or_insert_default();
+        status.last_operation.description = Progress::Drain.after("");
+        status.current_status.phase = MachinePhase::Running;
+        assert_eq!(Progress::of(&machine), Progress::Start);
+        machine.status.get_or_insert_default().current_status.phase = MachinePhase::Terminating;
+        assert_eq!(Progress::of(&machine), Progress::Drain);
+    }
+}

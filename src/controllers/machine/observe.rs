@@ -1,0 +1,87 @@
+//! Reads the caches.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{
+    ClassView, Memory, NodeKey, NodeView, Snapshot,
+    apply::{Machines, Session},
+};
+use crate::{
+    api::machine::Machine,
+    controllers::{machine, node},
+    runtime::{cache::Key, target::TargetOf, trust::Trust},
+    safety::trust::TargetTrust,
+};
+
+impl Machines {
+    /// `None` if the Machine does not exist.
+    pub(super) fn snapshot(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
+        let context = &self.context;
+        let machine = context.machines.cache.get(key)?;
+        let uid = machine.metadata.uid.as_deref();
+        let class = self.class(key, &machine.spec.class.name);
+        let (learned, memory) = (session.learned_of(uid), memory.of(uid));
+        let target = context.targets.of(&machine.metadata);
+        let snapshot = Snapshot::new(machine, class, trust_of(&target, context.now()), learned, memory, context.now());
+        let node = node_in(&target, &snapshot.node_key());
+        let rivals = self.rivals(&snapshot.machine, &node);
+        Some(snapshot.with_node(node, rivals))
+    }
+
+    fn class(&self, key: &Key, name: &str) -> ClassView {
+        let classes = &self.context.classes.cache;
+        let Some(class) = classes.get(&Key::new(&key.namespace, name)) else {
+            let unreadable = classes.unreadable().iter().any(|class| class.meta.name.as_deref() == Some(name));
+            return if classes.is_synced() && !unreadable { ClassView::Missing } else { ClassView::Unknown };
+        };
+        match self.context.drivers.get(&class) {
+            Ok(driver) => ClassView::Present { driver: driver.capabilities(), class },
+            Err(_) => ClassView::Unserved(class),
+        }
+    }
+
+    fn rivals(&self, machine: &Machine, node: &NodeView) -> Vec<Arc<Machine>> {
+        let NodeView::Present(node) = node else { return Vec::new() };
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let Some(node) = self.context.targets.node_key(&machine.metadata, name) else { return Vec::new() };
+        let named = machine::of_node(&self.context.machines.cache, &self.context.targets, &node);
+        let is_rival = |other: &Arc<Machine>| {
+            other.metadata.namespace == machine.metadata.namespace && other.metadata.uid != machine.metadata.uid
+        };
+        named.filter(is_rival).collect()
+    }
+}
+
+/// Whether what is known of the Nodes of a target can be believed.
+pub(crate) fn trust_of(target: &TargetOf, now: Timestamp) -> TargetTrust {
+    let TargetOf::Known(target) = target else { return TargetTrust::default() };
+    let nodes = &target.nodes.cache;
+    match nodes.trust() {
+        Trust::Untrusted { since, why } => TargetTrust::Untrusted { since, reason: why },
+        // A Node that was never read is unknown anyway.
+        Trust::Trusted | Trust::Unknown { .. } => {
+            let again_since = nodes.recovered_for().and_then(|elapsed| now.checked_sub(elapsed).ok());
+            TargetTrust::Trusted { again_since }
+        }
+    }
+}
+
+/// A Node that the cache does not have is missing, whether it is not there or could not be decoded: a live read tells.
+fn node_in(target: &TargetOf, key: &NodeKey) -> NodeView {
+    let nodes = match target {
+        TargetOf::NoTarget => return NodeView::NoTarget,
+        TargetOf::Unknown => return NodeView::Unknown,
+        TargetOf::Known(target) => &target.nodes.cache,
+    };
+    let found = match key {
+        NodeKey::Name(name) => nodes.get(&Key::new("", name)),
+        NodeKey::OfMachine(name) => nodes.by(node::BY_MACHINE, name).into_iter().next(),
+    };
+    match found {
+        Some(node) => NodeView::Present(node),
+        None if nodes.is_synced() => NodeView::Missing,
+        None => NodeView::Unknown,
+    }
+}

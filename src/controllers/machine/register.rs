@@ -1,0 +1,235 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{
+    Policy, Snapshot,
+    apply::{Lanes, Machines, Permits},
+    may_call_driver, metrics,
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineClass},
+    },
+    controllers::{
+        self, Kind, Settings, machine_class, node,
+        object::{owner, prune},
+        secret::MetadataOfSecret,
+    },
+    driver::Catalogue,
+    runtime::{
+        cache::{Cache, Change, Index, Key},
+        cell::{Builder, Kept},
+        clock::Clock,
+        events::Events,
+        metrics::Metrics,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::States,
+        secrets::Secrets,
+        target::{NodeKey, Target, TargetOf, Targets},
+        trust::Trust,
+    },
+};
+
+pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+
+/// Reconciles that need no slot have room beside those that hold one.
+const BESIDE_SLOTS: usize = 64;
+
+/// Index: UID of the controller; empty for Machines without one.
+pub(crate) const BY_CONTROLLER: &Index<Machine, String> =
+    &Index::new("controller", |machine| vec![owner::controller_uid(machine)]);
+/// Index: name of the Node, in whatever target.
+const BY_NODE: &Index<Machine, String> =
+    &Index::new("node", |machine| machine.node_name().map(str::to_owned).into_iter().collect());
+/// Index: the class.
+const BY_CLASS: &Index<Machine, Key> =
+    &Index::new("class", |machine| vec![Key::beside(&machine.metadata, &machine.spec.class.name)]);
+/// Index: value of the label `name`.
+pub(crate) const BY_DEPLOYMENT: &Index<Machine, String> = &Index::new("deployment", |machine| {
+    let labels = machine.metadata.labels.iter();
+    labels.filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned()).collect()
+});
+
+impl Kept for Machine {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT], prune)
+    }
+}
+
+/// The Machines that name a class, whatever kind they say it is.
+pub(crate) fn naming_class(machines: &Cache<Machine>, class: &Key) -> impl Iterator<Item = Arc<Machine>> + use<> {
+    machines.by(BY_CLASS, class).into_iter()
+}
+
+/// The Machines whose Node this is.
+pub(crate) fn of_node<'a>(
+    machines: &Cache<Machine>,
+    targets: &'a Targets,
+    node: &'a NodeKey,
+) -> impl Iterator<Item = Arc<Machine>> + use<'a> {
+    let named = machines.by(BY_NODE, &node.name).into_iter();
+    named.filter(move |machine| targets.node_key(&machine.metadata, &node.name).as_ref() == Some(node))
+}
+
+/// What Machines are reconciled with.
+pub(crate) struct Ports {
+    pub machines: Arc<Objects<Machine>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Secrets,
+    pub targets: Arc<Targets>,
+    pub drivers: Arc<Catalogue>,
+    pub lanes: Lanes,
+    pub permits: Arc<Permits>,
+    pub policy: Policy,
+    pub events: Events,
+    pub metrics: Metrics,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Ports {
+    fn new(builder: &mut Builder<'_>, settings: &Settings, queue: &Arc<Queue<Key>>) -> Self {
+        let secrets = builder.objects::<MetadataOfSecret>();
+        let permits = builder.shared::<Permits>();
+        let (machines, classes) = (builder.objects(), builder.objects());
+        let config = builder.config();
+        Self {
+            machines,
+            classes,
+            secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
+            targets: Arc::clone(&config.targets),
+            drivers: Arc::clone(&settings.drivers),
+            lanes: Lanes::new(settings.slots, Arc::clone(queue)),
+            permits,
+            policy: settings.machine.clone(),
+            events: config.events.with_component(controllers::MACHINES.lease),
+            metrics: config.shared.metrics.clone(),
+            clock: Arc::clone(&config.shared.clock),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The cluster of a Machine's Node, or why there is none.
+    pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<Target>, &'static str> {
+        match self.targets.of(&snapshot.machine.metadata) {
+            TargetOf::Known(target) => Ok(target),
+            TargetOf::NoTarget => Err("there is no target cluster"),
+            TargetOf::Unknown => Err("the target cluster of the machine is not connected"),
+        }
+    }
+}
+
+fn register(builder: &mut Builder<'_>, settings: &Settings) {
+    let queue = Queue::new("machine", Pacing::default());
+    let states = Arc::<States<Machines>>::default();
+    let ports = Arc::new(Ports::new(builder, settings, &queue));
+    let (machines, targets) = (Arc::clone(&ports.machines), Arc::clone(&ports.targets));
+
+    let in_line = Arc::clone(&ports);
+    builder.on_change::<Machine>(move |change| {
+        if change.new.is_none() {
+            in_line.lanes.forget(&change.key);
+        }
+    });
+    let limit = ports.lanes.slots().saturating_add(BESIDE_SLOTS);
+    let reconciler = Machines { context: Arc::clone(&ports) };
+    builder.controller(reconciler, &queue, &states, limit, |_: &Change<Machine>| true);
+    builder.export::<Machine>(|machines, out| metrics::machines(machines, out));
+
+    // What a failed call waits for may just have been mended.
+    let (of_class, failed, retried) = (Arc::clone(&machines), Arc::clone(&states), Arc::clone(&queue));
+    let retry = Arc::new(move |class: &Key, concerns: fn(&Machine) -> bool| {
+        for machine in naming_class(&of_class.cache, class).filter(|machine| concerns(machine)) {
+            let key = Key::of(&machine.metadata);
+            failed.update_if_known(&key, super::Memory::forget_failures);
+            retried.add(key);
+        }
+    });
+    let retry_all = Arc::clone(&retry);
+    builder.on_change::<MachineClass>(move |change| {
+        if change.gone || change.new.as_ref().map(content) != change.old.as_ref().map(content) {
+            retry_all(&change.key, |_| true);
+        }
+    });
+    let (secrets, classes) = (ports.secrets.clone(), Arc::clone(&ports.classes));
+    builder.on_change::<MachineClass>(move |change| {
+        let before = change.old.iter().flat_map(|class| [&class.secret_ref, &class.credentials_secret_ref]);
+        for secret in before.flatten().map(|secret| Key::beside(&change.meta, &secret.name)) {
+            if machine_class::naming(&classes.cache, &secret).next().is_none() {
+                secrets.forget(&secret);
+            }
+        }
+    });
+    let classes = Arc::clone(&ports.classes);
+    builder.on_change::<MetadataOfSecret>(move |change| {
+        for class in machine_class::naming(&classes.cache, &change.key) {
+            retry(&Key::of(&class.metadata), may_call_driver);
+        }
+    });
+
+    // What was concluded from the Nodes of a target, and what was put off, has to be looked at again.
+    let unfrozen = ports.metrics.clone();
+    builder.on_start(move || unfrozen.machines().frozen(false));
+    let (all, of_target, reconciled) = (Arc::clone(&machines), Arc::clone(&targets), Arc::clone(&queue));
+    let metrics = ports.metrics.clone();
+    targets.on_trust_change(move |target, _| {
+        let is_untrusted = |target: &Arc<Target>| matches!(target.nodes.cache.trust(), Trust::Untrusted { .. });
+        metrics.machines().frozen(of_target.all().iter().any(is_untrusted));
+        for machine in all.cache.all() {
+            if matches!(of_target.of(&machine.metadata), TargetOf::Known(own) if own.id == target.id) {
+                reconciled.add(Key::of(&machine.metadata));
+            }
+        }
+    });
+
+    let known = Arc::clone(&targets);
+    targets.on_node_change(move |target, change| {
+        if node::is_relevant(change) {
+            let node = NodeKey::new(&target.id, &change.key.name);
+            for machine in of_node(&machines.cache, &known, &node) {
+                queue.add(Key::of(&machine.metadata));
+            }
+        }
+    });
+}
+
+/// What Machines read of a class: everything but its metadata, of which they wait for the finalizer.
+fn content(class: &Arc<MachineClass>) -> MachineClass {
+    let mut class = MachineClass::clone(class);
+    let finalizers = class.metadata.finalizers.take();
+    class.metadata = kube::core::ObjectMeta { finalizers, ..Default::default() };
+    class
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_uses_the_class_that_it_names_whatever_kind_it_writes_beside_the_name() {
+        let machines = <Machine as Kept>::cache();
+        for (name, namespace, kind, class) in [
+            ("a", "ns", "MachineClass", "c"),
+            ("b", "ns", "machineClass", "c"),
+            ("c", "ns", "MachineClass", "other"),
+            ("d", "elsewhere", "MachineClass", "c"),
+        ] {
+            let mut machine = Machine::default();
+            machine.metadata.name = Some(name.to_owned());
+            machine.metadata.namespace = Some(namespace.to_owned());
+            machine.metadata.uid = Some(name.to_owned());
+            machine.metadata.resource_version = Some("1".to_owned());
+            (machine.spec.class.kind, machine.spec.class.name) = (kind.to_owned(), class.to_owned());
+            machines.wrote(machine);
+        }
+        let mut users: Vec<_> =
+            naming_class(&machines, &Key::new("ns", "c")).filter_map(|machine| machine.metadata.name.clone()).collect();
+        users.sort_unstable();
+        assert_eq!(users, ["a", "b"]);
+    }
+}

@@ -1,0 +1,93 @@
+//! The phases that a Node leads to.
+
+use super::super::{Action, NodeView, Policy, Snapshot, conditions, policy::created_at, status, token};
+use crate::{
+    api::{
+        GoDuration, labels,
+        machine::{MachinePhase, MachineStatus, OperationState, OperationType},
+        reasons::EventReason,
+    },
+    plan::{Event, Plan},
+};
+
+/// Whether the Node is there, healthy, and not waiting for its critical components. The last one holds back a Machine
+/// only before its Node has served.
+pub(in super::super) fn may_serve(snapshot: &Snapshot, policy: &Policy) -> bool {
+    let NodeView::Present(node) = snapshot.serving_node() else { return false };
+    let joins = matches!(snapshot.machine.phase(), MachinePhase::Pending | MachinePhase::New);
+    let is_held_back = joins
+        && node
+            .spec
+            .taints
+            .iter()
+            .any(|taint| taint.key == labels::CRITICAL_COMPONENTS_TAINT && taint.effect == "NoSchedule");
+    !is_held_back && conditions::is_healthy(&node.status.conditions, &policy.node_conditions_of(&snapshot.machine))
+}
+
+/// The Node serves, for the first time or again.
+pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapshot, mut next: MachineStatus) {
+    let (name, now) = (snapshot.name(), snapshot.now);
+    if let NodeView::Present(node) = &snapshot.node
+        && conditions::differ(&next.conditions, &node.status.conditions)
+    {
+        next.conditions.clone_from(&node.status.conditions);
+    }
+    let last = &next.last_operation;
+    let is_first = match last.type_ {
+        Some(OperationType::Create) => last.state != Some(OperationState::Successful),
+        Some(_) => false,
+        None => true,
+    };
+    let (type_, text, event, reason) = if is_first {
+        let took = now.duration_since(created_at(&snapshot.machine)).as_secs();
+        let took = GoDuration::from_secs(took);
+        let text = format!("Machine {name} successfully joined the cluster in {took}");
+        (OperationType::Create, text, EventReason::Joined, "the Node joined and is healthy")
+    } else {
+        let text = format!("Machine {name} successfully re-joined the cluster");
+        (OperationType::HealthCheck, text, EventReason::Recovered, "the Node is healthy again")
+    };
+    if is_first && snapshot.memory.wants_token != Some(false) {
+        let id = token::id_of(&snapshot.machine);
+        plan.then(Action::DeleteBootstrapToken { id }, "the token has served");
+    }
+    next.last_operation = status::operation(type_, OperationState::Successful, text.clone(), now);
+    status::enter_preserving(&mut next, MachinePhase::Running, false, now);
+    plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::normal(event, text));
+}
+
+/// A Machine that ran is not healthy any more; from now on its health timeout runs.
+pub(super) fn mark_unknown(plan: &mut Plan<Action>, snapshot: &Snapshot, mut next: MachineStatus, text: String) {
+    let now = snapshot.now;
+    next.last_operation = status::operation(OperationType::HealthCheck, OperationState::Processing, text.clone(), now);
+    status::enter_preserving(&mut next, MachinePhase::Unknown, true, now);
+    let event = Event::warning(EventReason::Unhealthy, text);
+    plan.then_recording(Action::WriteStatus(Box::new(next)), "the Node does not serve", event);
+}
+
+/// The Machine is given up; its set replaces it.
+pub(in super::super) fn mark_failed(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    mut next: MachineStatus,
+    text: String,
+    reason: &str,
+) {
+    let now = snapshot.now;
+    if let NodeView::Present(node) = &snapshot.node
+        && conditions::differ(&next.conditions, &node.status.conditions)
+    {
+        next.conditions.clone_from(&node.status.conditions);
+    }
+    next.last_operation.description.clone_from(&text);
+    next.last_operation.state = Some(OperationState::Failed);
+    next.last_operation.last_update_time = Some(status::stamp(now));
+    status::enter_preserving(&mut next, MachinePhase::Failed, false, now);
+    plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::warning(EventReason::Failed, text));
+}
+
+/// What is said of a Machine that did not join in time.
+pub(in super::super) fn late_text(snapshot: &Snapshot, policy: &Policy) -> String {
+    let timeout = policy.creation_timeout_of(&snapshot.machine);
+    format!("Machine {} failed to join the cluster in {timeout} minutes.", snapshot.name())
+}

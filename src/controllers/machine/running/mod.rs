@@ -1,0 +1,70 @@
+//! Whether the Node of a Machine serves, and what follows if it does not.
+
+pub(super) mod marks;
+pub(super) mod node_sync;
+mod timeouts;
+
+use k8s_openapi::api::core::v1::NodeCondition;
+
+use self::{
+    marks::{mark_running, mark_unknown, may_serve},
+    timeouts::check_timeout,
+};
+use super::{
+    Action, NodeView, Policy, Snapshot, conditions, status,
+    steps::{is_node_certain, wait_for_nodes},
+};
+use crate::{api::machine::MachinePhase, plan::Plan};
+
+/// What the state of the Node means for a Machine that has one.
+pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+    let mut plan = Plan::default();
+    match snapshot.serving_node() {
+        NodeView::NoTarget => {}
+        NodeView::Unknown => wait_for_nodes(&mut plan, snapshot),
+        NodeView::Missing | NodeView::Absent => node_missing(&mut plan, snapshot, policy),
+        NodeView::Present(node) => node_present(&mut plan, snapshot, policy, &node.status.conditions),
+    }
+    plan
+}
+
+fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+    let stored = status::stored(&snapshot.machine);
+    if snapshot.machine.phase() != MachinePhase::Running || stored.conditions.is_empty() {
+        return check_timeout(plan, snapshot, policy, stored);
+    }
+    if is_node_certain(plan, snapshot, "the cache has no Node of this running Machine, and may be behind") {
+        let text = format!(
+            "Node object went missing. Machine {} is unhealthy - changing MachinePhase to Unknown",
+            snapshot.name()
+        );
+        mark_unknown(plan, snapshot, stored, text);
+    }
+}
+
+fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, current: &[NodeCondition]) {
+    let stored = status::stored(&snapshot.machine);
+    let phase = stored.current_status.phase.clone();
+    let mut next = stored.clone();
+    if conditions::differ(&stored.conditions, current) {
+        next.conditions = current.to_vec();
+    }
+    let watched = policy.node_conditions_of(&snapshot.machine);
+    let is_updated_in_place = matches!(phase, MachinePhase::InPlaceUpdating | MachinePhase::InPlaceUpdateFailed);
+    if !is_updated_in_place && phase != MachinePhase::Running && may_serve(snapshot, policy) {
+        return mark_running(plan, snapshot, next);
+    }
+    if phase == MachinePhase::Running && !conditions::is_healthy(current, &watched) {
+        let text = format!(
+            "Machine {} is unhealthy - changing MachinePhase to Unknown. Node conditions: {}",
+            snapshot.name(),
+            conditions::describe(current, &watched)
+        );
+        return mark_unknown(plan, snapshot, next, text);
+    }
+    check_timeout(plan, snapshot, policy, next.clone());
+    // While a Node joins its conditions come one by one; they are stored with the phase that they lead to.
+    if plan.steps.is_empty() && phase != MachinePhase::Pending && conditions::differ(&stored.conditions, current) {
+        plan.then(Action::WriteStatus(Box::new(next)), "conditions of the Node changed");
+    }
+}

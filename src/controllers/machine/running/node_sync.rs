@@ -1,0 +1,329 @@
+//! What a Node carries because a Machine backs it: label, finalizer, the template's labels, annotations and taints, and
+//! virtual capacity.
+//!
+//! What was applied last is stored in annotations, so that what a template no longer has is removed and what others put
+//! there stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::api::resource::Quantity};
+use serde_json::{Value, json};
+
+use super::super::{
+    Action, Snapshot,
+    memory::NodeWrite,
+    steps::set,
+    views::{ClassView, NodeView},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{MachineClass, NodeTemplate},
+        node::Node,
+    },
+    controllers::object::finalizer,
+    plan::{Plan, WaitKind},
+};
+
+/// What is to be written to the Node, in as few writes as possible.
+pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let NodeView::Present(node) = &snapshot.serving_node() else { return plan };
+    if node.metadata.deletion_timestamp.is_some() {
+        return plan;
+    }
+    if let Some(failure) = snapshot.memory.node_failure_of(NodeWrite::Sync, snapshot.now) {
+        plan.wait(
+            WaitKind::NodeWrite,
+            format!("the Node to be writable: {}", failure.message),
+            Some(failure.retry_at()),
+        );
+        return plan;
+    }
+    let virtual_capacity = desired_capacity(snapshot);
+    let purpose = NodeWrite::Sync;
+    if let Some(patch) = virtual_capacity.and_then(|desired| capacity_patch(node, desired)) {
+        // The record follows the fact: only then can what was applied be removed for certain.
+        plan.then(
+            Action::PatchNodeStatus { node: node.clone(), patch, purpose },
+            "the virtual capacity of the class is not that of the Node",
+        );
+        return plan;
+    }
+    let patch = sync_patch(node, snapshot.name(), &snapshot.machine.spec.node_template, virtual_capacity);
+    if !patch.is_null() {
+        plan.then(
+            Action::PatchNode { node: node.clone(), patch, purpose },
+            "the Node does not carry what its Machine says",
+        );
+    }
+    plan
+}
+
+fn sync_patch(
+    node: &Node,
+    machine_name: &str,
+    template: &NodeTemplate,
+    virtual_capacity: Option<&BTreeMap<String, Quantity>>,
+) -> Value {
+    let base: NodeTemplate = applied(node, labels::LAST_APPLIED_NODE_TEMPLATE).unwrap_or_default();
+    let mut patch = Value::Null;
+    let (now, before) = (&template.metadata, &base.metadata);
+    merge_map(&mut patch, "labels", node.metadata.labels.as_ref(), &before.labels, &now.labels);
+    merge_map(&mut patch, "annotations", node.metadata.annotations.as_ref(), &before.annotations, &now.annotations);
+    if node.metadata.labels.as_ref().and_then(|map| map.get(labels::MACHINE_NAME)).is_none_or(|it| it != machine_name) {
+        set(&mut patch, &["metadata", "labels", labels::MACHINE_NAME], machine_name);
+    }
+    if let Some(finalizers) = finalizer::with(&node.metadata, labels::NODE_FINALIZER) {
+        set(&mut patch, &["metadata", "finalizers"], finalizers);
+    }
+    let taints = merge_taints(&node.spec.taints, taints_of(&base), taints_of(template));
+    if taints != node.spec.taints {
+        set(&mut patch, &["spec", "taints"], json!(taints));
+    }
+    if !base.same_as(template) {
+        set(&mut patch, &["metadata", "annotations", labels::LAST_APPLIED_NODE_TEMPLATE], json!(template).to_string());
+    }
+    if let Some(desired) = virtual_capacity
+        && applied_capacity(node) != *desired
+    {
+        let record = if desired.is_empty() { Value::Null } else { json!(json!(desired).to_string()) };
+        set(&mut patch, &["metadata", "annotations", labels::LAST_APPLIED_VIRTUAL_CAPACITY], record);
+    }
+    patch
+}
+
+/// What an annotation recorded; nothing if it is absent or not understood.
+fn applied<T: serde::de::DeserializeOwned>(node: &Node, annotation: &str) -> Option<T> {
+    serde_json::from_str(node.metadata.annotations.as_ref()?.get(annotation)?).ok()
+}
+
+fn merge_map(
+    patch: &mut Value,
+    field: &str,
+    actual: Option<&BTreeMap<String, String>>,
+    before: &BTreeMap<String, String>,
+    desired: &BTreeMap<String, String>,
+) {
+    let actual = |key: &str| actual.and_then(|map| map.get(key));
+    for key in before.keys().filter(|key| !desired.contains_key(*key) && actual(key).is_some()) {
+        set(patch, &["metadata", field, key], Value::Null);
+    }
+    for (key, value) in desired.iter().filter(|(key, value)| actual(key) != Some(value)) {
+        set(patch, &["metadata", field, key], value.as_str());
+    }
+}
+
+fn taints_of(template: &NodeTemplate) -> &[Taint] {
+    template.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+/// By key and effect; others' taints and the order stay.
+fn merge_taints(actual: &[Taint], before: &[Taint], desired: &[Taint]) -> Vec<Taint> {
+    fn id(taint: &Taint) -> (&str, &str) {
+        (&taint.key, &taint.effect)
+    }
+    let wanted: BTreeMap<(&str, &str), &Taint> = desired.iter().map(|taint| (id(taint), taint)).collect();
+    let ours: BTreeSet<(&str, &str)> = before.iter().map(id).collect();
+    let mut merged: Vec<Taint> = actual
+        .iter()
+        .filter(|taint| wanted.contains_key(&id(taint)) || !ours.contains(&id(taint)))
+        .map(|taint| wanted.get(&id(taint)).map_or_else(|| taint.clone(), |wanted| (*wanted).clone()))
+        .collect();
+    let missing = wanted.iter().filter(|(id_, _)| !actual.iter().any(|taint| id(taint) == **id_));
+    merged.extend(missing.map(|(_, taint)| (*taint).clone()));
+    merged
+}
+
+/// The virtual capacity of the class; `None` if nothing is known of it, and then nothing is touched.
+fn desired_capacity(snapshot: &Snapshot) -> Option<&BTreeMap<String, Quantity>> {
+    let class: &MachineClass = match &snapshot.class {
+        ClassView::Present { class, .. } | ClassView::Unserved(class) => class,
+        ClassView::Unknown | ClassView::Missing => return None,
+    };
+    class.node_template.as_ref().map(|template| &template.virtual_capacity)
+}
+
+fn applied_capacity(node: &Node) -> BTreeMap<String, Quantity> {
+    applied(node, labels::LAST_APPLIED_VIRTUAL_CAPACITY).unwrap_or_default()
+}
+
+fn capacity_patch(node: &Node, desired: &BTreeMap<String, Quantity>) -> Option<Value> {
+    let actual = &node.status.capacity;
+    let mut patch = Value::Null;
+    for key in applied_capacity(node).keys().filter(|key| !desired.contains_key(*key) && actual.contains_key(*key)) {
+        set(&mut patch, &["status", "capacity", key], Value::Null);
+    }
+    for (key, value) in desired.iter().filter(|(key, value)| !actual.get(*key).is_some_and(|it| is_same(it, value))) {
+        set(&mut patch, &["status", "capacity", key], value.0.as_str());
+    }
+    (!patch.is_null()).then_some(patch)
+}
+
+/// The API server writes quantities in its own way (`1000m` as `1`), so texts cannot be compared.
+fn is_same(a: &Quantity, b: &Quantity) -> bool {
+    match (amount(a), amount(b)) {
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+        _ => a == b,
+    }
+}
+
+fn amount(quantity: &Quantity) -> Option<f64> {
+    const UNITS: [(&str, f64); 15] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("Pi", 1_125_899_906_842_624.0),
+        ("Ei", 1_152_921_504_606_846_976.0),
+        ("n", 1e-9),
+        ("u", 1e-6),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+    ];
+    let text = quantity.0.as_str();
+    let unit = UNITS.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
+    let (number, scale) = unit.unwrap_or((text, 1.0));
+    Some(number.parse::<f64>().ok()? * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn node(value: Value) -> Node {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn template(value: Value) -> NodeTemplate {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// What a Node looks like after `sync_patch` was applied to it.
+    fn synced(node: &Node, template: &NodeTemplate) -> Node {
+        let mut value = json!(node);
+        merge(&mut value, sync_patch(node, "m", template, None));
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn merge(target: &mut Value, patch: Value) {
+        match patch {
+            Value::Object(entries) => {
+                if !target.is_object() {
+                    *target = json!({});
+                }
+                for (key, value) in entries {
+                    if value.is_null() {
+                        target.as_object_mut().unwrap().remove(&key);
+                    } else {
+                        merge(&mut target[key], value);
+                    }
+                }
+            }
+            other => *target = other,
+        }
+    }
+
+    fn full() -> NodeTemplate {
+        template(json!({
+            "metadata": { "labels": { "pool": "a" }, "annotations": { "owner": "x" } },
+            "spec": { "taints": [{ "key": "dedicated", "value": "a", "effect": "NoSchedule" }] },
+        }))
+    }
+
+    #[test]
+    fn everything_is_one_patch_and_the_second_one_is_empty() {
+        let bare = node(json!({ "metadata": { "name": "n" } }));
+        let after = synced(&bare, &full());
+        let labels = after.metadata.labels.clone().unwrap();
+        assert_eq!(labels.get("pool").map(String::as_str), Some("a"));
+        assert_eq!(labels.get(labels::MACHINE_NAME).map(String::as_str), Some("m"));
+        assert_eq!(after.spec.taints.len(), 1);
+        assert_eq!(after.metadata.finalizers, Some(vec![labels::NODE_FINALIZER.to_owned()]));
+        assert!(sync_patch(&after, "m", &full(), None).is_null());
+    }
+
+    #[test]
+    fn what_the_template_drops_goes_and_what_others_put_there_stays() {
+        let mut value = json!(synced(&node(json!({ "metadata": { "name": "n" } })), &full()));
+        value["metadata"]["labels"]["foreign"] = json!("1");
+        value["spec"]["taints"].as_array_mut().unwrap().insert(0, json!({ "key": "other", "effect": "NoExecute" }));
+        value["metadata"]["labels"]["pool"] = json!("edited by hand");
+        let reduced = template(json!({ "metadata": { "labels": { "pool": "b" } } }));
+        let after = synced(&node(value), &reduced);
+        let labels = after.metadata.labels.clone().unwrap();
+        assert_eq!(labels.get("pool").map(String::as_str), Some("b"));
+        assert!(labels.contains_key("foreign"));
+        assert!(!after.metadata.annotations.clone().unwrap().contains_key("owner"));
+        assert_eq!(after.spec.taints.iter().map(|taint| taint.key.as_str()).collect::<Vec<_>>(), ["other"]);
+        assert!(sync_patch(&after, "m", &reduced, None).is_null());
+    }
+
+    #[test]
+    fn a_merge_base_in_other_spelling_is_not_rewritten() {
+        let mut value = json!(synced(&node(json!({ "metadata": { "name": "n" } })), &full()));
+        let base = r#"{"metadata":{"creationTimestamp":null,"labels":{"pool":"a"},"annotations":{"owner":"x"}},"spec":{"taints":[{"key":"dedicated","value":"a","effect":"NoSchedule"}]}}"#;
+        value["metadata"]["annotations"][labels::LAST_APPLIED_NODE_TEMPLATE] = json!(base);
+        assert!(sync_patch(&node(value), "m", &full(), None).is_null());
+    }
+
+    #[rstest]
+    #[case::changed_value(&[("a", "1")], &[("a", "1")], &[("a", "2")], &[("a", "2")])]
+    #[case::removed(&[("a", "1"), ("b", "1")], &[("a", "1")], &[], &[("b", "1")])]
+    #[case::never_ours(&[("b", "1")], &[], &[], &[("b", "1")])]
+    #[case::added_at_the_end(&[("b", "1")], &[], &[("a", "1")], &[("b", "1"), ("a", "1")])]
+    fn taints(
+        #[case] actual: &[(&str, &str)],
+        #[case] before: &[(&str, &str)],
+        #[case] desired: &[(&str, &str)],
+        #[case] expected: &[(&str, &str)],
+    ) {
+        let list = |taints: &[(&str, &str)]| -> Vec<Taint> {
+            let taint = |(key, value): &(&str, &str)| Taint {
+                key: (*key).to_owned(),
+                value: Some((*value).to_owned()),
+                effect: "NoSchedule".to_owned(),
+                time_added: None,
+            };
+            taints.iter().map(taint).collect()
+        };
+        assert_eq!(merge_taints(&list(actual), &list(before), &list(desired)), list(expected));
+    }
+
+    fn quantities(list: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
+        list.iter().map(|(key, value)| ((*key).to_owned(), Quantity((*value).to_owned()))).collect()
+    }
+
+    #[rstest]
+    #[case::new(json!({}), &[("gpu", "4")], Some(json!({ "gpu": "4" })))]
+    #[case::there(json!({ "gpu": "4" }), &[("gpu", "4")], None)]
+    #[case::there_in_another_spelling(json!({ "gpu": "4", "mem": "1Gi" }), &[("gpu", "4000m"), ("mem", "1024Mi")], None)]
+    #[case::no_longer_wanted(json!({ "old": "1" }), &[], Some(json!({ "old": null })))]
+    #[case::never_ours(json!({ "cpu": "1" }), &[], None)]
+    fn capacity(#[case] actual: Value, #[case] desired: &[(&str, &str)], #[case] expected: Option<Value>) {
+        let node = node(json!({
+            "metadata": { "annotations": { "node.machine.sapcloud.io/last-applied-virtual-capacity": "{\"old\":\"1\"}" } },
+            "status": { "capacity": actual },
+        }));
+        let expected = expected.map(|capacity| json!({ "status": { "capacity": capacity } }));
+        assert_eq!(capacity_patch(&node, &quantities(desired)), expected);
+    }
+
+    #[test]
+    fn the_record_of_capacity_goes_with_the_last_resource() {
+        let node = node(json!({
+            "metadata": { "annotations": { "node.machine.sapcloud.io/last-applied-virtual-capacity": "{\"old\":\"1\"}" } },
+        }));
+        let patch = sync_patch(&node, "m", &NodeTemplate::default(), Some(&BTreeMap::new()));
+        assert_eq!(patch["metadata"]["annotations"][labels::LAST_APPLIED_VIRTUAL_CAPACITY], Value::Null);
+        assert!(
+            patch["metadata"]["annotations"].as_object().unwrap().contains_key(labels::LAST_APPLIED_VIRTUAL_CAPACITY)
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! When a Machine that does not serve is given up.
+
+use jiff::SignedDuration;
+
+use super::{
+    super::{
+        Action, Policy, Snapshot, conditions,
+        policy::{after, created_at},
+        steps::is_node_certain,
+    },
+    marks::{late_text, mark_failed},
+};
+use crate::{
+    api::machine::{MachinePhase, MachineStatus},
+    plan::{Plan, WaitKind},
+    safety::meltdown::{Permit, PermitKey},
+};
+
+/// How soon to ask for a permit again that was not granted.
+const PERMIT_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// Failing deletes the VM, and the cache may be behind.
+const BEFORE_FAILING: &str = "a Machine fails only for a Node that was read live";
+
+/// Marks a Machine failed whose time is over, or waits for that time. `next` is what is written otherwise.
+pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: MachineStatus) {
+    match next.current_status.phase {
+        MachinePhase::Pending => {
+            let deadline = snapshot.target.put_off(policy.creation_deadline_of(&snapshot.machine));
+            if snapshot.now < deadline {
+                let node = snapshot.machine.node_name().unwrap_or_default();
+                plan.wait(WaitKind::NodeJoin, format!("the Node {node} to join and to be healthy"), Some(deadline));
+            } else if is_node_certain(plan, snapshot, BEFORE_FAILING) {
+                let text = late_text(snapshot, policy);
+                mark_failed(plan, snapshot, next, text, "the creation timeout has passed");
+            }
+        }
+        MachinePhase::Unknown => check_health_timeout(plan, snapshot, policy, next),
+        MachinePhase::Failed => {
+            plan.wait(
+                WaitKind::Replacement,
+                "its set to replace it, for it has failed; or the Node to be healthy after all",
+                None,
+            );
+        }
+        // In-place updates are watched by those who make them.
+        _ => {}
+    }
+}
+
+fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: MachineStatus) {
+    let on = "the Node to be healthy again";
+    let Some(timeout) = policy.health_timeout_of(&snapshot.machine) else {
+        plan.wait(WaitKind::NodeHealth, format!("{on}; spec.disableHealthTimeout is set"), None);
+        return;
+    };
+    let since = next.current_status.last_update_time.as_ref().or(next.last_operation.last_update_time.as_ref());
+    let since = since.map_or_else(|| created_at(&snapshot.machine), |time| time.0);
+    let deadline = snapshot.target.put_off(after(since, timeout.as_signed()));
+    if snapshot.now < deadline {
+        plan.wait(WaitKind::NodeHealth, on, Some(deadline));
+        return;
+    }
+    if !is_node_certain(plan, snapshot, BEFORE_FAILING) {
+        return;
+    }
+    if let Some(key) = PermitKey::of(&snapshot.machine) {
+        let again = Some(after(snapshot.now, PERMIT_AGAIN));
+        match &snapshot.learned.permit {
+            Permit::NotAsked => {
+                let action = Action::TakePermit(key);
+                plan.then(action, "only one Machine of a deployment is given up at a time");
+                return;
+            }
+            Permit::Refused { by } => {
+                plan.wait(WaitKind::ReplacementPermit, format!("its turn to be replaced: {by} is being judged"), again);
+                return;
+            }
+            Permit::Held(others) => {
+                if let Some(blockers) = others.blocked_by(policy.max_unhealthy_replacements) {
+                    let text = format!("its turn to be replaced: out of service in {key} are {blockers}");
+                    plan.wait(WaitKind::ReplacementPermit, text, again);
+                    return;
+                }
+            }
+        }
+    }
+    let watched = policy.node_conditions_of(&snapshot.machine);
+    let text = format!(
+        "Machine {} health checks failing since last {timeout} minutes. Updating machine phase to Failed. Node \
+         Conditions: {}",
+        snapshot.name(),
+        conditions::describe(&next.conditions, &watched)
+    );
+    mark_failed(plan, snapshot, next, text, "the health timeout has passed");
+}

@@ -1,0 +1,38 @@
+//! Steps that every stage of life takes.
+
+use serde_json::Value;
+
+use super::{Action, NodeView, Snapshot};
+use crate::plan::{Plan, WaitKind};
+
+/// Nothing is concluded from what is not known.
+pub(super) fn wait_for_nodes(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let (text, until) = snapshot.unknown_node();
+    plan.wait(WaitKind::NodesUnknown, text, until);
+}
+
+/// Whether what is known of the Node was read live in this reconcile; asks for that or waits otherwise. For decisions
+/// that cannot be taken back: a cache may be behind.
+pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reason: &str) -> bool {
+    if snapshot.is_node_certain() {
+        return true;
+    }
+    match snapshot.node {
+        NodeView::Unknown => wait_for_nodes(plan, snapshot),
+        _ => drop(plan.then(Action::GetNode(snapshot.node_key()), reason)),
+    }
+    false
+}
+
+/// Sets `patch[path[0]][path[1]]… = value`, making objects on the way.
+pub(super) fn set(patch: &mut Value, path: &[&str], value: impl Into<Value>) {
+    let mut place = patch;
+    for key in path {
+        if !place.is_object() {
+            *place = Value::Object(serde_json::Map::new());
+        }
+        let Some(object) = place.as_object_mut() else { return };
+        place = object.entry((*key).to_owned()).or_insert(Value::Null);
+    }
+    *place = value.into();
+}

@@ -1,0 +1,620 @@
+//! The executor against an API server that records: what is read, with which preconditions, and what follows from answers.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    api::{Api, Call, Reply, status},
+    world::{at, ready, unready},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineClass, MachinePhase},
+    },
+    controllers::{
+        machine::{
+            Memory, Policy, Ports,
+            apply::{Lanes, Machines},
+            take_permit,
+        },
+        node,
+        secret::MetadataOfSecret,
+    },
+    driver::{
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, Observer, Operation, SecretData,
+        Vm, spec::Problems,
+    },
+    runtime::{
+        cache::{Cache, Cached, Key},
+        cell::Kept,
+        clock::{Clock, ManualClock},
+        events::Events,
+        metrics::Metrics,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::{Loop, States},
+        secrets::Secrets,
+        target::{Assignment, Target, TargetId, Targets},
+        worker::{Handler, ReconcileError, Requeue},
+    },
+    safety::meltdown::PermitKey,
+};
+
+const MACHINES: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/ns/machines";
+const NODE: &str = "/api/v1/nodes/n";
+const PODS: &str = "/api/v1/namespaces/apps/pods";
+
+type Hook = Box<dyn Fn(&str) + Send + Sync>;
+
+/// One VM at most, and a hook that runs while a call is under way.
+#[derive(Default)]
+struct Cloud {
+    vm: Mutex<Option<Vm>>,
+    calls: Mutex<Vec<&'static str>>,
+    failure: Mutex<Option<DriverError>>,
+    hook: Mutex<Option<Hook>>,
+}
+
+impl Cloud {
+    fn called(&self, call: &'static str) -> Result<(), DriverError> {
+        self.calls.lock().push(call);
+        if let Some(hook) = &*self.hook.lock() {
+            hook(call);
+        }
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+#[async_trait]
+impl Driver for Cloud {
+    fn name(&self) -> &'static str {
+        "cloud"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn validate(&self, _: &MachineClass) -> Problems {
+        Problems::default()
+    }
+
+    async fn create(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        self.called("create")?;
+        let vm = Vm { provider_id: "cloud:///1".to_owned(), node_name: "n".to_owned(), ..Vm::default() };
+        *self.vm.lock() = Some(vm.clone());
+        Ok(vm)
+    }
+
+    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        self.called("initialize")?;
+        Ok(Vm::default())
+    }
+
+    async fn delete(&self, _: &MachineRequest) -> Result<Option<String>, DriverError> {
+        self.called("delete")?;
+        *self.vm.lock() = None;
+        Ok(None)
+    }
+
+    async fn status(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        self.called("status")?;
+        self.vm.lock().clone().ok_or_else(|| DriverError::new(Code::NotFound, "no such VM"))
+    }
+
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        Ok(BTreeMap::new())
+    }
+
+    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(Vec::new())
+    }
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+}
+
+struct Shop {
+    api: Api,
+    cloud: Arc<Cloud>,
+    clock: ManualClock,
+    context: Arc<Ports>,
+    target: Arc<Target>,
+    states: Arc<States<Machines>>,
+    reconciler: Loop<Machines>,
+}
+
+fn key() -> Key {
+    Key::new("ns", "m")
+}
+
+/// The first listing is over, and had nothing.
+fn filled<K: Cached>(cache: &Cache<K>) {
+    cache.observe(Event::Init);
+    cache.observe(Event::InitDone);
+}
+
+impl Shop {
+    fn new() -> Self {
+        let (api, cloud, clock) = (Api::default(), Arc::new(Cloud::default()), ManualClock::at(at(100)));
+        let client = api.client();
+        let (machines, classes, secrets) = (Machine::cache(), MachineClass::cache(), MetadataOfSecret::cache());
+        filled(&machines);
+        filled(&classes);
+        filled(&secrets);
+        let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
+        let target = targets.connect(&TargetId::only(), &client);
+        filled(&target.nodes.cache);
+        let (time, metrics): (Arc<dyn Clock>, _) = (Arc::new(clock.clone()), Metrics::new());
+        let queue = Queue::new("machine", Pacing::default());
+        let context = Arc::new(Ports {
+            machines: Arc::new(Objects::namespaced(&machines, &client)),
+            classes: Arc::new(Objects::namespaced(&classes, &client)),
+            secrets: Secrets::new(secrets, &client),
+            targets,
+            drivers: Arc::new(Catalogue::of(
+                [Arc::clone(&cloud) as Arc<dyn Driver>],
+                &Guards::new(Arc::new(Unobserved)),
+            )),
+            lanes: Lanes::new(1, Arc::clone(&queue)),
+            permits: Arc::default(),
+            policy: Policy::default(),
+            events: Events::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
+            metrics,
+            clock: time,
+        });
+        let states = Arc::<States<Machines>>::default();
+        let reconciler = Loop::new(Machines { context: Arc::clone(&context) }, queue, Arc::clone(&states));
+        let shop = Self { api, cloud, clock, context, target, states, reconciler };
+        let class = json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+            "metadata": { "name": "c", "namespace": "ns", "uid": "class", "resourceVersion": "1", "finalizers": [labels::FINALIZER] },
+            "secretRef": { "name": "s", "namespace": "ns" },
+        });
+        shop.context.classes.cache.wrote(serde_json::from_value(class).unwrap());
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "ns" }, "data": { "userData": "eA==" } });
+        shop.api.put("/api/v1/namespaces/ns/secrets/s", secret);
+        shop
+    }
+
+    /// A Machine that its set made, with changes; in the API server and in the cache.
+    fn machine(&self, name: &str, patch: Value) {
+        let mut value = json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": format!("uid-{name}"), "creationTimestamp": at(0),
+                "labels": { "name": "pool" }, "finalizers": [labels::FINALIZER],
+                "annotations": { labels::PRIORITY: "3" },
+            },
+            "spec": { "class": { "kind": "MachineClass", "name": "c" } },
+        });
+        crate::controllers::testing::merge(&mut value, &patch);
+        let stored = self.api.put(&format!("{MACHINES}/{name}"), value);
+        self.context.machines.cache.wrote(serde_json::from_value(stored).unwrap());
+    }
+
+    /// A Machine with VM and Node name, in a phase.
+    fn linked(&self, phase: &str, patch: &Value) {
+        let mut value = json!({
+            "metadata": { "labels": { "node": "n" } }, "spec": { "providerID": "cloud:///1" },
+            "status": {
+                "currentStatus": { "phase": phase, "lastUpdateTime": at(0) }, "conditions": ready(),
+                "lastOperation": { "type": "HealthCheck", "state": "Processing", "lastUpdateTime": at(0) },
+            },
+        });
+        crate::controllers::testing::merge(&mut value, patch);
+        self.machine("m", value);
+        *self.cloud.vm.lock() =
+            Some(Vm { provider_id: "cloud:///1".to_owned(), node_name: "n".to_owned(), ..Vm::default() });
+    }
+
+    fn deleted(&self) {
+        self.linked("Running", &json!({ "metadata": { "deletionTimestamp": at(90) } }));
+    }
+
+    /// A Node that is in the API server only.
+    fn node(&self, conditions: &Value) {
+        self.api.put(
+            NODE,
+            json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {
+                    "name": "n", "uid": "node", "labels": { labels::MACHINE_NAME: "m" }, "finalizers": [labels::NODE_FINALIZER],
+                },
+                "spec": { "providerID": "cloud:///1" }, "status": { "conditions": conditions },
+            }),
+        );
+    }
+
+    /// It is in the cache, too.
+    fn known_node(&self, conditions: &Value) {
+        self.node(conditions);
+        self.target.nodes.cache.wrote(serde_json::from_value(self.api.get(NODE).unwrap()).unwrap());
+    }
+
+    fn pod(&self, name: &str, node: &str) {
+        self.api.put(
+            &format!("{PODS}/{name}"),
+            json!({ "metadata": { "name": name, "namespace": "apps", "uid": format!("pod-{name}") }, "spec": { "nodeName": node, "containers": [] } }),
+        );
+    }
+
+    fn stored(&self) -> Machine {
+        serde_json::from_value(self.api.get(&format!("{MACHINES}/m")).unwrap()).unwrap()
+    }
+
+    async fn reconcile(&self) -> Result<Requeue, ReconcileError> {
+        self.reconciler.handle(&key()).await
+    }
+
+    fn wait(&self, seconds: i64) {
+        self.clock.advance(SignedDuration::from_secs(seconds));
+    }
+
+    fn calls(&self, verb: &str, end: &str) -> Vec<Call> {
+        self.api.calls().into_iter().filter(|call| call.is(verb, end)).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_machine_comes_to_life_and_ends_with_everything_that_it_had() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    shop.reconcile().await.unwrap();
+    assert_eq!((shop.stored().phase(), shop.stored().spec.provider_id.as_str()), (MachinePhase::Pending, "cloud:///1"));
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "create"]);
+    shop.known_node(&ready());
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().phase(), MachinePhase::Running);
+    shop.machine("m", json!({
+        "metadata": { "labels": { "node": "n" }, "deletionTimestamp": at(101) }, "spec": { "providerID": "cloud:///1" },
+    }));
+    shop.reconcile().await.unwrap();
+    assert!(shop.api.get(&format!("{MACHINES}/m")).is_none() && shop.api.get(NODE).is_none());
+    assert!(shop.cloud.vm.lock().is_none());
+}
+
+#[tokio::test]
+async fn only_the_pods_of_its_node_are_evicted_and_only_this_incarnation_of_them() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod("mine", "n");
+    shop.pod("other", "elsewhere");
+    shop.reconcile().await.unwrap();
+    let evictions = shop.calls("POST", "/eviction");
+    assert_eq!(evictions.len(), 1);
+    assert!(evictions[0].path.ends_with("/pods/mine/eviction"));
+    assert_eq!(evictions[0].body["deleteOptions"]["preconditions"]["uid"], "pod-mine");
+    assert!(shop.api.get(&format!("{PODS}/other")).is_some());
+    let listed = shop.calls("GET", "/pods");
+    assert!(!listed.is_empty() && listed.iter().all(|call| call.query.contains("spec.nodeName%3Dn")), "{listed:?}");
+}
+
+#[tokio::test]
+async fn a_pod_is_killed_at_once_and_only_this_incarnation_of_it() {
+    let shop = Shop::new();
+    shop.linked(
+        "Running",
+        &json!({ "metadata": { "deletionTimestamp": at(90), "labels": { "force-deletion": "true" } } }),
+    );
+    shop.known_node(&ready());
+    shop.pod("mine", "n");
+    shop.reconcile().await.unwrap();
+    let deletes = shop.calls("DELETE", "/pods/mine");
+    assert_eq!(deletes.len(), 1);
+    assert_eq!(deletes[0].body["preconditions"]["uid"], "pod-mine");
+    assert_eq!(deletes[0].body["gracePeriodSeconds"], 0);
+    assert!(shop.calls("POST", "/eviction").is_empty());
+}
+
+#[tokio::test]
+async fn refusals_are_explained_with_one_listing_of_budgets_and_pods_are_called_together() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    for number in 0..12 {
+        shop.pod(&format!("p{number}"), "n");
+    }
+    shop.api.put(
+        "/apis/policy/v1/namespaces/apps/poddisruptionbudgets/budget",
+        json!({ "metadata": { "name": "budget", "namespace": "apps" }, "spec": { "selector": {} } }),
+    );
+    shop.api.rule(|call| call.is("POST", "/eviction").then(|| Reply::Say(429, status(429, "TooManyRequests", ""))));
+    shop.reconcile().await.unwrap();
+    assert_eq!((shop.calls("POST", "/eviction").len(), shop.calls("GET", "/poddisruptionbudgets").len()), (12, 1));
+    assert!((2..=10).contains(&shop.api.most_in_flight()), "{}", shop.api.most_in_flight());
+    let text = shop.stored().status.unwrap().last_operation.description;
+    assert_eq!(text, "Evictions are refused by the disruption budget apps/budget. Initiate node drain");
+}
+
+#[rstest]
+#[case::the_budget_went(404, "budget")]
+#[case::the_budget_was_written(409, "p")]
+#[tokio::test]
+async fn a_refusal_that_may_be_about_the_budget_does_not_end_a_drain(#[case] code: u16, #[case] about: &'static str) {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod("p", "n");
+    shop.api.rule(move |call| call.is("POST", "/eviction").then(|| Reply::Say(code, status(code, "Because", about))));
+    shop.reconcile().await.unwrap();
+    assert!(shop.cloud.calls.lock().is_empty(), "the VM must not be deleted under a pod that runs");
+    assert_eq!(shop.calls("GET", "/pods").len(), 2, "listed again");
+}
+
+#[tokio::test]
+async fn force_is_seen_while_a_drain_is_under_way() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod("p", "n");
+    let machines = Arc::clone(&shop.context.machines.cache);
+    shop.api.rule(move |call| {
+        call.is("POST", "/eviction").then(|| {
+            let mut machine = Machine::clone(&machines.get(&key()).unwrap());
+            machine.metadata.labels.as_mut().unwrap().insert("force-deletion".to_owned(), "true".to_owned());
+            machine.metadata.resource_version = Some("50".to_owned());
+            machines.wrote(machine);
+            Reply::Say(429, status(429, "TooManyRequests", ""))
+        })
+    });
+    let _conflict = shop.reconcile().await;
+    assert_eq!(shop.calls("DELETE", "/pods/p").len(), 1, "{:?}", shop.api.told());
+}
+
+#[rstest]
+#[case::a_drain_is_not_skipped(json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:01:00Z" } }), "Running", 1)]
+#[case::a_running_machine_stays_so(json!({}), "Running", 0)]
+#[case::a_late_one_joins_after_all(json!({ "metadata": { "creationTimestamp": "2027-01-01T00:00:00Z" } }), "Pending", 0)]
+#[tokio::test]
+async fn a_node_that_the_cache_lacks_is_read_live(#[case] patch: Value, #[case] phase: &str, #[case] evictions: usize) {
+    let shop = Shop::new();
+    shop.linked(phase, &patch);
+    shop.node(&ready());
+    shop.pod("p", "n");
+    shop.reconcile().await.unwrap();
+    assert!(!shop.calls("GET", NODE).is_empty());
+    assert_eq!(shop.calls("POST", "/eviction").len(), evictions);
+    if evictions == 0 {
+        assert_eq!(shop.stored().phase(), MachinePhase::Running);
+    }
+}
+
+#[rstest]
+#[case::away(503, json!({}))]
+#[case::its_kind_is_not_served(404, status(404, "NotFound", ""))]
+#[case::undecodable(200, json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n" }, "status": { "conditions": "nonsense" } }))]
+#[tokio::test]
+async fn a_node_that_cannot_be_read_is_waited_for(
+    #[values("Running", "Pending", "Unknown", "deleted")] phase: &str,
+    #[case] code: u16,
+    #[case] body: Value,
+) {
+    let shop = Shop::new();
+    match phase {
+        "deleted" => shop.deleted(),
+        phase => shop.linked(phase, &json!({ "metadata": { "creationTimestamp": "2027-01-01T00:00:00Z" } })),
+    }
+    shop.wait(3600);
+    shop.api.rule(move |call| call.is("GET", NODE).then(|| Reply::Say(code, body.clone())));
+    let requeue = shop.reconcile().await.unwrap();
+    assert_eq!(shop.api.told(), ["GET n"], "nothing is written, and the cloud is not called");
+    assert!(shop.cloud.calls.lock().is_empty());
+    assert_eq!(requeue, Requeue::At(at(3705)));
+}
+
+#[tokio::test]
+async fn a_machine_without_a_node_name_finds_its_node_by_a_live_listing() {
+    let shop = Shop::new();
+    shop.machine("m", json!({ "metadata": { "deletionTimestamp": at(90) }, "spec": { "providerID": "cloud:///1" } }));
+    shop.node(&ready());
+    shop.pod("p", "n");
+    shop.reconcile().await.unwrap();
+    let listed = shop.calls("GET", "/nodes");
+    assert!(listed[0].query.contains("node.gardener.cloud%2Fmachine-name%3Dm"), "{listed:?}");
+    assert_eq!(shop.calls("POST", "/eviction").len(), 1);
+}
+
+#[tokio::test]
+async fn a_node_that_joins_during_a_call_is_seen_in_the_same_reconcile() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    let (nodes, api) = (Arc::clone(&shop.target.nodes.cache), shop.api.clone());
+    shop.node(&ready());
+    *shop.cloud.hook.lock() = Some(Box::new(move |call| {
+        if call == "create" {
+            nodes.wrote(serde_json::from_value(api.get(NODE).unwrap()).unwrap());
+        }
+    }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().phase(), MachinePhase::Running);
+}
+
+#[tokio::test]
+async fn after_a_lost_answer_nothing_is_done_before_the_machine_was_read() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    let mut is_first = true;
+    shop.api.rule(move |call| {
+        (call.is("PATCH", "/machines/m") && std::mem::take(&mut is_first)).then_some(Reply::DoAndLose)
+    });
+    assert!(shop.reconcile().await.is_err());
+    // The VM dies; who does not know that there was one would make another.
+    *shop.cloud.vm.lock() = None;
+    shop.cloud.calls.lock().clear();
+    shop.api.forget_calls();
+    let is_away = Arc::new(Mutex::new(true));
+    let away = Arc::clone(&is_away);
+    shop.api.rule(move |call| (call.is("GET", "/machines/m") && *away.lock()).then(|| Reply::Say(500, json!({}))));
+    assert!(shop.reconcile().await.is_err());
+    assert_eq!((shop.api.told(), shop.cloud.calls.lock().len()), (vec!["GET m".to_owned()], 0));
+    *is_away.lock() = false;
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.api.told()[1], "GET m");
+    assert!(!shop.cloud.calls.lock().contains(&"create"), "its ID is known");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_gone_when_it_is_read_leaves_the_cache() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    shop.api.rule(|call| call.is("PATCH", "/machines/m").then_some(Reply::DoAndLose));
+    assert!(shop.reconcile().await.is_err());
+    shop.api.remove(&format!("{MACHINES}/m"));
+    assert_eq!(shop.reconcile().await.unwrap(), Requeue::OnChange);
+    assert!(shop.context.machines.cache.get(&key()).is_none());
+}
+
+#[rstest]
+#[case::alone("Running", "Failed")]
+#[case::one_is_being_replaced("Pending", "Unknown")]
+#[tokio::test]
+async fn who_is_out_of_service_counts(#[case] sibling: &str, #[case] expected: &str) {
+    let shop = Shop::new();
+    shop.linked("Unknown", &json!({}));
+    shop.machine("sibling", json!({ "status": { "currentStatus": { "phase": sibling } } }));
+    shop.known_node(&unready());
+    shop.wait(3600);
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().phase().as_str(), expected);
+    let permit = PermitKey { namespace: "ns".to_owned(), deployment: "pool".to_owned() };
+    let (held, _) =
+        take_permit(&shop.context.permits, &shop.context.machines.cache, &permit, &Key::new("ns", "sibling"));
+    assert!(held.is_some(), "the permit was given back");
+}
+
+#[tokio::test]
+async fn a_permit_is_kept_while_nobody_knows_whether_it_was_used() {
+    let shop = Shop::new();
+    shop.linked("Unknown", &json!({}));
+    shop.machine("sibling", json!({ "status": { "currentStatus": { "phase": "Running" } } }));
+    shop.known_node(&unready());
+    shop.wait(3600);
+    let mut is_first = true;
+    shop.api
+        .rule(move |call| (call.is("PATCH", "/m/status") && std::mem::take(&mut is_first)).then_some(Reply::DoAndLose));
+    let permit = PermitKey { namespace: "ns".to_owned(), deployment: "pool".to_owned() };
+    let take =
+        || take_permit(&shop.context.permits, &shop.context.machines.cache, &permit, &Key::new("ns", "sibling")).0;
+    assert!(shop.reconcile().await.is_err());
+    assert!(take().is_none(), "m may be Failed, and the cache does not say so");
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().phase(), MachinePhase::Failed);
+    assert!(take().is_some());
+}
+
+#[tokio::test]
+async fn a_slot_is_given_back_when_the_reconcile_ends() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    *shop.cloud.failure.lock() = Some(DriverError::new(Code::Internal, "because"));
+    shop.reconcile().await.unwrap();
+    shop.machine("other", json!({}));
+    shop.reconciler.handle(&Key::new("ns", "other")).await.unwrap();
+    assert_eq!(shop.cloud.calls.lock().len(), 2, "there is one slot, and both had it");
+}
+
+#[tokio::test]
+async fn credentials_that_come_during_a_call_are_tried_at_once() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    *shop.cloud.failure.lock() = Some(DriverError::new(Code::PermissionDenied, "old credentials"));
+    let (states, cloud) = (Arc::clone(&shop.states), Arc::clone(&shop.cloud));
+    let changed = Mutex::new(false);
+    *shop.cloud.hook.lock() = Some(Box::new(move |_| {
+        if std::mem::replace(&mut *changed.lock(), true) {
+            *cloud.failure.lock() = None;
+        } else {
+            states.update_if_known(&key(), Memory::forget_failures);
+        }
+    }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().spec.provider_id, "cloud:///1", "without waiting for the next try");
+    assert_eq!(shop.calls("GET", "/secrets/s").len(), 2, "and with what the Secret has now");
+}
+
+#[rstest]
+#[case::another_node_has_its_name("another", true)]
+#[case::a_webhook_objects("node", false)]
+#[tokio::test]
+async fn a_node_whose_delete_met_a_conflict_is_read(#[case] uid: &'static str, #[case] is_gone: bool) {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    let api = shop.api.clone();
+    shop.api.rule(move |call| {
+        call.is("DELETE", NODE).then(|| {
+            let mut node = api.get(NODE).unwrap();
+            if uid != node["metadata"]["uid"] {
+                node["metadata"] = json!({ "name": "n", "uid": uid });
+                node["spec"] = json!({ "providerID": "cloud:///2" });
+            }
+            api.put(NODE, node);
+            Reply::Say(409, status(409, "Conflict", "n"))
+        })
+    });
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.api.get(&format!("{MACHINES}/m")).is_none(), is_gone, "{:?}", shop.api.told());
+    assert!(shop.api.get(NODE).is_some());
+}
+
+#[tokio::test]
+async fn every_write_to_a_node_says_which_node_it_means() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.reconcile().await.unwrap();
+    let writes: Vec<Call> =
+        shop.api.calls().into_iter().filter(|call| call.verb == "PATCH" && call.path.starts_with(NODE)).collect();
+    assert!(writes.len() >= 3, "{writes:?}");
+    assert!(writes.iter().all(|call| call.body["metadata"]["uid"] == "node"), "{writes:?}");
+}
+
+#[tokio::test]
+async fn a_vm_that_could_not_join_is_no_deletion_of_a_machine_in_the_metrics() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    shop.known_node(&ready());
+    let mut node = shop.api.get(NODE).unwrap();
+    node["spec"]["providerID"] = json!("cloud:///old");
+    let node = shop.api.put(NODE, node);
+    shop.target.nodes.cache.wrote(serde_json::from_value(node).unwrap());
+    shop.reconcile().await.unwrap();
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "create", "delete"]);
+    assert!(!shop.context.metrics.render().contains("mcm_machine_delete_duration_seconds{"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_reconcile_lets_others_have_its_slot() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod("p", "n");
+    let clock = shop.clock.clone();
+    shop.api.rule(move |call| {
+        call.is("POST", "/eviction").then(|| {
+            clock.advance(SignedDuration::from_secs(30));
+            Reply::Say(429, status(429, "TooManyRequests", ""))
+        })
+    });
+    let reconciled = async {
+        tokio::select! {
+            outcome = shop.reconcile() => outcome,
+            () = async { loop { tokio::time::advance(Duration::from_secs(1)).await; } } => unreachable!(),
+        }
+    };
+    let requeue = reconciled.await.unwrap();
+    assert!(matches!(requeue, Requeue::After(Duration::ZERO)), "{requeue:?}");
+}

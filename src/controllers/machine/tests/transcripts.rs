@@ -1,0 +1,66 @@
+//! What a Machine goes through, as text: every plan with its reasons, and the world after it.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use super::world::{World, pod, ready};
+use crate::{api::machine::MachinePhase, drain::Refusal, safety::trust::TargetTrust};
+
+#[test]
+fn the_life_of_a_machine() {
+    let mut world = World::new().can_initialize();
+    world.secret.wants_token = true;
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    world.settle();
+    world.story.push_str("--- its kubelet falls silent\n");
+    world.sleep(600);
+    world.set_conditions(json!([{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" }]));
+    world.settle();
+    world.story.push_str("--- and speaks again\n");
+    world.sleep(120);
+    world.set_conditions(ready());
+    world.settle();
+    world.story.push_str("--- it is deleted\n");
+    world.sleep(600);
+    world.pods = vec![pod("db-0"), pod("web-1")];
+    world.delete();
+    world.run_until(|world| world.machine.is_none());
+    assert_snapshot!(world.story);
+}
+
+#[test]
+fn a_drain_with_a_stubborn_budget() {
+    let mut world = World::running();
+    world.story.clear();
+    world.edit(|machine| machine.spec.configuration.drain_timeout = "3m".parse().ok());
+    world.pods = vec![pod("db-0")];
+    world.stubborn =
+        Some(Refusal { message: "not now".to_owned(), budget: Some("ns/db".to_owned()), is_misconfigured: false });
+    world.delete();
+    world.run_until(|world| world.machine.is_none());
+    assert_snapshot!(world.story);
+}
+
+#[test]
+fn a_target_api_server_that_is_away() {
+    let mut world = World::new();
+    world.boots = false;
+    world.settle();
+    world.story.push_str("--- the VM boots, and the API server of the target cluster does not answer\n");
+    world.sleep(60);
+    let since = world.now;
+    world.trust = TargetTrust::Untrusted { since, reason: "its watches have been silent for 30 s".to_owned() };
+    world.settle();
+    world.story.push_str("--- the creation timeout passes\n");
+    world.sleep(30 * 60);
+    world.settle();
+    world.story.push_str("--- the API server is back, and the Node has not registered yet\n");
+    world.sleep(10);
+    world.trust = TargetTrust::Trusted { again_since: Some(world.now) };
+    world.settle();
+    world.story.push_str("--- the Node registers\n");
+    world.sleep(20);
+    world.boots = true;
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    assert_snapshot!(world.story);
+}

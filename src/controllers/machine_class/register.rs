@@ -1,0 +1,110 @@
+use std::{sync::Arc, time::Duration};
+
+use super::{Action, Snapshot, apply, observe, plan};
+use crate::{
+    api::machine::{Machine, MachineClass},
+    controllers::{self, Kind, Settings, object::prune, secret::MetadataOfSecret},
+    driver::Catalogue,
+    plan::{Plan, Step},
+    runtime::{
+        cache::{Cache, Change, Index, Key},
+        cell::{Builder, Kept},
+        events::Events,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::{self, Next, States, Turn},
+        worker::ReconcileError,
+    },
+};
+
+pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+
+/// A class is reconciled after changes of any of its Machines, which come in bursts.
+const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 0 };
+const WORKERS: usize = 16;
+
+/// Index: the Secrets that a class refers to.
+const BY_SECRET: &Index<MachineClass, Key> = &Index::new("secret", |class| {
+    let references = [&class.secret_ref, &class.credentials_secret_ref];
+    references.into_iter().flatten().map(|secret| Key::beside(&class.metadata, &secret.name)).collect()
+});
+
+impl Kept for MachineClass {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[BY_SECRET], prune)
+    }
+}
+
+/// The classes that name a Secret.
+pub(crate) fn naming(classes: &Cache<MachineClass>, secret: &Key) -> impl Iterator<Item = Arc<MachineClass>> + use<> {
+    classes.by(BY_SECRET, secret).into_iter()
+}
+
+pub(crate) struct Reconciler {
+    pub(super) classes: Arc<Objects<MachineClass>>,
+    pub(super) machines: Arc<Objects<Machine>>,
+    pub(super) secrets: Arc<Objects<MetadataOfSecret>>,
+    pub(super) drivers: Arc<Catalogue>,
+    pub(super) events: Events,
+}
+
+impl reconcile::Reconciler for Reconciler {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Action = Action;
+    type Memory = ();
+    type Session = ();
+
+    fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
+        observe::observe(key, self)
+    }
+
+    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
+        plan(snapshot)
+    }
+
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        _: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        apply::apply(&snapshot, steps, self).await
+    }
+}
+
+fn register(builder: &mut Builder<'_>, settings: &Settings) {
+    let reconciler = Reconciler {
+        classes: builder.objects::<MachineClass>(),
+        machines: builder.objects::<Machine>(),
+        secrets: builder.objects::<MetadataOfSecret>(),
+        drivers: Arc::clone(&settings.drivers),
+        events: builder.config().events.with_component(controllers::MACHINES.lease),
+    };
+    let queue = Queue::new("machineclass", PACING);
+    let classes = Arc::clone(&reconciler.classes);
+    builder.controller(
+        reconciler,
+        &queue,
+        &Arc::<States<Reconciler>>::default(),
+        WORKERS,
+        |_: &Change<MachineClass>| true,
+    );
+
+    let used = Arc::clone(&queue);
+    builder.on_change::<Machine>(move |change| {
+        let class = |machine: &Arc<Machine>| machine.spec.class.name.clone();
+        let (old, new) = (change.old.as_ref().map(class), change.new.as_ref().map(class));
+        if old != new {
+            for name in old.into_iter().chain(new) {
+                used.add(Key::new(&change.key.namespace, name));
+            }
+        }
+    });
+
+    builder.on_change::<MetadataOfSecret>(move |change| {
+        for class in super::naming(&classes.cache, &change.key) {
+            queue.add(Key::of(&class.metadata));
+        }
+    });
+}

@@ -1,0 +1,177 @@
+//! Carries out the plan of a deployment.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::{Action, Failure, Policy, Snapshot};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, MachineSet},
+        node::Node,
+        patch,
+    },
+    controllers::{machine_set::InFlightWrites, object::owner},
+    plan::{Event, Step},
+    runtime::{
+        cache::Key,
+        clock::Clock,
+        events::Events,
+        objects::{Objects, WriteError, WriteFailure},
+        reconcile::Turn,
+        target::{TargetOf, Targets},
+    },
+};
+
+/// How many Nodes one plan patches at once.
+const WRITES_IN_FLIGHT: usize = 32;
+const COMPONENT: &str = "machine-controller-manager";
+/// After somebody else wrote the Node at the same time.
+const FIRST_NODE_RETRY: Duration = Duration::from_secs(1);
+/// For a Node that refuses each patch.
+const LAST_NODE_RETRY: Duration = Duration::from_mins(5);
+
+/// Reconciles MachineDeployments.
+pub(crate) struct MachineDeployments {
+    pub deployments: Arc<Objects<MachineDeployment>>,
+    pub sets: Arc<Objects<MachineSet>>,
+    pub machines: Arc<Objects<Machine>>,
+    /// Where their Nodes are.
+    pub targets: Arc<Targets>,
+    /// Written by the sets.
+    pub in_flight: Arc<InFlightWrites>,
+    pub policy: Policy,
+    pub events: Events,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What one reconcile of a deployment leaves for the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// The last create of a set failed.
+    pub(super) failure: Option<Failure>,
+    /// Nodes whose last patch failed, by name.
+    pub(super) node_retries: BTreeMap<String, NodeRetry>,
+    /// The last event, so that a warning is recorded once.
+    recorded: Option<Event>,
+}
+
+/// When to patch a Node again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NodeRetry {
+    attempts: u32,
+    pub(super) at: Timestamp,
+}
+
+impl NodeRetry {
+    /// After one more patch that failed.
+    fn after(previous: Option<&Self>, now: Timestamp) -> Self {
+        let attempts = previous.map_or(0, |retry| retry.attempts);
+        let delay = FIRST_NODE_RETRY.saturating_mul(2_u32.saturating_pow(attempts)).min(LAST_NODE_RETRY);
+        let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
+        Self { attempts: attempts.saturating_add(1), at: now.saturating_add(delay).unwrap_or(now) }
+    }
+}
+
+impl MachineDeployments {
+    pub(super) async fn carry_out(
+        &self,
+        snapshot: &Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &Turn<'_, Self>,
+    ) -> Result<(), WriteError> {
+        let (nodes, steps): (Vec<_>, Vec<_>) =
+            steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
+        self.patch_nodes(snapshot, nodes, turn).await;
+        // The status follows the patch of the same plan, so it is written on the version that the patch made.
+        let mut deployment = Arc::clone(&snapshot.deployment);
+        for step in steps {
+            match step.action {
+                Action::PatchNode { .. } => {}
+                Action::PatchDeployment(patch) => {
+                    deployment = self.deployments.patch(&deployment.metadata, &patch).await?;
+                }
+                Action::PatchSet { set, patch } => {
+                    turn.track(self.sets.patch(&set.metadata, &patch).await)?;
+                }
+                Action::PatchMachine { machine, patch } => {
+                    self.machines.patch(&machine.metadata, &patch).await?;
+                }
+                Action::DeleteSet(set) => turn.track(self.sets.delete(&set.metadata).await)?,
+                Action::CreateSet(set) => self.create_set(snapshot, &set, turn).await?,
+                Action::WriteStatus(status) => {
+                    let patch = patch::status(&snapshot.deployment.status, &Some(*status));
+                    self.deployments.patch_status(&deployment.metadata, &patch).await?;
+                    turn.status_written();
+                }
+            }
+            if let Some(event) = step.event {
+                self.record(snapshot, event, turn);
+            }
+        }
+        Ok(())
+    }
+
+    /// A warning is recorded once, until something else is recorded.
+    fn record(&self, snapshot: &Snapshot, event: Event, turn: &Turn<'_, Self>) {
+        let mut is_repeated = false;
+        turn.remember(|memory| is_repeated = memory.recorded.replace(event.clone()).as_ref() == Some(&event));
+        if !is_repeated || !event.warning {
+            self.events.with_component(COMPONENT).record(&*snapshot.deployment, &event);
+        }
+    }
+
+    /// Marks on Nodes help others; that one cannot be set holds up nothing.
+    async fn patch_nodes(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &Turn<'_, Self>) {
+        let TargetOf::Known(target) = self.targets.of(&snapshot.deployment.metadata) else { return };
+        let nodes = &target.nodes;
+        let patches = steps.into_iter().filter_map(|step| match step.action {
+            Action::PatchNode { node, patch } => Some((node, patch)),
+            _ => None,
+        });
+        let patches =
+            stream::iter(patches).map(|(node, patch)| async move { self.patch_node(nodes, &node, &patch, turn).await });
+        patches.buffer_unordered(WRITES_IN_FLIGHT).collect::<()>().await;
+    }
+
+    async fn patch_node(&self, nodes: &Objects<Node>, node: &Node, patch: &Value, turn: &Turn<'_, Self>) {
+        let (name, answer) = (node.name_any(), nodes.patch(&node.metadata, patch).await);
+        turn.remember(|memory| match &answer {
+            Ok(_) => drop(memory.node_retries.remove(&name)),
+            Err(error) if error.failure() == WriteFailure::Gone => drop(memory.node_retries.remove(&name)),
+            Err(_) => {
+                let retry = NodeRetry::after(memory.node_retries.get(&name), self.clock.now());
+                memory.node_retries.insert(name.clone(), retry);
+            }
+        });
+        if let Err(error) = answer {
+            tracing::debug!(node = %name, error = %error.text(), "patch of a node failed");
+        }
+    }
+
+    async fn create_set(&self, snapshot: &Snapshot, set: &MachineSet, turn: &Turn<'_, Self>) -> Result<(), WriteError> {
+        let Err(error) = turn.track(self.sets.create(set).await) else {
+            turn.remember(|memory| memory.failure = None);
+            return Ok(());
+        };
+        let failure = match error.failure() {
+            // Created by a call whose answer was lost, or somebody else's: the object itself tells.
+            WriteFailure::AlreadyExists => match self.sets.read_again(&Key::of(&set.metadata)).await {
+                Ok(Some(found)) => {
+                    let uid = snapshot.deployment.uid().unwrap_or_default();
+                    (!owner::is_controlled_by(&found.metadata, &uid)).then_some(Failure::NameTaken)
+                }
+                _ => None,
+            },
+            WriteFailure::Conflict | WriteFailure::Throttled => None,
+            WriteFailure::Gone | WriteFailure::Refused | WriteFailure::Unknown => {
+                Some(Failure::Other { message: error.text() })
+            }
+        };
+        turn.remember(|memory| memory.failure = failure);
+        Err(error)
+    }
+}

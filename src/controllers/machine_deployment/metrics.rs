@@ -1,0 +1,127 @@
+//! Gauges of deployments, made from the objects at each scrape.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::{
+    api::machine::{MachineDeployment, StrategyType},
+    controllers::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted},
+    runtime::metrics::{Desc, Exposition},
+};
+
+const DEPLOYMENTS: Desc<0> = Desc::gauge("mcm_machine_deployment_items_total", "Machine deployments there are.", []);
+const DEPLOYMENT_INFO: Desc<4> = Desc::gauge(
+    "mcm_machine_deployment_info",
+    "What a machine deployment is.",
+    ["name", "namespace", "createdAt", "spec_strategy_type"],
+);
+const DEPLOYMENT_CONDITION: Desc<3> = Desc::gauge(
+    "mcm_machine_deployment_status_condition",
+    "Condition of a machine deployment: 1 True, 0 False, 2 Unknown.",
+    ["name", "namespace", "condition"],
+);
+const DEPLOYMENT_FAILED: Desc<7> = Desc::gauge(
+    "mcm_machine_deployment_failed_machines",
+    "A machine of a deployment whose last operation failed.",
+    FAILED_LABELS,
+);
+
+/// Adds all deployments. Call it once per scrape.
+pub(crate) fn machine_deployments<'a>(all: impl IntoIterator<Item = &'a Arc<MachineDeployment>>, out: &mut Exposition) {
+    let all = sorted(all, |deployment| &deployment.metadata);
+    out.sample(&DEPLOYMENTS, [], all.len() as f64);
+    for ([namespace, name], deployment) in all {
+        let created = created_at(&deployment.metadata);
+        out.sample(&DEPLOYMENT_INFO, [name, namespace, &created, &deployment.spec.strategy.type_], 1.0);
+        deployment_spec([name, namespace], deployment, out);
+        let Some(status) = &deployment.status else { continue };
+        deployment_status([name, namespace], status, out);
+        let found = status.conditions.iter().map(|one| (&one.type_, &one.status));
+        conditions(&DEPLOYMENT_CONDITION, [name, namespace], found, out);
+        failed(&DEPLOYMENT_FAILED, [name, namespace], &status.failed_machines, out);
+    }
+}
+
+fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut Exposition) {
+    const PAUSED: Desc<2> = plain("mcm_machine_deployment_info_spec_paused", "1 if a deployment is paused.");
+    const REPLICAS: Desc<2> =
+        plain("mcm_machine_deployment_info_spec_replicas", "Machines that a deployment shall have.");
+    const MIN_READY: Desc<2> = plain(
+        "mcm_machine_deployment_info_spec_min_ready_seconds",
+        "Value of minReadySeconds of a deployment; not used.",
+    );
+    const HISTORY: Desc<2> =
+        plain("mcm_machine_deployment_info_spec_revision_history_limit", "Old sets that a deployment keeps.");
+    const DEADLINE: Desc<2> = plain(
+        "mcm_machine_deployment_info_spec_progress_deadline_seconds",
+        "Seconds without progress after which a rollout is reported as stuck.",
+    );
+    const ROLLBACK: Desc<2> =
+        plain("mcm_machine_deployment_info_spec_rollback_to_revision", "Revision that a deployment shall return to.");
+    const SURGE: Desc<2> = plain(
+        "mcm_machine_deployment_info_spec_rolling_update_max_surge",
+        "Machines that a rollout may have beyond the replicas.",
+    );
+    const UNAVAILABLE: Desc<2> = plain(
+        "mcm_machine_deployment_info_spec_rolling_update_max_unavailable",
+        "Machines that may be missing during a rollout.",
+    );
+
+    let spec = &deployment.spec;
+    let values = [(PAUSED, i32::from(spec.paused)), (REPLICAS, spec.replicas), (MIN_READY, spec.min_ready_seconds)];
+    gauges(object, values, out);
+    let rolling =
+        spec.strategy.rolling_update.as_ref().filter(|_| spec.strategy.kind() == Some(StrategyType::RollingUpdate));
+    let surge = rolling.and_then(|rolling| count(rolling.max_surge.as_ref()?, spec.replicas, f64::ceil));
+    let unavailable = rolling.and_then(|rolling| count(rolling.max_unavailable.as_ref()?, spec.replicas, f64::floor));
+    let optional = [
+        (HISTORY, spec.revision_history_limit.map(f64::from)),
+        (DEADLINE, spec.progress_deadline_seconds.map(f64::from)),
+        (ROLLBACK, spec.rollback_to.as_ref().map(|rollback| rollback.revision as f64)),
+        (SURGE, surge),
+        (UNAVAILABLE, unavailable),
+    ];
+    for (desc, value) in optional {
+        if let Some(value) = value {
+            out.sample(&desc, object, value);
+        }
+    }
+}
+
+fn deployment_status(object: [&str; 2], status: &crate::api::machine::MachineDeploymentStatus, out: &mut Exposition) {
+    const REPLICAS: Desc<2> = plain("mcm_machine_deployment_status_replicas", "Machines of a deployment.");
+    const AVAILABLE: Desc<2> =
+        plain("mcm_machine_deployment_status_available_replicas", "Machines of a deployment that are available.");
+    const UNAVAILABLE: Desc<2> =
+        plain("mcm_machine_deployment_status_unavailable_replicas", "Machines that a deployment lacks.");
+    const READY: Desc<2> =
+        plain("mcm_machine_deployment_status_ready_replicas", "Machines of a deployment that are ready.");
+    const UPDATED: Desc<2> =
+        plain("mcm_machine_deployment_status_updated_replicas", "Machines of a deployment's current template.");
+    const COLLISIONS: Desc<2> = plain(
+        "mcm_machine_deployment_status_collision_count",
+        "How often the name of a deployment's new set was taken.",
+    );
+
+    let values = [
+        (REPLICAS, status.replicas),
+        (AVAILABLE, status.available_replicas),
+        (UNAVAILABLE, status.unavailable_replicas),
+        (READY, status.ready_replicas),
+        (UPDATED, status.updated_replicas),
+    ];
+    gauges(object, values, out);
+    gauges(object, status.collision_count.map(|count| (COLLISIONS, count)), out);
+}
+
+/// A number, or a percentage of the replicas; `None` if it is neither.
+fn count(value: &IntOrString, replicas: i32, round: fn(f64) -> f64) -> Option<f64> {
+    match value {
+        IntOrString::Int(number) => Some(f64::from(*number)),
+        IntOrString::String(text) => match text.strip_suffix('%') {
+            Some(percent) => Some(round(f64::from(percent.parse::<i32>().ok()?) * f64::from(replicas) / 100.0)),
+            None => text.parse::<i32>().ok().map(f64::from),
+        },
+    }
+}

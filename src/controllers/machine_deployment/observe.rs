@@ -1,0 +1,81 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{
+    Snapshot, UnreadableMachine,
+    apply::{MachineDeployments, Memory},
+};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, MachineSet},
+        node::Node,
+        selector::Selector,
+    },
+    controllers::{machine, machine_set, object::owner},
+    runtime::{cache::Key, target::TargetOf},
+};
+
+impl MachineDeployments {
+    /// What the caches hold of a deployment; `None` if it does not exist.
+    pub(super) fn snapshot(&self, key: &Key, memory: &Memory, now: Timestamp) -> Option<Snapshot> {
+        let deployment = self.deployments.cache.get(key)?;
+        let sets = self.sets_of(&deployment);
+        let uids = sets.iter().filter_map(|set| set.uid());
+        let in_flight = uids.map(|uid| (uid.clone(), self.in_flight.of(&uid))).collect();
+        let uid = deployment.uid().unwrap_or_default();
+        let own = sets.iter().filter(|set| owner::is_controlled_by(&set.metadata, &uid));
+        let own: Vec<String> = own.filter_map(|set| set.uid()).collect();
+        let machines: Vec<Arc<Machine>> =
+            own.iter().flat_map(|uid| self.machines.cache.by(machine::BY_CONTROLLER, uid)).collect();
+        Some(Snapshot {
+            in_flight,
+            unreadable_sets: self.unreadable_sets(&uid),
+            unreadable_machines: self.unreadable_machines(&own),
+            nodes: self.nodes_of(&deployment, &machines),
+            node_retries: memory.node_retries.iter().map(|(node, retry)| (node.clone(), retry.at)).collect(),
+            failure: memory.failure.clone(),
+            deployment,
+            sets,
+            machines,
+            now,
+        })
+    }
+
+    /// The sets that it controls, and those without a controller that it selects.
+    fn sets_of(&self, deployment: &MachineDeployment) -> Vec<Arc<MachineSet>> {
+        let cache = &self.sets.cache;
+        let mut sets = cache.by(machine_set::BY_CONTROLLER, &deployment.uid().unwrap_or_default());
+        if let Ok(selector) = Selector::parse(deployment.spec.selector.as_ref()) {
+            let orphans = cache.by(machine_set::BY_CONTROLLER, "").into_iter();
+            sets.extend(orphans.filter(|set| {
+                set.metadata.namespace == deployment.metadata.namespace
+                    && selector.matches(set.metadata.labels.as_ref())
+            }));
+        }
+        sets
+    }
+
+    fn unreadable_sets(&self, deployment: &str) -> Vec<String> {
+        let unreadable = self.sets.cache.unreadable().into_iter();
+        let own = unreadable.filter(|set| owner::is_controlled_by(&set.meta, deployment));
+        own.filter_map(|set| set.meta.name).collect()
+    }
+
+    fn unreadable_machines(&self, sets: &[String]) -> Vec<UnreadableMachine> {
+        let unreadable = self.machines.cache.unreadable().into_iter();
+        let own = unreadable.filter_map(|machine| {
+            let set_uid = owner::controller_of(&machine.meta)?.uid.clone();
+            Some(UnreadableMachine { name: machine.meta.name?, set_uid })
+        });
+        own.filter(|machine| sets.contains(&machine.set_uid)).collect()
+    }
+
+    fn nodes_of(&self, deployment: &MachineDeployment, machines: &[Arc<Machine>]) -> BTreeMap<String, Arc<Node>> {
+        let TargetOf::Known(target) = self.targets.of(&deployment.metadata) else { return BTreeMap::new() };
+        let nodes = &target.nodes;
+        let of_machines = machines.iter().filter_map(|machine| nodes.cache.get(&Key::new("", machine.node_name()?)));
+        of_machines.map(|node| (node.name_any(), node)).collect()
+    }
+}

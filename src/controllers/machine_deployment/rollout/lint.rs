@@ -1,0 +1,232 @@
+//! Refuses a plan that would break a bound. What the plan leads to is worked out from the objects and the steps, with
+//! none of the planner's numbers: sets are taken to do what they are told, in their order of deletion.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt;
+
+use super::super::{Action, Snapshot};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, MachineSet, StrategyType},
+        selector::Selector,
+    },
+    controllers::object::{deletion_order::DeletionOrder, owner},
+    plan::{
+        Step,
+        lint::{Rule, Violation},
+    },
+};
+
+/// What the steps would break; nothing for a deployment that is being deleted or that is not acted on.
+pub(in super::super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Violation> {
+    let deployment = &snapshot.deployment;
+    let Some(limits) = Limits::of(deployment) else { return Vec::new() };
+    if deployment.metadata.deletion_timestamp.is_some() {
+        return Vec::new();
+    }
+    let sets = sets_of(snapshot, steps);
+    let created = steps.iter().map(|step| match &step.action {
+        Action::CreateSet(set) => i64::from(set.spec.replicas),
+        _ => 0,
+    });
+    let created: i64 = created.sum();
+    let checks = [
+        too_many(&limits, &sets, created),
+        too_few(&limits, &sets),
+        overlap(&limits, &sets, created),
+        deletes_owner(&sets, steps),
+    ];
+    checks.into_iter().flatten().collect()
+}
+
+struct Limits {
+    strategy: StrategyType,
+    replicas: i64,
+    max_surge: i64,
+    max_unavailable: i64,
+}
+
+impl Limits {
+    fn of(deployment: &MachineDeployment) -> Option<Self> {
+        let spec = &deployment.spec;
+        let (strategy, replicas) = (spec.strategy.kind()?, i64::from(spec.replicas));
+        let (mut max_surge, mut max_unavailable) = (0, 0);
+        if strategy == StrategyType::RollingUpdate {
+            let knobs = spec.strategy.rolling_update.as_ref()?;
+            max_surge = share(knobs.max_surge.as_ref()?, replicas, true)?;
+            max_unavailable = share(knobs.max_unavailable.as_ref()?, replicas, false)?;
+            if max_surge + max_unavailable == 0 {
+                max_unavailable = 1;
+            }
+        }
+        Some(Self { strategy, replicas, max_surge, max_unavailable })
+    }
+}
+
+fn share(knob: &IntOrString, replicas: i64, rounds_up: bool) -> Option<i64> {
+    let number = match knob {
+        IntOrString::Int(number) => i64::from(*number),
+        IntOrString::String(text) => {
+            let hundredths = text.trim_end_matches('%').parse::<i64>().ok()? * replicas;
+            let rest = hundredths % 100;
+            hundredths / 100 + i64::from(rounds_up && rest > 0)
+        }
+    };
+    Some(number.max(0))
+}
+
+struct Set<'a> {
+    set: &'a Arc<MachineSet>,
+    is_new: bool,
+    /// Replicas before and after the plan.
+    before: i64,
+    after: i64,
+    /// Machines that nobody deletes, in the order in which the set would.
+    live: Vec<&'a Machine>,
+    unreadable: i64,
+    creating: i64,
+    /// Machines whose delete call is in flight: they take room and do not serve.
+    deleting: i64,
+    terminating: i64,
+}
+
+fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>]) -> Vec<Set<'a>> {
+    let deployment = &snapshot.deployment;
+    let Ok(selector) = Selector::parse(deployment.spec.selector.as_ref()) else { return Vec::new() };
+    let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
+    let is_own = |set: &&Arc<MachineSet>| {
+        let meta = &set.metadata;
+        let is_adopted = owner::controller_of(meta).is_none() && meta.deletion_timestamp.is_none();
+        selector.matches(meta.labels.as_ref()) && (is_adopted || owner::is_controlled_by(meta, uid))
+    };
+    let own = snapshot.sets.iter().filter(is_own);
+    own.map(|set| {
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        let in_flight = snapshot.in_flight.get(uid).cloned().unwrap_or_default();
+        let mut machines: Vec<&Machine> = snapshot.machines.iter().map(Arc::as_ref).collect();
+        machines.retain(|machine| owner::is_controlled_by(&machine.metadata, uid));
+        let known = |name: &String| machines.iter().any(|machine| machine.metadata.name.as_ref() == Some(name));
+        let creating = in_flight.creates.iter().filter(|name| !known(name)).count();
+        let (terminating, live): (Vec<&Machine>, Vec<&Machine>) =
+            machines.iter().copied().partition(|machine| machine.is_terminating());
+        let (deleting, mut live): (Vec<&Machine>, Vec<&Machine>) =
+            live.into_iter().partition(|machine| in_flight.deletes.contains(&machine.name_any()));
+        live.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
+        let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid).count();
+        let is_deleting = set.metadata.deletion_timestamp.is_some();
+        let before = if is_deleting { 0 } else { i64::from(set.spec.replicas) };
+        Set {
+            set,
+            is_new: set.spec.makes(&deployment.spec.template),
+            before,
+            after: if is_deleting { 0 } else { replicas_after(set, steps).unwrap_or(before) },
+            live,
+            unreadable: length(unreadable),
+            creating: length(creating),
+            deleting: length(deleting.len()),
+            terminating: length(terminating.len()),
+        }
+    })
+    .collect()
+}
+
+/// The replicas that the steps give a set, if they do.
+fn replicas_after(set: &MachineSet, steps: &[Step<Action>]) -> Option<i64> {
+    steps.iter().find_map(|step| match &step.action {
+        Action::PatchSet { set: patched, patch } if patched.metadata.uid == set.metadata.uid => {
+            patch.get("spec")?.get("replicas").map(|replicas| replicas.as_i64().unwrap_or(0))
+        }
+        _ => None,
+    })
+}
+
+impl Set<'_> {
+    /// Machines that are to stay or to come; those that terminate already do not count.
+    fn asked(&self, replicas: i64) -> i64 {
+        (length(self.live.len()) + self.deleting + self.unreadable + self.creating).max(replicas)
+    }
+
+    /// What is left when the set has deleted what is too much.
+    fn left(&self, replicas: i64) -> &[&Machine] {
+        let deleted = self.live.len().saturating_sub(usize::try_from(replicas).unwrap_or(0));
+        self.live.get(deleted..).unwrap_or_default()
+    }
+
+    fn available(&self, replicas: i64) -> i64 {
+        length(self.left(replicas).iter().filter(|machine| machine.is_available()).count())
+    }
+
+    /// Machines that are left, do not serve, and have outlived one that did.
+    fn outliving(&self, replicas: i64) -> i64 {
+        let first_available = self.live.iter().position(|machine| machine.is_available());
+        let Some(first_available) = first_available else { return self.unreadable };
+        let outlived = self.live.get(first_available..).unwrap_or_default().iter();
+        let is_left = |machine: &Machine| self.left(replicas).iter().any(|left| std::ptr::eq(*left, machine));
+        let kept = outlived.filter(|machine| !machine.is_available() && is_left(machine));
+        length(kept.count()) + self.unreadable
+    }
+
+    fn has_machines(&self) -> bool {
+        !self.live.is_empty() || self.unreadable + self.creating + self.deleting + self.terminating > 0
+    }
+}
+
+fn too_many(limits: &Limits, sets: &[Set<'_>], created: i64) -> Option<Violation> {
+    let before: i64 = sets.iter().map(|set| set.asked(set.before)).sum();
+    let after: i64 = sets.iter().map(|set| set.asked(set.after)).sum::<i64>() + created;
+    let most = limits.replicas.saturating_add(limits.max_surge);
+    (after > before && after > most).then(|| {
+        let text = format!("{after} planned > {} replicas + {} maxSurge", limits.replicas, limits.max_surge);
+        Violation::new(Rule::TooManyMachines, text)
+    })
+}
+
+fn too_few(limits: &Limits, sets: &[Set<'_>]) -> Option<Violation> {
+    if limits.strategy != StrategyType::RollingUpdate {
+        return None;
+    }
+    let before: i64 = sets.iter().map(|set| set.available(set.before)).sum();
+    let after: i64 = sets.iter().map(|set| set.available(set.after)).sum();
+    let outliving: i64 = sets.iter().filter(|set| !set.is_new).map(|set| set.outliving(set.after)).sum();
+    let (replicas, max_unavailable) = (limits.replicas, limits.max_unavailable);
+    (after < before && after < replicas - max_unavailable - outliving).then(|| {
+        let text = format!(
+            "{after} available < {replicas} replicas - {max_unavailable} maxUnavailable - {outliving} out of service and kept"
+        );
+        Violation::new(Rule::TooFewAvailable, text)
+    })
+}
+
+fn overlap(limits: &Limits, sets: &[Set<'_>], created: i64) -> Option<Violation> {
+    if limits.strategy != StrategyType::Recreate {
+        return None;
+    }
+    let others = |set: Option<&Set<'_>>| {
+        let is_other = |other: &&Set<'_>| set.is_none_or(|set| !Arc::ptr_eq(set.set, other.set));
+        sets.iter().filter(is_other).find(|other| other.has_machines() || other.after > 0)
+    };
+    let growing = sets.iter().filter(|set| set.asked(set.after) > set.asked(set.before));
+    let beside = growing.map(|set| others(Some(set))).chain((created > 0).then(|| others(None)));
+    let text = |other: &Set<'_>| {
+        format!("machine set {} has machines, and Recreate replaces all at once", other.set.name_any())
+    };
+    beside.flatten().next().map(|other| Violation::new(Rule::Overlap, text(other)))
+}
+
+fn deletes_owner(sets: &[Set<'_>], steps: &[Step<Action>]) -> Option<Violation> {
+    let is_deleted = |set: &Set<'_>| {
+        steps.iter().any(|step| matches!(&step.action, Action::DeleteSet(deleted) if Arc::ptr_eq(deleted, set.set)))
+    };
+    let in_use = sets.iter().find(|set| is_deleted(set) && (set.has_machines() || set.after > 0))?;
+    Some(Violation::new(Rule::DeletesOwner, format!("machine set {} has machines", in_use.set.name_any())))
+}
+
+fn length(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+#[path = "lint_tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An old set of 3 that serve and a new one of 1 that serves, with a surge of 1.
+fn snapshot(strategy: Value) -> Snapshot {
+    let template = |class: &str| json!({"metadata": {"labels": {"name": "pool"}}, "spec": {"class": {"kind": "MachineClass", "name": class}}});
+    let deployment = json!({
+        "metadata": {"name": "pool", "namespace": "shoot", "uid": "d"},
+        "spec": {
+            "replicas": 3, "strategy": strategy, "template": template("v2"),
+            "selector": {"matchLabels": {"name": "pool"}},
+        },
+    });
+    let owned = |kind: &str, uid: &str| json!([{"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "name": uid, "uid": uid, "controller": true}]);
+    let set = |uid: &str, replicas: i32, class: &str| {
+        json!({
+            "metadata": {"name": uid, "uid": uid, "labels": {"name": "pool"}, "ownerReferences": owned("MachineDeployment", "d")},
+            "spec": {"replicas": replicas, "template": template(class)},
+        })
+    };
+    let machine = |name: &str, set: &str| {
+        json!({
+            "metadata": {"name": name, "ownerReferences": owned("MachineSet", set)}, "spec": {},
+            "status": {"currentStatus": {"phase": "Running"}},
+        })
+    };
+    Snapshot {
+        deployment: serde_json::from_value(deployment).unwrap(),
+        sets: [set("old", 3, "v1"), set("new", 1, "v2")].map(|set| serde_json::from_value(set).unwrap()).to_vec(),
+        machines: [machine("a", "old"), machine("b", "old"), machine("c", "old"), machine("n", "new")]
+            .map(|machine| serde_json::from_value(machine).unwrap())
+            .to_vec(),
+        in_flight: Default::default(),
+        unreadable_sets: Vec::new(),
+        unreadable_machines: Vec::new(),
+        nodes: Default::default(),
+        node_retries: Default::default(),
+        failure: None,
+        now: "2026-01-01T00:00:00Z".parse().unwrap(),
+    }
+}
+
+fn resize(snapshot: &Snapshot, set: usize, replicas: i32) -> Step<Action> {
+    let patch = json!({"spec": {"replicas": if replicas == 0 { Value::Null } else { json!(replicas) }}});
+    Step { action: Action::PatchSet { set: snapshot.sets[set].clone(), patch }, reason: String::new(), event: None }
+}
+
+fn rules(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Rule> {
+    lint(snapshot, steps).into_iter().map(|violation| violation.rule).collect()
+}
+
+fn rolling() -> Value {
+    json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "20%", "maxUnavailable": 0}})
+}
+
+#[rstest]
+#[case::nothing(3, 1, vec![])]
+#[case::one_may_go(2, 1, vec![])]
+#[case::two_may_not(1, 1, vec![Rule::TooFewAvailable])]
+#[case::none_may_come(3, 2, vec![Rule::TooManyMachines])]
+#[case::not_even_while_another_goes(2, 2, vec![Rule::TooManyMachines])]
+#[case::everything_at_once(0, 3, vec![Rule::TooManyMachines, Rule::TooFewAvailable])]
+fn a_rolling_update_keeps_its_bounds(#[case] old: i32, #[case] new: i32, #[case] expected: Vec<Rule>) {
+    let snapshot = snapshot(rolling());
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, old), resize(&snapshot, 1, new)]), expected);
+}
+
+#[test]
+fn a_preserved_machine_that_outlives_one_that_serves_is_excused() {
+    let mut snapshot = snapshot(rolling());
+    let mut machine = serde_json::to_value(&*snapshot.machines[0]).unwrap();
+    machine["status"]["currentStatus"] = json!({"phase": "Failed", "preserveExpiryTime": "2026-01-02T00:00:00Z"});
+    snapshot.machines[0] = serde_json::from_value(machine).unwrap();
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 2)]), []);
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 1)]), [Rule::TooFewAvailable]);
+}
+
+#[test]
+fn calls_in_flight_take_room_and_do_not_serve() {
+    let mut creating = snapshot(rolling());
+    creating.machines.remove(0);
+    assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), []);
+    let creates = ["x".to_owned()].into();
+    creating
+        .in_flight
+        .insert("old".to_owned(), crate::controllers::machine_set::InFlight { creates, ..Default::default() });
+    assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), [Rule::TooManyMachines]);
+    let mut deleting = snapshot(rolling());
+    let deletes = ["a".to_owned()].into();
+    deleting
+        .in_flight
+        .insert("old".to_owned(), crate::controllers::machine_set::InFlight { deletes, ..Default::default() });
+    assert_eq!(rules(&deleting, &[resize(&deleting, 0, 1)]), [Rule::TooFewAvailable]);
+}
+
+#[test]
+fn recreate_has_machines_of_one_template() {
+    let mut snapshot = snapshot(json!({"type": "Recreate"}));
+    snapshot.machines.pop();
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 0)]), []);
+    assert!(rules(&snapshot, &[resize(&snapshot, 0, 0), resize(&snapshot, 1, 3)]).contains(&Rule::Overlap));
+}
+
+#[test]
+fn a_set_with_machines_is_not_deleted_while_its_deployment_stays() {
+    let mut snapshot = snapshot(rolling());
+    let delete = Step { action: Action::DeleteSet(snapshot.sets[0].clone()), reason: String::new(), event: None };
+    assert_eq!(rules(&snapshot, std::slice::from_ref(&delete)), [Rule::DeletesOwner]);
+    let mut deployment = (*snapshot.deployment).clone();
+    deployment.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(snapshot.now));
+    snapshot.deployment = deployment.into();
+    assert_eq!(rules(&snapshot, &[delete]), []);
+}

@@ -1,0 +1,286 @@
+//! From one template to the next: how many Machines each set shall have, and what surrounds that.
+//!
+//! One file per strategy; [`counts`] and [`bounds`] are the numbers they work on, [`lint`] checks the result.
+
+pub(super) mod bounds;
+pub(super) mod counts;
+pub(super) mod lint;
+mod recreate;
+mod rolling_update;
+pub(super) mod scale;
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use super::{
+    Action, Failure, Policy, Snapshot, autoscaler,
+    nodes::Nodes,
+    sets::{OwnedSets, SetView, hash_label, history, naming::identity_for, revision, rollback},
+    status::{self, Facts},
+    steps::{
+        Replicas, emit_creation, emit_deployment, emit_status, machines, push, scale_set, wait_for_unreadable,
+        with_finalizer,
+    },
+    validate::ValidSpec,
+};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet, StrategyType},
+        reasons::EventReason,
+    },
+    controllers::object::draft::{Change, Draft, Drafts},
+    plan::{Event, Plan, WaitKind},
+};
+use bounds::Bounds;
+use scale::Mode;
+
+/// Plans one reconcile of a valid deployment.
+pub(super) struct RolloutPlanner<'a> {
+    snapshot: &'a Snapshot,
+    bounds: &'a Bounds,
+    strategy: StrategyType,
+    deployment: Draft<MachineDeployment>,
+    sets: OwnedSets,
+    nodes: Nodes<'a>,
+    machines: Drafts<Machine>,
+    created: Option<MachineSet>,
+    collisions: i32,
+    /// Machines that cannot be read, for which the strategy has to wait.
+    unreadable: Vec<String>,
+}
+
+impl<'a> RolloutPlanner<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, policy: &Policy, spec: &'a ValidSpec) -> Self {
+        let stored = snapshot.deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
+        let sets = OwnedSets::claim(snapshot, &spec.selector);
+        let is_taken = snapshot.failure == Some(Failure::NameTaken) && sets.new_set().is_none();
+        Self {
+            snapshot,
+            bounds: &spec.bounds,
+            strategy: spec.strategy,
+            deployment: with_finalizer(&snapshot.deployment),
+            sets,
+            nodes: Nodes::of(snapshot, policy),
+            machines: Drafts::default(),
+            created: None,
+            collisions: if is_taken { stored.saturating_add(1) } else { stored },
+            unreadable: Vec::new(),
+        }
+    }
+
+    pub(super) fn plan(mut self) -> Plan<Action> {
+        if !self.sets.unknown.is_empty() {
+            let mut plan = Plan::default();
+            emit_deployment(&mut plan, self.deployment);
+            wait_for_unreadable(&mut plan, &self.sets.unknown);
+            return plan;
+        }
+        autoscaler::mark_machines(&mut self.deployment, &mut self.machines, self.snapshot);
+        let spec = &self.snapshot.deployment.spec;
+        if let Some(request) = spec.rollback_to.as_ref().filter(|_| !spec.paused) {
+            rollback::roll_back(&mut self.deployment, &mut self.sets, &mut self.nodes, request);
+            return self.emit(None, Vec::new());
+        }
+        revision::update_new_set(&mut self.sets, self.deployment.desired());
+        let name = self.snapshot.deployment.name_any();
+        hash_label::complete(&mut self.sets, &mut self.machines, &name, &self.snapshot.sets);
+        if !self.scale(spec.paused) && !spec.paused {
+            self.prepare_nodes();
+            match self.strategy {
+                StrategyType::Recreate => self.recreate(),
+                StrategyType::RollingUpdate | StrategyType::InPlaceUpdate => self.rolling_update(),
+            }
+        }
+        self.set_revision();
+        self.finish()
+    }
+
+    /// Machines of two sets may exist side by side.
+    fn may_overlap(&self) -> bool {
+        self.strategy == StrategyType::RollingUpdate
+    }
+
+    fn scalable(&self) -> Vec<scale::Scalable> {
+        self.sets.sets.iter().filter(|set| !set.is_deleting()).map(SetView::scalable).collect()
+    }
+
+    /// The replicas were changed, or nothing but the replicas may change. True if that gave a set other replicas, which
+    /// is enough for one plan.
+    fn scale(&mut self, paused: bool) -> bool {
+        let sets = self.scalable();
+        let side_by_side = sets.iter().filter(|set| set.counts.planned() > 0).count() > 1;
+        let waits_for_old = !self.may_overlap() && (!paused || side_by_side);
+        if waits_for_old || !scale::is_pending(self.bounds, &sets, paused) {
+            return false;
+        }
+        let departing = self.sets.sets.iter().filter(|set| set.is_deleting()).map(SetView::counts).sum();
+        let mode = Mode { paused, may_overlap: self.may_overlap(), departing };
+        let desired = scale::desired_replicas(self.bounds, &sets, mode);
+        let capped = scale::capped(self.bounds, &sets, mode, &desired);
+        let is_changed = sets.iter().zip(&capped).any(|(set, replicas)| set.counts.replicas != *replicas);
+        if !paused && !is_changed {
+            return false;
+        }
+        let why = format!("the deployment has {} replicas", self.bounds.desired);
+        let sets = self.sets.sets.iter_mut().filter(|set| !set.is_deleting());
+        for (set, (capped, desired)) in sets.zip(capped.into_iter().zip(desired)) {
+            if capped == desired {
+                scale_set(set, self.bounds, Replicas::Final(capped), &why);
+            } else {
+                let why =
+                    format!("{why}, at most {} with {} maxSurge", self.bounds.max_replicas(), self.bounds.max_surge);
+                scale_set(set, self.bounds, Replicas::ForNow(capped), &why);
+            }
+        }
+        is_changed
+    }
+
+    /// Before old Machines go: new pods avoid their Nodes, and the autoscaler waits. After: the reverse.
+    fn prepare_nodes(&mut self) {
+        if self.sets.is_rolling() {
+            for set in &self.sets.sets {
+                self.nodes.disable_scale_down(set);
+            }
+            if self.may_overlap() {
+                for set in self.sets.old_sets_mut() {
+                    self.nodes.taint(set);
+                }
+            }
+        }
+        if let Some(set) = self.sets.new_set_mut() {
+            self.nodes.untaint(set);
+        }
+    }
+
+    fn create(&mut self, replicas: i32) {
+        let deployment = &self.snapshot.deployment;
+        let identity = identity_for(
+            &deployment.name_any(),
+            &deployment.spec.template,
+            self.collisions,
+            self.snapshot.sets.iter().map(Arc::as_ref),
+        );
+        let revision = revision::next_revision(&self.sets);
+        self.created = Some(revision::new_set(self.deployment.desired(), &identity, self.bounds, revision, replicas));
+    }
+
+    fn set_revision(&mut self) {
+        let revision = match &self.created {
+            Some(set) => revision::revision_of(set),
+            None => self.sets.new_set().map_or(0, |set| revision::revision_of(set.draft.desired())),
+        };
+        revision::set_on_deployment(&mut self.deployment, revision);
+    }
+
+    /// Status and clean-up, from all that was decided.
+    fn finish(mut self) -> Plan<Action> {
+        let created = self.created.as_ref().map(|set| (set.name_any(), set.spec.replicas));
+        let facts = Facts {
+            snapshot: self.snapshot,
+            sets: &self.sets,
+            bounds: self.bounds,
+            created: created.as_ref().map(|(name, replicas)| (name.as_str(), *replicas)),
+            collisions: self.collisions,
+        };
+        let status = status::status_of(&facts);
+        let deadline = status::progress_deadline(&facts, &status);
+        let spec = &self.snapshot.deployment.spec;
+        let is_complete = status::is_complete(&status, spec.replicas) && !self.sets.is_rolling();
+        if is_complete
+            && !spec.paused
+            && let Some(set) = self.sets.new_set()
+        {
+            self.nodes.allow_scale_down(set);
+        }
+        let surplus = if is_complete || spec.paused {
+            history::surplus(&self.sets, spec.revision_history_limit)
+        } else {
+            Vec::new()
+        };
+        let waits = self.waits();
+        let unreadable = std::mem::take(&mut self.unreadable);
+        let mut plan = self.emit(Some(status), surplus);
+        for wait in waits {
+            plan.wait(WaitKind::Rollout, wait, deadline);
+        }
+        if !unreadable.is_empty() {
+            wait_for_unreadable(&mut plan, &unreadable);
+        }
+        plan
+    }
+
+    /// What has to happen elsewhere.
+    fn waits(&self) -> Vec<String> {
+        let mut waits = Vec::new();
+        if self.snapshot.deployment.spec.paused && (self.sets.new_set().is_none() || self.sets.is_rolling()) {
+            waits.push("the deployment to be resumed: it is paused, so nothing is rolled out".to_owned());
+        }
+        if let Some(set) = &self.created {
+            waits.push(format!("new set {} to create {}", set.name_any(), machines(set.spec.replicas)));
+        }
+        if let Some(set) = self.sets.new_set() {
+            let (name, counts) = (set.name(), set.counts());
+            let missing = self.bounds.desired - counts.available;
+            if set.is_deleting() {
+                waits.push(format!("new set {name} to be gone: it was deleted and will be created again"));
+            } else if missing > 0 {
+                waits.push(format!("{} of new set {name} to become available", machines(missing)));
+            }
+            if counts.live > counts.replicas && !set.is_deleting() {
+                waits.push(format!("new set {name} to delete {}", machines(counts.live - counts.replicas)));
+            }
+            if counts.terminating > 0 {
+                waits.push(format!("{} of new set {name} to be gone", machines(counts.terminating)));
+            }
+        }
+        for set in self.sets.old_sets().filter(|set| !set.is_gone()) {
+            let planned = set.counts().planned();
+            waits.push(match planned {
+                0 => format!("old set {} to observe its new replicas", set.name()),
+                _ => format!("{} of old set {} to be gone", machines(planned), set.name()),
+            });
+        }
+        waits
+    }
+
+    /// The steps, in the order in which they are safe: marks before replicas, Nodes before their Machines, status last.
+    fn emit(self, status: Option<MachineDeploymentStatus>, surplus: Vec<Arc<MachineSet>>) -> Plan<Action> {
+        let mut plan = Plan::default();
+        let Self { snapshot, deployment, sets, nodes, machines, created, bounds, .. } = self;
+        let failed = match (&snapshot.failure, &created) {
+            (Some(Failure::Other { message }), Some(set)) => Some(Event::warning(
+                EventReason::MachineSetCreateError,
+                format!("Failed to create new machine set {}: {message}", set.name_any()),
+            )),
+            _ => None,
+        };
+        // What failed may fail again; it must not keep the status from saying so.
+        let (early, late) =
+            if snapshot.failure.is_some() && created.is_some() { (status, None) } else { (None, status) };
+
+        emit_deployment(&mut plan, deployment);
+        if let Some(status) = early {
+            emit_status(&mut plan, snapshot, status, failed);
+        }
+        for Change { current, patch, reason, .. } in machines.finish() {
+            plan.then(Action::PatchMachine { machine: current, patch }, reason);
+        }
+        nodes.emit(&mut plan);
+        if let Some(set) = created {
+            emit_creation(&mut plan, set, &sets, bounds);
+        }
+        for Change { current, patch, reason, event } in sets.into_drafts().filter_map(Draft::finish) {
+            push(&mut plan, Action::PatchSet { set: current, patch }, reason, event);
+        }
+        for set in surplus {
+            let reason =
+                format!("delete old set {}: it is empty and beyond the revision history limit", set.name_any());
+            plan.then(Action::DeleteSet(set), reason);
+        }
+        if let Some(status) = late {
+            emit_status(&mut plan, snapshot, status, None);
+        }
+        plan
+    }
+}

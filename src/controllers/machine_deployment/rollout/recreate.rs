@@ -1,0 +1,34 @@
+//! Recreate: all old Machines go before the first new one comes.
+
+use super::{RolloutPlanner, rolling_update::new_replicas, scale};
+use crate::controllers::machine_deployment::{
+    sets::SetView,
+    steps::{Replicas, scale_set},
+};
+
+impl RolloutPlanner<'_> {
+    pub(super) fn recreate(&mut self) {
+        let bounds = self.bounds;
+        // A set never deletes a Machine that it cannot read, so the new set would never come.
+        let unreadable: Vec<String> = self.sets.old_sets().flat_map(|set| set.unreadable.iter().cloned()).collect();
+        if !unreadable.is_empty() {
+            self.unreadable = unreadable;
+            return;
+        }
+        for set in self.sets.old_sets_mut() {
+            scale_set(set, bounds, Replicas::Final(0), "Recreate replaces all machines at once");
+        }
+        // A set that has not observed its new replicas may still be creating Machines.
+        if self.sets.old_sets().any(|set| !set.is_gone()) {
+            return;
+        }
+        let Some(new) = self.sets.new_set().map(SetView::counts) else { return self.create(bounds.desired) };
+        // Only a user's wish for more Machines does not wait for those that leave.
+        let is_scaled = scale::is_pending(bounds, &self.scalable(), false);
+        let replicas = if is_scaled { bounds.desired } else { new_replicas(bounds, &new, &[]) };
+        if let Some(set) = self.sets.new_set_mut() {
+            let why = format!("the deployment has {} replicas", bounds.desired);
+            scale_set(set, bounds, Replicas::Final(replicas), &why);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! RollingUpdate: new Machines come while old ones go, within the bounds.
+
+use super::{RolloutPlanner, bounds::Bounds, counts::ReplicaCounts};
+use crate::controllers::machine_deployment::{
+    sets::SetView,
+    steps::{Replicas, scale_set},
+};
+
+impl RolloutPlanner<'_> {
+    pub(super) fn rolling_update(&mut self) {
+        let bounds = self.bounds;
+        let old: Vec<ReplicaCounts> = self.sets.old_sets().map(SetView::counts).collect();
+        let Some(new) = self.sets.new_set().map(SetView::counts) else {
+            let replicas = new_replicas(bounds, &ReplicaCounts::default(), &old);
+            return self.create(replicas);
+        };
+        let planned = new.planned() + old.iter().map(ReplicaCounts::planned).sum::<i32>();
+        let why = format!("{planned} planned < {} replicas + {} maxSurge", bounds.desired, bounds.max_surge);
+        if let Some(set) = self.sets.new_set_mut() {
+            let target = new_replicas(bounds, &new, &old);
+            let why =
+                if target < new.replicas { format!("the deployment has {} replicas", bounds.desired) } else { why };
+            scale_set(set, bounds, Replicas::Final(target), &why);
+        }
+        let available = available(&new, &old);
+        for (set, target) in self.sets.old_sets_mut().zip(old_replicas(bounds, &new, &old)) {
+            let why = target.why.map(|why| why.text(bounds, available)).unwrap_or_default();
+            scale_set(set, bounds, Replicas::Final(target.replicas), &why);
+        }
+    }
+}
+
+/// The replicas of the new set. It grows into the room that all Machines, terminating ones included, leave: a rollout
+/// waits for real deletions.
+pub(super) fn new_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> i32 {
+    if new.replicas >= bounds.desired {
+        return bounds.desired;
+    }
+    let planned: i32 = old.iter().map(ReplicaCounts::planned).sum::<i32>() + new.planned();
+    let headroom = (bounds.max_replicas() - planned).max(0);
+    new.replicas + headroom.min(bounds.desired - new.replicas)
+}
+
+/// What an old set shall have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub replicas: i32,
+    /// Why that is fewer than now.
+    pub why: Option<Why>,
+}
+
+/// Why an old set shrinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Machines that do not serve go first.
+    NotServing,
+    /// More Machines are available than must be.
+    Surplus,
+    /// Nothing else can move, because this many Machines that do not serve are kept.
+    Outliving(i32),
+}
+
+impl Why {
+    fn text(self, bounds: &Bounds, available: i32) -> String {
+        let floor = format!("{} replicas - {} maxUnavailable", bounds.desired, bounds.max_unavailable);
+        match self {
+            Self::NotServing => "machines that are not available go first".to_owned(),
+            Self::Surplus => format!("{available} available > {floor}"),
+            Self::Outliving(count) => {
+                format!("{available} available > {floor} - {count} out of service and kept (preserved or unreadable)")
+            }
+        }
+    }
+}
+
+/// The replicas of the old sets, given oldest first. What does not serve goes first, then what can be spared.
+///
+/// Machines that do not serve but outlive those that do (preserved, unreadable) can take up maxSurge and maxUnavailable
+/// together. When nothing else can move, they count as unavailable beyond maxUnavailable, or the rollout would stand still
+/// for as long as they are kept.
+pub(super) fn old_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<Target> {
+    let mut targets: Vec<Target> = old.iter().map(|count| Target { replicas: count.replicas, why: None }).collect();
+    // However unhealthy the old sets are, they keep as many places as the new set cannot fill yet.
+    let total: i32 = old.iter().map(|count| count.replicas).sum();
+    let mut removable = total + new.available_now() - bounds.min_available();
+    let may_shrink = removable > 0;
+    for (target, count) in targets.iter_mut().zip(old) {
+        let fewest = count.fewest_keeping(count.available_now());
+        removable -= target.lower_by((target.replicas - fewest).min(removable), Why::NotServing);
+    }
+    let spare = available(new, old) - bounds.min_available();
+    if spare > 0 && may_shrink {
+        lower_oldest_first(&mut targets, spare, Why::Surplus);
+    } else if is_stuck(bounds, new, old) && targets.iter().all(|target| target.why.is_none()) {
+        lower_beside_outliving(&mut targets, bounds, new, old);
+    }
+    targets
+}
+
+/// Machines that serve go although fewer than the minimum stay, one for each that is kept and does not serve.
+fn lower_beside_outliving(targets: &mut [Target], bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) {
+    let places: i32 = old.iter().map(ReplicaCounts::asked).sum();
+    let outliving: i32 = old.iter().map(ReplicaCounts::outliving).sum();
+    let removable = places + new.available_now() - bounds.min_available();
+    let spare = available(new, old) - (bounds.min_available() - outliving);
+    let mut count = removable.min(spare);
+    for (target, counts) in targets.iter_mut().zip(old) {
+        // A set does not delete what it cannot read: it acts on fewer replicas than it has readable Machines.
+        let acts_from = target.replicas.min(counts.staying());
+        let step = acts_from.min(count);
+        if step > 0 {
+            *target = Target { replicas: acts_from - step, why: Some(Why::Outliving(outliving)) };
+            count -= step;
+        }
+    }
+}
+
+fn lower_oldest_first(targets: &mut [Target], mut count: i32, why: Why) {
+    for target in targets {
+        count -= target.lower_by(target.replicas.min(count.max(0)), why);
+    }
+}
+
+impl Target {
+    fn lower_by(&mut self, count: i32, why: Why) -> i32 {
+        if count > 0 {
+            self.replicas -= count;
+            self.why = Some(why);
+        }
+        count.max(0)
+    }
+}
+
+/// Every set has what its spec says, the new one serves with all it has, and there is no room for it to grow.
+fn is_stuck(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> bool {
+    let is_idle = |count: &ReplicaCounts| {
+        count.creating + count.deleting + count.terminating == 0
+            && count.live <= count.replicas
+            && count.live + count.unreadable >= count.replicas
+    };
+    new_replicas(bounds, new, old) == new.replicas
+        && new.available == new.replicas
+        && old.iter().chain([new]).all(is_idle)
+}
+
+fn available(new: &ReplicaCounts, old: &[ReplicaCounts]) -> i32 {
+    new.available_now() + old.iter().map(ReplicaCounts::available_now).sum::<i32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        bounds::IntOrPercent,
+        counts::examples::{any_counts, booting, healthy, with_outliving},
+    };
+    use super::*;
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    fn bounds((desired, max_surge, max_unavailable): (i32, i32, i32)) -> Bounds {
+        Bounds { desired, max_surge, max_unavailable }
+    }
+
+    #[rstest]
+    #[case::room_for_the_surge((3, 1, 0), healthy(0), vec![healthy(3)], 1)]
+    #[case::no_room((3, 0, 1), healthy(0), vec![healthy(3)], 0)]
+    #[case::terminating_machines_take_room((3, 1, 0), healthy(1), vec![ReplicaCounts { terminating: 1, ..healthy(2) }], 1)]
+    #[case::delete_calls_in_flight_take_room_and_so_do_replacements((3, 1, 0), healthy(1), vec![ReplicaCounts { replicas: 2, live: 3, deleting: 1, available: 2, ..ReplicaCounts::default() }], 1)]
+    #[case::machines_to_come_take_room((3, 1, 0), healthy(0), vec![ReplicaCounts { replicas: 3, live: 1, ..ReplicaCounts::default() }], 1)]
+    #[case::machines_that_are_being_created_take_room_even_if_the_set_was_made_smaller((3, 1, 0), healthy(1), vec![ReplicaCounts { replicas: 1, live: 1, creating: 1, ..ReplicaCounts::default() }], 2)]
+    #[case::machines_to_go_take_room((3, 1, 0), healthy(1), vec![ReplicaCounts { replicas: 1, live: 3, ..ReplicaCounts::default() }], 1)]
+    #[case::a_replacement_takes_room_beside_what_it_replaces((3, 1, 0), ReplicaCounts { replicas: 2, live: 1, terminating: 1, ..ReplicaCounts::default() }, vec![healthy(1)], 2)]
+    #[case::never_beyond_what_is_desired((3, 9, 0), healthy(1), vec![], 3)]
+    #[case::too_large((3, 1, 0), healthy(5), vec![healthy(1)], 3)]
+    fn the_new_set_grows_into_the_headroom(
+        #[case] knobs: (i32, i32, i32),
+        #[case] new: ReplicaCounts,
+        #[case] old: Vec<ReplicaCounts>,
+        #[case] expected: i32,
+    ) {
+        assert_eq!(new_replicas(&bounds(knobs), &new, &old), expected);
+    }
+
+    fn replicas_of_old(knobs: (i32, i32, i32), new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<i32> {
+        old_replicas(&bounds(knobs), new, old).iter().map(|target| target.replicas).collect()
+    }
+
+    #[rstest]
+    #[case::one_spare((3, 1, 0), healthy(1), vec![healthy(3)], vec![2])]
+    #[case::none_spare_while_new_boot((3, 1, 0), booting(1), vec![healthy(3)], vec![3])]
+    #[case::one_may_be_missing((3, 0, 1), healthy(0), vec![healthy(3)], vec![2])]
+    #[case::what_is_asked_for_counts_as_gone((3, 0, 1), healthy(0), vec![ReplicaCounts { replicas: 2, ..healthy(3) }], vec![2])]
+    #[case::delete_calls_in_flight_do_not_serve((3, 2, 0), ReplicaCounts { replicas: 2, live: 2, deleting: 2, ..ReplicaCounts::default() }, vec![healthy(3)], vec![3])]
+    #[case::unhealthy_first((4, 0, 2), healthy(0), vec![healthy(2), booting(2)], vec![2, 0])]
+    #[case::unhealthy_keep_their_places_until_new_serve((3, 1, 0), booting(1), vec![booting(3)], vec![3])]
+    #[case::oldest_first((4, 2, 0), healthy(2), vec![healthy(2), healthy(2)], vec![0, 2])]
+    #[case::all_when_the_new_serve((3, 1, 0), healthy(3), vec![booting(1)], vec![0])]
+    fn old_sets_shrink_by_what_can_be_spared(
+        #[case] knobs: (i32, i32, i32),
+        #[case] new: ReplicaCounts,
+        #[case] old: Vec<ReplicaCounts>,
+        #[case] expected: Vec<i32>,
+    ) {
+        assert_eq!(replicas_of_old(knobs, &new, &old), expected);
+    }
+
+    #[rstest]
+    #[case::surge_taken_up((3, 1, 0), healthy(1), vec![with_outliving(3, 1)], vec![2])]
+    #[case::unavailable_taken_up((3, 0, 1), healthy(0), vec![with_outliving(3, 1)], vec![2])]
+    #[case::both_taken_up((4, 1, 1), healthy(1), vec![with_outliving(4, 2)], vec![2])]
+    #[case::as_the_last_old_machine((3, 1, 0), healthy(3), vec![with_outliving(1, 1)], vec![0])]
+    #[case::unreadable_machines_are_not_deleted((3, 1, 0), healthy(1), vec![with_unreadable(3)], vec![1])]
+    #[case::and_again((3, 1, 0), healthy(2), vec![with_unreadable(1 + 1)], vec![0])]
+    #[case::not_while_the_new_set_boots((3, 1, 0), booting(1), vec![with_outliving(3, 1)], vec![3])]
+    #[case::not_while_the_new_set_can_grow((3, 1, 0), healthy(0), vec![with_outliving(3, 1)], vec![3])]
+    #[case::not_while_a_machine_leaves((3, 2, 0), healthy(1), vec![ReplicaCounts { terminating: 1, ..with_outliving(3, 1) }], vec![3])]
+    #[case::not_while_maxunavailable_suffices((10, 1, 2), healthy(1), vec![with_outliving(10, 1)], vec![8])]
+    fn a_machine_that_outlives_those_that_serve_does_not_stop_the_rollout(
+        #[case] knobs: (i32, i32, i32),
+        #[case] new: ReplicaCounts,
+        #[case] old: Vec<ReplicaCounts>,
+        #[case] expected: Vec<i32>,
+    ) {
+        assert_eq!(replicas_of_old(knobs, &new, &old), expected);
+    }
+
+    fn with_unreadable(asked: i32) -> ReplicaCounts {
+        ReplicaCounts { replicas: asked - 1, unreadable: 1, ..healthy(asked - 1) }
+    }
+
+    /// Sets do as they are told, new Machines serve at once, and kept ones go last.
+    fn roll_to_the_end(bounds: &Bounds, mut new: ReplicaCounts, mut old: ReplicaCounts) -> ReplicaCounts {
+        for _ in 0..100 {
+            let grown = new_replicas(bounds, &new, &[old]);
+            let kept = old.outliving();
+            let target = old_replicas(bounds, &new, &[old])[0].replicas;
+            new = healthy(grown);
+            old = with_outliving(target, kept.min(target));
+        }
+        assert_eq!(old.replicas, 0, "it stands still at {new:?} {old:?}");
+        new
+    }
+
+    proptest! {
+        #[test]
+        fn a_rollout_ends_however_many_old_machines_are_out_of_service_and_kept(
+            desired in 1..8_i32, surge in 0..4, unavailable in 0..4, kept in 0..8_i32,
+        ) {
+            let bounds = Bounds::resolve(desired, IntOrPercent::Int(surge), IntOrPercent::Int(unavailable));
+            let new = roll_to_the_end(&bounds, healthy(0), with_outliving(desired, kept.min(desired)));
+            prop_assert_eq!(new, healthy(desired));
+        }
+
+        #[test]
+        fn targets_respect_the_bounds(
+            desired in 0..10, surge in 0..4, unavailable in 0..4,
+            new in any_counts(), old in proptest::collection::vec(any_counts(), 0..4),
+        ) {
+            let bounds = Bounds::resolve(desired, IntOrPercent::Int(surge), IntOrPercent::Int(unavailable));
+            let planned = |new: &ReplicaCounts, old: &[ReplicaCounts]| {
+                new.planned() + old.iter().map(ReplicaCounts::planned).sum::<i32>()
+            };
+            let grown = ReplicaCounts { replicas: new_replicas(&bounds, &new, &old), ..new };
+            if grown.replicas > new.replicas {
+                prop_assert!(planned(&grown, &old) <= bounds.max_replicas());
+            }
+            let available = |replicas: &[i32]| {
+                let old = old.iter().zip(replicas).map(|(count, replicas)| count.available_after(*replicas));
+                new.available_now() + old.sum::<i32>()
+            };
+            let before: Vec<i32> = old.iter().map(|count| count.replicas).collect();
+            let after: Vec<i32> = old_replicas(&bounds, &new, &old).iter().map(|target| target.replicas).collect();
+            prop_assert!(after.iter().zip(&before).all(|(after, before)| (0..=*before).contains(after)));
+            let outliving: i32 = old.iter().map(ReplicaCounts::outliving).sum();
+            prop_assert!(available(&after) >= available(&before).min(bounds.min_available() - outliving));
+            if !is_stuck(&bounds, &new, &old) {
+                prop_assert!(available(&after) >= available(&before).min(bounds.min_available()));
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What a change of `spec.replicas` means for the sets, before any rollout goes on.
+
+use super::{bounds::Bounds, counts::ReplicaCounts};
+
+/// What scaling reads of a set. Sets are given oldest first; those being deleted are left out, and count in
+/// [`Mode::departing`].
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Scalable {
+    pub counts: ReplicaCounts,
+    /// The set makes Machines of the current template.
+    pub is_new: bool,
+    /// Replicas of the deployment when the set was last sized, as annotated.
+    pub desired: Option<i32>,
+    /// Replicas plus surge when the set was last sized, as annotated.
+    pub max: Option<i32>,
+}
+
+impl Scalable {
+    fn is_active(&self) -> bool {
+        self.counts.replicas > 0
+    }
+}
+
+/// What else decides about scaling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mode {
+    /// No rollout comes after this that would use the room.
+    pub paused: bool,
+    /// Machines of two sets may exist side by side.
+    pub may_overlap: bool,
+    /// The Machines of sets that are being deleted: they go, but as long as they are there they take room.
+    pub departing: ReplicaCounts,
+}
+
+/// True if the replicas were changed since the sets were last sized. Without a new set, a rollout that makes one decides;
+/// but if it is paused, what there is must do.
+pub(super) fn is_pending(bounds: &Bounds, sets: &[Scalable], paused: bool) -> bool {
+    let has_new = sets.iter().any(|set| set.is_new);
+    let any_active = sets.iter().any(Scalable::is_active);
+    let stand_in = if has_new || any_active { None } else { sets.last() };
+    (has_new || paused)
+        && sets.iter().filter(|set| set.is_active() || set.is_new).chain(stand_in).any(|set| match set.desired {
+            Some(desired) => desired != bounds.desired,
+            // Adopted, and never sized.
+            None => paused && set.is_active(),
+        })
+}
+
+/// The replicas of each set, in the order given, if there is room for them: see [`capped`].
+pub(super) fn desired_replicas(bounds: &Bounds, sets: &[Scalable], mode: Mode) -> Vec<i32> {
+    let mut replicas: Vec<i32> = sets.iter().map(|set| set.counts.replicas).collect();
+    let active: Vec<usize> = (0..).zip(sets).filter(|(_, set)| set.is_active()).map(|(index, _)| index).collect();
+    match active.as_slice() {
+        [] => {
+            let target = sets.iter().position(|set| set.is_new).or_else(|| sets.len().checked_sub(1));
+            give_all(bounds, sets, mode, target, &mut replicas);
+        }
+        [only] => give_all(bounds, sets, mode, Some(*only), &mut replicas),
+        _ if sets.iter().any(|set| is_saturated(bounds, set)) => {
+            for (count, _) in replicas.iter_mut().zip(sets).filter(|(_, set)| !set.is_new) {
+                *count = 0;
+            }
+        }
+        _ => {
+            let allowed = if bounds.desired == 0 { 0 } else { bounds.max_replicas() };
+            let surplus = replicas.iter().sum::<i32>() - allowed;
+            if surplus > 0 {
+                shrink(bounds, sets, surplus, &mut replicas);
+            } else if mode.paused && mode.may_overlap {
+                // Not paused, the rollout that follows grows the new set, and minds terminating Machines.
+                for (count, _) in replicas.iter_mut().zip(sets).filter(|(_, set)| set.is_new) {
+                    *count += (-surplus).min(bounds.desired - *count).max(0);
+                }
+            }
+        }
+    }
+    replicas
+}
+
+/// The part of `replicas` that there is room for now. A user's change of the replicas does not wait for deletions, so
+/// terminating Machines take no room here; in a rollout they do (see [`super::rolling_update`]).
+pub(super) fn capped(bounds: &Bounds, sets: &[Scalable], mode: Mode, replicas: &[i32]) -> Vec<i32> {
+    let kept = replicas.iter().zip(sets).map(|(count, set)| set.counts.asked_after(set.counts.replicas.min(*count)));
+    let mut headroom = (bounds.max_replicas() - mode.departing.asked() - kept.sum::<i32>()).max(0);
+    let capped = replicas.iter().zip(sets).map(|(count, set)| {
+        let now = set.counts.asked();
+        let step = (*count - now).clamp(0, headroom);
+        headroom -= step;
+        if *count > set.counts.replicas { (*count).min(now + step) } else { *count }
+    });
+    capped.collect()
+}
+
+/// One set gets everything. If sets must not overlap, it grows only when the others have no Machines left.
+fn give_all(bounds: &Bounds, sets: &[Scalable], mode: Mode, target: Option<usize>, replicas: &mut [i32]) {
+    let Some(target) = target else { return };
+    let alone = mode.departing.planned() == 0
+        && (0..).zip(sets).all(|(index, set)| index == target || set.counts.planned() == 0);
+    if let Some(count) = replicas.get_mut(target)
+        && (mode.may_overlap || alone || bounds.desired < *count)
+    {
+        *count = bounds.desired;
+    }
+}
+
+fn is_saturated(bounds: &Bounds, set: &Scalable) -> bool {
+    set.is_new
+        && set.counts.replicas == bounds.desired
+        && set.desired == Some(bounds.desired)
+        && set.counts.available_now() == bounds.desired
+}
+
+/// Takes `surplus` from the sets, each in proportion, the largest first; but never so much that fewer are available
+/// than the bounds allow. What is left over goes with the rollout.
+fn shrink(bounds: &Bounds, sets: &[Scalable], surplus: i32, replicas: &mut [i32]) {
+    let mut order: Vec<usize> = (0..sets.len()).collect();
+    order.sort_by_key(|index| std::cmp::Reverse(sets.get(*index).map(|set| set.counts.replicas)));
+    let mut left = surplus;
+    for index in &order {
+        let (Some(count), Some(set)) = (replicas.get_mut(*index), sets.get(*index)) else { continue };
+        let step = (*count - fair_share(bounds, set)).clamp(0, left);
+        *count -= step;
+        left -= step;
+    }
+    for index in &order {
+        let Some(count) = replicas.get_mut(*index) else { continue };
+        let step = (*count).min(left);
+        *count -= step;
+        left -= step;
+    }
+    let available: i32 = sets.iter().map(|set| set.counts.available_now()).sum();
+    let mut spare = (available - bounds.min_available()).max(0);
+    for index in &order {
+        let (Some(count), Some(set)) = (replicas.get_mut(*index), sets.get(*index)) else { continue };
+        let now = set.counts.available_now();
+        *count = set.counts.fewest_keeping(now - spare).max(*count);
+        spare -= now - set.counts.available_after(*count);
+    }
+}
+
+/// The share of a set in the new total, rounded to the nearest.
+fn fair_share(bounds: &Bounds, set: &Scalable) -> i32 {
+    if bounds.desired == 0 {
+        return 0;
+    }
+    let total = i64::from(set.max.filter(|max| *max > 0).unwrap_or_else(|| set.counts.current().max(1)));
+    let doubled = 2 * i64::from(set.counts.replicas) * i64::from(bounds.max_replicas()) + total;
+    i32::try_from(doubled / (2 * total)).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const NONE: ReplicaCounts = ReplicaCounts {
+        replicas: 0,
+        live: 0,
+        deleting: 0,
+        unreadable: 0,
+        creating: 0,
+        terminating: 0,
+        available: 0,
+        expendable: 0,
+    };
+    const ROLLING: Mode = Mode { paused: false, may_overlap: true, departing: NONE };
+    const PAUSED: Mode = Mode { paused: true, may_overlap: true, departing: NONE };
+    const RECREATE_PAUSED: Mode = Mode { paused: true, may_overlap: false, departing: NONE };
+    const RECREATE_PAUSED_DEPARTING: Mode =
+        Mode { paused: true, may_overlap: false, departing: ReplicaCounts { terminating: 1, ..NONE } };
+
+    /// A healthy old set, last sized for `sized_for` replicas and a maxSurge of 3.
+    fn old(spec: i32, sized_for: i32) -> Scalable {
+        let counts = ReplicaCounts { replicas: spec, live: spec, available: spec, ..ReplicaCounts::default() };
+        Scalable { counts, is_new: false, desired: Some(sized_for), max: Some(sized_for + 3) }
+    }
+
+    fn new(spec: i32, sized_for: i32) -> Scalable {
+        Scalable { is_new: true, ..old(spec, sized_for) }
+    }
+
+    fn booting(set: Scalable) -> Scalable {
+        Scalable { counts: ReplicaCounts { available: 0, expendable: set.counts.live, ..set.counts }, ..set }
+    }
+
+    fn bounds(desired: i32) -> Bounds {
+        Bounds { desired, max_surge: 3, max_unavailable: 2.min(desired) }
+    }
+
+    #[rstest]
+    #[case::only_set(ROLLING, 5, vec![new(3, 3)], vec![5])]
+    #[case::only_set_shrinks(ROLLING, 1, vec![new(3, 3)], vec![1])]
+    #[case::even_an_old_one(ROLLING, 5, vec![old(3, 3), new(0, 3)], vec![5, 0])]
+    #[case::none_active(ROLLING, 2, vec![old(0, 0), new(0, 0)], vec![0, 2])]
+    #[case::none_active_and_none_new(PAUSED, 2, vec![old(0, 0), old(0, 0)], vec![0, 2])]
+    #[case::proportional(ROLLING, 5, vec![old(8, 10), booting(new(5, 10))], vec![5, 3])]
+    #[case::no_more_than_the_surplus(ROLLING, 5, vec![old(4, 10), old(4, 10), new(5, 10)], vec![2, 3, 3])]
+    #[case::left_over_from_the_largest(ROLLING, 5, vec![old(4, 1), new(6, 1)], vec![4, 4])]
+    #[case::to_nothing(ROLLING, 0, vec![old(8, 10), new(5, 10)], vec![0, 0])]
+    #[case::growth_is_left_to_the_rollout(ROLLING, 12, vec![old(8, 10), new(5, 10)], vec![8, 5])]
+    #[case::growth_while_paused(PAUSED, 12, vec![old(8, 10), new(5, 10)], vec![8, 7])]
+    #[case::never_beyond_what_is_desired(PAUSED, 5, vec![old(1, 4), new(4, 4)], vec![1, 5])]
+    #[case::saturated(ROLLING, 5, vec![old(2, 4), new(5, 5)], vec![0, 5])]
+    #[case::availability_is_kept(ROLLING, 5, vec![old(3, 10), booting(new(10, 10))], vec![3, 6])]
+    #[case::recreate_never_mixes(RECREATE_PAUSED, 5, vec![Scalable { counts: ReplicaCounts { terminating: 1, ..ReplicaCounts::default() }, ..old(0, 3) }, new(3, 3)], vec![0, 3])]
+    #[case::recreate_alone(RECREATE_PAUSED, 5, vec![old(0, 3), new(3, 3)], vec![0, 5])]
+    #[case::recreate_beside_a_set_that_goes(RECREATE_PAUSED_DEPARTING, 5, vec![old(0, 3), new(3, 3)], vec![0, 3])]
+    fn replicas_are_spread(
+        #[case] mode: Mode,
+        #[case] desired: i32,
+        #[case] sets: Vec<Scalable>,
+        #[case] expected: Vec<i32>,
+    ) {
+        assert_eq!(desired_replicas(&bounds(desired), &sets, mode), expected);
+    }
+
+    #[rstest]
+    #[case::room_for_all(NONE, vec![new(3, 3)], vec![8], vec![8])]
+    #[case::machines_of_a_set_that_goes_take_room(ReplicaCounts { live: 3, creating: 1, ..NONE }, vec![new(1, 1)], vec![8], vec![7])]
+    #[case::until_they_terminate(ReplicaCounts { terminating: 4, ..NONE }, vec![new(1, 1)], vec![8], vec![8])]
+    #[case::so_do_machines_that_are_to_go(NONE, vec![Scalable { counts: ReplicaCounts { live: 4, ..NONE }, ..old(0, 3) }, new(3, 3)], vec![0, 8], vec![0, 7])]
+    #[case::what_shrinks_makes_none_at_once(NONE, vec![old(6, 3), new(3, 3)], vec![2, 8], vec![2, 5])]
+    #[case::what_is_there_is_kept(ReplicaCounts { live: 20, ..NONE }, vec![old(2, 3), new(3, 3)], vec![2, 4], vec![2, 3])]
+    #[case::machines_that_are_there_need_none(ReplicaCounts { live: 20, ..NONE }, vec![Scalable { counts: ReplicaCounts { replicas: 1, live: 3, ..NONE }, ..new(1, 3) }], vec![4], vec![3])]
+    fn growth_takes_the_room_there_is(
+        #[case] departing: ReplicaCounts,
+        #[case] sets: Vec<Scalable>,
+        #[case] replicas: Vec<i32>,
+        #[case] expected: Vec<i32>,
+    ) {
+        assert_eq!(capped(&bounds(8), &sets, Mode { departing, ..ROLLING }, &replicas), expected);
+    }
+
+    #[rstest]
+    #[case::current(false, vec![new(3, 3)], false)]
+    #[case::changed(false, vec![new(3, 4)], true)]
+    #[case::changed_for_an_old_set(false, vec![old(3, 4), new(0, 3)], true)]
+    #[case::an_empty_old_set_does_not_count(false, vec![old(0, 4), new(3, 3)], false)]
+    #[case::an_empty_new_set_counts(false, vec![new(0, 0)], true)]
+    #[case::unknown_is_not_changed(false, vec![Scalable { desired: None, ..new(1, 1) }], false)]
+    #[case::unless_no_rollout_follows(true, vec![Scalable { desired: None, ..new(1, 1) }], true)]
+    #[case::without_a_new_set_the_rollout_decides(false, vec![old(3, 4)], false)]
+    #[case::without_a_new_set_while_paused(true, vec![old(3, 4)], true)]
+    #[case::none_active_while_paused(true, vec![old(0, 0)], true)]
+    #[case::paused_in_mid_rollout(true, vec![old(0, 2), new(2, 3)], false)]
+    fn a_change_of_replicas_is_noticed(#[case] paused: bool, #[case] sets: Vec<Scalable>, #[case] expected: bool) {
+        assert_eq!(is_pending(&bounds(3), &sets, paused), expected);
+    }
+}

@@ -1,0 +1,259 @@
+//! The sets of a deployment: which are its own, which makes Machines of the current template, and what each amounts to.
+
+pub(super) mod hash_label;
+pub(super) mod history;
+pub(super) mod naming;
+pub(super) mod revision;
+pub(super) mod rollback;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{
+    Snapshot,
+    rollout::{counts::ReplicaCounts, scale::Scalable},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment, MachineSet, MachineTemplate},
+        selector::Selector,
+    },
+    controllers::{
+        machine_set::InFlight,
+        object::{deletion_order::DeletionOrder, draft::Draft, owner},
+    },
+};
+
+/// A set and its Machines.
+#[derive(Clone, Debug)]
+pub(super) struct SetView {
+    pub draft: Draft<MachineSet>,
+    /// It makes Machines of the current template.
+    pub is_new: bool,
+    /// Machines it controls.
+    pub machines: Vec<Arc<Machine>>,
+    /// Names of Machines it controls whose content cannot be decoded.
+    pub unreadable: Vec<String>,
+    /// Its writes whose results are not in the cache yet.
+    pub in_flight: InFlight,
+    now: Timestamp,
+}
+
+/// All sets of a deployment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnedSets {
+    /// The deployment's sets, oldest first.
+    pub sets: Vec<SetView>,
+    /// Sets that are its own no longer.
+    pub released: Vec<Draft<MachineSet>>,
+    /// Sets that cannot be decoded, even the new one may be among them, and Machines of unknown sets.
+    pub unknown: Vec<String>,
+}
+
+impl OwnedSets {
+    /// The sets that the deployment controls and selects. Adopts sets that it selects and nobody controls, releases sets
+    /// that it no longer selects.
+    pub(super) fn claim(snapshot: &Snapshot, selector: &Selector) -> Self {
+        let deployment = &snapshot.deployment;
+        let mut owned = Vec::new();
+        let mut released = Vec::new();
+        for set in &snapshot.sets {
+            let matches = selector.matches(set.metadata.labels.as_ref());
+            let mut draft = Draft::of(set.clone());
+            if is_controlled(deployment, set) {
+                if matches {
+                    owned.push(draft);
+                } else {
+                    release(&mut draft, deployment);
+                    released.push(draft);
+                }
+            } else if matches && set.metadata.deletion_timestamp.is_none() && adopt(&mut draft, deployment) {
+                owned.push(draft);
+            }
+        }
+        Self { released, ..Self::of_sets(snapshot, owned) }
+    }
+
+    /// The sets that the deployment controls, whatever their labels: all of them go when it is deleted.
+    pub(super) fn controlled(snapshot: &Snapshot) -> Self {
+        let own = snapshot.sets.iter().filter(|set| is_controlled(&snapshot.deployment, set));
+        Self::of_sets(snapshot, own.cloned().map(Draft::of).collect())
+    }
+
+    fn of_sets(snapshot: &Snapshot, mut drafts: Vec<Draft<MachineSet>>) -> Self {
+        drafts.sort_by_cached_key(|draft| {
+            let metadata = &draft.current().metadata;
+            (metadata.creation_timestamp.clone(), metadata.name.clone())
+        });
+        let mut machines: BTreeMap<&str, Vec<Arc<Machine>>> = BTreeMap::new();
+        for machine in &snapshot.machines {
+            if let Some(owner) = owner::controller_of(&machine.metadata) {
+                machines.entry(&owner.uid).or_default().push(machine.clone());
+            }
+        }
+        let mut unknown = snapshot.unreadable_sets.clone();
+        let mut unreadable: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for machine in &snapshot.unreadable_machines {
+            unreadable.entry(&machine.set_uid).or_default().push(machine.name.clone());
+        }
+        let new = find_new(&drafts, &snapshot.deployment.spec.template);
+        let sets = drafts.into_iter().enumerate().map(|(index, draft)| {
+            let uid = draft.current().metadata.uid.clone().unwrap_or_default();
+            SetView {
+                is_new: Some(index) == new,
+                machines: machines.remove(uid.as_str()).unwrap_or_default(),
+                unreadable: unreadable.remove(uid.as_str()).unwrap_or_default(),
+                in_flight: snapshot.in_flight.get(&uid).cloned().unwrap_or_default(),
+                now: snapshot.now,
+                draft,
+            }
+        });
+        let sets = sets.collect();
+        unknown.extend(unreadable.into_values().flatten());
+        Self { sets, released: Vec::new(), unknown }
+    }
+
+    /// The set that makes Machines of the current template.
+    pub(super) fn new_set(&self) -> Option<&SetView> {
+        self.sets.iter().find(|set| set.is_new)
+    }
+
+    pub(super) fn new_set_mut(&mut self) -> Option<&mut SetView> {
+        self.sets.iter_mut().find(|set| set.is_new)
+    }
+
+    /// All other sets, oldest first.
+    pub(super) fn old_sets(&self) -> impl Iterator<Item = &SetView> {
+        self.sets.iter().filter(|set| !set.is_new)
+    }
+
+    pub(super) fn old_sets_mut(&mut self) -> impl Iterator<Item = &mut SetView> {
+        self.sets.iter_mut().filter(|set| !set.is_new)
+    }
+
+    /// Some old set has Machines, or is about to create some.
+    pub(super) fn is_rolling(&self) -> bool {
+        self.old_sets().any(|set| set.counts().planned() > 0)
+    }
+
+    /// Machines of all sets.
+    pub(super) fn current(&self) -> i32 {
+        self.sets.iter().map(|set| set.counts().current()).sum()
+    }
+
+    /// The new set first: it grows before others shrink.
+    pub(super) fn into_drafts(self) -> impl Iterator<Item = Draft<MachineSet>> {
+        let (new, old): (Vec<_>, Vec<_>) = self.sets.into_iter().partition(|set| set.is_new);
+        new.into_iter().chain(old).map(|set| set.draft).chain(self.released)
+    }
+}
+
+impl SetView {
+    pub(super) fn name(&self) -> String {
+        self.draft.current().name_any()
+    }
+
+    pub(super) fn is_deleting(&self) -> bool {
+        self.draft.current().metadata.deletion_timestamp.is_some()
+    }
+
+    /// Its replicas after this plan.
+    pub(super) fn desired_replicas(&self) -> i32 {
+        if self.is_deleting() { 0 } else { self.draft.desired().spec.replicas }
+    }
+
+    /// An annotation with a number in it.
+    pub(super) fn number(&self, annotation: &str) -> Option<i32> {
+        self.draft.current().annotations().get(annotation)?.parse().ok()
+    }
+
+    /// The set's controller has seen the set as it is, so nothing comes of what it was asked before.
+    pub(super) fn is_observed(&self) -> bool {
+        let set = self.draft.current();
+        let observed = set.status.as_ref().map_or(0, |status| status.observed_generation);
+        self.is_deleting() || observed >= set.metadata.generation.unwrap_or_default()
+    }
+
+    /// No Machine is left of it, and none can come.
+    pub(super) fn is_gone(&self) -> bool {
+        self.counts().planned() == 0 && self.is_observed()
+    }
+
+    /// Its Machines in numbers; from the Machines themselves, as a set's status lags behind.
+    pub(super) fn counts(&self) -> ReplicaCounts {
+        let live: Vec<&Arc<Machine>> = self.machines.iter().filter(|machine| !machine.is_terminating()).collect();
+        let (deleting, staying): (Vec<&Arc<Machine>>, Vec<&Arc<Machine>>) =
+            live.iter().partition(|machine| self.in_flight.deletes.contains(&machine.name_any()));
+        let order = |machine: &Machine| DeletionOrder::of(machine, self.now);
+        let (available, idle): (Vec<&Machine>, Vec<&Machine>) =
+            staying.iter().map(|machine| machine.as_ref()).partition(|machine| machine.is_available());
+        let first_available = available.iter().map(|machine| order(machine)).min();
+        let goes_first = |machine: &Machine| first_available.as_ref().is_none_or(|first| order(machine) < *first);
+        let present: BTreeSet<String> = self.machines.iter().map(|machine| machine.name_any()).collect();
+        let is_unseen = |name: &&String| !present.contains(*name) && !self.unreadable.contains(name);
+        ReplicaCounts {
+            replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas },
+            live: i32_count(live.iter()),
+            deleting: i32_count(deleting.iter()),
+            unreadable: i32_count(self.unreadable.iter()),
+            creating: i32_count(self.in_flight.creates.iter().filter(is_unseen)),
+            terminating: i32_count(self.machines.iter()) - i32_count(live.iter()),
+            available: i32_count(available.iter()),
+            expendable: i32_count(idle.iter().filter(|machine| goes_first(machine))),
+        }
+    }
+
+    /// What scaling reads of it.
+    pub(super) fn scalable(&self) -> Scalable {
+        Scalable {
+            counts: self.counts(),
+            is_new: self.is_new,
+            desired: self.number(labels::DESIRED_REPLICAS),
+            max: self.number(labels::MAX_REPLICAS),
+        }
+    }
+}
+
+/// A count as the API has it.
+pub(super) fn i32_count<T>(items: impl Iterator<Item = T>) -> i32 {
+    i32::try_from(items.count()).unwrap_or(i32::MAX)
+}
+
+fn is_controlled(deployment: &MachineDeployment, set: &MachineSet) -> bool {
+    deployment.metadata.uid.as_deref().is_some_and(|uid| owner::is_controlled_by(&set.metadata, uid))
+}
+
+/// False if somebody controls the set already.
+fn adopt(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) -> bool {
+    let reference = owner::reference_to(deployment);
+    let owners = reference.and_then(|reference| owner::adopted(&draft.current().metadata, &reference));
+    let is_adopted = owners.is_some();
+    if is_adopted {
+        let reason = format!("adopt set {}: its labels match and it has no controller", draft.current().name_any());
+        draft.edit(reason, |set| set.metadata.owner_references = owners);
+    }
+    is_adopted
+}
+
+fn release(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) {
+    let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
+    let owners = owner::released(&draft.current().metadata, uid);
+    let reason = format!("release set {}: its labels no longer match", draft.current().name_any());
+    draft.edit(reason, |set| set.metadata.owner_references = owners);
+}
+
+/// The oldest set of the template; one that is being deleted only if there is no other.
+fn find_new(drafts: &[Draft<MachineSet>], template: &MachineTemplate) -> Option<usize> {
+    let equal = || drafts.iter().enumerate().filter(|(_, draft)| draft.current().spec.makes(template));
+    let is_deleting = |draft: &Draft<MachineSet>| draft.current().metadata.deletion_timestamp.is_some();
+    equal().find(|(_, draft)| !is_deleting(draft)).or_else(|| equal().next()).map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests;

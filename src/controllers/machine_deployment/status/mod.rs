@@ -1,0 +1,188 @@
+//! The status: counters from the Machines themselves, and the conditions by which people, the autoscaler and Gardener
+//! tell how a rollout goes.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+
+use super::{
+    Failure, Snapshot,
+    rollout::bounds::Bounds,
+    sets::{OwnedSets, SetView, i32_count},
+};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeploymentCondition, MachineDeploymentStatus, MachinePhase},
+        reasons::{ConditionReason, ConditionType},
+    },
+    controllers::object::{
+        condition::{self, Condition, Refresh},
+        summary::failed_machines,
+    },
+};
+
+/// How long after the deadline a stuck rollout is looked at again, so that it is over by then.
+const GRACE: SignedDuration = SignedDuration::from_secs(1);
+
+/// What the status is made from besides the snapshot.
+pub(super) struct Facts<'a> {
+    pub snapshot: &'a Snapshot,
+    pub sets: &'a OwnedSets,
+    pub bounds: &'a Bounds,
+    /// Name and replicas of the new set, if this plan creates it.
+    pub created: Option<(&'a str, i32)>,
+    /// Names of new sets that turned out to be taken.
+    pub collisions: i32,
+}
+
+/// The status after this plan.
+pub(super) fn status_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
+    let mut status = counters_of(facts);
+    let stored = facts.snapshot.deployment.status.clone().unwrap_or_default();
+    if let Some(progress) = progress(facts, &stored, &status) {
+        condition::set(&mut status.conditions, ConditionType::Progressing, Some(progress), facts.snapshot.now);
+    }
+    status
+}
+
+/// The status of a deployment that rolls nothing out: without `Progressing`.
+pub(super) fn counters_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
+    let stored = facts.snapshot.deployment.status.clone().unwrap_or_default();
+    let mut status = counted(facts, &stored);
+    let now = facts.snapshot.now;
+    condition::remove(&mut status.conditions, ConditionType::Invalid);
+    let available = available(facts, &status);
+    condition::set(&mut status.conditions, ConditionType::Available, Some(available), now);
+    condition::set(&mut status.conditions, ConditionType::ReplicaFailure, replica_failure(facts.sets), now);
+    status
+}
+
+/// The rollout is done: as many as wanted, all of the current template, all available, nothing else.
+pub(super) fn is_complete(status: &MachineDeploymentStatus, desired: i32) -> bool {
+    status.updated_replicas == desired && status.replicas == desired && status.available_replicas == desired
+}
+
+/// When a rollout that makes no progress becomes a stuck one.
+pub(super) fn progress_deadline(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Option<Timestamp> {
+    let spec = &facts.snapshot.deployment.spec;
+    let condition = condition::find(&status.conditions, ConditionType::Progressing)?;
+    let settled = [ConditionReason::NewMachineSetAvailable, ConditionReason::ProgressDeadlineExceeded];
+    if spec.paused || settled.iter().any(|reason| condition.reason == reason.as_str()) {
+        return None;
+    }
+    Some(deadline_of(condition, spec.progress_deadline_seconds)? + GRACE)
+}
+
+fn counted(facts: &Facts<'_>, stored: &MachineDeploymentStatus) -> MachineDeploymentStatus {
+    let sets = &facts.sets.sets;
+    let machines = || sets.iter().flat_map(|set| &set.machines);
+    let created = facts.created.map_or(0, |(_, replicas)| replicas);
+    let desired: i32 = sets.iter().map(SetView::desired_replicas).sum::<i32>() + created;
+    let available = i32_count(machines().filter(|machine| machine.is_available()));
+    let is_ready = |machine: &Machine| machine.phase() == MachinePhase::Running && !machine.is_terminating();
+    MachineDeploymentStatus {
+        observed_generation: facts.snapshot.deployment.metadata.generation.unwrap_or_default(),
+        replicas: facts.sets.current(),
+        updated_replicas: facts.sets.new_set().map_or(0, |set| set.counts().current()),
+        ready_replicas: i32_count(machines().filter(|machine| is_ready(machine))),
+        available_replicas: available,
+        unavailable_replicas: (desired - available).max(0),
+        preserved_failed_replicas: i32_count(machines().filter(|machine| machine.is_preserved_failed())),
+        collision_count: (facts.collisions > 0).then_some(facts.collisions).or(stored.collision_count),
+        conditions: stored.conditions.clone(),
+        failed_machines: sets.iter().flat_map(|set| failed_machines(&set.machines)).collect(),
+    }
+}
+
+/// Failed Machines that somebody wants to keep are not held against the deployment.
+fn available(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Condition {
+    let needed = (facts.bounds.min_available() - status.preserved_failed_replicas).max(0);
+    let message = format!("{} machines are available, {needed} are needed", status.available_replicas);
+    if status.available_replicas >= needed {
+        Condition::is_true(ConditionReason::MinimumReplicasAvailable, message)
+    } else {
+        Condition::is_false(ConditionReason::MinimumReplicasUnavailable, message)
+    }
+}
+
+/// What the condition `Progressing` says now; `None` if it stays as it is.
+fn progress(
+    facts: &Facts<'_>,
+    stored: &MachineDeploymentStatus,
+    status: &MachineDeploymentStatus,
+) -> Option<Condition> {
+    let spec = &facts.snapshot.deployment.spec;
+    let condition = condition::find(&stored.conditions, ConditionType::Progressing);
+    let has_reason = |reason: ConditionReason| condition.is_some_and(|condition| condition.reason == reason.as_str());
+    let new_set = facts.sets.new_set().map(SetView::name);
+    let subject = match &new_set {
+        Some(name) => format!("machine set {name}"),
+        None => format!("machine deployment {}", facts.snapshot.deployment.name_any()),
+    };
+    if spec.paused {
+        return (!has_reason(ConditionReason::DeploymentPaused)
+            && !has_reason(ConditionReason::ProgressDeadlineExceeded))
+        .then(|| Condition::is_unknown(ConditionReason::DeploymentPaused, "the deployment is paused"));
+    }
+    if let (Some(Failure::Other { message }), None) = (&facts.snapshot.failure, &new_set) {
+        let text = format!("could not create the new machine set: {message}");
+        return Some(Condition::is_false(ConditionReason::MachineSetCreateError, text));
+    }
+    if let Some((name, _)) = facts.created {
+        return Some(Condition::is_true(ConditionReason::NewMachineSetCreated, format!("created machine set {name}")));
+    }
+    let was_complete = has_reason(ConditionReason::NewMachineSetAvailable);
+    if is_complete(status, spec.replicas) {
+        let text = format!("{subject} has all its machines");
+        return (!was_complete).then(|| Condition::is_true(ConditionReason::NewMachineSetAvailable, text));
+    }
+    if was_complete && !facts.sets.is_rolling() {
+        return None;
+    }
+    let old = |status: &MachineDeploymentStatus| status.replicas - status.updated_replicas;
+    let moved = status.updated_replicas > stored.updated_replicas
+        || old(status) < old(stored)
+        || status.ready_replicas > stored.ready_replicas
+        || status.available_replicas > stored.available_replicas;
+    if moved && !was_complete {
+        return Some(
+            Condition::is_true(ConditionReason::MachineSetUpdated, format!("{subject} is progressing"))
+                .refreshed(Refresh::Always),
+        );
+    }
+    if has_reason(ConditionReason::DeploymentPaused) {
+        return Some(Condition::is_unknown(ConditionReason::DeploymentResumed, "the deployment is resumed"));
+    }
+    if condition.is_none() || was_complete || has_reason(ConditionReason::MachineSetCreateError) {
+        return match new_set {
+            Some(name) => Some(Condition::is_true(
+                ConditionReason::FoundNewMachineSet,
+                format!("found machine set {name} of this template"),
+            )),
+            // Recreate: the old Machines go first.
+            None => was_complete
+                .then(|| Condition::is_true(ConditionReason::MachineSetUpdated, format!("{subject} is progressing"))),
+        };
+    }
+    let over = deadline_of(condition?, spec.progress_deadline_seconds)? < facts.snapshot.now;
+    let text = format!("{subject} made no progress in {} seconds", spec.progress_deadline_seconds.unwrap_or_default());
+    over.then(|| Condition::is_false(ConditionReason::ProgressDeadlineExceeded, text))
+}
+
+fn deadline_of(condition: &MachineDeploymentCondition, seconds: Option<i32>) -> Option<Timestamp> {
+    let since = condition.last_update_time.as_ref()?.0;
+    since.checked_add(SignedDuration::from_secs(i64::from(seconds?))).ok()
+}
+
+/// As the new set reports it, or else any other.
+fn replica_failure(sets: &OwnedSets) -> Option<Condition> {
+    sets.new_set().into_iter().chain(sets.old_sets()).find_map(|set| {
+        let conditions = &set.draft.current().status.as_ref()?.conditions;
+        let condition = condition::find(conditions, ConditionType::ReplicaFailure)?;
+        Some(Condition {
+            status: condition.status.clone(),
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            refresh: Refresh::Never,
+        })
+    })
+}

@@ -1,0 +1,56 @@
+//! Machines that the autoscaler chose.
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{
+    super::{Action, UnreadableMachine},
+    drive::{Drive, deployment, rolling},
+    support::{annotate_deployment, first_machine, only_set, planned},
+};
+use crate::api::labels;
+
+#[test]
+fn machines_chosen_by_the_autoscaler_are_marked_before_their_set_shrinks() {
+    let mut drive = Drive::settled(deployment(3, rolling(1, 0)));
+    let names: Vec<_> = drive.world.machines.all().map(|machine| machine.name_any()).collect();
+    let time = "2026-01-02T03:04:05+02:00";
+    annotate_deployment(&mut drive, labels::TRIGGER_DELETION, &format!("{}~{time},gone~{time},bad~time,", names[2]));
+    annotate_deployment(&mut drive, labels::LAST_SCALER_CHANGE, time);
+    drive.edit(json!({"replicas": 2}));
+    drive.settle();
+    let marked = drive.log.find(&format!("patch machine {}", drive.short(&names[2]))).unwrap();
+    assert!(marked < drive.log.find("patch set").unwrap(), "{}", drive.log);
+    let machine = drive.world.machines.get(&names[2]).unwrap();
+    assert_eq!(machine.annotations()[labels::PRIORITY], "1");
+    assert_eq!(machine.annotations()[labels::MARKED_FOR_DELETION_TIME], time);
+    assert_eq!(drive.deployment().annotations()[labels::TRIGGER_DELETION], format!("{}~{time}", names[2]));
+    let set = only_set(&drive);
+    assert_eq!((set.spec.replicas, &set.annotations()[labels::LAST_SCALER_CHANGE]), (2, &time.to_owned()));
+    drive.run();
+    assert!(drive.world.machines.get(&names[2]).is_none());
+    assert!(!drive.deployment().annotations().contains_key(labels::TRIGGER_DELETION), "the list is emptied");
+}
+
+#[test]
+fn the_old_form_of_the_list_is_migrated() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    let name = first_machine(&drive);
+    annotate_deployment(&mut drive, labels::TRIGGER_DELETION, &name);
+    let now = drive.world.clock.now.to_string();
+    drive.settle();
+    assert_eq!(drive.deployment().annotations()[labels::TRIGGER_DELETION], format!("{name}~{now}"));
+    assert_eq!(drive.deployment().annotations()[labels::LAST_SCALER_CHANGE], now);
+    assert_eq!(only_set(&drive).annotations()[labels::LAST_SCALER_CHANGE], now);
+}
+
+#[test]
+fn a_chosen_machine_that_cannot_be_read_stays_on_the_list() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    let name = first_machine(&drive);
+    annotate_deployment(&mut drive, labels::TRIGGER_DELETION, &format!("{name}~2026-01-02T03:04:05Z"));
+    let mut snapshot = drive.snapshot();
+    snapshot.machines.retain(|machine| machine.name_any() != name);
+    snapshot.unreadable_machines = vec![UnreadableMachine { name, set_uid: only_set(&drive).uid().unwrap() }];
+    assert!(!planned(&snapshot).steps.iter().any(|step| matches!(step.action, Action::PatchDeployment(_))));
+}

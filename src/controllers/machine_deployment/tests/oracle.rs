@@ -1,0 +1,92 @@
+//! What must hold of a world, worked out from its objects alone: the code under test has no part in it.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use super::drive::NAME;
+use crate::{
+    api::machine::{Machine, MachineDeployment, MachineSet},
+    controllers::{object::deletion_order::DeletionOrder, testing::World},
+};
+
+/// A deployment and its Machines in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Sum of `spec.replicas` of all sets.
+    pub asked: i32,
+    /// Machines that exist or that sets are to create, terminating ones included.
+    pub planned: i32,
+    /// Machines that serve once each set has done what it is told.
+    pub serving: i32,
+    pub sets_with_machines: usize,
+    pub most: i32,
+    pub least: i32,
+    pub strategy: String,
+}
+
+impl Tally {
+    /// `None` if the deployment is gone, being deleted, or invalid.
+    pub fn of(world: &World) -> Option<Self> {
+        let deployment = world.deployments.get(NAME)?;
+        if deployment.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let (most, least) = bounds_of(deployment)?;
+        let matches = |set: &MachineSet| set.labels().get("name").is_some_and(|name| name == NAME);
+        let sets: Vec<_> = world.sets.all().filter(|set| matches(set)).collect();
+        let replicas = |set: &MachineSet| {
+            if set.metadata.deletion_timestamp.is_some() { 0 } else { usize::try_from(set.spec.replicas).unwrap() }
+        };
+        let live = |set: &Arc<MachineSet>| {
+            let mut live: Vec<Arc<Machine>> =
+                world.machines_of(set).filter(|it| !it.is_terminating()).cloned().collect();
+            live.sort_by_cached_key(|machine| DeletionOrder::of(machine, world.clock.now));
+            live
+        };
+        let planned = sets.iter().map(|set| {
+            let (all, live) = (world.machines_of(set).count(), live(set).len());
+            all - live + live.max(replicas(set))
+        });
+        let serving = sets.iter().map(|set| {
+            let live = live(set);
+            let surplus = live.len().saturating_sub(replicas(set));
+            live.iter().skip(surplus).filter(|machine| machine.is_available()).count()
+        });
+        let number = |count: usize| i32::try_from(count).unwrap();
+        Some(Self {
+            asked: number(sets.iter().map(|set| replicas(set)).sum()),
+            planned: number(planned.sum()),
+            serving: number(serving.sum()),
+            sets_with_machines: sets.iter().filter(|set| world.machines_of(set).next().is_some()).count(),
+            most,
+            least,
+            strategy: deployment.spec.strategy.type_.clone(),
+        })
+    }
+}
+
+/// How many Machines may exist, and how many must serve.
+fn bounds_of(deployment: &MachineDeployment) -> Option<(i32, i32)> {
+    let strategy = serde_json::to_value(&deployment.spec.strategy).unwrap();
+    let replicas = deployment.spec.replicas;
+    deployment.spec.selector.as_ref()?.match_labels.as_ref()?;
+    match strategy["type"].as_str()? {
+        "Recreate" if replicas >= 0 => Some((replicas, replicas)),
+        "RollingUpdate" if replicas >= 0 => {
+            let knob = |name: &str, round: fn(f64) -> f64| {
+                let value = &strategy["rollingUpdate"][name];
+                let share = |text: &str| {
+                    let percent: f64 = text.trim_end_matches('%').parse().unwrap();
+                    round(f64::from(replicas) * percent / 100.0) as i64
+                };
+                value.as_i64().or_else(|| value.as_str().map(share))
+            };
+            let surge = i32::try_from(knob("maxSurge", f64::ceil)?).unwrap();
+            let unavailable = i32::try_from(knob("maxUnavailable", f64::floor)?).unwrap();
+            let unavailable = if surge + unavailable == 0 { 1 } else { unavailable };
+            Some((replicas + surge, (replicas - unavailable).max(0)))
+        }
+        _ => None,
+    }
+}

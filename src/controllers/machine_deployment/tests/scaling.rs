@@ -1,0 +1,49 @@
+//! Changes of the replicas.
+
+use serde_json::json;
+
+use super::{
+    drive::{Drive, deployment, rolling},
+    support::{condition, only_set, reads},
+};
+use crate::controllers::testing::Happening;
+
+#[test]
+fn replicas_changed_after_the_strategy_was_switched_do_not_stall_the_rollout() {
+    let mut drive = Drive::settled(deployment(3, rolling(1, 0)));
+    drive.edit_class("v2");
+    drive.run_for(4);
+    drive.edit(json!({"strategy": {"type": "Recreate"}, "replicas": 4}));
+    // Machines of two sets exist: that is what the switch left behind.
+    for _ in 0..200 {
+        drive.settle();
+        let Some(due) = drive.world.due().into_iter().next() else { break };
+        drive.world.happen(&due);
+    }
+    assert!(drive.end_state().starts_with("4 machines, 4 of the current template, 4 available"), "{}", drive.log);
+}
+
+#[test]
+fn a_paused_deployment_is_scaled_and_nothing_else() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    drive.edit(json!({"paused": true, "replicas": 4}));
+    drive.edit_class("v2");
+    drive.run();
+    let set = only_set(&drive);
+    assert_eq!((set.spec.replicas, set.spec.template.spec.class.name.as_str()), (4, "v1"));
+    assert_eq!(condition(&drive, "Progressing"), reads("Unknown", "DeploymentPaused"));
+    assert!(drive.log.contains("wait for the deployment to be resumed"), "{}", drive.log);
+}
+
+#[test]
+fn machines_that_leave_slowly_do_not_hold_back_a_plain_scale_up() {
+    let mut drive = Drive::settled(deployment(5, rolling(1, 0)));
+    drive.edit(json!({"replicas": 1}));
+    drive.settle();
+    while let Some(chosen) = drive.world.due().iter().find(|due| matches!(due, Happening::Chosen { .. })).cloned() {
+        drive.let_happen(&chosen);
+    }
+    drive.edit(json!({"replicas": 4}));
+    drive.settle();
+    assert_eq!(only_set(&drive).spec.replicas, 4, "{}", drive.log);
+}

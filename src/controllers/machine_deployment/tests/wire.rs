@@ -1,0 +1,202 @@
+//! The real executor against an API server that refuses, or loses its answers.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    super::{Policy, apply::MachineDeployments},
+    drive::{deployment, rolling},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment, MachineSet},
+        node::Node,
+    },
+    controllers::{
+        machine_set::{InFlight, InFlightWrites},
+        node,
+        testing::{Fate, Wire},
+    },
+    runtime::{
+        cache::{Cache, Key},
+        cell::Kept,
+        clock::{ManualClock, SystemClock},
+        events::Events,
+        metrics::Metrics,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::Loop,
+        target::{Assignment, TargetId, Targets},
+        worker::{Handler, ReconcileError, Requeue},
+    },
+};
+
+struct Shell {
+    wire: Wire,
+    deployments: Arc<Cache<MachineDeployment>>,
+    sets: Arc<Cache<MachineSet>>,
+    machines: Arc<Cache<Machine>>,
+    nodes: Arc<Cache<Node>>,
+    in_flight: Arc<InFlightWrites>,
+    clock: Arc<ManualClock>,
+    runner: Loop<MachineDeployments>,
+}
+
+impl Shell {
+    /// A deployment of class v2 whose old set of class v1 has 3 Machines that serve, each with a Node.
+    fn new() -> Self {
+        let wire = Wire::new();
+        let client = wire.client();
+        let (deployments, sets, machines) = (MachineDeployment::cache(), MachineSet::cache(), Machine::cache());
+        let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
+        let nodes = Arc::clone(&targets.connect(&TargetId::only(), &client).nodes.cache);
+        let clock = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap()));
+        let in_flight = Arc::<InFlightWrites>::default();
+        let reconciler = MachineDeployments {
+            deployments: Arc::new(Objects::namespaced(&deployments, &client)),
+            sets: Arc::new(Objects::namespaced(&sets, &client)),
+            machines: Arc::new(Objects::namespaced(&machines, &client)),
+            targets,
+            in_flight: Arc::clone(&in_flight),
+            policy: Policy { annotate_nodes: true, has_target: true },
+            events: Events::start(client, "test", Arc::new(SystemClock), Metrics::new()),
+            clock: Arc::clone(&clock) as _,
+        };
+        let runner = Loop::new(reconciler, Queue::new("deployments", Pacing::default()), Arc::default());
+        let shell = Self { wire, deployments, sets, machines, nodes, in_flight, clock, runner };
+        shell.fill();
+        shell
+    }
+
+    fn fill(&self) {
+        let mut object = serde_json::to_value(deployment(3, rolling(1, 0))).unwrap();
+        object["metadata"]["finalizers"] = json!([labels::FINALIZER]);
+        object["spec"]["template"]["spec"]["class"]["name"] = json!("v2");
+        let deployment = self.deployments.wrote(self.wire.put("machinedeployments/pool", &object));
+        let set = json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
+            "metadata": {
+                "name": "old", "namespace": "shoot", "labels": {"name": "pool"},
+                "annotations": {labels::DESIRED_REPLICAS: "3", labels::MAX_REPLICAS: "4", labels::REVISION: "1"},
+                "ownerReferences": [owner("MachineDeployment", "pool", &deployment.uid().unwrap())],
+            },
+            "spec": {
+                "replicas": 3, "selector": {"matchLabels": {"name": "pool", labels::TEMPLATE_HASH: "1"}},
+                "template": {
+                    "metadata": {"labels": {"name": "pool", labels::TEMPLATE_HASH: "1"}},
+                    "spec": {"class": {"kind": "MachineClass", "name": "v1"}},
+                },
+            },
+            "status": {"observedGeneration": 1, "replicas": 3},
+        });
+        let old = self.sets.wrote(self.wire.put("machinesets/old", &set));
+        for name in ["a", "b", "c"] {
+            let machine = json!({
+                "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+                "metadata": {
+                    "name": name, "namespace": "shoot", "labels": {"name": "pool", "node": name},
+                    "ownerReferences": [owner("MachineSet", "old", &old.uid().unwrap())],
+                },
+                "spec": {"class": {"kind": "MachineClass", "name": "v1"}},
+                "status": {"currentStatus": {"phase": "Running"}},
+            });
+            self.machines.wrote(self.wire.put(&format!("machines/{name}"), &machine));
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+            self.nodes.wrote(self.wire.put(&format!("nodes/{name}"), &node));
+        }
+    }
+
+    async fn reconcile(&self) -> Result<Requeue, ReconcileError> {
+        self.runner.handle(&Key::new("shoot", "pool")).await
+    }
+
+    fn new_set(&self) -> Option<Arc<MachineSet>> {
+        self.sets.all().into_iter().find(|set| set.spec.template.spec.class.name == "v2")
+    }
+}
+
+fn owner(kind: &str, name: &str, uid: &str) -> Value {
+    json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": true})
+}
+
+#[rstest]
+#[case::none(&[], 1)]
+#[case::a_create_of_the_old_set(&["d"], 0)]
+#[tokio::test]
+async fn what_sets_have_in_flight_takes_room(#[case] creates: &[&str], #[case] replicas: i32) {
+    let shell = Shell::new();
+    let creates = creates.iter().map(|&name| name.to_owned()).collect();
+    let old = shell.sets.get(&Key::new("shoot", "old")).unwrap();
+    shell.in_flight.announce(&old, InFlight { creates, ..InFlight::default() });
+    shell.reconcile().await.unwrap();
+    assert_eq!(shell.new_set().unwrap().spec.replicas, replicas);
+}
+
+#[tokio::test]
+async fn nothing_is_planned_before_a_resize_without_an_answer_was_read_again() {
+    let shell = Shell::new();
+    shell.reconcile().await.unwrap();
+    let grown = shell.new_set().unwrap();
+    let path = format!("machinesets/{}", grown.name_any());
+    // The new Machine serves, so the old set may shrink; the answer to that is lost.
+    let machine = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": {
+            "name": "n", "namespace": "shoot", "labels": {"name": "pool"},
+            "ownerReferences": [{"apiVersion": "x", "kind": "MachineSet", "name": "n", "uid": grown.uid(), "controller": true}],
+        },
+        "spec": {"class": {"kind": "MachineClass", "name": "v2"}},
+        "status": {"currentStatus": {"phase": "Running"}},
+    });
+    shell.machines.wrote(shell.wire.put("machines/n", &machine));
+    let observed = json!({"status": {"observedGeneration": 1, "replicas": 1}});
+    shell.sets.wrote(shell.wire.put(&path, &observed));
+    shell.wire.judge(|request| if request == "PATCH machinesets/old" { Fate::Lost } else { Fate::Answered });
+    shell.reconcile().await.unwrap_err();
+    assert_eq!(shell.wire.get::<MachineSet>("machinesets/old").unwrap().spec.replicas, 2);
+    assert_eq!(shell.sets.get(&Key::new("shoot", "old")).unwrap().spec.replicas, 3, "nobody knows yet");
+
+    shell.wire.judge(|request| if request.starts_with("GET") { Fate::Unavailable } else { Fate::Answered });
+    let before = shell.wire.requests().len();
+    shell.reconcile().await.unwrap_err();
+    assert_eq!(shell.wire.requests()[before..], ["GET machinesets/old".to_owned()]);
+
+    shell.wire.judge(|_| Fate::Answered);
+    shell.reconcile().await.unwrap();
+    assert_eq!(shell.sets.get(&Key::new("shoot", "old")).unwrap().spec.replicas, 2, "what was read is in the cache");
+}
+
+#[tokio::test]
+async fn a_node_that_refuses_patches_is_tried_less_and_less_often() {
+    let shell = Shell::new();
+    shell.wire.judge(|request| if request == "PATCH nodes/b" { Fate::Refused } else { Fate::Answered });
+    let mut tries = Vec::new();
+    for second in 0..1200 {
+        let before = shell.wire.count("PATCH nodes/b");
+        shell.reconcile().await.unwrap();
+        if shell.wire.count("PATCH nodes/b") > before {
+            tries.push(second);
+        }
+        shell.clock.advance(SignedDuration::from_secs(1));
+    }
+    assert_eq!(tries, [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111]);
+    assert_eq!(shell.wire.count("PATCH nodes/a"), 1, "the others are marked once");
+}
+
+#[tokio::test]
+async fn a_set_that_is_refused_is_reported_once() {
+    let shell = Shell::new();
+    shell.wire.judge(|request| if request == "POST machinesets" { Fate::Refused } else { Fate::Answered });
+    for _ in 0..5 {
+        shell.reconcile().await.unwrap_err();
+    }
+    let status = shell.wire.get::<MachineDeployment>("machinedeployments/pool").unwrap().status.unwrap();
+    let progressing = status.conditions.iter().find(|condition| condition.type_ == "Progressing").unwrap();
+    assert_eq!((progressing.reason.as_str(), shell.new_set().is_none()), ("MachineSetCreateError", true));
+    assert_eq!(shell.wire.count("PATCH machinedeployments/pool/status"), 1);
+}

@@ -1,0 +1,267 @@
+//! Carries out the plan of a set.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::ResourceExt;
+use parking_lot::{Mutex, RwLock};
+
+use super::{Action, Failure, InFlight, Snapshot};
+use crate::{
+    api::{
+        machine::{Machine, MachinePhase, MachineSet, OperationType},
+        patch,
+        reasons::EventReason,
+    },
+    controllers::object::owner,
+    plan::{Event, Step},
+    runtime::{
+        cache::Key,
+        clock::Clock,
+        events::Events,
+        metrics::Metrics,
+        objects::{Objects, WriteError, WriteFailure},
+        reconcile::Turn,
+    },
+};
+
+const COMPONENT: &str = "machineset-controller";
+
+/// How many writes of one kind one plan has in flight.
+const WRITES_IN_FLIGHT: usize = 32;
+
+/// Reconciles MachineSets.
+pub(crate) struct MachineSets {
+    pub sets: Arc<Objects<MachineSet>>,
+    pub machines: Arc<Objects<Machine>>,
+    /// Shared with the deployments.
+    pub in_flight: Arc<InFlightWrites>,
+    pub events: Events,
+    pub clock: Arc<dyn Clock>,
+    pub metrics: Metrics,
+    /// Where the names of Machines come from.
+    pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+type Handler = Box<dyn Fn(&Key) + Send + Sync>;
+
+/// The writes in flight of all sets, by UID: sets announce them, deployments read them.
+#[derive(Default)]
+pub(crate) struct InFlightWrites {
+    writes: Mutex<HashMap<String, InFlight>>,
+    on_settled: RwLock<Vec<Handler>>,
+}
+
+impl InFlightWrites {
+    /// Those of a set. To be read before the Machines: a write may end in between, and then counts once.
+    pub fn of(&self, set_uid: &str) -> InFlight {
+        self.writes.lock().get(set_uid).cloned().unwrap_or_default()
+    }
+
+    /// Calls `handler` with the deployment of each set whose last write in flight is done. That is no change of an object
+    /// that a watch would report.
+    pub fn on_settled(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
+        self.on_settled.write().push(Box::new(handler));
+    }
+
+    /// A set is about to write.
+    pub fn announce(&self, set: &MachineSet, writes: InFlight) {
+        if writes.is_empty() {
+            return;
+        }
+        let mut all = self.writes.lock();
+        let present = all.entry(set.uid().unwrap_or_default()).or_default();
+        present.creates.extend(writes.creates);
+        present.deletes.extend(writes.deletes);
+    }
+
+    /// The result of a write is in the cache, or it will not be made.
+    pub fn settle(&self, set: &MachineSet, machine: &str) {
+        if self.remove(&set.uid().unwrap_or_default(), machine)
+            && let Some(deployment) = owner::controller_of(&set.metadata)
+        {
+            let key = Key::new(set.namespace().unwrap_or_default(), &deployment.name);
+            self.on_settled.read().iter().for_each(|handler| handler(&key));
+        }
+    }
+
+    /// The set is gone.
+    pub fn forget(&self, set_uid: &str) {
+        self.writes.lock().remove(set_uid);
+    }
+
+    /// True if it was the last one of the set.
+    fn remove(&self, set_uid: &str, machine: &str) -> bool {
+        let mut all = self.writes.lock();
+        let Some(present) = all.get_mut(set_uid) else { return false };
+        present.remove(machine);
+        let is_last = present.is_empty();
+        if is_last {
+            all.remove(set_uid);
+        }
+        is_last
+    }
+}
+
+/// The steps of one plan, while they are carried out.
+struct Batch<'a> {
+    kind: &'a MachineSets,
+    turn: &'a Turn<'a, MachineSets>,
+    seen: &'a MachineSet,
+    /// Announced writes whose outcome is not known yet.
+    open: Mutex<BTreeSet<String>>,
+}
+
+impl MachineSets {
+    pub(super) async fn carry_out(
+        &self,
+        snapshot: &Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &Turn<'_, Self>,
+    ) -> Result<(), WriteError> {
+        let batch = Batch::announce(self, &snapshot.set, &steps, turn);
+        let mut creates = Vec::new();
+        let mut deletes = Vec::new();
+        for step in steps {
+            match step.action {
+                Action::CreateMachine(machine) => creates.push((*machine, step.event)),
+                Action::DeleteMachine(machine) => deletes.push((machine, step.event)),
+                Action::PatchSet(patch) => drop(self.sets.patch(&snapshot.set.metadata, &patch).await?),
+                Action::PatchMachine { machine, patch } => {
+                    self.machines.patch(&machine.metadata, &patch).await?;
+                }
+                Action::WriteStatus(status) => {
+                    let patch = patch::status(&snapshot.set.status, &Some(*status));
+                    self.sets.patch_status(&snapshot.set.metadata, &patch).await?;
+                    turn.status_written();
+                }
+            }
+        }
+        batch.create_by_slow_start(creates).await?;
+        let deletes = stream::iter(deletes).map(|(machine, event)| batch.delete(machine, event));
+        deletes.buffer_unordered(WRITES_IN_FLIGHT).try_collect().await
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// The deployment learns which Machines are about to come and go, before the first call. A deployment that changed the
+    /// set without knowing is found by [`Batch::is_current`], one that changes it later knows.
+    fn announce(
+        kind: &'a MachineSets,
+        seen: &'a MachineSet,
+        steps: &[Step<Action>],
+        turn: &'a Turn<'a, MachineSets>,
+    ) -> Self {
+        let mut writes = InFlight::default();
+        for step in steps {
+            match &step.action {
+                Action::CreateMachine(machine) => drop(writes.creates.insert(machine.name_any())),
+                Action::DeleteMachine(machine) => drop(writes.deletes.insert(machine.name_any())),
+                _ => {}
+            }
+        }
+        let open = Mutex::new(writes.creates.union(&writes.deletes).cloned().collect());
+        kind.in_flight.announce(seen, writes);
+        Self { kind, turn, seen, open }
+    }
+
+    /// Whether the set still asks for what was planned. A long batch must not be finished against a new spec.
+    fn is_current(&self) -> bool {
+        self.kind.sets.cache.get(self.turn.key).is_some_and(|set| {
+            let (now, seen) = (&set.metadata, &self.seen.metadata);
+            now.uid == seen.uid
+                && now.generation == seen.generation
+                && now.deletion_timestamp == seen.deletion_timestamp
+                && now.labels == seen.labels
+        })
+    }
+
+    /// One, two, four, … at a time, so that a rejected create fails fast.
+    async fn create_by_slow_start(&self, machines: Vec<(Machine, Option<Event>)>) -> Result<(), WriteError> {
+        let mut rest = machines.into_iter();
+        let mut size = 1;
+        while rest.len() > 0 {
+            let wave: Vec<_> = rest.by_ref().take(size).collect();
+            let creates = stream::iter(wave).map(|(machine, event)| self.create(machine, event));
+            let results: Vec<_> = creates.buffer_unordered(WRITES_IN_FLIGHT).collect().await;
+            results.into_iter().collect::<Result<(), WriteError>>()?;
+            size *= 2;
+        }
+        Ok(())
+    }
+
+    async fn create(&self, machine: Machine, event: Option<Event>) -> Result<(), WriteError> {
+        if !self.is_current() {
+            return Ok(());
+        }
+        let answer = self.kind.machines.create(&machine).await.map(drop);
+        self.finish(&machine.name_any(), answer, event, |error| {
+            (EventReason::FailedCreate, format!("Error creating machine: {error}"))
+        })
+    }
+
+    async fn delete(&self, machine: Arc<Machine>, event: Option<Event>) -> Result<(), WriteError> {
+        if !self.is_current() {
+            return Ok(());
+        }
+        let name = machine.name_any();
+        let answer = self.kind.machines.delete(&machine.metadata).await;
+        if answer.is_ok() && is_replaced_for_health(&machine) {
+            self.kind.metrics.machines().stale_deleted();
+        }
+        self.finish(&name, answer, event, |error| {
+            (EventReason::FailedDelete, format!("Error deleting machine {name}: {error}"))
+        })
+    }
+
+    fn finish(
+        &self,
+        machine: &str,
+        answer: Result<(), WriteError>,
+        event: Option<Event>,
+        failed: impl Fn(&str) -> (EventReason, String),
+    ) -> Result<(), WriteError> {
+        let is_unresolved = answer.as_ref().is_err_and(|error| error.failure() == WriteFailure::Unknown);
+        self.open.lock().remove(machine);
+        if !is_unresolved {
+            self.kind.in_flight.settle(self.seen, machine);
+        }
+        let events = self.kind.events.with_component(COMPONENT);
+        match self.turn.track(answer) {
+            Ok(()) => event.iter().for_each(|event| events.record(self.seen, event)),
+            Err(error) => {
+                self.remember(&error);
+                let (reason, text) = failed(&error.text());
+                events.record(self.seen, &Event::warning(reason, text));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Only what concerns the number of Machines becomes a condition; a conflict is simply tried again.
+    fn remember(&self, error: &WriteError) {
+        if error.failure() != WriteFailure::Conflict {
+            let failure = Failure { message: error.text() };
+            self.turn.remember(|memory| memory.failure = Some(failure));
+        }
+    }
+}
+
+/// Writes that were announced and not made are in flight no longer, also when the reconcile is aborted.
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        for machine in std::mem::take(&mut *self.open.lock()) {
+            self.kind.in_flight.settle(self.seen, &machine);
+        }
+    }
+}
+
+/// The Machine was unhealthy for too long.
+fn is_replaced_for_health(machine: &Machine) -> bool {
+    let operation = machine.status.as_ref().and_then(|status| status.last_operation.type_.as_ref());
+    machine.phase() == MachinePhase::Failed && operation == Some(&OperationType::HealthCheck)
+}

@@ -1,0 +1,65 @@
+//! Gauges of sets, made from the objects at each scrape.
+
+use std::sync::Arc;
+
+use crate::{
+    api::machine::MachineSet,
+    controllers::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted},
+    runtime::metrics::{Desc, Exposition},
+};
+
+const SETS: Desc<0> = Desc::gauge("mcm_machine_set_items_total", "Machine sets there are.", []);
+const SET_INFO: Desc<6> = Desc::gauge(
+    "mcm_machine_set_info",
+    "What a machine set is.",
+    [
+        "name",
+        "namespace",
+        "createdAt",
+        "spec_machine_class_api_group",
+        "spec_machine_class_kind",
+        "spec_machine_class_name",
+    ],
+);
+const SET_CONDITION: Desc<3> = Desc::gauge(
+    "mcm_machine_set_status_condition",
+    "Condition of a machine set: 1 True, 0 False, 2 Unknown.",
+    ["name", "namespace", "condition"],
+);
+const SET_FAILED: Desc<7> =
+    Desc::gauge("mcm_machine_set_failed_machines", "A machine of a set whose last operation failed.", FAILED_LABELS);
+
+/// Adds all sets. Call it once per scrape.
+pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>>, out: &mut Exposition) {
+    const SPEC_REPLICAS: Desc<2> = plain("mcm_machine_set_info_spec_replicas", "Machines that a set shall have.");
+    const MIN_READY: Desc<2> =
+        plain("mcm_machine_set_info_spec_min_ready_seconds", "Value of minReadySeconds of a set; not used.");
+    const REPLICAS: Desc<2> = plain("mcm_machine_set_status_replicas", "Machines of a set.");
+    const AVAILABLE: Desc<2> =
+        plain("mcm_machine_set_status_available_replicas", "Machines of a set that are available.");
+    const READY: Desc<2> = plain("mcm_machine_set_status_ready_replicas", "Machines of a set that are ready.");
+    const LABELLED: Desc<2> = plain(
+        "mcm_machine_set_status_fully_labelled_replicas",
+        "Machines of a set that carry all labels of its template.",
+    );
+
+    let all = sorted(all, |set| &set.metadata);
+    out.sample(&SETS, [], all.len() as f64);
+    for ([namespace, name], set) in all {
+        let class = &set.spec.machine_class;
+        let created = created_at(&set.metadata);
+        out.sample(&SET_INFO, [name, namespace, &created, &class.api_group, &class.kind, &class.name], 1.0);
+        gauges([name, namespace], [(SPEC_REPLICAS, set.spec.replicas), (MIN_READY, set.spec.min_ready_seconds)], out);
+        let Some(status) = &set.status else { continue };
+        let values = [
+            (REPLICAS, status.replicas),
+            (AVAILABLE, status.available_replicas),
+            (READY, status.ready_replicas),
+            (LABELLED, status.fully_labeled_replicas),
+        ];
+        gauges([name, namespace], values, out);
+        let found = status.conditions.iter().map(|one| (&one.type_, &one.status));
+        conditions(&SET_CONDITION, [name, namespace], found, out);
+        failed(&SET_FAILED, [name, namespace], &status.failed_machines, out);
+    }
+}

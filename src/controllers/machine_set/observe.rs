@@ -1,0 +1,36 @@
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{Failure, MachineSets, Snapshot};
+use crate::{
+    api::selector::Selector,
+    controllers::{machine, object::owner},
+    runtime::cache::Key,
+};
+
+impl MachineSets {
+    /// What the caches hold of a set; `None` if it does not exist.
+    pub(super) fn snapshot(&self, key: &Key, failure: Option<Failure>, now: Timestamp, seed: u64) -> Option<Snapshot> {
+        let set = self.sets.cache.get(key)?;
+        let uid = set.uid().unwrap_or_default();
+        let cache = &self.machines.cache;
+        let mut machines = cache.by(machine::BY_CONTROLLER, &uid);
+        if let Ok(selector) = Selector::parse(set.spec.selector.as_ref()) {
+            let orphans = cache.by(machine::BY_CONTROLLER, "").into_iter();
+            machines.extend(orphans.filter(|machine| {
+                machine.metadata.namespace == set.metadata.namespace
+                    && selector.matches(machine.metadata.labels.as_ref())
+            }));
+        }
+        let unreadable = cache.unreadable().into_iter();
+        let unreadable = unreadable.filter(|machine| owner::is_controlled_by(&machine.meta, &uid));
+        Some(Snapshot {
+            set,
+            machines,
+            unreadable: unreadable.filter_map(|machine| machine.meta.name).collect(),
+            failure,
+            now,
+            seed,
+        })
+    }
+}

@@ -1,0 +1,148 @@
+use std::{sync::Arc, time::Duration};
+
+use super::{Action, Failure, InFlightWrites, MachineSets, Snapshot, metrics, plan};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, MachineSet},
+        selector::Selector,
+    },
+    controllers::{
+        self, Kind, Settings,
+        object::{owner, prune},
+    },
+    plan::{Plan, Step},
+    runtime::{
+        cache::{Cache, Change, Index, Key},
+        cell::{Builder, Kept},
+        queue::{Pacing, Queue},
+        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
+        worker::ReconcileError,
+    },
+};
+
+pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
+
+const WORKERS: usize = 64;
+/// Bursts of changes of Machines are gathered; a reconcile is followed by a pause of so many times what its planning took.
+const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 100 };
+
+/// Index: UID of the controller; empty for sets without one.
+pub(crate) const BY_CONTROLLER: &Index<MachineSet, String> =
+    &Index::new("controller", |set| vec![owner::controller_uid(set)]);
+
+impl Kept for MachineSet {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[BY_CONTROLLER], prune)
+    }
+}
+
+/// What one reconcile of a set leaves for the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// The last create or delete failed.
+    pub(super) failure: Option<Failure>,
+}
+
+impl Reconciler for MachineSets {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Action = Action;
+    type Memory = Memory;
+    type Session = ();
+
+    fn observe(&self, key: &Key, memory: &Memory, (): &()) -> Option<Snapshot> {
+        self.snapshot(key, memory.failure.clone(), self.clock.now(), (self.entropy)())
+    }
+
+    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
+        plan(snapshot)
+    }
+
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        self.carry_out(&snapshot, steps, turn).await?;
+        turn.remember(|memory| memory.failure = None);
+        Ok(Next::Plan)
+    }
+
+    async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        let read = self.machines.read_again(&write.key).await;
+        read.map_err(|source| ReconcileError::read(format!("machine {}", write.key), source))?;
+        if let Some(set) = self.sets.cache.get(key) {
+            self.in_flight.settle(&set, &write.key.name);
+        }
+        Ok(())
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus(_))
+    }
+
+    /// Nothing is left to be tried again, whoever did it: the failure is reported no longer.
+    fn settle(memory: &mut Memory) -> bool {
+        memory.failure.take().is_some()
+    }
+}
+
+fn register(builder: &mut Builder<'_>, _: &Settings) {
+    let config = builder.config();
+    let (events, shared) = (config.events.clone(), config.shared.clone());
+    let (sets, in_flight) = (builder.objects::<MachineSet>(), builder.shared::<InFlightWrites>());
+    let reconciler = MachineSets {
+        sets: Arc::clone(&sets),
+        machines: builder.objects(),
+        in_flight: Arc::clone(&in_flight),
+        events,
+        clock: shared.clock,
+        metrics: shared.metrics,
+        entropy: shared.entropy,
+    };
+    let queue = Queue::new("machineset", PACING);
+    builder.controller::<MachineSet, _>(reconciler, &queue, &Arc::default(), WORKERS, |_| true);
+    builder.export::<MachineSet>(|sets, out| metrics::machine_sets(sets, out));
+    builder.on_change::<MachineSet>(move |change| {
+        if change.gone {
+            in_flight.forget(change.meta.uid.as_deref().unwrap_or_default());
+        }
+    });
+
+    let (owned, all) = (Arc::clone(&queue), Arc::clone(&sets));
+    builder.on_change::<Machine>(move |change| {
+        for set in owners_of(change) {
+            owned.add(set);
+        }
+        let orphan = change.new.as_ref().filter(|machine| owner::controller_of(&machine.metadata).is_none());
+        for set in orphan.into_iter().flat_map(|machine| selecting(&all.cache, machine)) {
+            owned.add(set);
+        }
+    });
+
+    // One that the deployment owns may have to be released, one that it selects may be adopted.
+    builder.on_change::<MachineDeployment>(move |change| {
+        for set in sets.cache.by(BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default()) {
+            queue.add(Key::of(&set.metadata));
+        }
+    });
+}
+
+/// The sets that control a Machine, or did so before the change.
+fn owners_of(change: &Change<Machine>) -> impl Iterator<Item = Key> + '_ {
+    let old = change.old.as_ref().and_then(|old| owner::controller_of(&old.metadata));
+    let new = owner::controller_of(&change.meta);
+    let old = old.filter(|old| new.is_none_or(|new| new.uid != old.uid));
+    let sets = old.into_iter().chain(new).filter(|reference| reference.kind == "MachineSet");
+    sets.map(|reference| Key::new(&change.key.namespace, &reference.name))
+}
+
+fn selecting<'a>(sets: &Cache<MachineSet>, machine: &'a Machine) -> impl Iterator<Item = Key> + use<'a> {
+    let selects = move |set: &Arc<MachineSet>| {
+        let selector = Selector::parse(set.spec.selector.as_ref());
+        set.metadata.namespace == machine.metadata.namespace
+            && selector.is_ok_and(|selector| selector.matches(machine.metadata.labels.as_ref()))
+    };
+    sets.all().into_iter().filter(selects).map(|set| Key::of(&set.metadata))
+}

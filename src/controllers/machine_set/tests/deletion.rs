@@ -1,0 +1,41 @@
+//! The deletion of a set.
+
+use serde_json::json;
+
+use super::world::{World, after, both, phase, preserved_until, waits};
+use crate::api::labels;
+
+#[test]
+fn a_set_goes_after_its_last_machine() {
+    let mut world = World::new(3)
+        .with(json!({ "metadata": { "deletionTimestamp": after(0), "finalizers": ["foreign", labels::FINALIZER] } }))
+        .machine("a", json!({}))
+        .machine("b", both(phase("Failed"), preserved_until(60)))
+        .machine("c", json!({ "metadata": { "deletionTimestamp": after(-5) } }));
+    let rest = world.settle();
+    assert_eq!(world.deleted, ["a", "b"]);
+    assert_eq!(waits(&rest), "3 machines to be gone before the set goes");
+    assert_eq!(world.set["metadata"]["finalizers"].as_array().unwrap().len(), 2);
+    world.finish_deletions();
+    world.settle();
+    assert_eq!(world.set["metadata"]["finalizers"], json!(["foreign"]));
+    assert!(world.created.is_empty());
+}
+
+#[test]
+fn a_set_waits_for_machines_it_cannot_read() {
+    let mut world = World::new(0).with(json!({ "metadata": { "deletionTimestamp": after(0) } }));
+    world.unreadable = vec!["u".to_owned()];
+    let rest = world.settle();
+    assert_eq!(world.set["metadata"]["finalizers"], json!([labels::FINALIZER]));
+    assert_eq!(waits(&rest), "1 machine to be readable: u");
+}
+
+#[test]
+fn a_set_that_somebody_else_holds_leaves_its_machines_to_them() {
+    let mut world = World::new(0)
+        .with(json!({ "metadata": { "deletionTimestamp": after(0), "finalizers": ["foregroundDeletion"] } }))
+        .machines(1);
+    world.settle();
+    assert!(world.deleted.is_empty());
+}

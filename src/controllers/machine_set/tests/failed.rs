@@ -1,0 +1,80 @@
+//! Failed Machines: replaced or preserved.
+
+use jiff::SignedDuration;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    super::{Action, plan},
+    world::{World, after, annotated, both, merge, now, phase, preserved_until, waits},
+};
+use crate::api::labels;
+
+#[test]
+fn a_failed_machine_is_replaced_after_it_was_deleted() {
+    let mut world = World::new(2).machine("a", phase("Failed")).machine("b", json!({}));
+    world.settle();
+    assert_eq!((world.deleted.as_slice(), world.created.len(), world.peak), (&["a".to_owned()][..], 1, 2));
+}
+
+#[test]
+fn failed_machines_stay_while_the_set_is_short() {
+    let world = World::new(3).machine("a", phase("Failed")).machine("b", json!({}));
+    let steps = plan(&world.snapshot()).steps;
+    assert!(matches!(steps.as_slice(), [step] if matches!(step.action, Action::CreateMachine(_))), "{steps:?}");
+}
+
+#[rstest]
+#[case::nobody_asked(json!({}), true)]
+#[case::time_in_the_future(preserved_until(60), false)]
+#[case::time_is_over(both(preserved_until(0), annotated(labels::PRESERVE, "now")), true)]
+#[case::asked_now(annotated(labels::PRESERVE, "now"), false)]
+#[case::asked_for_failures(annotated(labels::PRESERVE, "when-failed"), false)]
+#[case::refused(annotated(labels::PRESERVE, "false"), true)]
+#[case::empty(annotated(labels::PRESERVE, ""), true)]
+#[case::unknown_word(annotated(labels::PRESERVE, "please"), true)]
+#[case::asked_on_the_node(annotated(labels::LAST_NODE_PRESERVE, "when-failed"), false)]
+#[case::the_node_speaks_first(
+    both(annotated(labels::LAST_NODE_PRESERVE, "false"), annotated(labels::PRESERVE, "now")),
+    true
+)]
+#[case::the_node_says_nothing(
+    both(annotated(labels::LAST_NODE_PRESERVE, ""), annotated(labels::PRESERVE, "now")),
+    false
+)]
+fn a_preserved_machine_is_not_replaced(#[case] wish: Value, #[case] replaced: bool) {
+    let mut world = World::new(1).machine("a", both(phase("Failed"), wish));
+    let rest = world.settle();
+    assert_eq!(world.deleted.len(), usize::from(replaced));
+    assert_eq!(waits(&rest).contains("preservation of failed machines to end: a"), !replaced);
+}
+
+#[test]
+fn the_end_of_a_preservation_wakes_the_set() {
+    let mut world = World::new(1).machine("a", both(phase("Failed"), preserved_until(60)));
+    let rest = world.settle();
+    assert_eq!(rest.requeue_at(), Some(now() + SignedDuration::from_secs(60)));
+    world.now = now() + SignedDuration::from_secs(60);
+    world.settle();
+    assert_eq!(world.deleted, ["a"]);
+}
+
+#[test]
+fn the_youngest_failed_machines_are_preserved_automatically_up_to_the_limit() {
+    let failed = |age: i64| both(phase("Failed"), json!({ "metadata": { "creationTimestamp": after(-age) } }));
+    let mut world = World::new(4)
+        .with(json!({ "spec": { "autoPreserveFailedMachineMax": 2 } }))
+        .machine("a", failed(30))
+        .machine("b", failed(20))
+        .machine("c", failed(10))
+        .machine("d", both(failed(5), annotated(labels::PRESERVE, "false")));
+    world.settle();
+    assert_eq!(world.patched.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    assert_eq!(world.deleted, ["a", "d"]);
+    assert_eq!(world.status().auto_preserve_failed_machine_count, 2);
+
+    merge(&mut world.set, json!({ "spec": { "autoPreserveFailedMachineMax": 1 } }));
+    world.settle();
+    assert_eq!(world.machines["b"]["metadata"]["annotations"], json!({}));
+    assert_eq!(world.deleted, ["a", "d", "b"]);
+}

@@ -1,0 +1,11 @@
+mod belonging;
+mod deletion;
+mod failed;
+mod invalid;
+mod order;
+mod properties;
+mod replicas;
+mod status;
+mod template;
+mod wire;
+mod world;

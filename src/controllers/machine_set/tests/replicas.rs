@@ -1,0 +1,135 @@
+//! How many Machines there are.
+
+use kube::ResourceExt;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    super::{Action, construct, plan, replicas},
+    world::{World, both, phase, waits},
+};
+use crate::api::{labels, reasons::EventReason};
+
+#[test]
+fn a_new_set_is_guarded_first_then_grows_then_reports() {
+    let mut world = World::new(3).with(json!({ "metadata": { "finalizers": ["foreign"] } }));
+    let first = plan(&world.snapshot());
+    assert!(matches!(first.steps[0].action, Action::PatchSet(_)));
+    assert_eq!(first.steps.len(), 4);
+    let event = first.steps[1].event.clone().unwrap();
+    assert_eq!(event.reason, EventReason::SuccessfulCreate);
+    assert!(event.message.starts_with("Created machine: set-"), "{}", event.message);
+    assert_eq!(first.steps[1].reason, "0 machines < 3 replicas");
+
+    let rest = world.settle();
+    assert_eq!(world.set["metadata"]["finalizers"], json!(["foreign", labels::FINALIZER]));
+    assert_eq!((world.created.len(), world.status_writes), (3, 1));
+    assert_eq!(waits(&rest), "3 of 3 machines to become available");
+}
+
+#[test]
+fn a_new_set_without_machines_is_guarded_then_reports() {
+    let mut world = World::new(0).with(json!({ "metadata": { "finalizers": null } }));
+    assert_eq!(plan(&world.snapshot()).steps.len(), 1, "one write of the set at a time");
+    world.settle();
+    assert_eq!((world.status_writes, world.status().observed_generation), (1, 1));
+}
+
+#[rstest]
+#[case(10, 3)]
+#[case(150, 3)]
+#[case(1000, 60)]
+#[case(1, 0)]
+fn a_scale_down_deletes_exactly_the_surplus_and_touches_no_survivor(#[case] from: usize, #[case] to: usize) {
+    let mut world = World::new(i32::try_from(to).unwrap()).machines(from);
+    world.settle();
+    assert_eq!(world.deleted.len(), from - to);
+    assert_eq!(world.deleted.last().unwrap(), &format!("m{:04}", from - to - 1), "the name breaks ties");
+    world.finish_deletions();
+    world.settle();
+    assert_eq!((world.active(), world.created.len(), world.patched.len()), (to, 0, 0));
+}
+
+#[test]
+fn large_steps_are_taken_in_bounded_plans() {
+    let mut world = World::new(1200);
+    assert_eq!(plan(&world.snapshot()).steps.len(), replicas::BATCH);
+    world.settle();
+    assert_eq!((world.active(), world.peak), (1200, 1200));
+    let mut world = World::new(0).machines(1200);
+    assert_eq!(plan(&world.snapshot()).steps.len(), replicas::BATCH);
+    world.settle();
+    assert_eq!(world.active(), 0);
+}
+
+#[rstest]
+#[case::by_timestamp(json!({ "metadata": { "deletionTimestamp": "2023-11-14T00:00:00Z" } }))]
+#[case::by_phase_and_timestamp(both(phase("Terminating"), json!({ "metadata": { "deletionTimestamp": "2023-11-14T00:00:00Z" } })))]
+fn a_machine_that_is_being_deleted_is_replaced_at_once(#[case] dying: Value) {
+    let mut world = World::new(2).machine("a", dying).machine("b", json!({}));
+    world.settle();
+    assert_eq!((world.created.len(), world.deleted.len()), (1, 0));
+    assert_eq!(world.status().replicas, 3, "it still exists");
+}
+
+#[test]
+fn a_machine_left_in_phase_terminating_is_replaced_and_its_deletion_finished() {
+    let mut world = World::new(1).machine("a", phase("Terminating"));
+    world.settle();
+    assert_eq!((world.created.len(), world.deleted.as_slice()), (1, &["a".to_owned()][..]));
+}
+
+#[rstest]
+#[case::frozen(json!({ "freeze": "True" }), false)]
+#[case::frozen_by_another_value(json!({ "freeze": "true" }), true)]
+#[case::growth_disabled(json!({ "node.machine.sapcloud.io/scale-up-disabled": "true" }), false)]
+#[case::growth_disabled_by_any_value(json!({ "node.machine.sapcloud.io/scale-up-disabled": "" }), false)]
+fn a_frozen_set_does_not_grow_and_says_so(#[case] labels: Value, #[case] grows: bool) {
+    let mut world = World::new(3).with(json!({ "metadata": { "labels": labels } })).machines(1);
+    let rest = world.settle();
+    assert_eq!(world.created.is_empty(), !grows);
+    assert_eq!(waits(&rest).contains("1 machines < 3 replicas"), !grows, "{}", waits(&rest));
+}
+
+#[test]
+fn a_frozen_set_still_shrinks() {
+    let mut world = World::new(1).with(json!({ "metadata": { "labels": { "freeze": "True" } } })).machines(3);
+    world.settle();
+    assert_eq!(world.active(), 1);
+}
+
+#[rstest]
+#[case::they_count_when_machines_are_missing(3, 1, 2, 0, 0)]
+#[case::only_the_rest_is_created(4, 1, 2, 1, 0)]
+#[case::they_do_not_push_out_a_machine_that_works(2, 2, 1, 0, 0)]
+#[case::what_is_surely_too_much_goes(2, 4, 1, 0, 2)]
+fn unreadable_machines_exist_and_are_left_alone(
+    #[case] replicas: i32,
+    #[case] readable: usize,
+    #[case] unreadable: usize,
+    #[case] created: usize,
+    #[case] deleted: usize,
+) {
+    let mut world = World::new(replicas).machines(readable);
+    world.unreadable = (0..unreadable).map(|index| format!("u{index}")).collect();
+    let rest = world.settle();
+    assert_eq!((world.created.len(), world.deleted.len()), (created, deleted));
+    assert!(waits(&rest).contains("to be readable: u0"), "{}", waits(&rest));
+}
+
+#[test]
+fn new_names_avoid_all_that_exist() {
+    let snapshot = World::new(3).snapshot();
+    let names: Vec<String> = construct::machines(&snapshot).take(3).map(|machine| machine.name_any()).collect();
+    let mut world = World::new(3).machine(&names[0], json!({}));
+    world.unreadable = vec![names[1].clone()];
+    world.settle();
+    assert_eq!(world.created, [names[2].clone()]);
+}
+
+#[test]
+fn long_names_of_sets_still_give_valid_host_names() {
+    let world = World::new(1).with(json!({ "metadata": { "name": "x".repeat(80) } }));
+    let machine = construct::machines(&world.snapshot()).next().unwrap();
+    assert_eq!(machine.name_any().len(), 63);
+}

@@ -1,0 +1,252 @@
+//! The real executor against an API server that is slow, refuses, or loses its answers.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use kube::ResourceExt;
+use parking_lot::Mutex;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::super::{InFlight, InFlightWrites, MachineSets};
+use crate::{
+    api::machine::{Machine, MachineSet},
+    controllers::testing::{Fate, Wire},
+    runtime::{
+        cache::{Cache, Key},
+        cell::Kept,
+        clock::SystemClock,
+        events::Events,
+        metrics::Metrics,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::Loop,
+        worker::{Handler, ReconcileError, Requeue},
+    },
+};
+
+/// One set, `machinesets/a`, of the deployment `pool`.
+struct Shell {
+    wire: Wire,
+    sets: Arc<Cache<MachineSet>>,
+    machines: Arc<Cache<Machine>>,
+    in_flight: Arc<InFlightWrites>,
+    woken: Arc<Mutex<Vec<Key>>>,
+    runner: Loop<MachineSets>,
+}
+
+impl Shell {
+    fn new(replicas: i32, machines: usize) -> Self {
+        let (wire, sets, cached) = (Wire::new(), MachineSet::cache(), Machine::cache());
+        let client = wire.client();
+        let (clock, metrics) = (Arc::new(SystemClock), Metrics::new());
+        let in_flight = Arc::<InFlightWrites>::default();
+        let woken = Arc::<Mutex<Vec<Key>>>::default();
+        let log = Arc::clone(&woken);
+        in_flight.on_settled(move |key| log.lock().push(key.clone()));
+        let reconciler = MachineSets {
+            sets: Arc::new(Objects::namespaced(&sets, &client)),
+            machines: Arc::new(Objects::namespaced(&cached, &client)),
+            in_flight: Arc::clone(&in_flight),
+            events: Events::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
+            clock,
+            metrics,
+            entropy: Arc::new(|| 7),
+        };
+        let runner = Loop::new(reconciler, Queue::new("sets", Pacing::default()), Arc::default());
+        let shell = Self { wire, sets, machines: cached, in_flight, woken, runner };
+        shell.edit(&json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
+            "metadata": {
+                "name": "a", "namespace": "shoot", "finalizers": [crate::api::labels::FINALIZER],
+                "ownerReferences": [owner("MachineDeployment", "pool", "pool")],
+            },
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"name": "pool"}},
+                "template": {"metadata": {"labels": {"name": "pool"}}, "spec": {"class": {"kind": "MachineClass", "name": "c"}}},
+            },
+        }));
+        for index in 0..machines {
+            let name = format!("m{index:03}");
+            let machine = json!({
+                "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+                "metadata": {
+                    "name": name, "namespace": "shoot", "labels": {"name": "pool"}, "finalizers": ["x"],
+                    "ownerReferences": [owner("MachineSet", "a", &shell.uid())],
+                },
+                "spec": {"class": {"kind": "MachineClass", "name": "c"}},
+                "status": {"currentStatus": {"phase": "Running"}},
+            });
+            shell.machines.wrote(shell.wire.put(&format!("machines/{name}"), &machine));
+        }
+        shell
+    }
+
+    /// Somebody else changes the set, and the watch reports it.
+    fn edit(&self, change: &Value) {
+        self.sets.wrote(self.wire.put("machinesets/a", change));
+    }
+
+    async fn reconcile(&self) -> Result<Requeue, ReconcileError> {
+        self.runner.handle(&key()).await
+    }
+
+    fn in_flight(&self) -> InFlight {
+        self.in_flight.of(&self.uid())
+    }
+
+    fn uid(&self) -> String {
+        self.sets.get(&key()).unwrap().uid().unwrap()
+    }
+
+    fn alive(&self) -> usize {
+        self.machines.all().iter().filter(|machine| !machine.is_terminating()).count()
+    }
+
+    /// Calls `then` before the first request that begins so, and lets all pass.
+    fn before_first(&self, head: &'static str, then: impl FnOnce() + Send + 'static) {
+        let mut then = Some(then);
+        self.wire.judge(move |request| {
+            if request.starts_with(head)
+                && let Some(then) = then.take()
+            {
+                then();
+            }
+            Fate::Answered
+        });
+    }
+}
+
+fn key() -> Key {
+    Key::new("shoot", "a")
+}
+
+fn owner(kind: &str, name: &str, uid: &str) -> Value {
+    json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": true})
+}
+
+#[rstest]
+#[case::made_smaller(json!({"spec": {"replicas": 3}}), 3)]
+#[case::frozen(json!({"metadata": {"labels": {"freeze": "True"}}}), 1)]
+#[case::deleted(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), 1)]
+#[tokio::test]
+async fn a_batch_of_creations_ends_when_the_set_asks_for_something_else(#[case] change: Value, #[case] created: usize) {
+    let shell = Shell::new(80, 0);
+    let (wire, sets) = (shell.wire.clone(), Arc::clone(&shell.sets));
+    shell.before_first("POST machines", move || drop(sets.wrote(wire.put("machinesets/a", &change))));
+    shell.reconcile().await.unwrap();
+    assert_eq!(shell.wire.count("POST machines"), created);
+    assert_eq!(shell.in_flight(), InFlight::default(), "what is not made is in flight no longer");
+}
+
+#[tokio::test]
+async fn a_batch_of_deletions_ends_when_the_set_asks_for_something_else() {
+    let shell = Shell::new(0, 90);
+    let (wire, sets) = (shell.wire.clone(), Arc::clone(&shell.sets));
+    let change = json!({"spec": {"replicas": 90}});
+    shell.before_first("DELETE machines", move || drop(sets.wrote(wire.put("machinesets/a", &change))));
+    shell.reconcile().await.unwrap();
+    assert!(shell.wire.count("DELETE machines") <= 32, "{}", shell.wire.count("DELETE machines"));
+    assert_eq!(shell.alive(), 90, "those that went are replaced");
+}
+
+#[tokio::test]
+async fn one_plan_creates_a_hundred_machines_at_most() {
+    let shell = Shell::new(150, 0);
+    let seen = Arc::<Mutex<usize>>::default();
+    let (in_flight, uid, peak) = (Arc::clone(&shell.in_flight), shell.uid(), Arc::clone(&seen));
+    shell.wire.judge(move |_| {
+        let count = in_flight.of(&uid).creates.len();
+        let mut peak = peak.lock();
+        *peak = count.max(*peak);
+        Fate::Answered
+    });
+    shell.reconcile().await.unwrap();
+    assert_eq!((*seen.lock(), shell.alive()), (100, 150), "all that is planned is announced before the first call");
+}
+
+#[tokio::test]
+async fn a_rejected_create_fails_fast_and_leaves_nothing_in_flight() {
+    let shell = Shell::new(60, 0);
+    shell.wire.judge(|request| if request.starts_with("POST") { Fate::Refused } else { Fate::Answered });
+    shell.reconcile().await.unwrap_err();
+    assert_eq!(shell.wire.count("POST machines"), 1, "slow start");
+    assert_eq!(shell.in_flight(), InFlight::default());
+    assert_eq!(*shell.woken.lock(), [Key::new("shoot", "pool")], "the deployment has its room back");
+}
+
+#[tokio::test]
+async fn the_deployment_is_woken_when_nothing_is_in_flight_any_more() {
+    let shell = Shell::new(2, 0);
+    shell.reconcile().await.unwrap();
+    assert_eq!(*shell.woken.lock(), [Key::new("shoot", "pool")]);
+}
+
+#[tokio::test]
+async fn a_machine_whose_creation_was_not_answered_is_in_flight_until_it_was_read_and_is_not_made_twice() {
+    let shell = Shell::new(1, 0);
+    shell.wire.judge(|request| if request.starts_with("POST") { Fate::Lost } else { Fate::Answered });
+    shell.reconcile().await.unwrap_err();
+    assert_eq!((shell.in_flight().creates.len(), shell.wire.len("machines")), (1, 1));
+    assert_eq!(*shell.woken.lock(), []);
+
+    shell.wire.judge(|request| if request.starts_with("GET") { Fate::Unavailable } else { Fate::Answered });
+    shell.reconcile().await.unwrap_err();
+    assert_eq!(shell.wire.requests().last().unwrap().split('/').next(), Some("GET machines"), "nothing is planned");
+    assert_eq!(shell.in_flight().creates.len(), 1);
+
+    shell.wire.judge(|_| Fate::Answered);
+    shell.reconcile().await.unwrap();
+    assert_eq!(
+        (shell.wire.count("POST machines"), shell.machines.all().len()),
+        (1, 1),
+        "what was read is in the cache"
+    );
+    assert_eq!(shell.in_flight(), InFlight::default());
+    assert_eq!(*shell.woken.lock(), [Key::new("shoot", "pool")]);
+}
+
+#[tokio::test]
+async fn a_machine_whose_deletion_was_not_answered_is_in_flight_until_it_was_read() {
+    let shell = Shell::new(1, 2);
+    shell.wire.judge(|request| if request.starts_with("DELETE") { Fate::Lost } else { Fate::Answered });
+    shell.reconcile().await.unwrap_err();
+    let deleted = shell.in_flight().deletes.into_iter().next().unwrap();
+    shell.wire.judge(|_| Fate::Answered);
+    shell.reconcile().await.unwrap();
+    assert!(shell.machines.get(&Key::new("shoot", &deleted)).unwrap().is_terminating());
+    assert_eq!((shell.wire.count("DELETE"), shell.in_flight()), (1, InFlight::default()));
+}
+
+#[tokio::test]
+async fn an_aborted_reconcile_leaves_nothing_in_flight() {
+    let shell = Shell::new(40, 0);
+    let mut reconcile = Box::pin(shell.reconcile());
+    for _ in 0..20 {
+        assert!(reconcile.as_mut().now_or_never().is_none());
+        if !shell.in_flight().creates.is_empty() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(!shell.in_flight().creates.is_empty());
+    drop(reconcile);
+    assert_eq!(shell.in_flight(), InFlight::default());
+}
+
+#[tokio::test]
+async fn deletions_carry_the_uid_and_patches_the_version_that_was_seen() {
+    let shell = Shell::new(1, 1);
+    // Another Machine has taken the name since.
+    let first = shell.machines.all()[0].uid();
+    let mut successor: Value = shell.wire.get("machines/m000").unwrap();
+    successor["metadata"]["resourceVersion"] = Value::Null;
+    shell.wire.remove("machines/m000");
+    shell.wire.put::<Machine>("machines/m000", &successor);
+    shell.edit(&json!({"spec": {"replicas": 0}}));
+    // The precondition fails: what was meant is gone.
+    drop(shell.reconcile().await);
+    assert!(shell.wire.count("DELETE machines/m000") > 0);
+    let successor: Machine = shell.wire.get("machines/m000").unwrap();
+    assert!(successor.uid() != first && !successor.is_terminating());
+}

@@ -1,0 +1,96 @@
+//! The Node kind in the one reconcile loop: reads the caches, carries out plans.
+
+use super::{Action, Mark, Memory, Nodes, Snapshot, Subject, plan};
+use crate::{
+    controllers::machine::{HeldPermit, take_permit},
+    plan::{Plan, Step},
+    runtime::{
+        cache::Key,
+        objects::chain,
+        reconcile::{Next, Reconciler, Turn},
+        target::NodeKey,
+        worker::ReconcileError,
+    },
+    safety::meltdown::Permit,
+};
+
+/// What one reconcile has learned and holds.
+#[derive(Default)]
+pub(crate) struct Session {
+    pub(super) exists: Option<Result<bool, String>>,
+    pub(super) permit: Permit,
+    held: Option<HeldPermit>,
+}
+
+impl Reconciler for Nodes {
+    type Key = NodeKey;
+    type Snapshot = Snapshot;
+    type Action = Action;
+    type Memory = Memory;
+    type Session = Session;
+
+    fn observe(&self, key: &NodeKey, memory: &Memory, session: &Session) -> Option<Snapshot> {
+        self.snapshot(key, memory, session)
+    }
+
+    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
+        plan(snapshot, &self.policy)
+    }
+
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        let memory = snapshot.memory.clone();
+        turn.remember(|stored| *stored = Memory { gone: stored.gone.take(), ..memory });
+        for step in steps {
+            self.carry_out(&snapshot, step, turn).await?;
+        }
+        Ok(Next::Plan)
+    }
+}
+
+impl Nodes {
+    async fn carry_out(
+        &self,
+        snapshot: &Snapshot,
+        step: Step<Action>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<(), ReconcileError> {
+        let now = snapshot.now;
+        match step.action {
+            Action::DeleteMachine(machine) => {
+                tracing::info!(node = %turn.key, reason = %step.reason, "machine deleted");
+                self.machines.delete(&machine.metadata).await?;
+            }
+            Action::PatchNode { patch, mark } => {
+                let target = self.targets.get(&turn.key.target);
+                let (Some(target), Subject::Present(node)) = (target, &snapshot.subject) else { return Ok(()) };
+                target.nodes.patch(&node.metadata, &patch).await?;
+                turn.remember(|memory| match mark {
+                    Mark::Put => memory.mark_put(now),
+                    Mark::Remove => memory.mark_removed(now),
+                    Mark::Leave => {}
+                });
+            }
+            Action::RememberMark => turn.remember(|memory| memory.mark_put(now)),
+            Action::GetNode => turn.session.exists = Some(self.exists(turn.key).await),
+            Action::TakePermit { permit, machine } => {
+                (turn.session.held, turn.session.permit) =
+                    take_permit(&self.permits, &self.machines.cache, &permit, &Key::of(&machine.metadata));
+            }
+            Action::ForgetGoneNode => turn.remember(|memory| memory.gone = None),
+        }
+        Ok(())
+    }
+
+    async fn exists(&self, key: &NodeKey) -> Result<bool, String> {
+        let Some(target) = self.targets.get(&key.target) else {
+            return Err(format!("{} is not connected", key.target));
+        };
+        let read = target.nodes.read_again(&key.in_target()).await.map(|node| node.is_some());
+        read.map_err(|error| format!("cannot read node {key}: {}", chain(&error)))
+    }
+}

@@ -1,0 +1,33 @@
+use super::{Memory, Nodes, Snapshot, Subject, apply::Session};
+use crate::{
+    controllers::machine,
+    runtime::target::{NodeKey, TargetOf},
+};
+
+impl Nodes {
+    /// `None` if the Node does not exist and nothing is left to be done for it.
+    pub(super) fn snapshot(&self, key: &NodeKey, memory: &Memory, session: &Session) -> Option<Snapshot> {
+        let target = self.targets.get(&key.target)?;
+        let node = target.nodes.cache.get(&key.in_target());
+        let memory = match &node {
+            Some(node) => memory.of(node.metadata.uid.as_deref()),
+            None => memory.clone(),
+        };
+        let subject = match (node, &memory.gone) {
+            (Some(node), _) => Subject::Present(node),
+            (None, Some(gone)) => {
+                Subject::Gone { node: gone.clone(), exists: session.exists.clone(), permit: session.permit.clone() }
+            }
+            (None, None) => return None,
+        };
+        let machines = &self.machines.cache;
+        Some(Snapshot {
+            subject,
+            machines: machine::of_node(machines, &self.targets, key).collect(),
+            machines_complete: machines.is_synced() && machines.unreadable().is_empty(),
+            target: machine::trust_of(&TargetOf::Known(target), self.clock.now()),
+            memory,
+            now: self.clock.now(),
+        })
+    }
+}

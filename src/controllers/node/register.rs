@@ -1,0 +1,110 @@
+use std::sync::{Arc, atomic::Ordering};
+
+use k8s_openapi::api::core::v1::NodeCondition;
+
+use super::{GoneNode, Policy};
+use crate::{
+    api::{labels, machine::Machine, node::Node},
+    controllers::{self, Kind, Settings, machine::Permits, object::prune},
+    runtime::{
+        cache::{Cache, Change, Index},
+        cell::Builder,
+        clock::Clock,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::States,
+        target::{NodeKey, Targets},
+    },
+};
+
+pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+
+const WORKERS: usize = 16;
+
+/// Index: name of the Machine that a Node says it belongs to.
+pub(crate) const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node| {
+    node.metadata.labels.iter().filter_map(|all| all.get(labels::MACHINE_NAME).cloned()).collect()
+});
+
+/// An empty cache of the Nodes of one target.
+pub(crate) fn cache() -> Arc<Cache<Node>> {
+    Cache::new(&[BY_MACHINE], prune)
+}
+
+/// What Nodes are reconciled with.
+pub(crate) struct Nodes {
+    pub(super) machines: Arc<Objects<Machine>>,
+    pub(super) targets: Arc<Targets>,
+    pub(super) permits: Arc<Permits>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) policy: Policy,
+}
+
+fn register(builder: &mut Builder<'_>, settings: &Settings) {
+    let permits = builder.shared::<Permits>();
+    let machines = builder.objects::<Machine>();
+    let config = builder.config();
+    let (targets, clock) = (Arc::clone(&config.targets), Arc::clone(&config.shared.clock));
+    let nodes =
+        Nodes { machines, targets: Arc::clone(&targets), permits, clock: Arc::clone(&clock), policy: settings.node };
+
+    let queue = Queue::new("node", Pacing::default());
+    let states = Arc::<States<Nodes>>::default();
+    builder.reconciler(nodes, &queue, &states, WORKERS);
+
+    let (of_machine, known, former) = (Arc::clone(&queue), Arc::clone(&targets), Arc::clone(&states));
+    builder.on_change::<Machine>(move |change| {
+        let node = change.old.as_ref().filter(|_| change.gone).and_then(|old| old.node_name());
+        let key = node.and_then(|name| known.node_key(&change.meta, name));
+        let is_there = |key: &NodeKey| {
+            known.get(&key.target).is_some_and(|target| target.nodes.cache.get(&key.in_target()).is_some())
+        };
+        if let Some(key) = key.filter(is_there) {
+            former.update(&key, |memory| memory.former_machine = Some(change.key.name.clone()));
+            of_machine.add(key);
+        }
+    });
+
+    let all = Arc::clone(&queue);
+    targets.on_trust_change(move |target, _| {
+        for node in target.nodes.cache.all() {
+            all.add(NodeKey::new(&target.id, node.metadata.name.as_deref().unwrap_or_default()));
+        }
+    });
+
+    let is_playing = builder.is_playing();
+    let forgotten = Arc::clone(&states);
+    builder.on_start(move || forgotten.clear());
+    targets.on_node_change(move |target, change| {
+        let key = NodeKey::new(&target.id, &change.key.name);
+        if change.gone {
+            // A standby would keep the names until it leads, when they may be those of other Nodes.
+            if is_playing.load(Ordering::Relaxed) {
+                let gone = change.old.as_ref().map(|node| GoneNode::of(node, clock.now()));
+                states.update(&key, |memory| memory.gone = gone);
+                queue.add(key);
+            } else {
+                states.forget(&key);
+                queue.forget(&key);
+            }
+        } else {
+            states.update_if_known(&key, |memory| memory.gone = None);
+            if is_relevant(change) {
+                queue.add(key);
+            }
+        }
+    });
+}
+
+/// A heartbeat is no change.
+pub(crate) fn is_relevant(change: &Change<Node>) -> bool {
+    let without_heartbeat = |node: &Arc<Node>| {
+        let mut node = Node::clone(node);
+        node.metadata.resource_version = None;
+        for condition in &mut node.status.conditions {
+            *condition = NodeCondition { last_heartbeat_time: None, ..condition.clone() };
+        }
+        node
+    };
+    change.gone || change.old.as_ref().map(without_heartbeat) != change.new.as_ref().map(without_heartbeat)
+}

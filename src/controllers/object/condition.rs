@@ -1,0 +1,187 @@
+//! Conditions of sets and deployments. Nothing is written that says the same again.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::time::whole_seconds;
+use crate::api::{
+    machine::{MachineDeploymentCondition, MachineSetCondition},
+    reasons::{ConditionReason, ConditionType},
+};
+
+/// What a condition shall say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+    pub refresh: Refresh,
+}
+
+/// When a condition that has the desired status and reason already is written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refresh {
+    /// Never: the text of an error can differ at each attempt.
+    Never,
+    /// If the message differs.
+    OnMessage,
+    /// Always: its time says when it was last confirmed.
+    Always,
+}
+
+impl Condition {
+    pub(crate) fn is_true(reason: ConditionReason, message: impl Into<String>) -> Self {
+        Self::new("True", reason.as_str(), message)
+    }
+
+    pub(crate) fn is_false(reason: ConditionReason, message: impl Into<String>) -> Self {
+        Self::new("False", reason.as_str(), message)
+    }
+
+    pub(crate) fn is_unknown(reason: ConditionReason, message: impl Into<String>) -> Self {
+        Self::new("Unknown", reason.as_str(), message)
+    }
+
+    pub(crate) fn new(status: &str, reason: &str, message: impl Into<String>) -> Self {
+        let (status, reason) = (status.to_owned(), reason.to_owned());
+        Self { status, reason, message: message.into(), refresh: Refresh::Never }
+    }
+
+    pub(crate) fn refreshed(self, refresh: Refresh) -> Self {
+        Self { refresh, ..self }
+    }
+
+    fn is_said_by(&self, stored: &impl Stored) -> bool {
+        let same = stored.status() == self.status && stored.reason() == self.reason;
+        same && match self.refresh {
+            Refresh::Never => true,
+            Refresh::OnMessage => stored.message() == self.message,
+            Refresh::Always => false,
+        }
+    }
+}
+
+/// A condition as a kind stores it.
+pub(crate) trait Stored: Sized {
+    fn type_(&self) -> &str;
+    fn status(&self) -> &str;
+    fn reason(&self) -> &str;
+    fn message(&self) -> &str;
+    fn since(&self) -> Option<&Time>;
+    /// `since` is when the status last changed.
+    fn build(type_: ConditionType, desired: Condition, since: Time, now: Time) -> Self;
+}
+
+/// The condition of a type.
+pub(crate) fn find<C: Stored>(conditions: &[C], type_: ConditionType) -> Option<&C> {
+    conditions.iter().find(|condition| condition.type_() == type_.as_str())
+}
+
+/// Removes the condition of a type.
+pub(crate) fn remove<C: Stored>(conditions: &mut Vec<C>, type_: ConditionType) {
+    conditions.retain(|condition| condition.type_() != type_.as_str());
+}
+
+/// Sets the condition of a type, or removes it. True if it was set and said something else before.
+pub(crate) fn set<C: Stored>(
+    conditions: &mut Vec<C>,
+    type_: ConditionType,
+    desired: Option<Condition>,
+    now: Timestamp,
+) -> bool {
+    let Some(desired) = desired else {
+        remove(conditions, type_);
+        return false;
+    };
+    let now = Time(whole_seconds(now));
+    let Some(current) = conditions.iter_mut().find(|condition| condition.type_() == type_.as_str()) else {
+        conditions.push(C::build(type_, desired, now.clone(), now));
+        return true;
+    };
+    if desired.is_said_by(current) {
+        return false;
+    }
+    let since = current.since().filter(|_| current.status() == desired.status).cloned();
+    *current = C::build(type_, desired, since.unwrap_or_else(|| now.clone()), now);
+    true
+}
+
+macro_rules! stored {
+    ($kind:ident, $now:ident, { $($more:tt)* }) => {
+        impl Stored for $kind {
+            fn type_(&self) -> &str {
+                &self.type_
+            }
+            fn status(&self) -> &str {
+                &self.status
+            }
+            fn reason(&self) -> &str {
+                &self.reason
+            }
+            fn message(&self) -> &str {
+                &self.message
+            }
+            fn since(&self) -> Option<&Time> {
+                self.last_transition_time.as_ref()
+            }
+            fn build(type_: ConditionType, desired: Condition, since: Time, $now: Time) -> Self {
+                Self {
+                    type_: type_.as_str().to_owned(),
+                    status: desired.status,
+                    last_transition_time: Some(since),
+                    reason: desired.reason,
+                    message: desired.message,
+                    $($more)*
+                }
+            }
+        }
+    };
+}
+stored!(MachineSetCondition, _now, {});
+stored!(MachineDeploymentCondition, now, { last_update_time: Some(now) });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn times(conditions: &[MachineDeploymentCondition]) -> (i64, i64) {
+        let seconds = |time: &Option<Time>| time.as_ref().unwrap().0.as_second();
+        (seconds(&conditions[0].last_update_time), seconds(&conditions[0].last_transition_time))
+    }
+
+    #[test]
+    fn times_follow_status_and_reason() {
+        let mut conditions = Vec::new();
+        let set =
+            |conditions: &mut Vec<_>, desired, second| set(conditions, ConditionType::Progressing, desired, at(second));
+        let updated = || Condition::is_true(ConditionReason::MachineSetUpdated, "some text");
+        assert!(set(&mut conditions, Some(updated()), 1));
+        assert_eq!(times(&conditions), (1, 1));
+        let other_text = Condition { message: "other text".to_owned(), ..updated() };
+        assert!(!set(&mut conditions, Some(other_text.clone()), 2), "same status and reason");
+        assert_eq!((times(&conditions), conditions[0].message.as_str()), ((1, 1), "some text"));
+        assert!(set(&mut conditions, Some(other_text.clone().refreshed(Refresh::OnMessage)), 3), "another message");
+        assert!(!set(&mut conditions, Some(other_text.refreshed(Refresh::OnMessage)), 4), "the same message");
+        assert_eq!(times(&conditions), (3, 1));
+        assert!(set(&mut conditions, Some(updated().refreshed(Refresh::Always)), 5));
+        assert_eq!(times(&conditions), (5, 1), "confirmed");
+        set(&mut conditions, Some(Condition::is_true(ConditionReason::NewMachineSetAvailable, "")), 6);
+        assert_eq!(times(&conditions), (6, 1), "other reason, same status");
+        set(&mut conditions, Some(Condition::is_false(ConditionReason::ProgressDeadlineExceeded, "")), 7);
+        assert_eq!(times(&conditions), (7, 7), "other status");
+        assert!(!set(&mut conditions, None, 8));
+        assert!(conditions.is_empty());
+    }
+
+    #[test]
+    fn times_are_whole_seconds_as_the_api_stores_them() {
+        let mut conditions: Vec<MachineSetCondition> = Vec::new();
+        let now = "2026-01-01T00:00:00.75Z".parse().unwrap();
+        set(&mut conditions, ConditionType::Invalid, Some(Condition::is_true(ConditionReason::InvalidSpec, "")), now);
+        assert_eq!(conditions[0].last_transition_time.as_ref().unwrap().0.to_string(), "2026-01-01T00:00:00Z");
+    }
+}

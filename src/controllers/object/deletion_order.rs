@@ -1,0 +1,109 @@
+//! Which Machine of a set is deleted first. Other programs rely on it: the autoscaler marks Machines for deletion.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::api::{
+    labels::{DEFAULT_PRIORITY, MARKED_FOR_DELETION_TIME, PRIORITY},
+    machine::{Machine, MachinePhase},
+};
+
+/// The place of a Machine in the order in which its set deletes; the lesser is deleted first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DeletionOrder {
+    preserved: Option<Preserved>,
+    priority: i64,
+    unmarked: bool,
+    marked_at: Option<Timestamp>,
+    phase: u8,
+    created_at: Option<Timestamp>,
+    name: String,
+}
+
+/// Of preserved Machines, those that a user preserved are kept longest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Preserved {
+    by_user: bool,
+    until: Timestamp,
+}
+
+impl DeletionOrder {
+    pub(crate) fn of(machine: &Machine, now: Timestamp) -> Self {
+        let marked_at = marked_at(machine);
+        let preserved = machine.preserved_until(now);
+        Self {
+            preserved: preserved.map(|until| Preserved { by_user: !machine.is_auto_preserved(), until }),
+            priority: priority(machine),
+            unmarked: marked_at.is_none(),
+            marked_at,
+            phase: rank(machine),
+            created_at: machine.creation_timestamp().map(|time| time.0),
+            name: machine.name_any(),
+        }
+    }
+}
+
+/// Machines that serve, or are about to serve again on the same VM, go last; one without a VM costs nothing.
+fn rank(machine: &Machine) -> u8 {
+    match machine.phase() {
+        MachinePhase::New | MachinePhase::Terminating => 0,
+        MachinePhase::Failed => 1,
+        MachinePhase::CrashLoopBackOff => 2,
+        MachinePhase::Unknown => 3,
+        MachinePhase::Pending => 4,
+        MachinePhase::Available => 5,
+        _ => 6,
+    }
+}
+
+/// The priority as annotated, read as Go's `strconv.Atoi` reads it; the default if there is none or it is no number.
+pub(crate) fn priority(machine: &Machine) -> i64 {
+    let written = machine.annotations().get(PRIORITY).and_then(|text| text.parse().ok());
+    written.unwrap_or(DEFAULT_PRIORITY)
+}
+
+/// When the autoscaler chose the Machine for deletion.
+pub(crate) fn marked_at(machine: &Machine) -> Option<Timestamp> {
+    machine.annotations().get(MARKED_FOR_DELETION_TIME)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000;
+
+    fn order(change: Value) -> DeletionOrder {
+        let mut machine = json!({
+            "metadata": {"name": "m", "creationTimestamp": "2023-11-14T20:00:00Z", "annotations": {}},
+            "spec": {}, "status": {"currentStatus": {"phase": "Running"}},
+        });
+        crate::api::patch::apply(&mut machine, &change);
+        DeletionOrder::of(&serde_json::from_value(machine).unwrap(), Timestamp::from_second(NOW).unwrap())
+    }
+
+    fn annotated(key: &str, value: &str) -> Value {
+        json!({"metadata": {"annotations": {key: value}}})
+    }
+
+    fn preserved_until(time: &str) -> Value {
+        json!({"status": {"currentStatus": {"preserveExpiryTime": time}}})
+    }
+
+    #[rstest]
+    #[case::preservation_before_priority(annotated(PRIORITY, "5"), { let mut it = preserved_until("2023-11-15T00:00:00Z"); it["metadata"] = annotated(PRIORITY, "1")["metadata"].clone(); it })]
+    #[case::an_expired_preservation_is_none(
+        preserved_until("2023-11-14T00:00:00Z"),
+        preserved_until("2023-11-15T00:00:00Z")
+    )]
+    #[case::a_number_beyond_32_bits_is_a_priority(json!({}), annotated(PRIORITY, "99999999999"))]
+    #[case::and_so_is_one_far_below(annotated(PRIORITY, "-99999999999"), annotated(PRIORITY, "-1"))]
+    #[case::a_sign_is_read_as_go_reads_it(annotated(PRIORITY, "+2"), json!({}))]
+    #[case::a_space_is_no_number(annotated(PRIORITY, " 9"), annotated(PRIORITY, "4"))]
+    fn who_goes_first(#[case] first: Value, #[case] second: Value) {
+        assert!(order(first) < order(second));
+    }
+}

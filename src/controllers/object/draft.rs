@@ -1,0 +1,86 @@
+//! Changes to one object are collected and leave as one merge patch, or none.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{api::patch, plan::Event};
+
+/// An object as the cache holds it, and as it shall be.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft<K> {
+    current: Arc<K>,
+    desired: Option<K>,
+    reasons: Vec<String>,
+    event: Option<Event>,
+}
+
+/// A finished draft that differs from the current object.
+pub(crate) struct Change<K> {
+    pub current: Arc<K>,
+    pub patch: Value,
+    pub reason: String,
+    pub event: Option<Event>,
+}
+
+impl<K: Clone + Serialize> Draft<K> {
+    pub(crate) fn of(current: Arc<K>) -> Self {
+        Self { current, desired: None, reasons: Vec::new(), event: None }
+    }
+
+    pub(crate) fn current(&self) -> &Arc<K> {
+        &self.current
+    }
+
+    pub(crate) fn desired(&self) -> &K {
+        self.desired.as_ref().unwrap_or(&self.current)
+    }
+
+    /// Changes the object, for a reason.
+    pub(crate) fn edit(&mut self, reason: impl Into<String>, change: impl FnOnce(&mut K)) {
+        change(self.desired.get_or_insert_with(|| K::clone(&self.current)));
+        self.reasons.push(reason.into());
+    }
+
+    /// The event to record when the patch is done; the first one counts.
+    pub(crate) fn record(&mut self, event: Event) {
+        self.event.get_or_insert(event);
+    }
+
+    /// The patch; `None` if nothing differs.
+    pub(crate) fn finish(self) -> Option<Change<K>> {
+        let to = serde_json::to_value(self.desired?).ok()?;
+        let from = serde_json::to_value(self.current.as_ref()).ok()?;
+        let patch = patch::diff(&from, &to)?;
+        Some(Change { current: self.current, patch, reason: self.reasons.join("; "), event: self.event })
+    }
+}
+
+/// Drafts of several objects of one kind, one each, by name.
+#[derive(Clone, Debug)]
+pub(crate) struct Drafts<K>(BTreeMap<String, Draft<K>>);
+
+impl<K> Default for Drafts<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + Serialize> Drafts<K> {
+    /// Changes an object, for a reason.
+    pub(crate) fn edit(&mut self, current: &Arc<K>, reason: impl Into<String>, change: impl FnOnce(&mut K)) {
+        self.0.entry(current.name_any()).or_insert_with(|| Draft::of(Arc::clone(current))).edit(reason, change);
+    }
+
+    /// The object as it shall be so far.
+    pub(crate) fn desired<'a>(&'a self, current: &'a Arc<K>) -> &'a K {
+        self.0.get(&current.name_any()).map_or(current, Draft::desired)
+    }
+
+    /// What differs, by name.
+    pub(crate) fn finish(self) -> impl Iterator<Item = Change<K>> {
+        self.0.into_values().filter_map(Draft::finish)
+    }
+}

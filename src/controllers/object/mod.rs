@@ -1,0 +1,14 @@
+//! Tools for objects of any kind: drafts, owners, finalizers, conditions, deletion order.
+
+pub(crate) mod condition;
+pub(crate) mod deletion_order;
+pub(crate) mod draft;
+pub mod finalizer;
+pub(crate) mod metrics;
+mod observe;
+pub mod owner;
+pub mod suffix;
+pub(crate) mod summary;
+pub(crate) mod time;
+
+pub(crate) use observe::{prune, unreadable_names};

@@ -1,0 +1,19 @@
+use serde_json::Value;
+
+use super::{Reconciler, Snapshot};
+use crate::{
+    plan::Step,
+    runtime::{reconcile::Next, worker::ReconcileError},
+};
+
+/// A merge patch of metadata is all that can be done for a Secret.
+pub(super) async fn apply(
+    snapshot: &Snapshot,
+    steps: Vec<Step<Value>>,
+    with: &Reconciler,
+) -> Result<Next, ReconcileError> {
+    for step in steps {
+        with.secrets.patch(&snapshot.secret, &step.action).await?;
+    }
+    Ok(Next::Plan)
+}

@@ -1,0 +1,26 @@
+//! Secrets that classes name carry a finalizer while a class names them.
+
+mod apply;
+mod observe;
+mod plan;
+mod register;
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+pub(crate) use plan::plan;
+pub(crate) use register::{KIND, MetadataOfSecret, Reconciler};
+
+use crate::api::machine::MachineClass;
+
+/// Everything a plan for a Secret is made from; its data is not needed.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// Metadata of the Secret.
+    pub secret: Box<ObjectMeta>,
+    /// The classes of the namespace that may name it.
+    pub classes: Vec<Arc<MachineClass>>,
+    /// Names of the classes of the namespace that cannot be decoded; they may name the Secret.
+    pub unreadable_classes: Vec<String>,
+}

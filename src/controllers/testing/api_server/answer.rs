@@ -1,0 +1,82 @@
+//! Answers as they go over the wire.
+
+use axum::body::Body;
+use http::Response;
+use serde_json::{Value, json};
+
+use super::{
+    call::Call,
+    store::{Effect, Object, Page, Refusal},
+};
+
+pub(super) fn object(call: &Call, code: u16, object: &Object) -> Response<Body> {
+    if call.is_partial {
+        return json(code, &metadata_only(&object.value));
+    }
+    respond(code, Body::from(object.text()))
+}
+
+pub(super) fn effect(call: &Call, effect: &Effect) -> Response<Body> {
+    let code = if effect.before.is_none() { 201 } else { 200 };
+    match &effect.answer {
+        Some(answer) => object(call, code, answer),
+        None => json(
+            200,
+            &json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "details": { "name": call.name } }),
+        ),
+    }
+}
+
+pub(super) fn list(call: &Call, page: &Page) -> Response<Body> {
+    let kind = call.kind;
+    let (api_version, list_kind) = match call.is_partial {
+        true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
+        false => (kind.api_version(), format!("{}List", kind.name)),
+    };
+    let meta = json!({ "resourceVersion": page.version.to_string(), "continue": page.rest });
+    let mut text =
+        format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[")
+            .into_bytes();
+    for (position, object) in page.objects.iter().enumerate() {
+        if position > 0 {
+            text.push(b',');
+        }
+        if call.is_partial {
+            serde_json::to_writer(&mut text, &metadata_only(&object.value)).unwrap();
+        } else {
+            text.extend_from_slice(&object.text());
+        }
+    }
+    text.extend_from_slice(b"]}");
+    respond(200, Body::from(text))
+}
+
+/// `about` is the object that a refusal names; that a kind is not served names none.
+pub(super) fn refusal(call: Option<&Call>, refusal: &Refusal) -> Response<Body> {
+    let details = call.map(|call| json!({ "name": call.name, "group": call.kind.group, "kind": call.kind.plural }));
+    let status = status(refusal, &details.unwrap_or_default());
+    json(refusal.code, &status)
+}
+
+pub(super) fn expired() -> Value {
+    status(&Refusal::new(410, "Expired", "too old resource version"), &Value::Null)
+}
+
+fn status(refusal: &Refusal, details: &Value) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": refusal.message, "reason": refusal.reason, "code": refusal.code, "details": details,
+    })
+}
+
+pub(super) fn metadata_only(object: &Value) -> Value {
+    json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"] })
+}
+
+fn json(code: u16, value: &Value) -> Response<Body> {
+    respond(code, Body::from(value.to_string()))
+}
+
+pub(super) fn respond(code: u16, body: Body) -> Response<Body> {
+    Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json").body(body).unwrap()
+}

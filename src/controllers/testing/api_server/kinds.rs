@@ -1,0 +1,83 @@
+//! What is served, and under which rules.
+
+/// A kind of object.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub plural: &'static str,
+    pub name: &'static str,
+    pub is_namespaced: bool,
+    /// Status is written through its subresource only.
+    pub has_status: bool,
+    /// A custom resource: it has a generation and knows no strategic merge patch.
+    pub is_custom: bool,
+}
+
+impl Kind {
+    const fn custom(plural: &'static str, name: &'static str, has_status: bool) -> Self {
+        let (group, version) = ("machine.sapcloud.io", "v1alpha1");
+        Self { group, version, plural, name, is_namespaced: true, has_status, is_custom: true }
+    }
+
+    const fn core(plural: &'static str, name: &'static str, is_namespaced: bool, has_status: bool) -> Self {
+        Self { group: "", version: "v1", plural, name, is_namespaced, has_status, is_custom: false }
+    }
+
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+}
+
+pub(crate) static MACHINES: Kind = Kind::custom("machines", "Machine", true);
+pub(crate) static SETS: Kind = Kind::custom("machinesets", "MachineSet", true);
+pub(crate) static DEPLOYMENTS: Kind = Kind::custom("machinedeployments", "MachineDeployment", true);
+pub(crate) static CLASSES: Kind = Kind::custom("machineclasses", "MachineClass", false);
+pub(crate) static SECRETS: Kind = Kind::core("secrets", "Secret", true, false);
+pub(crate) static NODES: Kind = Kind::core("nodes", "Node", false, true);
+pub(crate) static PODS: Kind = Kind::core("pods", "Pod", true, true);
+pub(crate) static EVENTS: Kind = Kind::core("events", "Event", true, false);
+pub(crate) static BUDGETS: Kind = Kind {
+    group: "policy",
+    version: "v1",
+    plural: "poddisruptionbudgets",
+    name: "PodDisruptionBudget",
+    is_namespaced: true,
+    has_status: true,
+    is_custom: false,
+};
+pub(crate) static LEASES: Kind = Kind {
+    group: "coordination.k8s.io",
+    version: "v1",
+    plural: "leases",
+    name: "Lease",
+    is_namespaced: true,
+    has_status: false,
+    is_custom: false,
+};
+
+pub(crate) static ALL: [&Kind; 10] =
+    [&MACHINES, &SETS, &DEPLOYMENTS, &CLASSES, &SECRETS, &NODES, &PODS, &EVENTS, &BUDGETS, &LEASES];
+
+/// The kind at a path, the namespace, and what follows.
+pub(super) fn find(path: &str) -> Option<(&'static Kind, &str, Vec<&str>)> {
+    let mut parts = path.trim_matches('/').split('/');
+    let group = match parts.next()? {
+        "api" => "",
+        "apis" => parts.next()?,
+        _ => return None,
+    };
+    let version = parts.next()?;
+    let mut rest: Vec<&str> = parts.collect();
+    let namespace = match rest.as_slice() {
+        ["namespaces", namespace, _, ..] => {
+            let namespace = *namespace;
+            rest.drain(..2);
+            namespace
+        }
+        _ => "",
+    };
+    let plural = if rest.is_empty() { return None } else { rest.remove(0) };
+    let kind = ALL.into_iter().find(|kind| kind.group == group && kind.version == version && kind.plural == plural)?;
+    Some((kind, namespace, rest))
+}

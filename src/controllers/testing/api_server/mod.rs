@@ -1,0 +1,297 @@
+//! An API server in memory, to stand behind a real `kube::Client`.
+//!
+//! It has the rules that controllers rely on: lists in pages, watches with bookmarks and 410, resource versions and UIDs as
+//! preconditions, finalizers, graceful deletion of pods, evictions with budgets, status subresources, merge patches and
+//! strategic merge patches, and answers that hold metadata only. It records every request. A [`Network`] decides what
+//! becomes of each. Time is that of the tokio runtime.
+
+mod answer;
+pub(in crate::controllers::testing) mod call;
+pub(in crate::controllers::testing) mod kinds;
+mod merge;
+pub(in crate::controllers::testing) mod network;
+mod store;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::{collections::BTreeMap, io, sync::Arc};
+
+use axum::body::Body;
+use http::{Request, Response};
+use kube::Client;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::Value;
+use tokio::{
+    sync::{oneshot, watch as signal},
+    time::sleep,
+};
+use tower::BoxError;
+
+pub(crate) use self::{
+    call::{Call, OUTSIDE, Verb},
+    kinds::{BUDGETS, CLASSES, DEPLOYMENTS, EVENTS, Kind, LEASES, MACHINES, NODES, PODS, SECRETS, SETS},
+    merge::merge_strategically,
+    network::{Broken, Fate, Network, Outcome, Perfect},
+    store::{Object, Refusal},
+};
+use super::clock::VirtualClock;
+pub(crate) use crate::api::patch::apply as merge;
+use crate::runtime::clock::Clock;
+use store::{Effect, Store};
+
+/// A write that was carried out, or was refused.
+#[derive(Debug)]
+pub(crate) struct Write<'a> {
+    pub call: &'a Call,
+    pub before: Option<&'a Object>,
+    pub after: Option<&'a Object>,
+    /// Why it was refused.
+    pub refusal: Option<&'a Refusal>,
+}
+
+impl Write<'_> {
+    /// Whether anything is different now.
+    pub(crate) fn changed(&self) -> bool {
+        self.before.map(|object| object.version) != self.after.map(|object| object.version)
+    }
+}
+
+type Observer = Arc<dyn Fn(&Write<'_>) + Send + Sync>;
+
+/// Handle of an API server; clones share it.
+#[derive(Clone)]
+pub(crate) struct ApiServer {
+    state: Arc<Mutex<State>>,
+    changed: Arc<BTreeMap<&'static str, signal::Sender<()>>>,
+    clock: VirtualClock,
+    paused: signal::Sender<bool>,
+}
+
+struct State {
+    store: Store,
+    network: Arc<dyn Network>,
+    observer: Option<Observer>,
+    calls: Vec<Arc<Call>>,
+    largest_page: usize,
+}
+
+impl ApiServer {
+    pub(crate) fn new(clock: &VirtualClock, network: Arc<dyn Network>) -> Self {
+        let state =
+            State { store: Store::default(), network, observer: None, calls: Vec::new(), largest_page: usize::MAX };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            changed: Arc::new(kinds::ALL.map(|kind| (kind.plural, signal::Sender::new(()))).into()),
+            clock: clock.clone(),
+            paused: signal::Sender::new(false),
+        }
+    }
+
+    /// A client under a name of its own. Must be called in a runtime.
+    pub(crate) fn client(&self, caller: &str) -> Client {
+        let (server, caller) = (self.clone(), Arc::<str>::from(caller));
+        let service = tower::service_fn(move |request| server.clone().serve(Arc::clone(&caller), request));
+        Client::new(service, "default")
+    }
+
+    /// Calls `observer` after each write that arrived, before its answer.
+    pub(crate) fn observe(&self, observer: impl Fn(&Write<'_>) + Send + Sync + 'static) {
+        self.state().observer = Some(Arc::new(observer));
+    }
+
+    /// Lists come in pages of at most this size, whatever clients ask for.
+    pub(crate) fn set_largest_page(&self, size: usize) {
+        self.state().largest_page = size;
+    }
+
+    /// Paused, it accepts requests and does not answer them.
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.paused.send_replace(paused);
+    }
+
+    /// Everybody who watches this kind has to list it again.
+    pub(crate) fn forget_history(&self, kind: &Kind) {
+        self.state().store.forget_history(kind);
+        self.changed[kind.plural].send_replace(());
+    }
+
+    /// Every request that arrived.
+    pub(crate) fn calls(&self) -> Vec<Arc<Call>> {
+        self.state().calls.clone()
+    }
+
+    pub(crate) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.state().store.get(kind, namespace, name)
+    }
+
+    /// All objects of a kind, by namespace and name.
+    pub(crate) fn all(&self, kind: &Kind) -> Vec<Arc<Object>> {
+        self.state().store.all(kind).cloned().collect()
+    }
+
+    /// Creates an object that a test wants to be there.
+    pub(crate) fn create(&self, kind: &'static Kind, object: Value) -> Result<Arc<Object>, Refusal> {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let mut call = Call::from_outside(Verb::Create, kind, &namespace, "", self.clock.now());
+        let status = object.get("status").cloned();
+        call.body = Arc::new(object);
+        let created = self.write(&call, |store, now| store.write(&call, now))?;
+        let created = created.after.unwrap();
+        match status.filter(|_| kind.is_custom && kind.has_status) {
+            Some(status) => self.edit(kind, &namespace, created.name(), |object| object["status"] = status),
+            None => Ok(created),
+        }
+    }
+
+    /// Changes an object as somebody else would.
+    pub(crate) fn edit(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Object>, Refusal> {
+        let call = Call::from_outside(Verb::Update, kind, namespace, name, self.clock.now());
+        let effect = self.write(&call, |store, _| store.edit(&call, change))?;
+        Ok(effect.answer.unwrap())
+    }
+
+    /// Deletes an object as somebody else would.
+    pub(crate) fn delete(&self, kind: &'static Kind, namespace: &str, name: &str) -> Result<(), Refusal> {
+        let call = Call::from_outside(Verb::Delete, kind, namespace, name, self.clock.now());
+        self.write(&call, |store, now| store.write(&call, now)).map(drop)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    fn network(&self) -> Arc<dyn Network> {
+        Arc::clone(&self.state().network)
+    }
+
+    fn version(&self) -> u64 {
+        self.state().store.version()
+    }
+
+    fn changes_of(&self, kind: &Kind) -> signal::Receiver<()> {
+        self.changed[kind.plural].subscribe()
+    }
+
+    async fn serve(self, caller: Arc<str>, request: Request<kube::client::Body>) -> Result<Response<Body>, BoxError> {
+        let (parts, body) = request.into_parts();
+        let body = axum::body::to_bytes(Body::new(body), usize::MAX).await?;
+        let Some(call) = Call::parse(&caller, self.clock.now(), &parts, &body) else {
+            let refusal = Refusal::new(404, "NotFound", "the server could not find the requested resource");
+            return Ok(answer::refusal(None, &refusal));
+        };
+        // What was sent arrives, whatever becomes of the one who sent it.
+        let (send, answer) = oneshot::channel();
+        tokio::spawn(async move { drop(send.send(self.arrive(call).await)) });
+        answer.await?
+    }
+
+    async fn arrive(self, call: Call) -> Result<Response<Body>, BoxError> {
+        let fate = self.network().fate(&call);
+        sleep(fate.there).await;
+        // Fails only if nobody could ever end the pause.
+        let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
+        self.state().calls.push(Arc::new(call.clone()));
+        let lost = || Err(io::Error::other("connection reset by peer").into());
+        let answer = match fate.outcome {
+            Outcome::LostBefore => lost(),
+            Outcome::Refused(code) => Ok(refused(&call, code)),
+            Outcome::Silent if call.verb == Verb::Watch => std::future::pending().await,
+            Outcome::Answered => Ok(self.execute(&call)),
+            Outcome::Overtaken => {
+                self.touch(&call);
+                Ok(self.execute(&call))
+            }
+            Outcome::LostAfter => {
+                drop(self.execute(&call));
+                lost()
+            }
+            Outcome::Silent => {
+                drop(self.execute(&call));
+                std::future::pending().await
+            }
+        };
+        sleep(fate.back).await;
+        answer
+    }
+
+    /// Somebody else writes it, which changes nothing but its version.
+    fn touch(&self, call: &Call) {
+        let touched = self.edit(call.kind, &call.namespace, &call.name, |object| {
+            let touches =
+                object["metadata"]["annotations"]["touched"].as_str().and_then(|text| text.parse::<u64>().ok());
+            object["metadata"]["annotations"]["touched"] = (touches.unwrap_or_default() + 1).to_string().into();
+        });
+        // There may be nothing to write.
+        drop(touched);
+    }
+
+    fn execute(&self, call: &Call) -> Response<Body> {
+        match call.verb {
+            Verb::Get => match self.get(call.kind, &call.namespace, &call.name) {
+                Some(object) => answer::object(call, 200, &object),
+                None => {
+                    let message = format!("{} \"{}\" not found", call.kind.plural, call.name);
+                    answer::refusal(Some(call), &Refusal::new(404, "NotFound", message))
+                }
+            },
+            Verb::List => {
+                let mut state = self.state();
+                let largest_page = state.largest_page;
+                match state.store.list(call, largest_page) {
+                    Ok(page) => answer::list(call, &page),
+                    Err(refusal) => answer::refusal(Some(call), &refusal),
+                }
+            }
+            Verb::Watch => answer::respond(200, Body::from_stream(watch::stream(self.clone(), call.clone()))),
+            _ => match self.write(call, |store, now| store.write(call, now)) {
+                Ok(effect) => answer::effect(call, &effect),
+                Err(refusal) => answer::refusal(Some(call), &refusal),
+            },
+        }
+    }
+
+    fn write(
+        &self,
+        call: &Call,
+        effect: impl FnOnce(&mut Store, jiff::Timestamp) -> Result<Effect, Refusal>,
+    ) -> Result<Effect, Refusal> {
+        let now = self.clock.now();
+        let (result, observer) = {
+            let mut state = self.state();
+            (effect(&mut state.store, now), state.observer.clone())
+        };
+        if let Some(observer) = observer {
+            let effect = result.as_ref().ok();
+            observer(&Write {
+                call,
+                before: effect.and_then(|effect| effect.before.as_deref()),
+                after: effect.and_then(|effect| effect.after.as_deref()),
+                refusal: result.as_ref().err(),
+            });
+        }
+        self.changed[call.kind.plural].send_replace(());
+        result
+    }
+}
+
+/// A refusal that has nothing to do with what is stored.
+fn refused(call: &Call, code: u16) -> Response<Body> {
+    let (reason, message) = match code {
+        403 => ("Forbidden", "you must not do that"),
+        404 => ("NotFound", "the server could not find the requested resource"),
+        409 => ("Conflict", "the object has been modified"),
+        429 => ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
+        503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
+        504 => ("Timeout", "the server was unable to return a response in the time allotted"),
+        _ => ("InternalError", "an error on the server has prevented the request from succeeding"),
+    };
+    // That a kind is not served is said of no object.
+    answer::refusal(Some(call).filter(|_| code != 404), &Refusal::new(code, reason, message))
+}

@@ -1,0 +1,63 @@
+//! What lies between a client and the API server, and may go wrong.
+
+use std::time::Duration;
+
+use super::call::Call;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fate {
+    /// Time until it arrives.
+    pub there: Duration,
+    /// Time until the answer arrives.
+    pub back: Duration,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Answered,
+    /// Not carried out, and no answer.
+    LostBefore,
+    /// Carried out, and no answer.
+    LostAfter,
+    /// Not carried out; the API server, or something before it, answers with this code.
+    Refused(u16),
+    /// Somebody else writes the object a moment earlier.
+    Overtaken,
+    /// Carried out if it is no watch; the client never hears of it, not even that the connection is gone.
+    Silent,
+}
+
+/// How a watch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The server closes it.
+    Closed,
+    /// The connection is reset.
+    Reset,
+    /// Nothing is heard any more.
+    Silent,
+}
+
+/// Decides what becomes of requests.
+pub(crate) trait Network: Send + Sync + 'static {
+    fn fate(&self, _call: &Call) -> Fate {
+        Fate { there: Duration::ZERO, back: Duration::ZERO, outcome: Outcome::Answered }
+    }
+
+    /// How late a watch shows the next change.
+    fn lag(&self, _call: &Call) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How long a watch lasts if it ends early, and how it ends.
+    fn watch_lasts(&self, _call: &Call) -> Option<(Duration, Broken)> {
+        None
+    }
+}
+
+/// Nothing goes wrong, and everything is done at once.
+pub(crate) struct Perfect;
+
+impl Network for Perfect {}

@@ -1,0 +1,224 @@
+//! What happens in the target cluster by itself: Nodes join, are ready or not, and pods end.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    super::api_server::{NODES, OUTSIDE, Object, PODS, Write},
+    world::World,
+};
+use crate::{api::labels, runtime::clock::Clock};
+
+pub(super) const POD_NAMESPACE: &str = "default";
+/// Key and value of the label that all pods have.
+pub(super) const POD_LABEL: &str = "app";
+/// After this silence of its kubelet a Node is unknown.
+const CONTACT: Duration = Duration::from_secs(40);
+
+impl World {
+    /// A VM that was just made boots, or does not.
+    pub(super) fn boot(self: &Arc<Self>, id: &str) {
+        if self.luck.rates().mishaps > 0 && self.luck.one_in(12) {
+            return self.say("  it will never boot");
+        }
+        let id = id.to_owned();
+        let after = self.luck.millis(200..90_000);
+        self.later(after, move |world| world.join(&id));
+    }
+
+    fn join(self: &Arc<Self>, vm: &str) {
+        let Some(name) = self.cloud.lock().vms.get(vm).map(|server| server.node.clone()) else { return };
+        let held = self.target.get(&NODES, "", &name);
+        if let Some(held) = &held
+            && held.value["spec"]["providerID"] != vm
+        {
+            // A kubelet whose Node belongs to another VM cannot register.
+            let vm = vm.to_owned();
+            return self.later(Duration::from_secs(10), move |world| world.join(&vm));
+        }
+        if held.is_none() {
+            let node = json!({
+                "metadata": { "name": name },
+                "spec": { "providerID": vm },
+                "status": { "conditions": [ready("False", self)] },
+            });
+            self.target.create(&NODES, node).unwrap();
+            self.say(format!("node {name} joins"));
+        }
+        let after = self.luck.millis(100..20_000);
+        let vm = vm.to_owned();
+        self.later(after, move |world| world.become_ready(&name, &vm));
+    }
+
+    /// A Node is ready if its VM lives.
+    pub(super) fn become_ready(self: &Arc<Self>, node: &str, vm: &str) {
+        if self.cloud.lock().vms.contains_key(vm) {
+            self.set_ready(node, "True");
+            self.place_pods(node);
+        }
+    }
+
+    /// A Node is not ready, for so long or for ever.
+    pub(super) fn ail(self: &Arc<Self>, node: &str, for_seconds: Option<u64>) {
+        self.set_ready(node, "False");
+        let Some(seconds) = for_seconds else { return };
+        let node = node.to_owned();
+        self.later(Duration::from_secs(seconds), move |world| world.recover(&node));
+    }
+
+    pub(super) fn recover(self: &Arc<Self>, node: &str) {
+        if self.cloud.lock().has_vm_for_node(node) {
+            self.set_ready(node, "True");
+        }
+    }
+
+    /// Nobody speaks for a Node any more.
+    pub(super) fn lose_contact(self: &Arc<Self>, node: &str) {
+        let (node, uid) = (node.to_owned(), self.uid_of_node(node));
+        self.later(CONTACT, move |world| {
+            if world.cloud.lock().has_vm_for_node(&node) || world.uid_of_node(&node) != uid {
+                return;
+            }
+            world.set_ready(&node, "Unknown");
+            // A Node that joined in the last moment, and that no Machine ever knew, is left to the cloud controller.
+            let held = world.target.get(&NODES, "", &node);
+            if held.is_some_and(|held| held.value["metadata"]["labels"][labels::MACHINE_NAME].is_null()) {
+                world.later(Duration::from_mins(5), move |world| world.sweep(&node));
+            }
+        });
+    }
+
+    /// The cloud controller removes a Node whose VM is gone.
+    pub(super) fn sweep(&self, node: &str) {
+        if !self.cloud.lock().has_vm_for_node(node) && self.target.get(&NODES, "", node).is_some() {
+            self.say(format!("the cloud controller deletes node {node}"));
+            // It may go at the same moment.
+            drop(self.target.delete(&NODES, "", node));
+        }
+    }
+
+    fn uid_of_node(&self, node: &str) -> Option<String> {
+        self.target.get(&NODES, "", node).map(|node| node.uid().to_owned())
+    }
+
+    fn set_ready(&self, name: &str, status: &str) {
+        let Some(node) = self.target.get(&NODES, "", name) else { return };
+        if ready_status(&node) == status {
+            return;
+        }
+        self.say(format!("node {name} is ready: {status}"));
+        let condition = ready(status, self);
+        let edited = self.target.edit(&NODES, "", name, |node| {
+            let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+            conditions.retain(|it| it["type"] != "Ready");
+            conditions.push(condition);
+        });
+        edited.unwrap();
+    }
+
+    fn place_pods(&self, node: &str) {
+        let has_pods = self.target.all(&PODS).iter().any(|pod| pod.value["spec"]["nodeName"] == node);
+        if has_pods {
+            return;
+        }
+        for _ in 0..self.luck.dice(|dice| dice.below(3)) {
+            let (name, grace) = self.luck.dice(|dice| (format!("pod-{}", dice.roll() % 100_000), dice.within(1..200)));
+            let pod = json!({
+                "metadata": { "namespace": POD_NAMESPACE, "name": name, "labels": { POD_LABEL: POD_LABEL } },
+                "spec": { "nodeName": node, "containers": [], "terminationGracePeriodSeconds": grace },
+                "status": { "phase": "Running" },
+            });
+            // One of that name runs already.
+            drop(self.target.create(&PODS, pod));
+        }
+    }
+
+    /// Watches what becomes of pods, as kubelets do.
+    pub(super) fn saw_pod(self: &Arc<Self>, write: &Write<'_>) {
+        let (Some(before), Some(pod)) = (write.before, write.after) else { return };
+        if before.is_terminating() || !pod.is_terminating() {
+            return;
+        }
+        let grace = pod.value["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default();
+        let after = self.luck.millis(100..2000) + Duration::from_secs(grace / 2);
+        let (name, uid) = (pod.name().to_owned(), pod.uid().to_owned());
+        self.later(after, move |world| world.end_pod(&name, &uid));
+    }
+
+    /// Without its kubelet a pod never ends.
+    fn end_pod(self: &Arc<Self>, name: &str, uid: &str) {
+        let held = self.target.get(&PODS, POD_NAMESPACE, name).filter(|pod| pod.uid() == uid);
+        let Some(pod) = held else { return };
+        let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();
+        if self.cloud.lock().has_vm_for_node(node) || self.target.get(&NODES, "", node).is_none() {
+            self.remove_pod(name);
+        }
+    }
+
+    fn remove_pod(&self, name: &str) {
+        let ended = self.target.edit(&PODS, POD_NAMESPACE, name, |pod| {
+            let deleted = pod["metadata"]["deletionTimestamp"].take();
+            let now = json!(self.now().to_string());
+            pod["metadata"]["deletionTimestamp"] = if deleted.is_null() { now } else { deleted };
+            pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        });
+        ended.unwrap();
+    }
+
+    /// As the API server does with pods whose Node is gone.
+    pub(super) fn collect_pods(&self) {
+        for pod in self.target.all(&PODS) {
+            let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();
+            if self.target.get(&NODES, "", node).is_none() {
+                self.remove_pod(pod.name());
+            }
+        }
+    }
+
+    /// After each write to either API server.
+    pub(super) fn saw(self: &Arc<Self>, write: &Write<'_>) {
+        if &*write.call.caller != OUTSIDE && (write.changed() || write.refusal.is_some()) && !is_noise(write) {
+            let outcome = write.refusal.map_or(String::new(), |refusal| format!(": {}", refusal.reason));
+            self.say(format!("  {} {}{}{outcome}", write.call.caller, write.call.subject(), detail(write)));
+        }
+        if write.call.kind == &PODS {
+            self.saw_pod(write);
+        }
+        if write.refusal.is_none() {
+            let cloud = self.cloud.lock();
+            self.ledger.lock().saw(write, &self.luck, &cloud, &self.target);
+        }
+        self.ledger.lock().check_request(write.call, &self.luck);
+    }
+}
+
+fn is_noise(write: &Write<'_>) -> bool {
+    matches!(write.call.kind.plural, "leases" | "events")
+}
+
+/// The phase that a Machine enters, the replicas that a set gets.
+fn detail(write: &Write<'_>) -> String {
+    let of = |object: Option<&Object>, path: &str| {
+        object.and_then(|object| object.value.pointer(path).cloned()).unwrap_or(Value::Null)
+    };
+    let mut text = String::new();
+    for path in ["/status/currentStatus/phase", "/spec/replicas", "/spec/providerID"] {
+        let (before, after) = (of(write.before, path), of(write.after, path));
+        if before != after && write.after.is_some() {
+            text.push_str(&format!(" {before}→{after}"));
+        }
+    }
+    text
+}
+
+pub(super) fn ready_status(node: &Object) -> &str {
+    let conditions = node.value["status"]["conditions"].as_array();
+    let ready = conditions.into_iter().flatten().find(|it| it["type"] == "Ready");
+    ready.and_then(|it| it["status"].as_str()).unwrap_or_default()
+}
+
+fn ready(status: &str, world: &World) -> Value {
+    let now = world.luck.clock.now();
+    json!({ "type": "Ready", "status": status, "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() })
+}

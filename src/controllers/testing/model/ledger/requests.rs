@@ -1,0 +1,34 @@
+//! Preconditions: no request of a process may hit another object than the one it was made for.
+
+use super::{
+    super::{
+        super::api_server::{Call, OUTSIDE, Verb},
+        luck::Luck,
+    },
+    Ledger,
+};
+
+impl Ledger {
+    /// Each request that writes.
+    pub(in super::super) fn check_request(&self, call: &Call, luck: &Luck) {
+        if &*call.caller == OUTSIDE || is_harmless(call) {
+            return;
+        }
+        let (has_uid, has_version) = (call.uid().is_some(), call.version().is_some());
+        let is_safe = match call.verb {
+            Verb::Create if call.subresource == "eviction" => has_uid,
+            Verb::Create | Verb::Get | Verb::List | Verb::Watch => true,
+            Verb::Update => has_version,
+            Verb::MergePatch => has_version || has_uid,
+            // Names single entries of lists, so it needs no version.
+            Verb::StrategicPatch => has_uid,
+            Verb::Delete => has_uid,
+        };
+        luck.must(is_safe, || format!("{} without a precondition", call.subject()));
+    }
+}
+
+/// Events are told twice rather than never, and a bootstrap token has a name that only one Machine has.
+fn is_harmless(call: &Call) -> bool {
+    call.kind.plural == "events" || call.kind.plural == "secrets" && call.name.starts_with("bootstrap-token-")
+}

@@ -1,0 +1,240 @@
+//! The life of a world: trouble, peace, and rest.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::SignedDuration;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    super::api_server::NODES,
+    system::{Process, Program, TAKE_OVER},
+    wish::Wish,
+    world::World,
+};
+use crate::controllers::{MACHINES, SETS};
+
+/// When the last trouble is over, everything is as wished after this time: the longest timeout is the creation's.
+const PATIENCE: Duration = Duration::from_mins(60);
+/// Then nothing is written, for longer than any timeout.
+const REST: Duration = Duration::from_mins(30);
+/// How often it is looked whether all is well.
+const LOOK: Duration = Duration::from_secs(5);
+/// Without elections a successor must not start before what its predecessor sent has arrived.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// A few requests, and what is gathered before somebody acts.
+const SOON: Duration = Duration::from_secs(3);
+/// The longest a VM takes to become a Node that is ready.
+const BOOT: Duration = Duration::from_mins(3);
+/// The longest grace period of a pod, and what lies around a drain.
+const DRAIN: Duration = Duration::from_mins(5);
+
+pub(super) struct Life {
+    world: Arc<World>,
+    programs: Vec<Program>,
+    processes: Vec<Option<Process>>,
+    /// Process restarts, of a thousand events.
+    kills: usize,
+}
+
+impl Life {
+    pub(super) fn of(world: &Arc<World>) -> Self {
+        let everything = Program::everything;
+        let programs = match world.luck.dice(|dice| dice.below(4)) {
+            0 => vec![everything("a").without_election()],
+            1 => vec![everything("a"), everything("b")],
+            2 => vec![
+                everything("sets").with_roles(&[SETS]).without_election(),
+                everything("machines").with_roles(&[MACHINES]).without_election(),
+            ],
+            _ => vec![
+                everything("sets-a").with_roles(&[SETS]),
+                everything("machines-a").with_roles(&[MACHINES]),
+                everything("sets-b").with_roles(&[SETS]),
+                everything("machines-b").with_roles(&[MACHINES]),
+            ],
+        };
+        let kills = world.luck.pick(&[0, 50, 200]).unwrap();
+        Self { world: Arc::clone(world), processes: programs.iter().map(|_| None).collect(), programs, kills }
+    }
+
+    pub(super) async fn live(&mut self) -> Result<(), String> {
+        let world = Arc::clone(&self.world);
+        let outcome = world.luck.failed.run_until_cancelled(self.run()).await;
+        match (world.luck.failure(), outcome) {
+            (Some(failure), _) => Err(failure),
+            (None, outcome) => outcome.unwrap_or(Ok(())),
+        }
+    }
+
+    async fn run(&mut self) -> Result<(), String> {
+        let events = self.world.luck.dice(|dice| dice.below(30) + 10);
+        let longest = self.world.luck.pick(&[5_000, 60_000, 400_000]).unwrap();
+        self.start_missing();
+        for _ in 0..events {
+            sleep(self.world.luck.millis(0..longest)).await;
+            self.trouble().await;
+            self.start_missing();
+            self.note_settled();
+        }
+        self.calm_down();
+        self.reach_the_wish().await?;
+        self.probe().await?;
+        self.rest().await?;
+        // A process that knows nothing finds nothing to do either.
+        self.processes.iter_mut().for_each(|process| *process = None);
+        sleep(TAKE_OVER).await;
+        self.start_missing();
+        self.rest().await
+    }
+
+    async fn trouble(&mut self) {
+        let luck = Arc::clone(&self.world.luck);
+        if luck.per_mille(self.kills) {
+            return self.end_some_process().await;
+        }
+        if luck.rates().mishaps > 0 && luck.one_in(20) {
+            return self.pause_a_server();
+        }
+        if luck.rates().mishaps > 0 && luck.one_in(30) {
+            return self.set_some_clock();
+        }
+        self.world.happen();
+    }
+
+    async fn end_some_process(&mut self) {
+        let index = self.world.luck.dice(|dice| dice.below(self.processes.len()));
+        let Some(process) = self.processes[index].take() else { return };
+        let name = process.program.name.clone();
+        if self.world.luck.one_in(3) {
+            self.world.say(format!("{name} is told to stop"));
+            process.stop().await;
+            self.world.say(format!("{name} has stopped"));
+        } else {
+            self.world.say(format!("{name} is killed"));
+            drop(process);
+        }
+        sleep(PAUSE).await;
+    }
+
+    fn pause_a_server(&self) {
+        let is_target = self.world.luck.one_in(2);
+        let after = self.world.luck.millis(1000..100_000);
+        let which = if is_target { "target" } else { "control" };
+        self.world.say(format!("the {which} API server does not answer for {after:?}"));
+        let server = if is_target { &self.world.target } else { &self.world.control };
+        server.set_paused(true);
+        let server = server.clone();
+        self.world.later(after, move |world| {
+            world.say(format!("the {which} API server answers again"));
+            server.set_paused(false);
+        });
+    }
+
+    /// Certificates and Leases of Kubernetes allow less than this.
+    fn set_some_clock(&self) {
+        let index = self.world.luck.dice(|dice| dice.below(self.processes.len()));
+        let Some(process) = &self.processes[index] else { return };
+        let offset = self.world.luck.dice(|dice| SignedDuration::from_secs(dice.within(-30..30)));
+        self.world.say(format!("the clock of {} is {offset} ahead", process.program.name));
+        process.clock.set_offset(offset);
+    }
+
+    fn start_missing(&mut self) {
+        for (program, process) in self.programs.iter().zip(&mut self.processes) {
+            if process.as_ref().is_none_or(Process::is_over) {
+                *process = Some(Process::start(&self.world, program));
+            }
+        }
+    }
+
+    /// When all is as wished and nobody has written for long, no older wish is on its way.
+    fn note_settled(&self) {
+        let wish = self.world.wish.lock().clone();
+        let mut ledger = self.world.ledger.lock();
+        let is_quiet = ledger.last_write.elapsed() > Duration::from_secs(90);
+        if is_quiet && !wish.is_deleted && self.world.missing_machines(&wish).is_empty() {
+            ledger.settled(&wish);
+        }
+    }
+
+    fn calm_down(&mut self) {
+        for process in self.processes.iter().flatten() {
+            process.clock.set_offset(SignedDuration::ZERO);
+        }
+        self.world.calm_down();
+        self.start_missing();
+    }
+
+    async fn reach_the_wish(&mut self) -> Result<(), String> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if self.world.is_at_rest() {
+                self.world.say(format!("the wish is met after {:?}", begun.elapsed()));
+                return Ok(());
+            }
+            sleep(LOOK).await;
+            self.world.collect_pods();
+            self.start_missing();
+        }
+        let missing = self.world.what_is_missing();
+        Err(format!("it is not as wished after {PATIENCE:?}: {}", missing.join("; ")))
+    }
+
+    /// Every change is acted on in time: a wake-up that gets lost would show nowhere else, as something else may wake
+    /// whom it was meant for.
+    async fn probe(&self) -> Result<(), String> {
+        let world = &self.world;
+        if world.wish.lock().is_deleted {
+            return Ok(());
+        }
+        world.wish_for("another node label", Wish::relabel);
+        world.within(SOON, "the label on all nodes", || world.what_is_missing().is_empty()).await?;
+        world.wish_for("one machine more", |wish| wish.replicas += 1);
+        world.within(BOOT, "one machine more", || world.what_is_missing().is_empty()).await?;
+        let node = world.some(&NODES).unwrap_or_default();
+        world.ail(&node, None);
+        world.within(SOON, "an unhealthy machine", || world.has_machine_in("Unknown")).await?;
+        world.recover(&node);
+        world.within(SOON, "a recovered machine", || world.what_is_missing().is_empty()).await?;
+        world.delete_some_machine();
+        world.within(BOOT + DRAIN, "the replacement of a machine", || world.what_is_missing().is_empty()).await
+    }
+
+    /// Once there, nothing is written.
+    async fn rest(&mut self) -> Result<(), String> {
+        let led: Vec<bool> = self.processes.iter().flatten().map(Process::has_led).collect();
+        self.world.say(format!("rest; led: {led:?}"));
+        // What is still on its way may change nothing.
+        sleep(TAKE_OVER).await;
+        let writes = self.world.ledger.lock().writes;
+        sleep(REST).await;
+        let missing = self.world.what_is_missing();
+        let more = self.world.ledger.lock().writes - writes;
+        if more > 0 || !missing.is_empty() {
+            return Err(format!("it does not stay as it is: {more} writes; {}", missing.join("; ")));
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// Polls until it is so.
+    pub(super) async fn within(&self, limit: Duration, what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+        let begun = Instant::now();
+        while !is_so() {
+            if begun.elapsed() > limit {
+                return Err(format!("{what}: not within {limit:?}; {}", self.what_is_missing().join("; ")));
+            }
+            sleep(Duration::from_millis(250)).await;
+        }
+        self.say(format!("{what}: after {:?}", begun.elapsed()));
+        Ok(())
+    }
+
+    pub(super) fn wish_for(&self, what: &str, change: impl FnOnce(&mut Wish)) {
+        self.say(format!("user: {what}"));
+        change(&mut self.wish.lock());
+        self.fulfil_wish();
+    }
+}

@@ -1,0 +1,257 @@
+//! What goes wrong between the process and its API servers, and how often. One seed decides all of it.
+
+use std::{env, fmt, sync::Arc, time::Duration};
+
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{
+        api_server::{Broken, Call, EVENTS, Fate, Kind, LEASES, Network, Outcome, Verb},
+        clock::{EPOCH, VirtualClock},
+    },
+    dice::Dice,
+};
+use crate::runtime::clock::Clock;
+
+/// How often what goes wrong, of a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rates {
+    /// Requests that fail, or whose answer is lost.
+    pub api: usize,
+    /// Objects that somebody else changes at the same moment.
+    pub overtaken: usize,
+    /// Calls of the cloud that fail, or whose answer is lost.
+    pub cloud: usize,
+    /// Changes that watches show late.
+    pub late: usize,
+    /// Watches that end early.
+    pub broken: usize,
+    /// Of what happens outside, how much is bad luck.
+    pub mishaps: usize,
+    /// Longest time on the way there, and back, in milliseconds.
+    pub latency: i64,
+}
+
+impl fmt::Display for Rates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { api, overtaken, cloud, late, broken, mishaps, latency } = self;
+        write!(
+            f,
+            "of 1000: API {api}, overtaken {overtaken}, cloud {cloud}, late {late}, broken {broken}, mishaps {mishaps}; {latency} ms"
+        )
+    }
+}
+
+impl Rates {
+    pub(super) fn any(dice: &mut Dice) -> Self {
+        let mut any = |of: &[usize]| *dice.pick(of).unwrap();
+        Self {
+            api: any(&[0, 0, 30, 120]),
+            overtaken: any(&[0, 20, 80]),
+            cloud: any(&[0, 0, 60, 250]),
+            late: any(&[0, 0, 50, 200]),
+            broken: any(&[0, 0, 100, 500]),
+            mishaps: any(&[0, 0, 300, 600]),
+            latency: *dice.pick(&[5, 50, 1000]).unwrap(),
+        }
+    }
+
+    /// Nothing goes wrong any more.
+    pub(super) fn calm() -> Self {
+        Self { latency: 5, ..Self::default() }
+    }
+}
+
+/// Faults that the product does not withstand yet are dealt out with `MODEL_STRICT=1` only. Each is named where it is.
+pub(super) fn is_strict() -> bool {
+    env::var("MODEL_STRICT").is_ok()
+}
+
+/// Dice, and the story of what they brought. The network of both API servers.
+pub(super) struct Luck {
+    pub clock: VirtualClock,
+    /// Ends the run.
+    pub failed: CancellationToken,
+    state: Mutex<State>,
+}
+
+struct State {
+    dice: Dice,
+    rates: Rates,
+    log: Vec<String>,
+    failure: Option<String>,
+    script: Option<Script>,
+    /// Kinds whose watches show changes so late.
+    stalled: Vec<(&'static Kind, Duration)>,
+}
+
+/// What a scenario decides of single requests.
+type Script = Box<dyn FnMut(&Call) -> Option<Outcome> + Send>;
+
+impl Luck {
+    pub(super) fn new(dice: Dice, rates: Rates) -> Arc<Self> {
+        Arc::new(Self {
+            clock: VirtualClock::new(),
+            failed: CancellationToken::new(),
+            state: Mutex::new(State { dice, rates, log: Vec::new(), failure: None, script: None, stalled: Vec::new() }),
+        })
+    }
+
+    pub(super) fn rates(&self) -> Rates {
+        self.state.lock().rates
+    }
+
+    pub(super) fn set_rates(&self, rates: Rates) {
+        self.state.lock().rates = rates;
+    }
+
+    /// Decides what becomes of the requests that it answers for.
+    pub(super) fn script(&self, script: impl FnMut(&Call) -> Option<Outcome> + Send + 'static) {
+        self.state.lock().script = Some(Box::new(script));
+    }
+
+    /// From now on watches of a kind show changes so late.
+    pub(super) fn stall(&self, kind: &'static Kind, by: Duration) {
+        self.state.lock().stalled.push((kind, by));
+    }
+
+    pub(super) fn dice<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
+        throw(&mut self.state.lock().dice)
+    }
+
+    pub(super) fn one_in(&self, count: usize) -> bool {
+        self.dice(|dice| dice.one_in(count))
+    }
+
+    pub(super) fn per_mille(&self, rate: usize) -> bool {
+        self.dice(|dice| dice.per_mille(rate))
+    }
+
+    pub(super) fn millis(&self, range: std::ops::Range<i64>) -> Duration {
+        millis(&mut self.state.lock().dice, range)
+    }
+
+    pub(super) fn pick<T: Clone>(&self, all: &[T]) -> Option<T> {
+        self.dice(|dice| dice.pick(all).cloned())
+    }
+
+    pub(super) fn say(&self, what: impl AsRef<str>) {
+        let passed = self.clock.now().as_millisecond() - EPOCH * 1000;
+        let line = format!("{:>8}.{:03} {}", passed / 1000, passed % 1000, what.as_ref());
+        if env::var("MODEL_LIVE").is_ok() {
+            eprintln!("{line}");
+        }
+        self.state.lock().log.push(line);
+    }
+
+    /// The first thing that must not be ends the run.
+    pub(super) fn must(&self, holds: bool, what: impl FnOnce() -> String) {
+        if holds {
+            return;
+        }
+        let what = what();
+        self.say(format!("!! {what}"));
+        self.state.lock().failure.get_or_insert(what);
+        self.failed.cancel();
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.state.lock().failure.clone()
+    }
+
+    pub(super) fn log(&self) -> Vec<String> {
+        self.state.lock().log.clone()
+    }
+
+    fn decide(&self, call: &Call) -> Fate {
+        let State { dice, rates, script, .. } = &mut *self.state.lock();
+        let there = millis(dice, 0..rates.latency);
+        let mut back = millis(dice, 0..rates.latency);
+        let is_spared = call.kind == &EVENTS || call.kind == &LEASES && !dice.one_in(4);
+        let is_patch = matches!(call.verb, Verb::MergePatch | Verb::StrategicPatch);
+        let scripted = script.as_mut().and_then(|script| script(call));
+        let outcome = if let Some(outcome) = scripted {
+            outcome
+        } else if dice.per_mille(rates.api) && !is_spared {
+            any_failure(dice, call.verb)
+        } else if is_patch && dice.per_mille(rates.overtaken) && !is_spared {
+            Outcome::Overtaken
+        } else {
+            Outcome::Answered
+        };
+        if matches!(outcome, Outcome::LostBefore | Outcome::LostAfter) && dice.one_in(4) {
+            back += millis(dice, 1000..30_000);
+        }
+        Fate { there, back, outcome }
+    }
+}
+
+fn any_failure(dice: &mut Dice, verb: Verb) -> Outcome {
+    let outcomes: &[Outcome] = match verb {
+        Verb::Get | Verb::List | Verb::Watch => &[
+            Outcome::LostBefore,
+            Outcome::Refused(403),
+            Outcome::Refused(404),
+            Outcome::Refused(429),
+            Outcome::Refused(500),
+            Outcome::Refused(503),
+            Outcome::Refused(504),
+        ],
+        _ => &[
+            Outcome::LostBefore,
+            Outcome::LostAfter,
+            Outcome::LostAfter,
+            Outcome::LostAfter,
+            Outcome::Refused(403),
+            Outcome::Refused(404),
+            Outcome::Refused(409),
+            Outcome::Refused(429),
+            Outcome::Refused(500),
+            Outcome::Refused(503),
+            Outcome::Refused(504),
+        ],
+    };
+    *dice.pick(outcomes).unwrap()
+}
+
+fn millis(dice: &mut Dice, range: std::ops::Range<i64>) -> Duration {
+    let millis: SignedDuration = dice.millis(range);
+    Duration::try_from(millis).unwrap()
+}
+
+impl Network for Luck {
+    fn fate(&self, call: &Call) -> Fate {
+        let fate = self.decide(call);
+        if fate.outcome != Outcome::Answered {
+            self.say(format!("  {}: {} {:?}", call.caller, call.subject(), fate.outcome));
+        }
+        fate
+    }
+
+    fn lag(&self, call: &Call) -> Duration {
+        let State { dice, rates, stalled, .. } = &mut *self.state.lock();
+        if call.kind == &LEASES {
+            return Duration::ZERO;
+        }
+        if let Some((_, by)) = stalled.iter().find(|(kind, _)| *kind == call.kind) {
+            return *by;
+        }
+        if dice.per_mille(rates.late) { millis(dice, 1000..20_000) } else { millis(dice, 0..rates.latency) }
+    }
+
+    fn watch_lasts(&self, call: &Call) -> Option<(Duration, Broken)> {
+        let State { dice, rates, .. } = &mut *self.state.lock();
+        if call.kind == &LEASES || !dice.per_mille(rates.broken) {
+            return None;
+        }
+        let how = match dice.below(3) {
+            // What a silent watch does not show for five minutes is not tolerated everywhere yet.
+            0 if is_strict() => Broken::Silent,
+            1 => Broken::Reset,
+            _ => Broken::Closed,
+        };
+        Some((millis(dice, 1000..120_000), how))
+    }
+}

@@ -1,0 +1,270 @@
+//! What once went wrong, told on purpose.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{
+    super::api_server::{CLASSES, DEPLOYMENTS, MACHINES, NODES, Outcome, SECRETS, SETS, Verb},
+    cloud::{Cloud, PROVIDER, Style},
+    dice::Dice,
+    luck::Rates,
+    system::{Process, Program, TAKE_OVER},
+    wish::Wish,
+    world::{NAMESPACE, World},
+};
+use crate::controllers;
+
+/// VMs boot within this time, and then some requests are made.
+const BOOTED: Duration = Duration::from_mins(3);
+
+fn world(replicas: i32, style: Style) -> Arc<World> {
+    World::with(Dice::seeded(0), Rates::calm(), Cloud::new(style), Wish::of(replicas))
+}
+
+fn fine(world: &World) {
+    if let Some(failure) = world.luck.failure() {
+        panic!("{failure}\n{}\n{}", world.luck.log().join("\n"), world.describe());
+    }
+}
+
+async fn until(world: &World, limit: Duration, what: &str, is_so: impl Fn() -> bool) {
+    let outcome = world.within(limit, what, is_so).await;
+    fine(world);
+    outcome.unwrap_or_else(|failure| panic!("{failure}\n{}\n{}", world.luck.log().join("\n"), world.describe()));
+}
+
+async fn until_met(world: &World) {
+    until(world, BOOTED, "the wish", || world.what_is_missing().is_empty()).await;
+}
+
+fn vms(world: &World) -> Vec<String> {
+    world.cloud.lock().vms.keys().cloned().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_a_mute_watch_does_not_show_are_found_and_no_machine_is_given_up() {
+    let world = world(1, Style::SIMPLE);
+    let _a = Process::start(&world, &Program { creation_timeout: Duration::from_mins(4), ..Program::everything("a") });
+    until_met(&world).await;
+    world.luck.stall(&NODES, Duration::from_mins(30));
+    world.wish_for("three machines", |wish| wish.replicas = 3);
+    sleep(Duration::from_mins(20)).await;
+    fine(&world);
+    assert!(!world.has_machine_in("Failed"));
+    assert_eq!(vms(&world).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_target_does_not_answer_no_machine_is_given_up() {
+    let world = world(1, Style::SIMPLE);
+    let _a = Process::start(&world, &Program { creation_timeout: Duration::from_mins(4), ..Program::everything("a") });
+    until_met(&world).await;
+    world.wish_for("three machines", |wish| wish.replicas = 3);
+    sleep(Duration::from_secs(1)).await;
+    world.target.set_paused(true);
+    sleep(Duration::from_mins(10)).await;
+    fine(&world);
+    world.target.set_paused(false);
+    until_met(&world).await;
+    assert_eq!(vms(&world).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_accepted_and_never_answered_is_given_up() {
+    let world = world(1, Style::SIMPLE);
+    let mut first = true;
+    world.luck.script(move |call| {
+        let is_mute = call.verb == Verb::Watch && call.kind == &NODES && std::mem::take(&mut first);
+        is_mute.then_some(Outcome::Silent)
+    });
+    let _a = Process::start(&world, &Program::everything("a"));
+    until(&world, BOOTED + Duration::from_mins(2), "the wish", || world.what_is_missing().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_does_not_delete_the_machine_whose_node_has_the_name_of_one_that_went_earlier() {
+    let world = world(1, Style::REUSING_NAMES);
+    let a = Process::start(&world, &Program::everything("a"));
+    until(&world, BOOTED, "a leader", || a.has_led()).await;
+    let _b = Process::start(&world, &Program::everything("b"));
+    until_met(&world).await;
+    world.target.create(&NODES, json!({ "metadata": { "name": "ip-2" }, "status": { "conditions": [] } })).unwrap();
+    sleep(Duration::from_secs(10)).await;
+    world.target.delete(&NODES, "", "ip-2").unwrap();
+    sleep(Duration::from_secs(10)).await;
+    world.wish_for("two machines", |wish| wish.replicas = 2);
+    until_met(&world).await;
+    drop(a);
+    sleep(TAKE_OVER + BOOTED).await;
+    fine(&world);
+    assert!(world.what_is_missing().is_empty(), "{:?}", world.what_is_missing());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_control_namespaces_with_one_target_leave_the_nodes_of_the_other_alone() {
+    let world = world(2, Style::SIMPLE);
+    let _ours = Process::start(&world, &Program::everything("ours"));
+    let theirs = Program { namespace: "theirs".to_owned(), ..Program::everything("theirs") };
+    let _theirs = Process::start(&world, &theirs);
+    until_met(&world).await;
+    sleep(Duration::from_mins(19)).await;
+    for _ in 0..600 {
+        sleep(Duration::from_secs(1)).await;
+        two_marks_at_most(&world);
+    }
+}
+
+fn two_marks_at_most(world: &World) {
+    fine(world);
+    for node in world.target.all(&NODES) {
+        let marks = world.ledger.lock().marks(node.name());
+        assert!(marks <= 2, "{} was marked {marks} times\n{}", node.name(), world.luck.log().join("\n"));
+    }
+}
+
+/// Seed 1744 of the former model.
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_vm_died_gets_no_other_although_the_write_that_named_the_first_was_not_answered() {
+    let world = world(1, Style::SIMPLE);
+    let weak = Arc::downgrade(&world);
+    let mut first = true;
+    world.luck.script(move |call| {
+        let names_vm = call.kind == &MACHINES && call.body["spec"]["providerID"].is_string();
+        if !names_vm || !std::mem::take(&mut first) {
+            return None;
+        }
+        let world = weak.upgrade()?;
+        // Once it is written, the VM dies.
+        world.later(Duration::from_millis(100), World::kill_some_vm);
+        Some(Outcome::LostAfter)
+    });
+    let _a = Process::start(&world, &Program::everything("a"));
+    sleep(Duration::from_mins(40)).await;
+    fine(&world);
+    until_met(&world).await;
+}
+
+/// Seeds 8276 and 8939 of the former model.
+async fn bounds_hold_while_a_set_is_deleted(is_recreate: bool) {
+    let world = world(3, Style::SIMPLE);
+    world.wish.lock().is_recreate = is_recreate;
+    world.fulfil_wish();
+    let _a = Process::start(&world, &Program::everything("a"));
+    until_met(&world).await;
+    let wish = world.wish.lock().clone();
+    world.ledger.lock().settled(&wish);
+    world.wish_for("another template", Wish::roll);
+    sleep(Duration::from_millis(300)).await;
+    let set = world.control.all(&SETS)[0].name().to_owned();
+    world.control.delete(&SETS, NAMESPACE, &set).unwrap();
+    until(&world, BOOTED * 5, "the wish", || world.what_is_missing().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bounds_hold_while_a_set_is_deleted_in_the_middle_of_a_rolling_update() {
+    bounds_hold_while_a_set_is_deleted(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_two_templates_never_meet_while_a_set_is_deleted_under_recreate() {
+    bounds_hold_while_a_set_is_deleted(true).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_failed_is_tried_again_as_soon_as_its_secret_is_corrected() {
+    let world = world(1, Style::SIMPLE);
+    let correct = world.control.get(&SECRETS, NAMESPACE, "secret").unwrap().value["data"].clone();
+    world.control.edit(&SECRETS, NAMESPACE, "secret", |secret| secret["data"] = json!({})).unwrap();
+    let _a = Process::start(&world, &Program::everything("a"));
+    sleep(Duration::from_mins(10)).await;
+    assert!(vms(&world).is_empty());
+    world.control.edit(&SECRETS, NAMESPACE, "secret", |secret| secret["data"] = correct).unwrap();
+    until(&world, Duration::from_secs(8), "a VM", || vms(&world).len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_failed_is_tried_again_as_soon_as_its_class_is_corrected() {
+    let world = world(1, Style::SIMPLE);
+    let provider = |name: &str| {
+        world.control.edit(&CLASSES, NAMESPACE, "class-0", |class| class["provider"] = json!(name)).unwrap();
+    };
+    provider("another");
+    let _a = Process::start(&world, &Program::everything("a"));
+    sleep(Duration::from_mins(10)).await;
+    assert!(vms(&world).is_empty());
+    provider(PROVIDER);
+    until(&world, Duration::from_secs(8), "a VM", || vms(&world).len() == 1).await;
+}
+
+/// Classes, Nodes and sets that wait for every Machine to be readable are looked at again when it is.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_machine_to_be_readable_goes_on_when_it_is() {
+    let world = world(2, Style::SIMPLE);
+    let _a = Process::start(&world, &Program::everything("a"));
+    until_met(&world).await;
+    world.wish_for("another template", Wish::roll);
+    until(&world, BOOTED * 3, "the wish", || world.what_is_missing().is_empty()).await;
+    let name = world.some(&MACHINES).unwrap();
+    world.set_drain_timeout(&name, json!("2 hours"));
+    let another = world.control.all(&MACHINES).iter().map(|machine| machine.name().to_owned()).find(|it| *it != name);
+    world.control.delete(&MACHINES, NAMESPACE, &another.unwrap()).unwrap();
+    world.wish_for("another template", Wish::roll);
+    sleep(Duration::from_mins(10)).await;
+    world.set_drain_timeout(&name, serde_json::Value::Null);
+    until(&world, BOOTED * 5, "the wish", || world.what_is_missing().is_empty()).await;
+    world.control.delete(&DEPLOYMENTS, NAMESPACE, "pool").unwrap();
+    world.wish.lock().is_deleted = true;
+    until(&world, BOOTED * 3, "nothing left", || world.what_is_missing().is_empty()).await;
+}
+
+/// A refusal that only says "conflict" is no proof that another Node has the name.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_no_proof_that_a_node_is_gone() {
+    let world = world(1, Style::SIMPLE);
+    let mut first = true;
+    world.luck.script(move |call| {
+        let is_meant = call.verb == Verb::Delete && call.kind == &NODES && std::mem::take(&mut first);
+        is_meant.then_some(Outcome::Refused(409))
+    });
+    let _a = Process::start(&world, &Program::everything("a"));
+    until_met(&world).await;
+    world.wish_for("no machine", |wish| wish.replicas = 0);
+    until(&world, BOOTED * 3, "the wish", || world.what_is_missing().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_told_to_stop_hands_over_at_once() {
+    let world = world(1, Style::SIMPLE);
+    let a = Process::start(&world, &Program::everything("a"));
+    until(&world, BOOTED, "a leader", || a.has_led()).await;
+    let b = Process::start(&world, &Program::everything("b"));
+    until_met(&world).await;
+    assert!(!b.has_led());
+    a.stop().await;
+    until(&world, Duration::from_secs(3), "a successor", || b.has_led()).await;
+}
+
+/// The watches of a standby may be behind. What its predecessor deleted meanwhile must not be worked on: a VM that is made
+/// for a Machine that is gone belongs to nobody.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_makes_no_vm_for_a_machine_that_is_gone() {
+    let world = world(1, Style::SIMPLE);
+    let correct = world.control.get(&SECRETS, NAMESPACE, "secret").unwrap().value["data"].clone();
+    world.control.edit(&SECRETS, NAMESPACE, "secret", |secret| secret["data"] = json!({})).unwrap();
+    let a = Process::start(&world, &Program::everything("a"));
+    until(&world, BOOTED, "a leader", || a.has_led()).await;
+    let b = Process::start(&world, &Program::everything("b").with_roles(&[controllers::MACHINES]));
+    until(&world, BOOTED, "a machine", || !world.control.all(&MACHINES).is_empty()).await;
+    sleep(Duration::from_secs(30)).await;
+    world.luck.stall(&MACHINES, Duration::from_mins(30));
+    world.wish_for("no machine", |wish| wish.replicas = 0);
+    until(&world, BOOTED, "no machine", || world.control.all(&MACHINES).is_empty()).await;
+    world.control.edit(&SECRETS, NAMESPACE, "secret", |secret| secret["data"] = correct).unwrap();
+    a.stop().await;
+    until(&world, BOOTED, "a successor", || b.has_led()).await;
+    sleep(BOOTED).await;
+    fine(&world);
+    assert!(vms(&world).is_empty(), "{}", world.luck.log().join("\n"));
+}

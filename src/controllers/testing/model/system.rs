@@ -1,0 +1,218 @@
+//! The processes under test: the one place that knows how the product is put together.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::future::select_all;
+use jiff::SignedDuration;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    super::clock::VirtualClock,
+    cloud::ModelDriver,
+    world::{NAMESPACE, World},
+};
+use crate::{
+    api::GoDuration,
+    controllers::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node},
+    driver::{Catalogue, Code, Driver, Guards, Observer, Operation},
+    runtime::{
+        cell::{Cell, Config, Ended, Role, Scope, Shared},
+        events::Events,
+        leader::{Candidacy, Election, Leadership, Timing},
+        metrics::Metrics,
+        target::{Assignment, TargetId, Targets},
+    },
+};
+
+/// Slower than a real one, so that hours pass with few renewals.
+const TIMING: Timing = Timing {
+    lease_duration: Duration::from_secs(60),
+    renew_deadline: Duration::from_secs(40),
+    retry_period: Duration::from_secs(10),
+};
+/// Long enough for a successor to be sure that nobody leads.
+pub(super) const TAKE_OVER: Duration = Duration::from_secs(90);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    /// Name of the process: callers, identity and story use it.
+    pub name: String,
+    pub roles: Vec<Role>,
+    /// Waits for its Leases; otherwise it works at once.
+    pub elects: bool,
+    /// Control namespace.
+    pub namespace: String,
+    pub creation_timeout: Duration,
+}
+
+impl Program {
+    pub(super) fn everything(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            roles: vec![SETS, MACHINES],
+            elects: true,
+            namespace: NAMESPACE.to_owned(),
+            creation_timeout: Duration::from_mins(20),
+        }
+    }
+
+    pub(super) fn with_roles(self, roles: &[Role]) -> Self {
+        Self { roles: roles.to_vec(), ..self }
+    }
+
+    pub(super) fn without_election(self) -> Self {
+        Self { elects: false, ..self }
+    }
+}
+
+/// A process that runs. Dropped, it is killed: everything that was under way ends where it is.
+pub(super) struct Process {
+    pub program: Program,
+    pub clock: VirtualClock,
+    stop: CancellationToken,
+    leads: Arc<AtomicBool>,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Process {
+    pub(super) fn start(world: &Arc<World>, program: &Program) -> Self {
+        world.say(format!("{} starts", program.name));
+        let (clock, stop, leads) = (world.luck.clock.of_another_host(), CancellationToken::new(), Arc::default());
+        let run = run(Arc::clone(world), program.clone(), clock.clone(), stop.clone(), Arc::clone(&leads));
+        Self { program: program.clone(), clock, stop, leads, task: AbortOnDropHandle::new(tokio::spawn(run)) }
+    }
+
+    /// Has got a Lease.
+    pub(super) fn has_led(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// SIGTERM: what is under way is finished, and the Leases are released.
+    pub(super) async fn stop(self) {
+        self.stop.cancel();
+        // It ends by itself or was lost already.
+        let _ = self.task.await;
+    }
+}
+
+async fn run(
+    world: Arc<World>,
+    program: Program,
+    clock: VirtualClock,
+    stop: CancellationToken,
+    leads: Arc<AtomicBool>,
+) {
+    let cell = cell(&world, &program, &clock);
+    let roles = program.roles.iter().map(|role| Box::pin(lead(&world, &cell, &program, role, &clock, &stop, &leads)));
+    let mut roles: Vec<_> = roles.collect();
+    while !roles.is_empty() {
+        let (has_lost, _, rest) = select_all(roles).await;
+        // Whichever role ends, ends the process; one that lost its Lease must not go on for a moment.
+        stop.cancel();
+        if has_lost {
+            return world.say(format!("{} lost its lease", program.name));
+        }
+        roles = rest;
+    }
+}
+
+/// Answers whether the Lease was lost.
+async fn lead(
+    world: &World,
+    cell: &Cell,
+    program: &Program,
+    role: &Role,
+    clock: &VirtualClock,
+    stop: &CancellationToken,
+    leads: &AtomicBool,
+) -> bool {
+    if !program.elects {
+        leads.store(true, Ordering::Relaxed);
+        cell.play(role, stop).await;
+        return false;
+    }
+    let candidacy = Candidacy {
+        namespace: program.namespace.clone(),
+        name: role.lease.to_owned(),
+        identity: program.name.clone(),
+        timing: TIMING,
+    };
+    let leases = world.control.client(&program.name);
+    let election = Election::new(leases, candidacy, Arc::new(clock.clone())).unwrap();
+    let leadership = async {
+        cell.wait_synced().await;
+        election.acquire().await
+    };
+    let Some(leadership) = stop.run_until_cancelled(leadership).await else { return false };
+    world.say(format!("{} leads {}", program.name, role.name));
+    leads.store(true, Ordering::Relaxed);
+    play(cell, role, leadership, stop).await
+}
+
+async fn play(cell: &Cell, role: &Role, leadership: Leadership, stop: &CancellationToken) -> bool {
+    tokio::select! {
+        biased;
+        () = leadership.lost() => true,
+        ended = cell.play(role, stop) => {
+            match ended {
+                Ended::Completely => leadership.release().await,
+                Ended::Aborted => leadership.abandon(),
+            }
+            false
+        }
+    }
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+}
+
+fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell> {
+    let control = world.control.client(&program.name);
+    let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
+    targets.connect(&TargetId::only(), &world.target.client(&program.name));
+    let luck = Arc::clone(&world.luck);
+    let shared = Shared {
+        clock: Arc::new(clock.clone()),
+        metrics: Metrics::new(),
+        caches: Arc::default(),
+        entropy: Arc::new(move || luck.dice(super::dice::Dice::roll)),
+    };
+    let driver: Arc<dyn Driver> = Arc::new(ModelDriver::new(world));
+    let settings = Settings {
+        machine: machine::Policy {
+            creation_timeout: GoDuration::from_secs(i64::try_from(program.creation_timeout.as_secs()).unwrap()),
+            ..machine::Policy::default()
+        },
+        deployment: machine_deployment::Policy { annotate_nodes: true, has_target: true },
+        node: node::Policy {
+            creation_timeout: SignedDuration::try_from(program.creation_timeout).unwrap(),
+            finalizer_grace: SignedDuration::from_secs(30),
+            max_unhealthy_replacements: 1,
+        },
+        drivers: Arc::new(Catalogue::of([driver], &Guards::new(Arc::new(Unobserved)))),
+        slots: 4,
+    };
+    let config = Config {
+        name: program.name.clone(),
+        scope: Scope::Namespace(program.namespace.clone()),
+        events: Events::start(control.clone(), "model", Arc::clone(&shared.clock), shared.metrics.clone()),
+        control,
+        targets,
+        shared,
+    };
+    Cell::new(config, KINDS, &program.roles, &settings)
+}

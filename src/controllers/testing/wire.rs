@@ -1,0 +1,133 @@
+//! The API server for tests of one executor: what is asked of it as text, and answers as they are told.
+
+use std::sync::Arc;
+
+use kube::Client;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{
+    api_server::{
+        ApiServer,
+        call::{Call, Verb},
+        kinds::{self, Kind},
+        network::{self, Network, Outcome},
+    },
+    clock::VirtualClock,
+};
+use crate::api::patch;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered,
+    /// Carried out, and the answer is lost.
+    Lost,
+    /// Not carried out, and nobody knows.
+    Unavailable,
+    Refused,
+}
+
+type Judge = Box<dyn FnMut(&str) -> Fate + Send>;
+
+#[derive(Clone)]
+pub(crate) struct Wire {
+    server: ApiServer,
+    judge: Arc<Mutex<Judge>>,
+}
+
+struct Judged(Arc<Mutex<Judge>>);
+
+impl Network for Judged {
+    fn fate(&self, call: &Call) -> network::Fate {
+        let outcome = match (self.0.lock())(&line(call)) {
+            Fate::Answered => Outcome::Answered,
+            Fate::Lost => Outcome::LostAfter,
+            Fate::Unavailable => Outcome::Refused(503),
+            Fate::Refused => Outcome::Refused(403),
+        };
+        network::Fate { there: std::time::Duration::ZERO, back: std::time::Duration::ZERO, outcome }
+    }
+}
+
+/// `POST machines`, `PATCH machinesets/a/status`.
+fn line(call: &Call) -> String {
+    let verb = match call.verb {
+        Verb::Get | Verb::List | Verb::Watch => "GET",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::MergePatch | Verb::StrategicPatch => "PATCH",
+        Verb::Delete => "DELETE",
+    };
+    let parts = [call.kind.plural, call.name.as_str(), call.subresource.as_str()];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    format!("{verb} {}", parts.join("/"))
+}
+
+impl Wire {
+    pub(crate) fn new() -> Self {
+        let judge: Judge = Box::new(|_| Fate::Answered);
+        let judge = Arc::new(Mutex::new(judge));
+        let server = ApiServer::new(&VirtualClock::new(), Arc::new(Judged(Arc::clone(&judge))));
+        Self { server, judge }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.server.client("test")
+    }
+
+    /// Asked before each request, which is written as `POST machines` or `PATCH machinesets/a/status`.
+    pub(crate) fn judge(&self, judge: impl FnMut(&str) -> Fate + Send + 'static) {
+        *self.judge.lock() = Box::new(judge);
+    }
+
+    /// Every request so far, without events.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        let lines = self.server.calls().into_iter().map(|call| line(&call));
+        lines.filter(|line| !line.contains(" events")).collect()
+    }
+
+    /// How many requests begin so.
+    pub(crate) fn count(&self, head: &str) -> usize {
+        self.requests().iter().filter(|request| request.starts_with(head)).count()
+    }
+
+    /// An object by a path such as `machinesets/a`.
+    pub(crate) fn get<K: DeserializeOwned>(&self, path: &str) -> Option<K> {
+        let (kind, namespace, name) = find(path);
+        let object = self.server.get(kind, namespace, name)?;
+        Some(serde_json::from_value(Value::clone(&object.value)).unwrap())
+    }
+
+    /// How many objects of a kind there are.
+    pub(crate) fn len(&self, plural: &str) -> usize {
+        self.server.all(find(&format!("{plural}/")).0).len()
+    }
+
+    /// Somebody else's write: creates or changes an object.
+    pub(crate) fn put<K: DeserializeOwned>(&self, path: &str, change: &Value) -> K {
+        let (kind, namespace, name) = find(path);
+        if self.server.get(kind, namespace, name).is_some() {
+            self.server.edit(kind, namespace, name, |object| patch::apply(object, change)).unwrap();
+        } else {
+            let mut object = json!({});
+            patch::apply(&mut object, change);
+            self.server.create(kind, object).unwrap();
+        }
+        self.get(path).unwrap()
+    }
+
+    /// Somebody else deletes an object, whatever finalizers it has.
+    pub(crate) fn remove(&self, path: &str) {
+        let (kind, namespace, name) = find(path);
+        self.server.edit(kind, namespace, name, |object| object["metadata"]["finalizers"] = json!([])).unwrap();
+        self.server.delete(kind, namespace, name).unwrap();
+    }
+}
+
+fn find(path: &str) -> (&'static Kind, &'static str, &str) {
+    let (plural, name) = path.split_once('/').unwrap();
+    let kind = kinds::ALL.into_iter().find(|kind| kind.plural == plural).unwrap();
+    (kind, if kind.is_namespaced { "shoot" } else { "" }, name)
+}

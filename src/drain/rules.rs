@@ -1,0 +1,222 @@
+//! What is done about one pod: a list of rules, of which the first one that decides wins. A new rule is one function and
+//! one line in [`RULES`].
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Answer, Attempt, Attempts, Method, Mode, PodFacts, Rounds, after};
+use crate::plan::WaitKind;
+
+/// In this order. Waiting for the detachment of `PodFacts::claims` belongs after [`told_to_go`].
+pub const RULES: [Rule; 7] = [mirror, daemon, forced, finished, latecomer, told_to_go, evict_or_delete];
+
+/// Judges one pod.
+pub type Rule = fn(&PodFacts, &Round<'_>) -> Verdict;
+
+/// What every rule knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Round<'a> {
+    /// Name of the Node.
+    pub node: &'a str,
+    pub mode: Mode,
+    /// How long a pod is evicted before it is deleted, from its first eviction on.
+    pub evict_for: SignedDuration,
+    /// From here on the drain is forced.
+    pub forced_from: Timestamp,
+    pub attempts: &'a Attempts,
+    pub rounds: &'a Rounds,
+    pub now: Timestamp,
+}
+
+/// What a rule says of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The next rule decides.
+    Undecided,
+    /// The drain is not about this pod.
+    NotDrained,
+    /// Nothing is done, and nothing waits for it.
+    Leave { error: Option<String> },
+    /// Call now. The report is worth an event.
+    Call { method: Method, report: Option<String>, problem: Problem },
+    /// Wait; completes "waits for".
+    Wait { kind: WaitKind, text: String, until: Timestamp, problem: Problem },
+}
+
+/// What others should know of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong and will not heal by waiting a little, in the words of the reference.
+    pub error: Option<String>,
+    /// The disruption budget that lets the pod not go for now, as `namespace/name`.
+    pub refused_by: Option<String>,
+}
+
+/// The first verdict that decides.
+pub fn judge(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+    let verdicts = RULES.iter().map(|rule| rule(pod, round));
+    verdicts.into_iter().find(|verdict| *verdict != Verdict::Undecided).unwrap_or(Verdict::NotDrained)
+}
+
+/// Longest time between two evictions of one pod; the reference's fixed one.
+const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(20);
+/// Longest time between two looks at terminating pods; the reference's fixed one.
+const POLL: SignedDuration = SignedDuration::from_secs(5);
+/// What a pod gets on top of its grace period before its termination counts as stuck.
+const TERMINATION_SLACK: SignedDuration = SignedDuration::from_secs(30);
+/// Refusals after which the first report is made, and again after as many as take about five minutes.
+const REFUSALS_TO_REPORT: (u32, u32) = (6, 15);
+
+impl<'a> Round<'a> {
+    fn attempt(&self, pod: &PodFacts) -> Option<&'a Attempt> {
+        self.attempts.get(&pod.pod.uid)
+    }
+
+    /// When evictions of a pod are over; `None` if none was tried.
+    fn evict_until(&self, pod: &PodFacts) -> Option<Timestamp> {
+        if self.evict_for.is_zero() {
+            return Some(Timestamp::MIN);
+        }
+        self.attempt(pod)?.evicting_since.map(|since| after(since, self.evict_for))
+    }
+
+    fn method(&self, pod: &PodFacts) -> Method {
+        if self.evict_until(pod).is_some_and(|until| self.now >= until) { Method::Delete } else { Method::Evict }
+    }
+
+    /// A time, or the one at which something else is to be done with the pod if that is earlier.
+    fn at_most(&self, pod: &PodFacts, time: Timestamp) -> Timestamp {
+        let next = self.evict_until(pod).filter(|until| *until > self.now).unwrap_or(Timestamp::MAX);
+        time.min(next).min(self.forced_from)
+    }
+
+    /// Soon after the last pod was told to go, then less and less often.
+    fn poll_at(&self) -> Timestamp {
+        let accepted = self.attempts.values().filter(|attempt| attempt.answer == Answer::Accepted);
+        let age = accepted.map(|attempt| attempt.at).max().map_or(POLL, |at| self.now.duration_since(at) / 2);
+        after(self.now, age.clamp(SignedDuration::from_secs(1), POLL))
+    }
+}
+
+/// Runs because of a file on the Node: the API server cannot end it.
+fn mirror(pod: &PodFacts, _: &Round<'_>) -> Verdict {
+    if pod.is_mirror { Verdict::NotDrained } else { Verdict::Undecided }
+}
+
+/// Its DaemonSet would start it again at once.
+fn daemon(pod: &PodFacts, _: &Round<'_>) -> Verdict {
+    if pod.is_daemon { Verdict::NotDrained } else { Verdict::Undecided }
+}
+
+/// One delete, whatever comes of it.
+fn forced(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+    if round.mode == Mode::Normal {
+        return Verdict::Undecided;
+    }
+    let error = match round.attempt(pod).filter(|attempt| attempt.method == Method::Delete) {
+        None => return call(Method::Delete),
+        Some(Attempt { answer: Answer::Accepted, .. }) => None,
+        Some(Attempt { answer: Answer::Failed(error), .. }) => Some(error),
+        Some(Attempt { answer: Answer::Refused(refusal), .. }) => Some(&refusal.message),
+    };
+    Verdict::Leave { error: error.map(|error| format!("error when deleting pod \"{}\": {error}", pod.pod.name)) }
+}
+
+/// A finished pod is evicted once, for its owner to notice; nothing waits for it.
+fn finished(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+    if !pod.is_finished {
+        return Verdict::Undecided;
+    }
+    if round.attempt(pod).is_none() && pod.terminating_since.is_none() {
+        return call(Method::Evict);
+    }
+    Verdict::Leave { error: None }
+}
+
+/// It came to a Node that was cordoned already: it tolerates that, and would come again.
+fn latecomer(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+    if round.rounds.count(pod) { Verdict::Undecided } else { Verdict::Leave { error: None } }
+}
+
+/// A pod that was told to go has until the end of its grace period, and some time for the kubelet to say so. After that
+/// it is told again, in the way that is due.
+fn told_to_go(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+    let accepted = round.attempt(pod).filter(|attempt| attempt.answer == Answer::Accepted);
+    let since = match (accepted, pod.terminating_since) {
+        (None, None) => return Verdict::Undecided,
+        (Some(attempt), Some(since)) => attempt.at.max(since),
+        (Some(attempt), None) => attempt.at,
+        (None, Some(since)) => since,
+    };
+    let is_killed = accepted.is_some_and(|attempt| attempt.method == Method::Delete);
+    let grace = if is_killed { SignedDuration::ZERO } else { pod.grace };
+    let is_stuck = round.now >= after(after(since, grace), TERMINATION_SLACK);
+    let is_told_so = accepted.is_some_and(|attempt| attempt.method == round.method(pod));
+    if is_stuck && !is_killed && !is_told_so {
+        return Verdict::Undecided;
+    }
+    let error = is_stuck.then(|| {
+        let (pod, node) = (&pod.pod.name, round.node);
+        format!("error when waiting for pod \"{pod}\"/{node} terminating: context deadline exceeded")
+    });
+    Verdict::Wait {
+        kind: WaitKind::PodTermination,
+        text: format!("pod {} to terminate", pod.pod),
+        until: round.at_most(pod, round.poll_at()),
+        problem: Problem { error, refused_by: None },
+    }
+}
+
+/// Evicted until it goes or its evictions are over, then deleted.
+fn evict_or_delete(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+    let method = round.method(pod);
+    let Some(attempt) = round.attempt(pod).filter(|attempt| attempt.method == method) else { return call(method) };
+    let (reason, problem) = failure_of(pod, round.node, &attempt.answer);
+    let retry_at = after(attempt.at, eviction_backoff(attempt.count));
+    if round.now < retry_at {
+        let text = format!("pod {}: eviction {reason}", pod.pod);
+        return Verdict::Wait { kind: WaitKind::Eviction, text, until: round.at_most(pod, retry_at), problem };
+    }
+    let report = is_worth_a_report(attempt.count)
+        .then(|| format!("eviction of pod {} failed {} times so far: {reason}", pod.pod, attempt.count));
+    Verdict::Call { method, report, problem }
+}
+
+/// Why a call did not help, for people and in the words that programs search for.
+fn failure_of(pod: &PodFacts, node: &str, answer: &Answer) -> (String, Problem) {
+    let name = &pod.pod.name;
+    match answer {
+        Answer::Accepted => ("accepted".to_owned(), Problem::default()),
+        Answer::Failed(error) => {
+            let text = format!("error when evicting pod \"{name}\": {error} scheduled on node {node}");
+            (error.clone(), Problem { error: Some(text), refused_by: None })
+        }
+        Answer::Refused(refusal) => {
+            let budget = refusal.budget.as_deref().unwrap_or_default();
+            let error = refusal.is_misconfigured.then(|| {
+                format!(
+                    "error while evicting pod \"{name}\": pod disruption budget {budget} is misconfigured and requires \
+                     zero voluntary evictions"
+                )
+            });
+            let reason = match &refusal.budget {
+                Some(budget) => format!("refused by the disruption budget {budget}"),
+                None => refusal.message.clone(),
+            };
+            (reason, Problem { error, refused_by: refusal.budget.clone() })
+        }
+    }
+}
+
+fn call(method: Method) -> Verdict {
+    Verdict::Call { method, report: None, problem: Problem::default() }
+}
+
+const fn is_worth_a_report(count: u32) -> bool {
+    let (first, every) = REFUSALS_TO_REPORT;
+    count >= first && (count - first).is_multiple_of(every)
+}
+
+/// 1, 2, 4, 8, 16, 20, 20, … seconds.
+fn eviction_backoff(count: u32) -> SignedDuration {
+    SignedDuration::from_secs(1 << count.saturating_sub(1).min(8)).min(EVICTION_RETRY)
+}

@@ -1,0 +1,107 @@
+//! What every driver must do, as a suite that runs against any of them.
+//!
+//! The suite makes and deletes real VMs: a handful at a time, each named after the prefix of the subject, and all deleted
+//! at the end. Errors with a transient code are tried again, so that a cloud may have a bad moment.
+
+mod bench;
+mod checks;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+
+use super::interface::{Driver, SecretData};
+use crate::api::machine::MachineClass;
+use bench::{Bench, Verdict};
+
+/// A driver and what to try it with.
+pub(crate) struct Subject<'a> {
+    pub driver: &'a dyn Driver,
+    /// A class of which VMs can be made.
+    pub class: MachineClass,
+    /// A class that the driver must refuse.
+    pub invalid_class: Option<MachineClass>,
+    /// The class of another cluster, whose VMs must not be seen.
+    pub foreign_class: Option<MachineClass>,
+    /// Credentials and user data. No part of it may show in any text.
+    pub secret: SecretData,
+    /// Volumes with the IDs expected for them; those without one are of an unknown type.
+    pub volumes: Vec<(PersistentVolumeSpec, Option<String>)>,
+    /// What names of Machines begin with; a new one for each run.
+    pub prefix: String,
+}
+
+/// How one check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    Failed,
+    /// The driver cannot do that, or the subject does not say what to try it with.
+    Skipped,
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CheckResult {
+    /// What must be true.
+    pub name: &'static str,
+    pub outcome: Outcome,
+    /// Why it failed or was skipped.
+    pub detail: String,
+}
+
+/// The outcome of all checks, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub results: Vec<CheckResult>,
+}
+
+impl Report {
+    /// Names of the checks that failed.
+    pub(crate) fn failed(&self) -> Vec<&'static str> {
+        self.results.iter().filter(|one| one.outcome == Outcome::Failed).map(|one| one.name).collect()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for CheckResult { name, outcome, detail } in &self.results {
+            let outcome = match outcome {
+                Outcome::Passed => "pass",
+                Outcome::Failed => "FAIL",
+                Outcome::Skipped => "skip",
+            };
+            let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+            writeln!(f, "{outcome}  {name}{detail}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs all checks, one after the other.
+pub(crate) async fn run(subject: &Subject<'_>) -> Report {
+    let mut report = Report::default();
+    let mut texts = Vec::new();
+    for (number, (name, check)) in checks::ALL.iter().enumerate() {
+        let bench = Bench::new(subject, number);
+        let verdict = check(&bench).await;
+        bench.clean_up().await;
+        texts.extend(bench.into_texts());
+        report.results.push(line(name, verdict));
+    }
+    for (name, check) in checks::OF_TEXTS {
+        report.results.push(line(name, check(subject, &texts)));
+    }
+    report
+}
+
+fn line(name: &'static str, verdict: Result<(), Verdict>) -> CheckResult {
+    let (outcome, detail) = match verdict {
+        Ok(()) => (Outcome::Passed, String::new()),
+        Err(Verdict::Failed(detail)) => (Outcome::Failed, detail),
+        Err(Verdict::Skipped(detail)) => (Outcome::Skipped, detail),
+    };
+    CheckResult { name, outcome, detail }
+}

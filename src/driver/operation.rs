@@ -1,0 +1,67 @@
+use serde::{Deserialize, Serialize};
+
+/// The calls of [`Driver`](super::Driver) that may take time, wherever calls are named: metrics, deadlines, faults, counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Operation {
+    Create,
+    Initialize,
+    Delete,
+    Status,
+    List,
+    VolumeIds,
+}
+
+impl Operation {
+    /// The exact name, which is also the serialized one.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Initialize => "initialize",
+            Self::Delete => "delete",
+            Self::Status => "status",
+            Self::List => "list",
+            Self::VolumeIds => "volumeIds",
+        }
+    }
+
+    /// The value of the label `operation` in metrics; the reference's drivers write these.
+    pub const fn metric_label(self) -> &'static str {
+        match self {
+            Self::Create => "create_machine",
+            Self::Initialize => "initialize_machine",
+            Self::Delete => "delete_machine",
+            Self::Status => "get_machine_status",
+            Self::List => "list_machine",
+            Self::VolumeIds => "get_volume_ids",
+        }
+    }
+}
+
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(Operation::Create, "create", "create_machine")]
+    #[case(Operation::Initialize, "initialize", "initialize_machine")]
+    #[case(Operation::Delete, "delete", "delete_machine")]
+    #[case(Operation::Status, "status", "get_machine_status")]
+    #[case(Operation::List, "list", "list_machine")]
+    #[case(Operation::VolumeIds, "volumeIds", "get_volume_ids")]
+    fn an_operation_has_one_name_and_the_label_of_the_reference(
+        #[case] operation: Operation,
+        #[case] name: &str,
+        #[case] label: &str,
+    ) {
+        assert_eq!((operation.as_str(), operation.metric_label()), (name, label));
+        assert_eq!(serde_json::to_value(operation).unwrap(), name);
+    }
+}

@@ -1,0 +1,175 @@
+//! The driver: what the controllers know of the simulated cloud.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+
+use super::{
+    code::Code,
+    environment::{Environment, OpenError},
+    error::DriverError,
+    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    spec::Problems,
+    vm::Vm,
+};
+use crate::{
+    api::machine::MachineClass,
+    simulated_cloud::{CloudApi, CreateVm, Failure, PROVIDER_ID_PREFIX, ProviderSpec, Selector, VmView},
+};
+
+/// Name in `MachineClass.provider`.
+pub const NAME: &str = "simulated";
+
+/// For the list of built-in drivers.
+pub(super) fn open(environment: &Environment<'_>) -> Result<Arc<dyn Driver>, OpenError> {
+    Ok(Arc::new(SimulatedDriver::new((environment.simulated_cloud)()?)))
+}
+
+/// The driver of a simulated cloud, in this process or in another.
+#[derive(Debug)]
+pub struct SimulatedDriver {
+    cloud: Arc<dyn CloudApi>,
+    /// The cluster of all VMs, if it is not the namespace.
+    cluster: Option<String>,
+}
+
+impl SimulatedDriver {
+    /// The driver of a cloud.
+    pub fn new(cloud: Arc<dyn CloudApi>) -> Self {
+        Self { cloud, cluster: None }
+    }
+
+    #[cfg(test)]
+    /// Tags all VMs with `cluster`, and sees only those, instead of going by the namespace.
+    #[must_use]
+    pub fn with_cluster(self, cluster: impl Into<String>) -> Self {
+        Self { cluster: Some(cluster.into()), ..self }
+    }
+
+    fn cluster(&self, namespace: &str) -> String {
+        self.cluster.clone().unwrap_or_else(|| namespace.to_owned())
+    }
+
+    fn selector(&self, request: &MachineRequest) -> Result<Selector, DriverError> {
+        let machine = request.machine.metadata.name.clone().unwrap_or_default();
+        let provider_id = Some(request.machine.spec.provider_id.clone()).filter(|id| !id.is_empty());
+        if let Some(foreign) = provider_id.as_ref().filter(|id| !id.starts_with(PROVIDER_ID_PREFIX)) {
+            let message = format!(
+                "machine {machine:?} has provider ID {foreign:?}, which is none of driver {NAME}: check its class"
+            );
+            return Err(DriverError::new(Code::InvalidArgument, message));
+        }
+        let cluster = Some(self.cluster(&namespace_of(request)));
+        Ok(Selector { cluster, machine: Some(machine), provider_id })
+    }
+}
+
+#[async_trait]
+impl Driver for SimulatedDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: true, list: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        if !class.provider.is_empty() && !class.provider.trim().eq_ignore_ascii_case(NAME) {
+            problems.expected("provider", NAME, &format!("{:?}", class.provider));
+        }
+        ProviderSpec::read(&class.provider_spec, &mut problems);
+        problems
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.validate(&request.class).to_result()?;
+        let namespace = namespace_of(request);
+        let create = CreateVm {
+            machine_name: request.machine.metadata.name.clone().unwrap_or_default(),
+            cluster: Some(self.cluster(&namespace)),
+            namespace,
+            token: request.machine.metadata.uid.clone().unwrap_or_default(),
+            user_data_bytes: request.secret.0.get("userData").map_or(0, Vec::len),
+            provider_spec: request.class.provider_spec.clone(),
+        };
+        if create.token.is_empty() {
+            // Without it a repeated call would make a second VM.
+            let message = format!("machine {:?} has no UID: it is not from an API server", create.machine_name);
+            return Err(DriverError::new(Code::InvalidArgument, message));
+        }
+        self.cloud.create(&create).await.map(vm_of).map_err(error_of)
+    }
+
+    /// [`Code::Unimplemented`] if the class does not ask for initialization.
+    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        if !spec_of(&request.class)?.initialize {
+            let message = "the class does not ask for initialization";
+            return Err(DriverError::new(Code::Unimplemented, message));
+        }
+        let id = match request.machine.spec.provider_id.rsplit('/').next() {
+            Some(id) if !id.is_empty() => id.to_owned(),
+            _ => self.id_of(&self.selector(request)?).await?,
+        };
+        self.cloud.initialize(&id).await.map(vm_of).map_err(error_of)
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        self.cloud.delete(&self.selector(request)?).await.map_err(error_of)?;
+        Ok(None)
+    }
+
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.cloud.status(&self.selector(request)?).await.map(vm_of).map_err(error_of)
+    }
+
+    /// Every VM of the cluster, which the classes of a namespace share.
+    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
+        let list = self.cloud.list(&self.cluster(namespace)).await.map_err(error_of)?;
+        Ok(list.items.into_iter().map(|vm| (vm.provider_id, vm.machine_name)).collect())
+    }
+
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        let handle = |spec: &PersistentVolumeSpec| spec.csi.as_ref().map(|csi| csi.volume_handle.clone());
+        Ok(specs.iter().filter_map(handle).filter(|handle| !handle.is_empty()).collect())
+    }
+}
+
+impl SimulatedDriver {
+    /// ID of a VM that exists, initialized or not.
+    async fn id_of(&self, selector: &Selector) -> Result<String, DriverError> {
+        match self.cloud.status(selector).await {
+            Ok(vm) => Ok(vm.id),
+            Err(Failure { code: Code::Uninitialized, vm: Some(vm), .. }) => Ok(vm.id),
+            Err(failure) => Err(error_of(failure)),
+        }
+    }
+}
+
+fn vm_of(view: VmView) -> Vm {
+    Vm { provider_id: view.provider_id, node_name: view.node_name, addresses: view.addresses, last_known_state: None }
+}
+
+fn error_of(failure: Failure) -> DriverError {
+    DriverError {
+        code: failure.code,
+        message: failure.message,
+        last_known_state: failure.last_known_state,
+        vm: failure.vm.map(|vm| Box::new(vm_of(*vm))),
+    }
+}
+
+fn namespace_of(request: &MachineRequest) -> String {
+    request.machine.metadata.namespace.clone().unwrap_or_default()
+}
+
+fn spec_of(class: &MachineClass) -> Result<ProviderSpec, DriverError> {
+    ProviderSpec::parse(&class.provider_spec)
+        .map_err(|error| DriverError::new(Code::InvalidArgument, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

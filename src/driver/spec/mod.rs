@@ -1,0 +1,180 @@
+//! Reads the `providerSpec` of a class, for every cloud: all problems at once, each with its path.
+//!
+//! Keys match whatever their case and `null` is the same as absent, as for the decoder of the Go drivers. An unknown key
+//! is a warning with the nearest known spelling, not an error: the class may have been written for another version.
+//!
+//! ```ignore
+//! let mut problems = Problems::default();
+//! let mut spec = Fields::of_spec(&class.provider_spec, &["region", "disks", "tags"], &mut problems);
+//! let region = spec.required("region", &string());
+//! let tags = spec.map("tags", &text());
+//! let disks = spec.objects("disks", &["sizeGB"], |disk| disk.required("sizeGB", &integer(1..=65_536)));
+//! problems.to_result()?; // "providerSpec.disks[0].sizeGB: expected a whole number from 1 to 65536, found nothing; …"
+//! ```
+
+mod problems;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+pub(crate) use problems::Problems;
+use problems::quotable;
+pub(crate) use scalar::{Scalar, boolean, duration, found, one_of, quantity, string, text};
+
+/// The fields of one object by their proper names.
+pub(crate) struct Fields<'a> {
+    path: String,
+    values: BTreeMap<&'static str, &'a Value>,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a `providerSpec`.
+    pub(crate) fn of_spec(spec: &'a Value, known: &[&'static str], problems: &'a mut Problems) -> Self {
+        Self::of("providerSpec".to_owned(), spec, known, problems)
+    }
+
+    fn of(path: String, value: &'a Value, known: &[&'static str], problems: &'a mut Problems) -> Self {
+        let mut values = BTreeMap::new();
+        match value {
+            Value::Object(object) => values = sorted_out(&path, object, known, problems),
+            Value::Null => {}
+            other => problems.expected(&path, "an object", &found(other)),
+        }
+        Self { path, values, problems }
+    }
+
+    /// A field that must be given. `None` if it is absent or wrong, which has been reported.
+    pub(crate) fn required<T>(&mut self, name: &str, kind: &Scalar<T>) -> Option<T> {
+        if !self.values.contains_key(name) {
+            kind.missing(&self.path_of(name), self.problems);
+        }
+        self.optional(name, kind)
+    }
+
+    /// A field that may be absent. `None` also if it is wrong, which has been reported.
+    pub(crate) fn optional<T>(&mut self, name: &str, kind: &Scalar<T>) -> Option<T> {
+        self.with(name, |path, value, problems| kind.read(path, value, problems))
+    }
+
+    /// A field that no [`Scalar`] describes: `read` gets its path and value, and reports what is wrong.
+    pub(crate) fn with<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str, &Value, &mut Problems) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.values.get(name)?;
+        read(&self.path_of(name), value, self.problems)
+    }
+
+    /// An object with free keys; those entries that are right.
+    pub(crate) fn map<T>(&mut self, name: &str, kind: &Scalar<T>) -> BTreeMap<String, T> {
+        let read = |path: &str, value: &Value, problems: &mut Problems| match value {
+            Value::Object(object) => Some(
+                object
+                    .iter()
+                    .filter_map(|(key, value)| {
+                        let path = format!("{path}.{}", quotable(key));
+                        kind.read(&path, value, problems).map(|value| (key.clone(), value))
+                    })
+                    .collect(),
+            ),
+            other => refuse(path, "an object", other, problems),
+        };
+        self.with(name, read).unwrap_or_default()
+    }
+
+    /// A list; those items that are right.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for clouds to come"))]
+    pub(crate) fn list<T>(&mut self, name: &str, kind: &Scalar<T>) -> Vec<T> {
+        self.items(name, |path, value, problems| kind.read(path, value, problems))
+    }
+
+    /// An object with fields of its own.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for clouds to come"))]
+    pub(crate) fn object<T>(
+        &mut self,
+        name: &str,
+        known: &[&'static str],
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.with(name, |path, value, problems| read(&mut Fields::of(path.to_owned(), value, known, problems)))
+    }
+
+    /// A list of objects; those that `read` makes something of.
+    pub(crate) fn objects<T>(
+        &mut self,
+        name: &str,
+        known: &[&'static str],
+        read: impl Fn(&mut Fields<'_>) -> Option<T>,
+    ) -> Vec<T> {
+        self.items(name, |path, value, problems| match value {
+            Value::Object(_) => read(&mut Fields::of(path.to_owned(), value, known, problems)),
+            other => refuse(path, "an object", other, problems),
+        })
+    }
+
+    fn items<T>(&mut self, name: &str, read: impl Fn(&str, &Value, &mut Problems) -> Option<T>) -> Vec<T> {
+        let all = |path: &str, value: &Value, problems: &mut Problems| match value {
+            Value::Array(items) => Some(
+                items
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(index, item)| read(&format!("{path}[{index}]"), item, problems))
+                    .collect(),
+            ),
+            other => refuse(path, "a list", other, problems),
+        };
+        self.with(name, all).unwrap_or_default()
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        format!("{}.{name}", self.path)
+    }
+}
+
+fn refuse<T>(path: &str, expected: &str, value: &Value, problems: &mut Problems) -> Option<T> {
+    problems.expected(path, expected, &found(value));
+    None
+}
+
+/// Values by the names that are known, without those that are `null`.
+fn sorted_out<'a>(
+    path: &str,
+    object: &'a Map<String, Value>,
+    known: &[&'static str],
+    problems: &mut Problems,
+) -> BTreeMap<&'static str, &'a Value> {
+    let mut values = BTreeMap::new();
+    for (key, value) in object {
+        let Some(name) = known.iter().find(|name| name.eq_ignore_ascii_case(key)) else {
+            problems.warning(format!("{path}.{}", quotable(key)), unknown(key, known));
+            continue;
+        };
+        if values.insert(*name, value).is_some() {
+            problems.error(format!("{path}.{name}"), "given twice, in different spellings");
+        }
+    }
+    values.retain(|_, value| !value.is_null());
+    values
+}
+
+fn unknown(key: &str, known: &[&'static str]) -> String {
+    match nearest(key, known) {
+        Some(name) => format!("unknown field, ignored: did you mean {name}?"),
+        None => format!("unknown field, ignored: known are {}", known.join(", ")),
+    }
+}
+
+/// The known name that the key is most likely a misspelling of.
+fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    // A third of the letters wrong is no slip of the pen; neither is a text longer than any name.
+    let short = Some(key).filter(|key| key.len() <= 64)?.to_ascii_lowercase();
+    let distance = |name: &str| strsim::damerau_levenshtein(&short, &name.to_ascii_lowercase());
+    let best = known.iter().map(|name| (distance(name), *name)).min()?;
+    Some(best).filter(|(distance, name)| 3 * distance <= name.len()).map(|(_, name)| name)
+}

@@ -1,0 +1,74 @@
+use std::fmt;
+
+use crate::driver::{code::Code, error::DriverError};
+
+/// A spec with more problems than this is beyond help by listing them.
+const MOST_PROBLEMS: usize = 50;
+/// Foreign text is shown up to this length.
+const LONGEST_QUOTE: usize = 40;
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Where, such as `providerSpec.taints[0].effect`.
+    pub path: String,
+    /// What was expected and what was found.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.text)
+    }
+}
+
+/// Everything that is wrong with a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Problems {
+    /// No VM can be made as long as there is one of these.
+    pub errors: Vec<Problem>,
+    /// These do no harm, but are hardly meant.
+    pub warnings: Vec<Problem>,
+}
+
+impl Problems {
+    pub(crate) fn error(&mut self, path: impl Into<String>, text: impl Into<String>) {
+        push(&mut self.errors, path.into(), text.into());
+    }
+
+    pub(crate) fn warning(&mut self, path: impl Into<String>, text: impl Into<String>) {
+        push(&mut self.warnings, path.into(), text.into());
+    }
+
+    pub(crate) fn expected(&mut self, path: impl Into<String>, expected: &str, found: &str) {
+        self.error(path, format!("expected {expected}, found {found}"));
+    }
+
+    /// All errors in one text.
+    pub(crate) fn error_text(&self) -> String {
+        self.errors.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    /// [`Code::InvalidArgument`] with all errors, if there are any.
+    pub(crate) fn to_result(&self) -> Result<(), DriverError> {
+        if self.errors.is_empty() { Ok(()) } else { Err(DriverError::new(Code::InvalidArgument, self.error_text())) }
+    }
+}
+
+fn push(problems: &mut Vec<Problem>, path: String, text: String) {
+    if problems.len() < MOST_PROBLEMS {
+        problems.push(Problem { path, text });
+    }
+}
+
+/// Foreign text made fit for a machine code message, in which brackets and line ends have a meaning.
+pub(crate) fn quotable(text: &str) -> String {
+    let plain = |c: char| match c {
+        '[' => '(',
+        ']' => ')',
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    let short: String = text.chars().take(LONGEST_QUOTE).map(plain).collect();
+    if text.chars().nth(LONGEST_QUOTE).is_some() { format!("{short}…") } else { short }
+}

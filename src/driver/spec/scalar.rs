@@ -1,0 +1,128 @@
+//! Values that are not made of other fields.
+
+use std::{borrow::Cow, ops::RangeInclusive};
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde_json::Value;
+
+use super::problems::{Problems, quotable};
+use crate::api::GoDuration;
+
+/// A kind of value: how to read it, and what to tell who wrote something else.
+pub(crate) struct Scalar<T> {
+    expected: Cow<'static, str>,
+    parse: Box<Parse<T>>,
+}
+
+type Parse<T> = dyn Fn(&Value) -> Option<T>;
+
+impl<T> Scalar<T> {
+    /// `expected` completes the sentence "expected …".
+    pub(crate) fn new(expected: impl Into<Cow<'static, str>>, parse: impl Fn(&Value) -> Option<T> + 'static) -> Self {
+        Self { expected: expected.into(), parse: Box::new(parse) }
+    }
+
+    pub(super) fn read(&self, path: &str, value: &Value, problems: &mut Problems) -> Option<T> {
+        let parsed = (self.parse)(value);
+        if parsed.is_none() {
+            problems.expected(path, &self.expected, &found(value));
+        }
+        parsed
+    }
+
+    pub(super) fn missing(&self, path: &str, problems: &mut Problems) {
+        problems.expected(path, &self.expected, "nothing");
+    }
+}
+
+/// A string that is not empty.
+pub(crate) fn string() -> Scalar<String> {
+    let parse = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    Scalar::new("a non-empty string", parse)
+}
+
+/// A string that may be empty.
+pub(crate) fn text() -> Scalar<String> {
+    Scalar::new("a string", |value| value.as_str().map(str::to_owned))
+}
+
+pub(crate) fn boolean() -> Scalar<bool> {
+    Scalar::new("true or false", Value::as_bool)
+}
+
+/// A whole number in a range, both ends included.
+#[cfg_attr(not(test), expect(dead_code, reason = "for clouds to come"))]
+pub(crate) fn integer(range: RangeInclusive<i64>) -> Scalar<i64> {
+    let expected = format!("a whole number from {} to {}", range.start(), range.end());
+    Scalar::new(expected, move |value| value.as_i64().filter(|number| range.contains(number)))
+}
+
+/// One of a few strings, exactly as they are spelled.
+pub(crate) fn one_of(choices: &'static [&'static str]) -> Scalar<&'static str> {
+    let parse = move |value: &Value| choices.iter().find(|choice| value.as_str() == Some(**choice)).copied();
+    Scalar::new(format!("one of {}", choices.join(", ")), parse)
+}
+
+/// A Go duration that is not negative.
+pub(crate) fn duration() -> Scalar<GoDuration> {
+    let parse = |value: &Value| {
+        let duration: GoDuration = value.as_str()?.parse().ok()?;
+        (duration.as_nanos() >= 0).then_some(duration)
+    };
+    Scalar::new("a duration such as \"1m30s\"", parse)
+}
+
+/// A quantity of the Kubernetes API that is not negative, as a string or a whole number.
+pub(crate) fn quantity() -> Scalar<Quantity> {
+    let parse = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()).filter(|text| is_quantity(text)).map(Quantity),
+        Value::Number(number) => number.as_u64().map(|number| Quantity(number.to_string())),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    Scalar::new("a quantity such as \"4\", \"500m\" or \"16Gi\"", parse)
+}
+
+/// A decimal number that is not negative, with one of the API's suffixes.
+fn is_quantity(text: &str) -> bool {
+    const SUFFIXES: [&str; 15] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi"];
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|exponent| exponent.parse::<i8>().is_ok());
+    number.parse::<f64>().is_ok() && (SUFFIXES.contains(&suffix) || suffix == "Ei" || exponent)
+}
+
+/// What a value is, for a person; short strings as they are.
+pub(crate) fn found(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "a boolean".to_owned(),
+        Value::Number(number) if number.is_f64() => "a fractional number".to_owned(),
+        Value::Number(number) => format!("the number {number}"),
+        Value::String(text) if text.is_empty() => "an empty string".to_owned(),
+        Value::String(text) => format!("the string \"{}\"", quotable(text)),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("1", true)]
+    #[case("1.5Gi", true)]
+    #[case("100m", true)]
+    #[case("1e3", true)]
+    #[case("2Ei", true)]
+    #[case("", false)]
+    #[case("-1", false)]
+    #[case("Gi", false)]
+    #[case("1.2.3", false)]
+    #[case("1gi", false)]
+    #[case("1 Gi", false)]
+    fn quantities_are_those_of_the_api(#[case] text: &str, #[case] valid: bool) {
+        assert_eq!(is_quantity(text), valid);
+    }
+}

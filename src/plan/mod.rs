@@ -1,0 +1,99 @@
+//! What every planner returns: ordered steps with their reasons, and what it waits for.
+//!
+//! The vocabulary lies below controllers, drain, safety, drivers and the runtime, and knows no kind.
+
+mod event;
+pub(crate) mod lint;
+mod wait;
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+pub use event::Event;
+pub use wait::{Wait, WaitKind};
+
+/// What to do now, in order, and what to wait for after that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan<A> {
+    /// What to do, in order.
+    pub steps: Vec<Step<A>>,
+    /// What the object waits for. A plan with neither steps nor waits is done.
+    pub waits: Vec<Wait>,
+}
+
+/// One action and the reason for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step<A> {
+    /// What to do.
+    pub action: A,
+    /// Why, as a person would say it.
+    pub reason: String,
+    /// The event to record once it is done.
+    pub event: Option<Event>,
+}
+
+impl<A> Default for Plan<A> {
+    fn default() -> Self {
+        Self { steps: Vec::new(), waits: Vec::new() }
+    }
+}
+
+impl<A> Plan<A> {
+    /// Adds a step.
+    pub fn then(&mut self, action: A, reason: impl Into<String>) -> &mut Self {
+        self.steps.push(Step { action, reason: reason.into(), event: None });
+        self
+    }
+
+    /// Adds a step that is worth an event.
+    pub fn then_recording(&mut self, action: A, reason: impl Into<String>, event: Event) -> &mut Self {
+        self.steps.push(Step { action, reason: reason.into(), event: Some(event) });
+        self
+    }
+
+    /// Adds something to wait for; `text` completes "waits for".
+    pub fn wait(&mut self, kind: WaitKind, text: impl Into<String>, until: Option<Timestamp>) -> &mut Self {
+        self.waits.push(Wait { kind, text: text.into(), until });
+        self
+    }
+
+    /// When to reconcile again at the latest; `None` if only a change can matter.
+    pub fn requeue_at(&self) -> Option<Timestamp> {
+        self.waits.iter().filter_map(|wait| wait.until).min()
+    }
+}
+
+impl<A: fmt::Display> fmt::Display for Plan<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            writeln!(f, "{}: {}", step.action, step.reason)?;
+        }
+        for wait in &self.waits {
+            writeln!(f, "{wait}")?;
+        }
+        if self.steps.is_empty() && self.waits.is_empty() {
+            writeln!(f, "nothing to do")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_prints_its_steps_with_reasons_and_then_what_it_waits_for() {
+        let mut plan = Plan::default();
+        assert_eq!(plan.to_string(), "nothing to do\n");
+        plan.then("create machine m4", "3 planned < 3 replicas + 1 maxSurge");
+        plan.wait(WaitKind::NodeJoin, "node n1 to join", Timestamp::from_second(60).ok());
+        plan.wait(WaitKind::NodeHealth, "node n2 to be healthy", None);
+        let expected = "create machine m4: 3 planned < 3 replicas + 1 maxSurge\n\
+                        waits for node n1 to join, until 1970-01-01T00:01:00Z\n\
+                        waits for node n2 to be healthy\n";
+        assert_eq!(plan.to_string(), expected);
+        assert_eq!(plan.requeue_at(), Timestamp::from_second(60).ok());
+    }
+}

@@ -1,0 +1,219 @@
+//! One cell of a process, from its kubeconfigs to its leases.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use futures::future::select_all;
+use tokio::time::sleep;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    Host,
+    clients::{self, Clients},
+    connect::{Connection, connect},
+    drivers::{self, DriverOptions},
+    options::{CellOptions, ProcessOptions, TargetKubeconfigs},
+};
+use crate::{
+    controllers::{KINDS, SETS, Settings, machine_deployment, node},
+    driver::Catalogue,
+    runtime::{
+        cell::{Cell, Config, Ended, Role},
+        events::Events,
+        kubeconfig::TargetKubeconfig,
+        leader::{Candidacy, Election, Leadership, Timing, identity},
+        shutdown,
+        target::{Assignment, TargetId, Targets},
+    },
+};
+
+/// How soon a kubeconfig of a target that could not be used is read again.
+const TARGET_RETRY: Duration = Duration::from_secs(10);
+
+/// Runs a cell until `stop`.
+///
+/// # Errors
+/// When its clusters cannot be reached, or a lease is lost.
+pub(super) async fn run(host: &Host, options: &CellOptions, stop: &CancellationToken) -> Result<()> {
+    match reach(&host.options, options, stop).await? {
+        Some(connection) => run_connected(host, options, &connection, stop).await,
+        None => Ok(()),
+    }
+}
+
+/// Tries the clusters of a cell; `None` if it was stopped meanwhile.
+///
+/// # Errors
+/// When they cannot be reached.
+pub(super) async fn reach(
+    process: &ProcessOptions,
+    options: &CellOptions,
+    stop: &CancellationToken,
+) -> Result<Option<Connection>> {
+    let same = match &options.targets {
+        TargetKubeconfigs::Same(target) => target,
+        TargetKubeconfigs::ByLabel { .. } => &TargetKubeconfig::None,
+    };
+    let connecting = connect(&options.control, same, process.fallback, process.agent);
+    Ok(stop.run_until_cancelled(connecting).await.transpose()?)
+}
+
+/// Runs a cell whose clusters were reached, until `stop`.
+///
+/// # Errors
+/// When a lease is lost.
+pub(super) async fn run_connected(
+    host: &Host,
+    options: &CellOptions,
+    connection: &Connection,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let process = &host.options;
+    let clients = Clients::new(connection, process, &host.shared.metrics)?;
+    let component = if process.roles.contains(&SETS) { "machine-controller-manager" } else { "machine-controller" };
+    let events =
+        Events::start(clients.events.clone(), component, Arc::clone(&host.shared.clock), host.shared.metrics.clone());
+    let drivers = match &process.drivers {
+        Some(choice) => {
+            let options = DriverOptions {
+                provider: choice.provider.as_deref(),
+                simulated_cloud: choice.simulated_cloud.as_deref(),
+                control_server: &connection.clusters.control.config.cluster_url,
+                namespace: &options.leases,
+                target: clients.target.as_ref(),
+            };
+            drivers::open(&options, &host.guards, stop)?
+        }
+        None => Catalogue::default(),
+    };
+    let cell = start(host, options, &clients, events.clone(), drivers);
+    let _targets = connect_targets(host, options, &cell);
+    let server = &connection.control_info.git_version;
+    tracing::info!(cell = options.name, server, scope = %options.scope, "connected");
+
+    let outcome = lead_all(host, options, &cell, &clients, &events, stop).await;
+    events.flush(shutdown::EVENTS).await;
+    outcome
+}
+
+fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, drivers: Catalogue) -> Arc<Cell> {
+    let assignment = match (&options.targets, &clients.target) {
+        (TargetKubeconfigs::ByLabel { label, .. }, _) => Assignment::Label(label.clone()),
+        (TargetKubeconfigs::Same(_), Some(_)) => Assignment::One(TargetId::only()),
+        (TargetKubeconfigs::Same(_), None) => Assignment::None,
+    };
+    let targets = Targets::new(assignment, node::cache);
+    if let Some(target) = &clients.target {
+        targets.connect(&TargetId::only(), target);
+    }
+    let (process, has_target) = (&host.options, targets.exist());
+    let settings = Settings {
+        machine: process.machine.clone(),
+        deployment: machine_deployment::Policy { has_target, ..process.deployment },
+        node: process.node,
+        drivers: Arc::new(drivers),
+        slots: process.slots,
+    };
+    let config = Config {
+        name: options.name.clone(),
+        scope: options.scope.clone(),
+        control: clients.control.clone(),
+        targets,
+        events,
+        shared: host.shared.clone(),
+    };
+    Cell::new(config, KINDS, &process.roles, &settings)
+}
+
+/// Connects the targets that a label names. One that cannot be reached or whose kubeconfig is wrong harms no other.
+fn connect_targets(host: &Host, options: &CellOptions, cell: &Cell) -> Vec<AbortOnDropHandle<()>> {
+    let TargetKubeconfigs::ByLabel { paths, .. } = &options.targets else { return Vec::new() };
+    let connect = |(name, path): (&String, &PathBuf)| {
+        let (host, targets) = (host.clone(), Arc::clone(cell.targets()));
+        let (cell, id, path) = (options.name.clone(), TargetId::named(name), path.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                match clients::target(&path, &host.options, &host.shared.metrics).await {
+                    Ok(client) => return drop(targets.connect(&id, &client)),
+                    Err(error) => {
+                        tracing::warn!(cell, target = %id, error = format!("{error:#}"), "target is not connected")
+                    }
+                }
+                sleep(TARGET_RETRY).await;
+            }
+        }))
+    };
+    paths.iter().map(connect).collect()
+}
+
+fn part_of(options: &CellOptions, what: &str) -> String {
+    if options.name.is_empty() { what.to_owned() } else { format!("cell {}: {what}", options.name) }
+}
+
+/// Plays each role for as long as its lease is ours. When one ends, all end.
+async fn lead_all(
+    host: &Host,
+    options: &CellOptions,
+    cell: &Cell,
+    clients: &Clients,
+    events: &Events,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let stop = stop.child_token();
+    let identity = identity();
+    let roles = host.options.roles.iter().map(|role| {
+        let part = host.readiness.expect(part_of(options, &format!("lease {}", role.lease)));
+        let election = host.options.leases.map(|timing| {
+            let candidacy = candidacy(options, role, &identity, timing);
+            let election = Election::new(clients.leases.clone(), candidacy, Arc::clone(&host.shared.clock))?;
+            anyhow::Ok(election.telling(events.with_component(role.lease)).reporting(part.clone()))
+        });
+        if election.is_none() {
+            part.ready();
+        }
+        Box::pin(lead(cell, role, election, stop.clone()))
+    });
+    let mut roles: Vec<_> = roles.collect();
+    let mut outcome = Ok(());
+    while !roles.is_empty() {
+        let (ended, _, rest) = select_all(roles).await;
+        stop.cancel();
+        outcome = outcome.and(ended);
+        roles = rest;
+    }
+    outcome
+}
+
+async fn lead(cell: &Cell, role: &Role, election: Option<Result<Election>>, stop: CancellationToken) -> Result<()> {
+    let Some(election) = election.transpose().context("leader election")? else {
+        cell.play(role, &stop).await;
+        return Ok(());
+    };
+    // A process that cannot read must not keep a lease from one that can.
+    let leadership = async {
+        cell.wait_synced().await;
+        election.acquire().await
+    };
+    match stop.run_until_cancelled(leadership).await {
+        Some(leadership) => play(cell, role, leadership, &stop).await,
+        None => Ok(()),
+    }
+}
+
+async fn play(cell: &Cell, role: &Role, leadership: Leadership, stop: &CancellationToken) -> Result<()> {
+    tokio::select! {
+        biased;
+        () = leadership.lost() => bail!("lost the lease {}", role.lease),
+        ended = cell.play(role, stop) => {
+            match ended {
+                Ended::Completely => leadership.release().await,
+                Ended::Aborted => leadership.abandon(),
+            }
+            Ok(())
+        }
+    }
+}
+
+fn candidacy(options: &CellOptions, role: &Role, identity: &str, timing: Timing) -> Candidacy {
+    Candidacy { namespace: options.leases.clone(), name: role.lease.to_owned(), identity: identity.to_owned(), timing }
+}

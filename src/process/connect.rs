@@ -1,0 +1,71 @@
+//! From kubeconfigs to clients that have been tried.
+
+use kube::Client;
+
+use crate::runtime::kubeconfig::{
+    self, Clusters, ControlKubeconfig, Fallback, ServerInfo, StartError, TargetKubeconfig, UserAgent,
+};
+
+/// Both clusters, and what is known of the control cluster.
+pub struct Connection {
+    /// How to reach them.
+    pub clusters: Clusters,
+    /// What the control cluster runs.
+    pub control_info: ServerInfo,
+}
+
+/// Reads the kubeconfigs and tries both API servers. A target that does not answer is waited for later, by its cache.
+/// The future can be dropped at any moment.
+///
+/// # Errors
+/// When a kubeconfig cannot be used, when the control cluster does not answer within some 10 s, or when one of the clusters
+/// refuses the credentials or cannot be trusted.
+pub async fn connect(
+    control: &ControlKubeconfig,
+    target: &TargetKubeconfig,
+    fallback: Fallback,
+    agent: UserAgent,
+) -> Result<Connection, StartError> {
+    let clusters = Clusters::load(control, target, fallback).await?;
+    let client = kubeconfig::client(&clusters.control, agent).await?;
+    let control_info = kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;
+    if let Some(target) = &clusters.target {
+        try_target(&kubeconfig::client(target, agent).await?, &target.config.cluster_url).await?;
+    }
+    Ok(Connection { clusters, control_info })
+}
+
+async fn try_target(client: &Client, server: &http::Uri) -> Result<(), StartError> {
+    match kubeconfig::wait_until_ready(client, server).await {
+        Err(error @ StartError::Unreachable { .. }) => {
+            tracing::warn!(%error, "the target API server does not answer yet; waiting for it, and nothing is done until its nodes are known");
+            Ok(())
+        }
+        outcome => outcome.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_that_is_away_at_the_start_is_waited_for() {
+        let away = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+        });
+        let server = http::Uri::from_static("https://api.example");
+        assert!(try_target(&Client::new(away, "default"), &server).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_target_that_refuses_us_ends_the_start() {
+        let refusing = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            let status = r#"{"kind":"Status","status":"Failure","code":401,"reason":"Unauthorized","message":"no"}"#;
+            let body = kube::client::Body::from(status.as_bytes().to_vec());
+            Ok::<_, std::convert::Infallible>(http::Response::builder().status(401).body(body).unwrap())
+        });
+        let error = try_target(&Client::new(refusing, "default"), &http::Uri::from_static("https://api.example")).await;
+        assert!(matches!(error, Err(StartError::Refused { .. })));
+    }
+}

@@ -1,0 +1,99 @@
+//! The drivers of a process, measured by its metrics, and the simulated cloud that it may carry inside.
+
+use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
+
+use http::Uri;
+use kube::Client as KubeClient;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    driver::{Catalogue, Code, Environment, Guards, Observer, OpenError, Operation},
+    runtime::metrics::Metrics,
+    simulated_cloud::{Client, Cloud, CloudApi, Control, keep_nodes},
+};
+
+/// What the drivers of a process are made from.
+pub(crate) struct DriverOptions<'a> {
+    /// Serve only the classes of this provider.
+    pub provider: Option<&'a str>,
+    /// Where the simulated cloud is; inside this process if not given.
+    pub simulated_cloud: Option<&'a str>,
+    /// The control cluster and namespace, which the state of an embedded cloud belongs to.
+    pub control_server: &'a Uri,
+    pub namespace: &'a str,
+    /// Where the VMs of an embedded cloud become Nodes.
+    pub target: Option<&'a KubeClient>,
+}
+
+/// The drivers that are built in. An embedded cloud lives until `stop`.
+///
+/// # Errors
+/// When the provider is not built in, or the address of the simulated cloud is not one.
+pub(crate) fn open(
+    options: &DriverOptions<'_>,
+    guards: &Guards,
+    stop: &CancellationToken,
+) -> Result<Catalogue, OpenError> {
+    let simulated_cloud = || {
+        Ok(match options.simulated_cloud {
+            Some(address) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
+            None => embedded_cloud(options, stop),
+        })
+    };
+    Catalogue::open(&Environment { simulated_cloud: &simulated_cloud }, options.provider, guards)
+}
+
+/// What the process puts around every driver. The limits of each cell are its own: two cells may name an account alike.
+pub(super) fn guards(metrics: &Metrics) -> Guards {
+    Guards::new(Arc::new(Measured(metrics.clone())))
+}
+
+struct Measured(Metrics);
+
+impl Observer for Measured {
+    fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>) {
+        let outcome = outcome.map_err(|code| code as u8);
+        self.0.drivers().observed(provider, operation.metric_label(), duration, outcome);
+    }
+}
+
+/// A simulated cloud inside this process, whose VMs outlive it in a file where that is possible.
+fn embedded_cloud(options: &DriverOptions<'_>, stop: &CancellationToken) -> Arc<Cloud> {
+    let seed = rand::random();
+    let (cloud, lock) = match kept_cloud(options, seed) {
+        Some((cloud, lock)) => (Arc::new(cloud), Some(lock)),
+        None => {
+            tracing::debug!("the embedded simulated cloud keeps its VMs in memory only");
+            (Arc::new(Cloud::new(seed, Control::default())), None)
+        }
+    };
+    let ended = stop.clone();
+    tokio::spawn(async move {
+        ended.cancelled().await;
+        drop(lock);
+    });
+    if let Some(target) = options.target {
+        tokio::spawn(keep_nodes(Arc::clone(&cloud), target.clone(), stop.clone()));
+    }
+    cloud
+}
+
+/// The cloud in the state file, and the lock on it: two processes would each lose what the other writes.
+fn kept_cloud(options: &DriverOptions<'_>, seed: u64) -> Option<(Cloud, File)> {
+    let path = state_file(options)?;
+    std::fs::create_dir_all(path.parent()?).ok()?;
+    let lock = File::create(path.with_extension("lock")).ok()?;
+    lock.try_lock().ok()?;
+    let cloud = Cloud::open(&path, seed, Control::default())
+        .inspect_err(|error| tracing::warn!(%error, "the state of the embedded cloud is lost"))
+        .ok()?;
+    Some((cloud, lock))
+}
+
+fn state_file(options: &DriverOptions<'_>) -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = state.or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
+    let server: String =
+        options.control_server.to_string().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    Some(state.join("mcm").join(format!("{server}{}.journal", options.namespace)))
+}

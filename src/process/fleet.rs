@@ -1,0 +1,239 @@
+//! Many cells in one process, started and stopped as a file says.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use rand::seq::SliceRandom;
+use serde::Deserialize;
+use tokio::{task::JoinHandle, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Host, cell,
+    options::{CellOptions, TargetKubeconfigs},
+};
+use crate::runtime::{
+    cell::Scope,
+    kubeconfig::{ControlKubeconfig, TargetKubeconfig},
+    objects::chain,
+};
+
+/// How often the file is read. Mounted files are replaced by a rename, which not every kind of watch sees.
+const PERIOD: Duration = Duration::from_secs(2);
+/// First and longest pause before a cell that failed is started again.
+const RESTART: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Replicas start the cells in random order with this much between two of them, so that each gets a share of the leases.
+const SPREAD: Duration = Duration::from_millis(100);
+
+/// The file of cells.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct File {
+    cells: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Entry {
+    /// Names the cell in logs, metrics and `/readyz`.
+    name: String,
+    /// The control namespace; `*` for all of them.
+    namespace: String,
+    /// The namespace of the leases; the control namespace if not given.
+    lease_namespace: Option<String>,
+    /// Path of the kubeconfig of the control cluster; the cluster this pod runs in if not given.
+    kubeconfig: Option<PathBuf>,
+    /// Path of the kubeconfig of the target cluster, or `none`.
+    target_kubeconfig: Option<String>,
+    /// Several target clusters in its place.
+    targets: Option<ByLabel>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ByLabel {
+    /// The label of Machines whose value names their target.
+    label: String,
+    /// Paths of kubeconfigs, by the value of the label.
+    kubeconfigs: BTreeMap<String, PathBuf>,
+}
+
+/// Every namespace of the control cluster.
+const ALL_NAMESPACES: &str = "*";
+/// No target cluster.
+const NO_TARGET: &str = "none";
+
+impl TryFrom<Entry> for CellOptions {
+    type Error = anyhow::Error;
+
+    fn try_from(entry: Entry) -> Result<Self> {
+        let Entry { name, namespace, lease_namespace, kubeconfig, target_kubeconfig, targets } = entry;
+        if name.is_empty() || namespace.is_empty() {
+            bail!("name and namespace must not be empty");
+        }
+        let targets = match (target_kubeconfig.as_deref(), targets) {
+            (Some(NO_TARGET), None) => TargetKubeconfigs::Same(TargetKubeconfig::None),
+            (Some(path), None) if !path.is_empty() => TargetKubeconfigs::Same(TargetKubeconfig::Path(path.into())),
+            (None, Some(ByLabel { label, kubeconfigs })) => TargetKubeconfigs::ByLabel { label, paths: kubeconfigs },
+            _ => bail!("give either targetKubeconfig (a path or {NO_TARGET:?}) or targets"),
+        };
+        let (scope, leases) = match (namespace.as_str(), lease_namespace) {
+            (ALL_NAMESPACES, None) => bail!("namespace {ALL_NAMESPACES:?} needs a leaseNamespace"),
+            (ALL_NAMESPACES, Some(leases)) => (Scope::All, leases),
+            (_, leases) => (Scope::Namespace(namespace.clone()), leases.unwrap_or(namespace)),
+        };
+        let control = kubeconfig.map_or(ControlKubeconfig::InCluster, ControlKubeconfig::Path);
+        Ok(Self { name, scope, leases, control, targets })
+    }
+}
+
+/// Reads the cells of a file, by name.
+fn parse(text: &str) -> Result<BTreeMap<String, CellOptions>> {
+    let file: File = serde_yaml_ng::from_str(text)?;
+    let mut cells = BTreeMap::new();
+    for entry in file.cells {
+        let name = entry.name.clone();
+        let options = CellOptions::try_from(entry).with_context(|| format!("cell {name:?}"))?;
+        if cells.insert(name.clone(), options).is_some() {
+            bail!("cell {name:?} is listed twice: give each cell a name of its own");
+        }
+    }
+    Ok(cells)
+}
+
+async fn read(path: &Path) -> Result<BTreeMap<String, CellOptions>> {
+    let text = tokio::fs::read_to_string(path).await;
+    let text = text.with_context(|| format!("read cells from {}", path.display()))?;
+    parse(&text).with_context(|| format!("parse cells of {}", path.display()))
+}
+
+struct Running {
+    options: CellOptions,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Runs the cells of a file until `stop`, and follows its changes. A file that cannot be read later changes nothing.
+///
+/// # Errors
+/// When the file cannot be read at the start.
+pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> Result<()> {
+    let mut desired = read(path).await?;
+    let mut running = BTreeMap::new();
+    let mut complaint = None;
+    loop {
+        follow(host, &desired, &mut running, stop).await;
+        if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
+            break;
+        }
+        match read(path).await {
+            Ok(cells) => (desired, complaint) = (cells, None),
+            Err(error) => {
+                let text = format!("{error:#}");
+                if complaint.as_ref() != Some(&text) {
+                    tracing::warn!(error = text, "cells are left as they are");
+                    complaint = Some(text);
+                }
+            }
+        }
+    }
+    for (_, cell) in running {
+        let _ = cell.task.await;
+    }
+    Ok(())
+}
+
+/// Stops the cells that are no longer desired or have changed, and starts those that are missing.
+async fn follow(
+    host: &Host,
+    desired: &BTreeMap<String, CellOptions>,
+    running: &mut BTreeMap<String, Running>,
+    stop: &CancellationToken,
+) {
+    let ending: Vec<String> = running
+        .iter()
+        .filter(|(name, cell)| desired.get(*name) != Some(&cell.options))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in ending {
+        if let Some(cell) = running.remove(&name) {
+            tracing::info!(cell = name, "cell is stopped");
+            cell.stop.cancel();
+            let _ = cell.task.await;
+            host.readiness.forget(&format!("cell {name}: "));
+        }
+    }
+    let mut missing: Vec<&String> = desired.keys().filter(|name| !running.contains_key(*name)).collect();
+    missing.shuffle(&mut rand::rng());
+    for name in missing {
+        let options = desired[name].clone();
+        tracing::info!(cell = name, scope = %options.scope, "cell is started");
+        let stop = stop.child_token();
+        let task = tokio::spawn(keep_running(host.clone(), options.clone(), stop.clone()));
+        running.insert(name.clone(), Running { options, stop, task });
+        sleep(SPREAD).await;
+    }
+}
+
+/// A cell that fails disturbs no other, and is started again.
+async fn keep_running(host: Host, options: CellOptions, stop: CancellationToken) {
+    let mut pause = RESTART.0;
+    while !stop.is_cancelled() {
+        let started = tokio::time::Instant::now();
+        let Err(error) = cell::run(&host, &options, &stop).await else { return };
+        if started.elapsed() > RESTART.1 {
+            pause = RESTART.0;
+        }
+        tracing::warn!(cell = options.name, error = chain(error.as_ref()), retry_in = ?pause, "cell failed");
+        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+            return;
+        }
+        pause = (pause * 2).min(RESTART.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_names_cells_with_their_namespaces_and_targets() {
+        let text = "cells:\n- {name: a, namespace: shoot--a, kubeconfig: /c, targetKubeconfig: /t}\n\
+                    - {name: b, namespace: shoot--b, targetKubeconfig: none}\n";
+        let cells = parse(text).unwrap();
+        assert_eq!(cells["a"].control, ControlKubeconfig::Path("/c".into()));
+        assert_eq!(cells["a"].targets, TargetKubeconfigs::Same(TargetKubeconfig::Path("/t".into())));
+        assert_eq!(cells["b"].control, ControlKubeconfig::InCluster);
+        assert_eq!(cells["b"].targets, TargetKubeconfigs::Same(TargetKubeconfig::None));
+        assert_eq!(cells["b"].scope, Scope::Namespace("shoot--b".to_owned()));
+        assert_eq!(cells["b"].leases, "shoot--b");
+    }
+
+    #[test]
+    fn a_cell_may_have_all_namespaces_and_a_target_for_each_value_of_a_label() {
+        let text = "cells:\n- name: a\n  namespace: '*'\n  leaseNamespace: mcm-system\n  \
+                    targets: {label: cluster, kubeconfigs: {one: /one, two: /two}}\n";
+        let cells = parse(text).unwrap();
+        assert_eq!((&cells["a"].scope, cells["a"].leases.as_str()), (&Scope::All, "mcm-system"));
+        let paths = [("one".to_owned(), "/one".into()), ("two".to_owned(), "/two".into())].into();
+        assert_eq!(cells["a"].targets, TargetKubeconfigs::ByLabel { label: "cluster".to_owned(), paths });
+    }
+
+    #[rstest::rstest]
+    #[case::twice(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none}\n- {name: a, namespace: m, targetKubeconfig: none}\n",
+        "listed twice"
+    )]
+    #[case::unknown_key("cells:\n- {name: a, namespace: n, targetKubeconfig: none, qps: 3}\n", "qps")]
+    #[case::no_target("cells:\n- {name: a, namespace: n}\n", "targetKubeconfig")]
+    #[case::all_without_leases("cells:\n- {name: a, namespace: '*', targetKubeconfig: none}\n", "leaseNamespace")]
+    #[case::empty_namespace("cells:\n- {name: a, namespace: '', targetKubeconfig: none}\n", "must not be empty")]
+    fn a_file_that_is_wrong_is_refused_with_the_reason(#[case] text: &str, #[case] reason: &str) {
+        let error = format!("{:#}", parse(text).unwrap_err());
+        assert!(error.contains(reason), "{error}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Indexes: finding objects by something other than their key.
+
+use std::{any::Any, borrow::Borrow, collections::HashMap, fmt::Debug, hash::Hash, sync::Arc};
+
+use super::Cached;
+
+/// What objects can be found by. Its type says what it is unique in: a name alone is not enough where there are several
+/// namespaces or clusters.
+pub trait Term: Clone + Debug + Eq + Hash + Send + Sync + 'static {}
+impl<T: Clone + Debug + Eq + Hash + Send + Sync + 'static> Term for T {}
+
+/// An index of a [`Cache`](super::Cache): the terms under which an object is found.
+#[derive(Debug)]
+pub struct Index<K, T> {
+    name: &'static str,
+    terms: fn(&K) -> Vec<T>,
+}
+
+impl<K, T> Index<K, T> {
+    /// The name is unique among the indexes of a kind.
+    pub const fn new(name: &'static str, terms: fn(&K) -> Vec<T>) -> Self {
+        Self { name, terms }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn matches<Q: Eq + ?Sized>(&self, object: &K, term: &Q) -> bool
+    where
+        T: Borrow<Q>,
+    {
+        (self.terms)(object).iter().any(|own| own.borrow() == term)
+    }
+}
+
+/// An index with any type of term, to be kept by a cache.
+pub trait AnyIndex<K: Cached>: Sync {
+    #[doc(hidden)]
+    fn keep(&self) -> Box<dyn Kept<K>>;
+}
+
+impl<K: Cached, T: Term> AnyIndex<K> for Index<K, T> {
+    fn keep(&self) -> Box<dyn Kept<K>> {
+        Box::new(Postings { name: self.name, terms: self.terms, objects: HashMap::new() })
+    }
+}
+
+#[doc(hidden)]
+pub trait Kept<K: Cached>: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn change(&mut self, old: Option<&Arc<K>>, new: Option<&Arc<K>>);
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Most terms lead to one object, some to thousands: sorted lists are small and quick enough for both.
+pub(super) struct Postings<K, T> {
+    name: &'static str,
+    terms: fn(&K) -> Vec<T>,
+    objects: HashMap<T, Vec<Arc<K>>>,
+}
+
+impl<K: Cached, T: Term> Kept<K> for Postings<K, T> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn change(&mut self, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+        let terms = |object: Option<&Arc<K>>| object.map(|object| (self.terms)(object)).unwrap_or_default();
+        let (before, after) = (terms(old), terms(new));
+        if let Some(old) = old {
+            before.iter().filter(|term| !after.contains(term)).for_each(|term| self.remove(term, old));
+        }
+        if let Some(new) = new {
+            after.into_iter().for_each(|term| self.insert(term, new));
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: Cached, T: Term> Postings<K, T> {
+    pub(super) fn get<Q: Eq + Hash + ?Sized>(&self, term: &Q) -> &[Arc<K>]
+    where
+        T: Borrow<Q>,
+    {
+        self.objects.get(term).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn insert(&mut self, term: T, object: &Arc<K>) {
+        let objects = self.objects.entry(term).or_default();
+        match position(objects, object) {
+            Ok(place) => objects[place] = Arc::clone(object),
+            Err(place) => objects.insert(place, Arc::clone(object)),
+        }
+    }
+
+    fn remove(&mut self, term: &T, object: &Arc<K>) {
+        let Some(objects) = self.objects.get_mut(term) else { return };
+        if let Ok(place) = position(objects, object) {
+            objects.remove(place);
+        }
+        if objects.is_empty() {
+            self.objects.remove(term);
+        }
+    }
+}
+
+fn position<K: Cached>(objects: &[Arc<K>], object: &Arc<K>) -> Result<usize, usize> {
+    let name = |object: &Arc<K>| (object.meta().namespace.clone(), object.meta().name.clone());
+    let wanted = name(object);
+    objects.binary_search_by(|other| {
+        let meta = other.meta();
+        (&meta.namespace, &meta.name).cmp(&(&wanted.0, &wanted.1))
+    })
+}

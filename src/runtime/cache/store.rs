@@ -1,0 +1,256 @@
+//! What a cache holds, and which of several states of an object counts. No locks, no time.
+
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    hash::Hash,
+    sync::Arc,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+
+use super::{
+    AnyIndex, Cached, Change, Index, Key, Unreadable,
+    index::{Kept, Postings, Term},
+};
+use crate::runtime::guard::Guard;
+
+/// How many objects that are gone are remembered: more than can go while one call is under way.
+pub(super) const REMEMBERED: usize = 10_000;
+
+/// The objects of one kind with their indexes, and what is needed to tell an old state from a new one.
+pub(super) struct Store<K: Cached> {
+    objects: BTreeMap<Key, Arc<K>>,
+    unreadable: BTreeMap<Key, Unreadable>,
+    indexes: Vec<Box<dyn Kept<K>>>,
+    gone: Gone,
+    /// Objects that a write returned and the watch has not shown yet, with the listing they were written in.
+    unconfirmed: HashMap<Key, u64>,
+    /// How many listings have begun.
+    listing: u64,
+    listed: Vec<Guard<K>>,
+}
+
+/// Whether an object has to be newer than what is held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// It may have been overtaken.
+    Newer,
+    /// It is what the API server has now, even if its version is lower: etcd may have been restored.
+    Truth,
+}
+
+impl<K: Cached> Store<K> {
+    pub fn new(indexes: &[&dyn AnyIndex<K>]) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            indexes: indexes.iter().map(|index| index.keep()).collect(),
+            gone: Gone::default(),
+            unconfirmed: HashMap::new(),
+            listing: 0,
+            listed: Vec::new(),
+        }
+    }
+
+    pub fn get(&self, key: &Key) -> Option<&Arc<K>> {
+        self.objects.get(key)
+    }
+
+    pub fn objects(&self) -> impl ExactSizeIterator<Item = &Arc<K>> {
+        self.objects.values()
+    }
+
+    pub fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
+        self.unreadable.values()
+    }
+
+    /// Objects by a term, by key. `None` if the cache does not keep the index.
+    pub fn by<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized>(&self, index: &Index<K, T>, term: &Q) -> Option<&[Arc<K>]> {
+        let kept = self.indexes.iter().find(|kept| kept.name() == index.name())?;
+        kept.as_any().downcast_ref::<Postings<K, T>>().map(|postings| postings.get(term))
+    }
+
+    /// A listing begins; the request is sent after this.
+    pub fn begin_listing(&mut self) {
+        self.listing += 1;
+        self.listed.clear();
+    }
+
+    pub fn list(&mut self, object: Guard<K>) {
+        self.listed.push(object);
+    }
+
+    /// The listing is complete. It was read after it began, so it is the truth for all that was not written meanwhile.
+    pub fn finish_listing(&mut self) -> Vec<Change<K>> {
+        let listed = std::mem::take(&mut self.listed);
+        let mut changes = self.remove_unlisted(&listed);
+        for object in listed {
+            let key = Key::of(object.meta());
+            let rule = if self.is_written_since_listing(&key) { Rule::Newer } else { Rule::Truth };
+            if rule == Rule::Truth {
+                self.gone.revive(object.meta().uid.as_deref().unwrap_or_default(), self.listing);
+            }
+            self.unconfirmed.remove(&key);
+            changes.extend(self.put(object, rule));
+        }
+        changes
+    }
+
+    fn remove_unlisted(&mut self, listed: &[Guard<K>]) -> Vec<Change<K>> {
+        let uids: HashSet<&str> = listed.iter().filter_map(|object| object.meta().uid.as_deref()).collect();
+        let held = self.objects.values().map(|object| object.meta());
+        let held = held.chain(self.unreadable.values().map(|held| &held.meta));
+        let unlisted: Vec<(Key, String)> = held
+            .map(|meta| (Key::of(meta), meta.uid.clone().unwrap_or_default()))
+            .filter(|(key, uid)| !uids.contains(uid.as_str()) && !self.is_written_since_listing(key))
+            .collect();
+        unlisted.into_iter().filter_map(|(key, uid)| self.remove(&key, &uid, None)).collect()
+    }
+
+    fn is_written_since_listing(&self, key: &Key) -> bool {
+        self.unconfirmed.get(key).is_some_and(|written| *written >= self.listing)
+    }
+
+    /// The watch shows an object.
+    pub fn apply(&mut self, object: Guard<K>) -> Option<Change<K>> {
+        self.unconfirmed.remove(&Key::of(object.meta()));
+        self.put(object, Rule::Newer)
+    }
+
+    /// A read that may be older than what is held.
+    pub fn read(&mut self, object: Guard<K>) -> Option<Change<K>> {
+        self.put(object, Rule::Newer)
+    }
+
+    /// A write returned an object.
+    pub fn wrote(&mut self, object: Arc<K>) -> Option<Change<K>> {
+        let key = Key::of(object.meta());
+        let change = self.hold(object, Rule::Newer)?;
+        self.unconfirmed.insert(key, self.listing);
+        Some(change)
+    }
+
+    /// An object is gone for good; another one of its name stays.
+    pub fn remove(&mut self, key: &Key, uid: &str, last: Option<ObjectMeta>) -> Option<Change<K>> {
+        self.gone.insert(uid, self.listing);
+        let is_same = |meta: &ObjectMeta| meta.uid.as_deref().unwrap_or_default() == uid;
+        let old = self.objects.get(key).filter(|held| is_same(held.meta())).cloned();
+        let unreadable = self.unreadable.get(key).filter(|held| is_same(&held.meta)).map(|held| held.meta.clone());
+        let meta = old.as_ref().map(|old| old.meta().clone()).or_else(|| unreadable.clone())?;
+        self.unconfirmed.remove(key);
+        if unreadable.is_some() {
+            self.unreadable.remove(key);
+        }
+        self.replace(key, None);
+        Some(Change { key: key.clone(), meta: last.unwrap_or(meta), old, new: None, gone: true, unreadable: None })
+    }
+
+    fn put(&mut self, object: Guard<K>, rule: Rule) -> Option<Change<K>> {
+        match object {
+            Guard::Readable(object) => self.hold(Arc::new(object), rule),
+            Guard::Unreadable { metadata, error } => self.set_aside(*metadata, error, rule),
+        }
+    }
+
+    fn hold(&mut self, object: Arc<K>, rule: Rule) -> Option<Change<K>> {
+        let meta = object.meta().clone();
+        let key = Key::of(&meta);
+        if self.is_stale(&key, &meta, rule) {
+            return None;
+        }
+        self.unreadable.remove(&key);
+        let old = self.replace(&key, Some(&object));
+        Some(Change { key, meta, old, new: Some(object), gone: false, unreadable: None })
+    }
+
+    /// An object that cannot be read is known by its metadata only.
+    fn set_aside(&mut self, meta: ObjectMeta, error: String, rule: Rule) -> Option<Change<K>> {
+        let key = Key::of(&meta);
+        if self.is_stale(&key, &meta, rule) {
+            return None;
+        }
+        self.unreadable.insert(key.clone(), Unreadable { meta: meta.clone(), error: error.clone() });
+        let old = self.replace(&key, None);
+        Some(Change { key, meta, old, new: None, gone: false, unreadable: Some(error) })
+    }
+
+    fn replace(&mut self, key: &Key, new: Option<&Arc<K>>) -> Option<Arc<K>> {
+        let old = match new {
+            Some(new) => self.objects.insert(key.clone(), Arc::clone(new)),
+            None => self.objects.remove(key),
+        };
+        self.indexes.iter_mut().for_each(|index| index.change(old.as_ref(), new));
+        old
+    }
+
+    /// Whether something newer is held, or the object is known to be gone.
+    fn is_stale(&self, key: &Key, meta: &ObjectMeta, rule: Rule) -> bool {
+        if meta.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
+            return true;
+        }
+        let held = self.objects.get(key).map(|held| held.meta());
+        held.or_else(|| self.unreadable.get(key).map(|held| &held.meta)).is_some_and(|held| match rule {
+            Rule::Newer => !is_newer(meta, held),
+            Rule::Truth => held.uid == meta.uid && held.resource_version == meta.resource_version,
+        })
+    }
+}
+
+/// UIDs of the last objects that went, with the listing in which they did. A watch that is behind, a listing or the answer
+/// to a write that was overtaken may still bring one of them; it would be held for ever, because nobody reports its end a
+/// second time.
+#[derive(Default)]
+struct Gone {
+    uids: HashMap<String, u64>,
+    order: VecDeque<String>,
+}
+
+impl Gone {
+    fn contains(&self, uid: &str) -> bool {
+        self.uids.contains_key(uid)
+    }
+
+    fn insert(&mut self, uid: &str, listing: u64) {
+        if uid.is_empty() || self.uids.insert(uid.to_owned(), listing).is_some() {
+            return;
+        }
+        self.order.push_back(uid.to_owned());
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.uids.remove(&oldest);
+        }
+    }
+
+    /// A listing shows an object: if it went before that began, it is there again.
+    fn revive(&mut self, uid: &str, listing: u64) {
+        if self.uids.get(uid).is_some_and(|gone_in| *gone_in < listing) {
+            self.uids.remove(uid);
+            self.order.retain(|other| other != uid);
+        }
+    }
+}
+
+/// Resource versions of one kind are ordered; one that cannot be compared counts as newer.
+fn is_newer(candidate: &ObjectMeta, held: &ObjectMeta) -> bool {
+    let version = |meta: &ObjectMeta| meta.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
+    match (version(candidate), version(held)) {
+        (Some(candidate), Some(held)) => candidate > held,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_forgotten_in_the_end() {
+        let mut gone = Gone::default();
+        (0..=REMEMBERED).for_each(|uid| gone.insert(&uid.to_string(), 0));
+        assert_eq!((gone.uids.len(), gone.order.len()), (REMEMBERED, REMEMBERED));
+        assert!(!gone.contains("0") && gone.contains("1"));
+    }
+}

@@ -1,0 +1,258 @@
+//! Filling a cache from an API server, and noticing when that goes silent.
+
+use std::{
+    collections::HashSet,
+    pin::{Pin, pin},
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt};
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use kube::{
+    Api, Client, Resource,
+    api::ListParams,
+    client::Body,
+    runtime::{WatchStreamExt, watcher},
+};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tower::{BoxError, service_fn};
+
+use super::{Cache, Cached, Key};
+use crate::runtime::{
+    guard::Guard,
+    limiter::{Unanswered, is_watch},
+    objects::chain,
+    trust::{Liveness, Pulse, Trust},
+};
+
+/// Objects in one answer to a listing.
+const PAGE: u32 = 500;
+/// How often it is looked whether the trust in a cache has changed.
+const LOOK: Duration = Duration::from_secs(2);
+/// Pause before everything is read anew because the watch reported an error.
+const BREATH: Duration = Duration::from_secs(1);
+
+impl<K: Cached> Cache<K> {
+    /// Watches until dropped. `api` gets a client that notices signs of life.
+    pub async fn watch(self: Arc<Self>, client: Client, api: impl FnOnce(Client) -> Api<Guard<K>>, liveness: Liveness) {
+        self.pulse.expect(liveness.limit);
+        let api = api(listening(client, Arc::clone(&self.pulse), liveness));
+        let seconds = u32::try_from(liveness.watch_timeout.as_secs()).unwrap_or(u32::MAX);
+        let config = watcher::Config::default().timeout(seconds);
+        loop {
+            self.follow(watcher(api.clone(), config.clone())).await;
+            sleep(BREATH).await;
+        }
+    }
+
+    /// Takes in a watch until it ends or reports that something is wrong with it; then everything has to be read anew.
+    async fn follow(&self, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) {
+        let mut events = pin!(events.backoff(Pauses::default()));
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                biased;
+                event = events.next() => match event {
+                    Some(Ok(event)) => self.observe(event),
+                    Some(Err(error)) => {
+                        self.interrupted(&error);
+                        // kube-rs would go on from the same version for ever, and might miss what the API server could
+                        // not say; it does read everything anew when the version is too old (410).
+                        if matches!(&error, watcher::Error::WatchError(status) if status.code != 410) {
+                            return;
+                        }
+                    }
+                    None => return,
+                },
+                _ = look.tick() => {}
+            }
+            self.look();
+        }
+    }
+
+    fn interrupted(&self, error: &watcher::Error) {
+        let kind = K::plural(&());
+        let error = text(error);
+        if self.pulse.failed(error.clone()) {
+            tracing::warn!(%kind, error, "watch interrupted, trying again");
+        } else {
+            tracing::debug!(%kind, error, "watch interrupted again");
+        }
+    }
+
+    /// Says once that the trust was lost, and once that it is there again.
+    fn look(&self) {
+        let trust = self.pulse.trust();
+        let is_lost = matches!(trust, Trust::Untrusted { .. });
+        if self.is_trust_lost.swap(is_lost, Ordering::AcqRel) == is_lost {
+            return;
+        }
+        let kind = K::plural(&());
+        match &trust {
+            Trust::Untrusted { since, why } => {
+                tracing::warn!(%kind, %since, why, "cache not trusted: what is missing from it counts as unknown");
+            }
+            _ => tracing::info!(%kind, "cache trusted again"),
+        }
+        self.trust_handlers.read().iter().for_each(|handler| handler(&trust));
+    }
+
+    /// Reads everything once more: holds what is newer than what is held, and drops what was held and is not there.
+    ///
+    /// # Errors
+    /// If the API server could not be asked; what was read until then is held.
+    pub async fn refresh(&self, api: &Api<Guard<K>>) -> kube::Result<()> {
+        let held = self.held();
+        let mut listed = HashSet::new();
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let list = api.list(&page).await?;
+            listed.extend(list.items.iter().filter_map(|object| object.meta().uid.clone()));
+            let token = list.metadata.continue_.clone().filter(|token| !token.is_empty());
+            let objects: Vec<_> = list.items.into_iter().map(|object| self.pruned(object)).collect();
+            self.change(|store| objects.into_iter().filter_map(|object| store.read(object)).collect::<Vec<_>>());
+            match token {
+                Some(token) => page.continue_token = Some(token),
+                None => break,
+            }
+        }
+        // It was there before the list was read, and is not on it.
+        for (key, uid) in held.into_iter().filter(|(_, uid)| !listed.contains(uid)) {
+            self.removed(&key, &uid);
+        }
+        Ok(())
+    }
+
+    /// Keys and UIDs of everything that is held.
+    fn held(&self) -> Vec<(Key, String)> {
+        let store = self.store.read();
+        let readable = store.objects().map(|object| object.meta());
+        let all = readable.chain(store.unreadable().map(|object| &object.meta));
+        all.map(|meta| (Key::of(meta), meta.uid.clone().unwrap_or_default())).collect()
+    }
+}
+
+fn text(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error) => format!("the listing failed: {}", chain(error)),
+        watcher::Error::WatchStartFailed(error) => format!("the watch cannot be opened: {}", chain(error)),
+        watcher::Error::WatchFailed(error) => format!("the watch broke off: {}", chain(error)),
+        watcher::Error::WatchError(status) => format!("the API server ended the watch: {}", status.message),
+        watcher::Error::NoResourceVersion => chain(error),
+    }
+}
+
+/// From 0.8 s to 10 s: recovery must not take much longer than the API server does.
+struct Pauses(Duration);
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_millis(800);
+    const LAST: Duration = Duration::from_secs(10);
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self(Self::FIRST)
+    }
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        // Tests play the same story every time.
+        let jitter = if cfg!(test) { 0.5 } else { rand::random::<f64>() };
+        let pause = self.0.mul_f64(1.0 + 0.2 * jitter);
+        self.0 = (self.0 * 2).min(Self::LAST);
+        Some(pause)
+    }
+}
+
+impl kube::runtime::utils::Backoff for Pauses {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A client for one watch: opening it takes no longer than allowed, silence ends it, and every sign of life is noted.
+fn listening(client: Client, pulse: Arc<Pulse>, liveness: Liveness) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, pulse) = (client.clone(), Arc::clone(&pulse));
+        async move {
+            if !is_watch(request.uri()) {
+                return Ok(client.send(request).await?.map(Listened::call));
+            }
+            let Liveness { open_timeout, idle_timeout, .. } = liveness;
+            let opening = timeout(open_timeout, client.send(request)).await;
+            let answer = opening.map_err(|_| Unanswered(open_timeout))??;
+            if answer.status().is_success() {
+                pulse.heard();
+            }
+            Ok::<Response<_>, BoxError>(answer.map(|body| Listened::watch(body, pulse, idle_timeout)))
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// The body of an answer. That of a watch ends after too long a silence, as if the API server had ended it.
+struct Listened {
+    body: Body,
+    watch: Option<Listening>,
+}
+
+struct Listening {
+    pulse: Arc<Pulse>,
+    idle_timeout: Duration,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl Listened {
+    fn call(body: Body) -> Self {
+        Self { body, watch: None }
+    }
+
+    fn watch(body: Body, pulse: Arc<Pulse>, idle_timeout: Duration) -> Self {
+        let deadline = Box::pin(sleep_until(Instant::now() + idle_timeout));
+        Self { body, watch: Some(Listening { pulse, idle_timeout, deadline }) }
+    }
+}
+
+impl http_body::Body for Listened {
+    type Data = <Body as http_body::Body>::Data;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, BoxError>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx).map_err(Into::into);
+        let Some(watch) = &mut self.watch else { return frame };
+        match frame {
+            Poll::Ready(Some(Ok(frame))) => {
+                watch.pulse.heard();
+                watch.deadline.as_mut().reset(Instant::now() + watch.idle_timeout);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Pending => match watch.deadline.as_mut().poll(cx) {
+                Poll::Ready(()) => {
+                    tracing::debug!("a watch was silent for {:?} and is opened anew", watch.idle_timeout);
+                    Poll::Ready(None)
+                }
+                Poll::Pending => Poll::Pending,
+            },
+            end => end,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicBool, AtomicUsize},
+};
+
+use axum::body::Body as Answer;
+use futures::channel::mpsc;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::*;
+
+/// An API server of Nodes that can go silent.
+#[derive(Clone, Default)]
+struct Server(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    nodes: Mutex<Vec<Value>>,
+    watchers: Mutex<Vec<mpsc::UnboundedSender<Result<String, Infallible>>>>,
+    listings: AtomicUsize,
+    opened: AtomicUsize,
+    /// Watches are accepted and never answered.
+    is_mute: AtomicBool,
+    /// What every new watch says at once.
+    greeting: Mutex<Option<String>>,
+    /// The answer to a listing, instead of the objects.
+    refusal: Mutex<Option<u16>>,
+}
+
+impl Server {
+    fn client(&self) -> Client {
+        let server = self.clone();
+        Client::new(service_fn(move |request| server.clone().serve(request)), "default")
+    }
+
+    async fn serve(self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
+        let state = &self.0;
+        if is_watch(request.uri()) {
+            assert!(request.uri().query().unwrap().contains("allowWatchBookmarks=true"));
+            state.opened.fetch_add(1, Ordering::SeqCst);
+            if state.is_mute.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            let (sender, lines) = mpsc::unbounded();
+            if let Some(greeting) = &*state.greeting.lock() {
+                sender.unbounded_send(Ok(greeting.clone())).unwrap();
+            }
+            state.watchers.lock().push(sender);
+            return Ok(Response::new(Answer::from_stream(lines)));
+        }
+        state.listings.fetch_add(1, Ordering::SeqCst);
+        if let Some(code) = *state.refusal.lock() {
+            return Ok(Response::builder().status(code).body(Answer::from(failure(code).to_string())).unwrap());
+        }
+        let items = state.nodes.lock().clone();
+        let list = json!({ "metadata": { "resourceVersion": "10" }, "items": items });
+        Ok(Response::new(Answer::from(list.to_string())))
+    }
+
+    /// The type comes first, as API servers send it.
+    fn say(&self, kind: &str, object: &Value) {
+        let line = event(kind, object);
+        self.0.watchers.lock().retain(|watcher| watcher.unbounded_send(Ok(line.clone())).is_ok());
+    }
+
+    fn end_watches(&self) {
+        self.0.watchers.lock().clear();
+    }
+
+    fn opened(&self) -> usize {
+        self.0.opened.load(Ordering::SeqCst)
+    }
+
+    fn listings(&self) -> usize {
+        self.0.listings.load(Ordering::SeqCst)
+    }
+}
+
+fn node(name: &str, version: u64) -> Value {
+    let metadata = json!({ "name": name, "uid": name, "resourceVersion": version.to_string() });
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata })
+}
+
+fn event(kind: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
+}
+
+fn failure(code: u16) -> Value {
+    json!({ "kind": "Status", "status": "Failure", "code": code, "reason": "x", "message": "no" })
+}
+
+struct World {
+    server: Server,
+    cache: Arc<Cache<Node>>,
+    told: Arc<Mutex<Vec<bool>>>,
+    _watch: AbortOnDropHandle<()>,
+}
+
+const LIVENESS: Liveness = Liveness::TARGET;
+
+fn world() -> World {
+    world_of(Server::default())
+}
+
+fn world_of(server: Server) -> World {
+    let cache = Cache::<Node>::new(&[], |_| {});
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    cache.on_trust(move |trust| tell.lock().push(trust.is_trusted()));
+    let watch = tokio::spawn(Arc::clone(&cache).watch(server.client(), Api::all, LIVENESS));
+    World { server, cache, told, _watch: AbortOnDropHandle::new(watch) }
+}
+
+impl World {
+    /// Waits until something is true, and answers how long that took.
+    async fn until(&self, mut is_so: impl FnMut(&Self) -> bool) -> Duration {
+        let began = Instant::now();
+        while !is_so(self) {
+            assert!(began.elapsed() < Duration::from_secs(600), "it never came true");
+            sleep(Duration::from_millis(100)).await;
+        }
+        began.elapsed()
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.cache.trust().is_trusted()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_that_the_server_ends_in_time_is_trusted_all_along() {
+    let world = world();
+    world.until(World::is_trusted).await;
+    for _ in 0..10 {
+        sleep(LIVENESS.watch_timeout).await;
+        assert!(world.is_trusted());
+        world.server.end_watches();
+    }
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((world.server.opened(), world.server.listings()), (11, 1), "one call for each end");
+    assert!(world.told.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_are_signs_of_life() {
+    let world = world();
+    world.until(World::is_trusted).await;
+    sleep(Duration::from_secs(1)).await;
+    for _ in 0..10 {
+        world
+            .server
+            .say("BOOKMARK", &json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "resourceVersion": "11" } }));
+        sleep(Duration::from_secs(25)).await;
+        assert!(world.is_trusted());
+    }
+    assert_eq!(world.server.opened(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_goes_silent_is_opened_anew_before_the_trust_is_lost() {
+    let world = world();
+    world.until(World::is_trusted).await;
+    world.until(|world| world.server.opened() == 1).await;
+    let took = world.until(|world| world.server.opened() == 2).await;
+    assert!(took <= LIVENESS.idle_timeout + Duration::from_secs(1), "{took:?}");
+    sleep(Duration::from_secs(20)).await;
+    assert!(world.is_trusted() && world.told.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_accepted_and_never_answered_shows_in_time_and_recovers_by_itself() {
+    let world = world();
+    world.until(World::is_trusted).await;
+    world.server.0.is_mute.store(true, Ordering::SeqCst);
+    world.server.end_watches();
+    let shown = world.until(|world| !world.is_trusted()).await;
+    assert!(shown > LIVENESS.limit - Duration::from_secs(1) && shown < Duration::from_secs(60), "{shown:?}");
+    let problem = world.cache.trust().problem().unwrap();
+    assert!(problem.contains("no complete answer from the API server within 10s"), "{problem}");
+    sleep(Duration::from_secs(120)).await;
+    assert!(!world.is_trusted(), "attempts are no signs of life");
+
+    world.server.0.is_mute.store(false, Ordering::SeqCst);
+    let took = world.until(World::is_trusted).await;
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    sleep(LOOK).await;
+    assert_eq!(*world.told.lock(), [false, true], "told once each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_watch_that_is_never_answered_does_not_stay_trusted() {
+    let server = Server::default();
+    server.0.is_mute.store(true, Ordering::SeqCst);
+    let world = world_of(server);
+    world.until(World::is_trusted).await;
+    let shown = world.until(|world| !world.is_trusted()).await;
+    assert!(shown < Duration::from_secs(50), "{shown:?}");
+    assert!(world.server.opened() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_watch_that_was_opened_anew_are_taken_in() {
+    let world = world();
+    world.until(|world| world.server.opened() == 2).await;
+    sleep(Duration::from_secs(1)).await;
+    world.server.say("ADDED", &node("n", 12));
+    world.until(|world| world.cache.len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_the_server_reports_on_a_watch_leads_to_a_listing() {
+    let world = world();
+    world.until(|world| world.server.opened() == 1).await;
+    *world.server.0.nodes.lock() = vec![node("missed", 11)];
+    world.server.say("ERROR", &failure(500));
+    let took = world.until(|world| world.cache.len() == 1).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(world.cache.all()[0].name_any(), "missed");
+    assert!(world.is_trusted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_open_and_a_listing_that_is_refused_are_no_trust() {
+    let world = world();
+    world.until(|world| world.server.opened() == 1).await;
+    *world.server.0.greeting.lock() = Some(event("ERROR", &failure(410)));
+    *world.server.0.refusal.lock() = Some(403);
+    world.server.end_watches();
+    world.until(|world| !world.is_trusted()).await;
+    sleep(Duration::from_secs(120)).await;
+    assert!(!world.is_trusted());
+    (*world.server.0.greeting.lock(), *world.server.0.refusal.lock()) = (None, None);
+    let took = world.until(World::is_trusted).await;
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_cannot_be_filled_says_why() {
+    let server = Server::default();
+    *server.0.refusal.lock() = Some(403);
+    let world = world_of(server);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.cache.trust().problem().unwrap(), "not read yet: the listing failed: no");
+}

@@ -1,0 +1,437 @@
+//! What belongs to one control namespace (or all of them) with its target clusters: caches, queues, workers, memory.
+//! A process holds one cell or many; they share nothing but what a process has once.
+//!
+//! Kinds register themselves with a [`Builder`]. A cache exists, and is watched, if a kind that plays a role here uses it.
+
+use std::{
+    any::{Any, TypeId},
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::future::{BoxFuture, FutureExt};
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    cache::{Cache, Cached, Change, Key},
+    clock::Clock,
+    events::Events,
+    guard::Guard,
+    metrics::{Exposition, Metrics, Source},
+    objects::{Objects, chain},
+    queue::Queue,
+    reconcile::{Loop, Reconciler, States},
+    shutdown,
+    target::Targets,
+    trust::{self, Liveness},
+    unreadable,
+    worker::{Handler, Workers},
+};
+
+/// Which objects of the control cluster a cell has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of one namespace.
+    Namespace(String),
+    /// Those of every namespace.
+    All,
+}
+
+impl Scope {
+    /// The API of a kind for this scope.
+    pub fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match self {
+            Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
+            Self::All => Api::all(client.clone()),
+        }
+    }
+}
+
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Namespace(namespace) => f.write_str(namespace),
+            Self::All => f.write_str("all namespaces"),
+        }
+    }
+}
+
+/// A kind of the control cluster that cells cache. Its folder says how.
+pub(crate) trait Kept: Cached + Serialize + Resource<Scope = NamespaceResourceScope> {
+    /// An empty cache with the kind's indexes.
+    fn cache() -> Arc<Cache<Self>>;
+
+    /// Fills the cache and keeps it current, until dropped.
+    fn watch(cache: Arc<Cache<Self>>, client: &Client, scope: &Scope) -> BoxFuture<'static, ()> {
+        let scope = scope.clone();
+        cache.watch(client.clone(), move |client| scope.api::<Guard<Self>>(&client), Liveness::CONTROL).boxed()
+    }
+
+    /// Reads all objects once more.
+    fn refresh(cache: Arc<Cache<Self>>, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>> {
+        let api = scope.api::<Guard<Self>>(client);
+        async move { Cache::refresh(&cache, &api).await }.boxed()
+    }
+}
+
+/// What a process has once, as far as cells need it.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What is measured.
+    pub metrics: Metrics,
+    /// The caches that follow an API server, for `/readyz` and `/metrics`.
+    pub caches: Arc<trust::Caches>,
+    /// Where random numbers come from.
+    pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+/// What makes a cell.
+pub(crate) struct Config {
+    /// Its name in logs.
+    pub name: String,
+    /// Which objects it has.
+    pub scope: Scope,
+    /// A client for the control cluster.
+    pub control: Client,
+    /// The target clusters.
+    pub targets: Arc<Targets>,
+    /// Where events go.
+    pub events: Events,
+    /// What the process has.
+    pub shared: Shared,
+}
+
+impl Config {
+    /// How one of its clusters is called in metrics and `/readyz`.
+    fn label(&self, cluster: &str) -> String {
+        if self.name.is_empty() { cluster.to_owned() } else { format!("{}/{cluster}", self.name) }
+    }
+}
+
+/// A kind: who registers it, and under which role its objects are reconciled.
+pub(crate) struct Kind<S: 'static> {
+    /// The role.
+    pub role: &'static str,
+    /// Registers cache, watch handlers, queue, reconciler and metrics. `S` is what the operator chose.
+    pub register: fn(&mut Builder<'_>, &S),
+}
+
+/// Reconciles under a lease: the same lease as the Go program that does the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Role {
+    /// Its name in [`Kind::role`].
+    pub name: &'static str,
+    /// The name of its lease.
+    pub lease: &'static str,
+}
+
+trait Watched: Send + Sync {
+    fn kind(&self) -> String;
+    fn wait_synced(&self) -> BoxFuture<'_, ()>;
+    fn follow(&self, followed: &trust::Caches, cluster: &str);
+    fn watch(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, ()>;
+    fn refresh(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>>;
+}
+
+impl<K: Kept> Watched for Arc<Cache<K>> {
+    fn kind(&self) -> String {
+        K::plural(&()).into_owned()
+    }
+
+    fn wait_synced(&self) -> BoxFuture<'_, ()> {
+        Cache::wait_synced(self).boxed()
+    }
+
+    fn follow(&self, followed: &trust::Caches, cluster: &str) {
+        followed.add(cluster, self);
+    }
+
+    fn watch(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, ()> {
+        K::watch(Arc::clone(self), client, scope)
+    }
+
+    fn refresh(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>> {
+        K::refresh(Arc::clone(self), client, scope)
+    }
+}
+
+type Run = Box<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
+type Hook = Box<dyn Fn() + Send + Sync>;
+type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
+
+/// What a role does in a cell.
+#[derive(Default)]
+struct Duties {
+    is_playing: Arc<AtomicBool>,
+    workers: Vec<Run>,
+    on_start: Vec<Hook>,
+    exports: Vec<Export>,
+}
+
+/// A cell whose caches are being filled and whose roles may be played.
+pub(crate) struct Cell {
+    config: Config,
+    caches: Vec<Box<dyn Watched>>,
+    duties: BTreeMap<&'static str, Duties>,
+    _watches: Vec<AbortOnDropHandle<()>>,
+}
+
+/// How a role ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// No reconcile runs any more.
+    Completely,
+    /// Reconciles were still running and were aborted; what they called may go on.
+    Aborted,
+}
+
+/// Given to kinds to register themselves.
+pub(crate) struct Builder<'a> {
+    config: &'a Config,
+    role: &'static str,
+    shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    caches: Vec<Box<dyn Watched>>,
+    duties: BTreeMap<&'static str, Duties>,
+}
+
+impl Builder<'_> {
+    /// The objects of a kind: cache, and the way to write them.
+    pub fn objects<K: Kept>(&mut self) -> Arc<Objects<K>> {
+        if let Some(known) = self.known::<Objects<K>>() {
+            return known;
+        }
+        let cache = K::cache();
+        self.caches.push(Box::new(Arc::clone(&cache)));
+        let control = self.config.control.clone();
+        self.shared_with(|_| Objects::namespaced(&cache, &control))
+    }
+
+    /// Something that kinds of one cell share, made at its first use.
+    pub fn shared<T: Default + Send + Sync + 'static>(&mut self) -> Arc<T> {
+        self.shared_with(|_| T::default())
+    }
+
+    /// Something that kinds of one cell share, made at its first use.
+    pub fn shared_with<T: Send + Sync + 'static>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Arc<T> {
+        if let Some(known) = self.known::<T>() {
+            return known;
+        }
+        let made = Arc::new(make(self));
+        self.shared.insert(TypeId::of::<T>(), Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+        made
+    }
+
+    fn known<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.shared.get(&TypeId::of::<T>()).and_then(|known| Arc::clone(known).downcast().ok())
+    }
+
+    /// Calls `handler` after each change of an object of a kind.
+    pub fn on_change<K: Kept>(&mut self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+        self.objects::<K>().cache.on_change(handler);
+    }
+
+    /// Reconciles the objects of a kind, each after its own changes. `is_relevant` says which changes count.
+    pub fn controller<K: Kept, R: Reconciler<Key = Key>>(
+        &mut self,
+        reconciler: R,
+        queue: &Arc<Queue<Key>>,
+        states: &Arc<States<R>>,
+        limit: usize,
+        is_relevant: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
+    ) {
+        let workers = self.reconciler(reconciler, queue, states, limit);
+        let (queue, states) = (Arc::clone(queue), Arc::clone(states));
+        self.on_change::<K>(move |change| {
+            if change.gone {
+                workers.forget(&change.key);
+                states.forget(&change.key);
+            } else if is_relevant(change) {
+                queue.add(change.key.clone());
+            }
+        });
+        self.report_unreadable::<K>();
+    }
+
+    /// Reconciles keys of a queue that others fill.
+    pub fn reconciler<R: Reconciler>(
+        &mut self,
+        reconciler: R,
+        queue: &Arc<Queue<R::Key>>,
+        states: &Arc<States<R>>,
+        limit: usize,
+    ) -> Arc<Workers<Loop<R>>> {
+        self.workers(Loop::new(reconciler, Arc::clone(queue), Arc::clone(states)), queue, limit)
+    }
+
+    /// Handles keys of a queue that others fill.
+    pub fn workers<H: Handler>(&mut self, handler: H, queue: &Arc<Queue<H::Key>>, limit: usize) -> Arc<Workers<H>> {
+        queue.measure(&self.config.shared.metrics);
+        let clock = Arc::clone(&self.config.shared.clock);
+        let workers = Arc::new(Workers::new(Arc::new(handler), Arc::clone(queue), clock, limit));
+        let run = Arc::clone(&workers);
+        self.duties().workers.push(Box::new(move |stop| Arc::clone(&run).run(stop).boxed()));
+        workers
+    }
+
+    /// Calls `hook` when this process begins to play the role, before anything is reconciled.
+    pub fn on_start(&mut self, hook: impl Fn() + Send + Sync + 'static) {
+        self.duties().on_start.push(Box::new(hook));
+    }
+
+    /// Exports metrics of the objects of a kind, while this process plays the role.
+    pub fn export<K: Kept>(&mut self, export: fn(&[Arc<K>], &mut Exposition)) {
+        let cache = Arc::clone(&self.objects::<K>().cache);
+        self.duties().exports.push(Box::new(move |metrics| metrics.export(&cache, export)));
+    }
+
+    /// While this process plays the role, objects that cannot be read get an event.
+    pub fn report_unreadable<K: Kept>(&mut self) {
+        let cache = Arc::clone(&self.objects::<K>().cache);
+        let events = self.config.events.clone();
+        unreadable::watch(&cache, &events, self.is_playing());
+        self.on_start(move || unreadable::report(&cache, &events));
+    }
+
+    /// Whether this process plays the role. A standby watches, and must not collect what only its leader acts on.
+    pub fn is_playing(&mut self) -> Arc<AtomicBool> {
+        Arc::clone(&self.duties().is_playing)
+    }
+
+    fn duties(&mut self) -> &mut Duties {
+        self.duties.entry(self.role).or_default()
+    }
+
+    /// What the cell is made from.
+    pub fn config(&self) -> &Config {
+        self.config
+    }
+}
+
+impl Cell {
+    /// A cell for some roles. Its caches begin to be filled at once.
+    pub fn new<S>(config: Config, kinds: &[Kind<S>], roles: &[Role], settings: &S) -> Arc<Self> {
+        let (caches, duties) = {
+            let mut builder = Builder {
+                config: &config,
+                role: "",
+                shared: HashMap::new(),
+                caches: Vec::new(),
+                duties: BTreeMap::new(),
+            };
+            for kind in kinds.iter().filter(|kind| roles.iter().any(|role| role.name == kind.role)) {
+                builder.role = kind.role;
+                (kind.register)(&mut builder, settings);
+            }
+            (builder.caches, builder.duties)
+        };
+        let control = config.label("control");
+        caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
+        let watches = caches
+            .iter()
+            .map(|cache| AbortOnDropHandle::new(tokio::spawn(cache.watch(&config.control, &config.scope))));
+        let _watches = watches.collect();
+        config.targets.start(config.label(""), &config.shared.caches);
+        Arc::new(Self { config, caches, duties, _watches })
+    }
+
+    /// The target clusters.
+    pub fn targets(&self) -> &Arc<Targets> {
+        &self.config.targets
+    }
+
+    /// Waits until every cache is filled; Nodes only of the target that all Machines have.
+    pub async fn wait_synced(&self) {
+        for cache in &self.caches {
+            cache.wait_synced().await;
+        }
+        if let Some(target) = self.config.targets.only() {
+            target.nodes.cache.wait_synced().await;
+        }
+    }
+
+    /// Plays a role until `stop`. The process must hold the role's lease; dropping this future aborts every reconcile.
+    pub async fn play(&self, role: &Role, stop: &CancellationToken) -> Ended {
+        let prepare = async {
+            self.wait_synced().await;
+            self.catch_up().await;
+        };
+        if stop.run_until_cancelled(prepare).await.is_none() {
+            return Ended::Completely;
+        }
+        let Some(duties) = self.duties.get(role.name) else {
+            stop.cancelled().await;
+            return Ended::Completely;
+        };
+        let _playing = Playing::begin(&duties.is_playing);
+        let _exported: Vec<Source> = duties.exports.iter().map(|export| export(&self.config.shared.metrics)).collect();
+        duties.on_start.iter().for_each(|hook| hook());
+        let mut workers = JoinSet::new();
+        for run in &duties.workers {
+            workers.spawn(run(stop.clone()));
+        }
+        tracing::info!(cell = self.config.name, role = role.name, scope = %self.config.scope, "controllers started");
+        stop.cancelled().await;
+        let ended = async { while workers.join_next().await.is_some() {} };
+        match tokio::time::timeout(shutdown::WORK, ended).await {
+            Ok(()) => Ended::Completely,
+            Err(_) => {
+                tracing::warn!(cell = self.config.name, role = role.name, "reconciles in flight were aborted");
+                workers.shutdown().await;
+                Ended::Aborted
+            }
+        }
+    }
+
+    /// The caches of a standby may be a moment behind the last writes of its predecessor. Creations rest on counts and on
+    /// the absence of a VM, which no resource version guards, so what exists is read once more.
+    async fn catch_up(&self) {
+        let Config { control, scope, .. } = &self.config;
+        for cache in &self.caches {
+            until_done(&cache.kind(), || cache.refresh(control, scope)).await;
+        }
+        if let Some(target) = self.config.targets.only() {
+            let nodes = Api::all(target.client.clone());
+            until_done("nodes", || target.nodes.cache.refresh(&nodes)).await;
+        }
+    }
+}
+
+/// Ends with the role, also when its future is dropped.
+struct Playing<'a>(&'a AtomicBool);
+
+impl<'a> Playing<'a> {
+    fn begin(flag: &'a AtomicBool) -> Self {
+        flag.store(true, Ordering::Relaxed);
+        Self(flag)
+    }
+}
+
+impl Drop for Playing<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A read that everything rests on is tried until it succeeds.
+async fn until_done<F: Future<Output = kube::Result<()>>>(what: &str, read: impl Fn() -> F) {
+    let mut pause = Duration::from_millis(200);
+    while let Err(error) = read().await {
+        tracing::warn!(what, error = %chain(&error), retry_in = ?pause, "read failed");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,165 @@
+//! Where the description of a cluster comes from, so that it can be read again when its files change.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+};
+
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use tokio::task::spawn_blocking;
+
+use super::StartError;
+
+/// Where a description comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// The pod's own credentials. Their token and CA are read again by kube-rs.
+    Pod { origin: &'static str },
+    /// The files that `KUBECONFIG` names.
+    Environment,
+    /// One file.
+    File { origin: &'static str, path: PathBuf },
+    /// Nowhere: it stays as it is.
+    Fixed,
+}
+
+/// How to reach and to trust one API server, and who we are to it.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// For clients.
+    pub config: Config,
+    source: Source,
+    /// The files behind it as they were when it was read.
+    files: Fingerprint,
+}
+
+/// A hash for each file; contents are not kept, because they are secret.
+type Fingerprint = Vec<(PathBuf, Option<u64>)>;
+
+impl From<Config> for Cluster {
+    /// A description that does not change.
+    fn from(config: Config) -> Self {
+        Self { config, source: Source::Fixed, files: Vec::new() }
+    }
+}
+
+impl Source {
+    pub(super) fn file(origin: &'static str, path: &Path) -> Self {
+        Self::File { origin, path: path.to_owned() }
+    }
+
+    fn origin(&self) -> (&'static str, Option<&Path>) {
+        match self {
+            Self::Pod { origin } => (origin, None),
+            Self::Environment => ("KUBECONFIG", None),
+            Self::File { origin, path } => (origin, Some(path)),
+            Self::Fixed => ("", None),
+        }
+    }
+
+    fn error(&self, error: KubeconfigError) -> StartError {
+        let (origin, path) = self.origin();
+        StartError::from_kubeconfig(origin, path, error)
+    }
+}
+
+impl Cluster {
+    /// Reads a description. Nothing is asked over the network.
+    pub(super) async fn load(source: Source) -> Result<Self, StartError> {
+        let kubeconfig = match &source {
+            Source::Pod { origin } => return in_pod(origin),
+            Source::Environment => Kubeconfig::read(),
+            Source::File { path, .. } => Kubeconfig::read_from(path),
+            // There is nothing to read.
+            Source::Fixed => Ok(Kubeconfig::default()),
+        };
+        let kubeconfig = kubeconfig.map_err(|error| source.error(error))?;
+        let files = fingerprint(files(&source, &kubeconfig));
+        let own_proxy = kubeconfig.clusters.iter().find_map(|named| named.cluster.as_ref()?.proxy_url.clone());
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let mut config = config.map_err(|error| source.error(error))?;
+        if own_proxy.is_none_or(|proxy| proxy.is_empty()) {
+            config.proxy_url = config.proxy_url.filter(|proxy| is_proxied(&config.cluster_url, proxy, &no_proxy()));
+        }
+        Ok(Self { config: with_our_retries(config), source, files })
+    }
+
+    /// The description as its files have it now; `None` if they are as they were.
+    ///
+    /// # Errors
+    /// When they cannot be read or used, perhaps because somebody is writing them.
+    pub async fn reload(&self) -> Result<Option<Self>, StartError> {
+        let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
+        let Ok(files) = spawn_blocking(move || fingerprint(paths)).await else { return Ok(None) };
+        if files == self.files {
+            return Ok(None);
+        }
+        Self::load(self.source.clone()).await.map(Some)
+    }
+}
+
+fn in_pod(origin: &'static str) -> Result<Cluster, StartError> {
+    let config = Config::incluster().map_err(|error| StartError::NotInPod { origin, cause: error.to_string() })?;
+    Ok(Cluster { config: with_our_retries(config), source: Source::Pod { origin }, files: Vec::new() })
+}
+
+/// The client would repeat a create whose answer was lost, and an eviction that a budget forbids.
+/// What may be repeated, and when, is known only to the caller.
+fn with_our_retries(mut config: Config) -> Config {
+    config.default_retry = false;
+    config
+}
+
+/// The kubeconfig and what it refers to. Token files are read again by kube-rs.
+fn files(source: &Source, kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
+    let own: Vec<PathBuf> = match source {
+        Source::File { path, .. } => vec![path.clone()],
+        Source::Environment => {
+            env::var_os("KUBECONFIG").map(|all| env::split_paths(&all).collect()).unwrap_or_default()
+        }
+        Source::Pod { .. } | Source::Fixed => Vec::new(),
+    };
+    let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    let authorities = clusters.filter_map(|cluster| cluster.certificate_authority.as_ref());
+    let identities = users.flat_map(|user| [&user.client_certificate, &user.client_key]).flatten();
+    let all: BTreeSet<PathBuf> = own.into_iter().chain(authorities.chain(identities).map(PathBuf::from)).collect();
+    all.into_iter().collect()
+}
+
+fn fingerprint(paths: Vec<PathBuf>) -> Fingerprint {
+    let hash = |path: &PathBuf| {
+        let mut hasher = DefaultHasher::new();
+        fs::read(path).ok()?.hash(&mut hasher);
+        Some(hasher.finish())
+    };
+    paths.into_iter().map(|path| (path.clone(), hash(&path))).collect()
+}
+
+fn no_proxy() -> String {
+    env::var("NO_PROXY").or_else(|_| env::var("no_proxy")).unwrap_or_default()
+}
+
+/// Whether a proxy that the environment names is used for a server. As in Go, it never is for this host itself. (kube-rs
+/// looks for the proxy in `NO_PROXY`, not for the server.)
+pub(super) fn is_proxied(server: &Uri, proxy: &Uri, no_proxy: &str) -> bool {
+    let host = server.host().unwrap_or_default();
+    let proxy = proxy.to_string();
+    let matcher = Matcher::builder().http(proxy.clone()).https(proxy).no(no_proxy).build();
+    // Go also knows entries with a port.
+    let port = server.port_u16().unwrap_or(443);
+    let is_named = no_proxy.split(',').any(|entry| entry.trim() == "*" || entry.trim() == format!("{host}:{port}"));
+    !is_loopback(host) && !is_named && matcher.intercept(server).is_some()
+}
+
+pub(super) fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}

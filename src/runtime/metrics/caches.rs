@@ -1,0 +1,65 @@
+//! How old caches are.
+
+use super::{Collect, Desc, Exposition};
+use crate::runtime::trust::Caches;
+
+const AGE: Desc<2> = Desc::gauge(
+    "mcm_cache_age_seconds",
+    "Seconds since the API server of a cache was last heard.",
+    ["kind", "cluster"],
+);
+const TRUSTED: Desc<2> = Desc::gauge(
+    "mcm_cache_trusted",
+    "1 if conclusions are drawn from what a cache does not hold, 0 if it is too old for that.",
+    ["kind", "cluster"],
+);
+
+impl Collect for Caches {
+    fn collect(&self, out: &mut Exposition) {
+        for (cluster, cache) in self.all() {
+            let kind = cache.plural();
+            if let Some(age) = cache.age() {
+                out.sample(&AGE, [&kind, &cluster], age.as_secs_f64());
+            }
+            out.sample(&TRUSTED, [&kind, &cluster], f64::from(u8::from(cache.trust().is_trusted())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::runtime::trust::{Trust, Watched};
+
+    struct Silent;
+
+    impl Watched for Silent {
+        fn plural(&self) -> String {
+            "nodes".to_owned()
+        }
+
+        fn trust(&self) -> Trust {
+            Trust::Unknown { why: "not read yet".to_owned() }
+        }
+
+        fn age(&self) -> Option<Duration> {
+            Some(Duration::from_millis(1500))
+        }
+    }
+
+    #[test]
+    fn a_cache_is_told_of_until_it_is_dropped() {
+        let (caches, cache) = (Caches::default(), Arc::new(Silent));
+        caches.add("target", &cache);
+        assert_eq!(caches.problems(), ["nodes of target: not read yet"]);
+        let mut out = Exposition::default();
+        caches.collect(&mut out);
+        let text = out.finish();
+        assert!(text.contains("mcm_cache_age_seconds{kind=\"nodes\",cluster=\"target\"} 1.5\n"), "{text}");
+        assert!(text.contains("mcm_cache_trusted{kind=\"nodes\",cluster=\"target\"} 0\n"), "{text}");
+        drop(cache);
+        assert!(caches.problems().is_empty());
+    }
+}

@@ -1,0 +1,96 @@
+//! Metrics of objects, read from caches at each scrape. Several cells may have objects of one kind; a family is printed once
+//! for all of them.
+
+use std::{
+    any::{Any, TypeId},
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+
+use super::Exposition;
+use crate::runtime::cache::{Cache, Cached};
+
+/// Objects are exported until this is dropped.
+pub(crate) struct Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Any + Send + Sync>);
+
+#[derive(Default)]
+pub(super) struct Exports(Mutex<BTreeMap<(TypeId, usize), Box<dyn Export>>>);
+
+trait Export: Send + Sync {
+    fn collect(&self, out: &mut Exposition);
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+struct OfKind<K: Cached> {
+    caches: Vec<Weak<Arc<Cache<K>>>>,
+    export: fn(&[Arc<K>], &mut Exposition),
+}
+
+impl<K: Cached> Export for OfKind<K> {
+    fn collect(&self, out: &mut Exposition) {
+        let caches: Vec<_> = self.caches.iter().filter_map(Weak::upgrade).collect();
+        if !caches.is_empty() {
+            let objects: Vec<Arc<K>> = caches.iter().flat_map(|cache| cache.all()).collect();
+            (self.export)(&objects, out);
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Exports {
+    pub(super) fn add<K: Cached>(&self, cache: &Arc<Cache<K>>, export: fn(&[Arc<K>], &mut Exposition)) -> Source {
+        let source = Arc::new(Arc::clone(cache));
+        let mut all = self.0.lock();
+        let of_kind = all
+            .entry((TypeId::of::<K>(), export as usize))
+            .or_insert_with(|| Box::new(OfKind::<K> { caches: Vec::new(), export }));
+        if let Some(of_kind) = of_kind.as_any().downcast_mut::<OfKind<K>>() {
+            of_kind.caches.retain(|cache| cache.strong_count() > 0);
+            of_kind.caches.push(Arc::downgrade(&source));
+        }
+        Source(source)
+    }
+
+    pub(super) fn collect(&self, out: &mut Exposition) {
+        self.0.lock().values().for_each(|export| export.collect(out));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::runtime::metrics::{Desc, Metrics};
+
+    const COUNT: Desc<0> = Desc::gauge("maps", "Config maps.", []);
+
+    fn count(objects: &[Arc<ConfigMap>], out: &mut Exposition) {
+        out.sample(&COUNT, [], f64::from(u32::try_from(objects.len()).unwrap()));
+    }
+
+    fn cache(name: &str) -> Arc<Cache<ConfigMap>> {
+        let cache = Cache::<ConfigMap>::new(&[], |_| {});
+        let object = serde_json::json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "1" } });
+        cache.wrote(serde_json::from_value(object).unwrap());
+        cache
+    }
+
+    #[test]
+    fn a_family_is_printed_once_for_all_cells_and_a_cell_that_ends_leaves_it() {
+        let metrics = Metrics::new();
+        let (a, b) = (metrics.export(&cache("a"), count), metrics.export(&cache("b"), count));
+        let text = metrics.render();
+        assert!(text.contains("\nmaps 2\n"), "{text}");
+        assert_eq!(text.matches("# TYPE maps").count(), 1);
+        drop(a);
+        assert!(metrics.render().contains("\nmaps 1\n"));
+        drop(b);
+        assert!(!metrics.render().contains("maps"), "a standby exports none");
+    }
+}

@@ -1,0 +1,257 @@
+//! The one reconcile loop: resolve writes of unknown outcome, then observe, plan and apply until there is nothing left
+//! to do. What every kind needs around that (status pacing, unresolved writes, memory, requeue) lives here.
+
+use std::{
+    collections::HashMap,
+    fmt::{Debug, Display},
+    future::Future,
+    hash::Hash,
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    cache::Key,
+    objects::{WriteError, WriteFailure},
+    queue::Queue,
+    worker::{Handler, ReconcileError, Requeue},
+};
+use crate::plan::{Plan, Step};
+
+/// How one kind is reconciled.
+pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
+    /// What names an object.
+    type Key: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static;
+    /// Everything a plan is made from.
+    type Snapshot: Send + Sync;
+    /// What a plan can do.
+    type Action: Send;
+    /// What earlier reconciles of an object leave for its plans. Losing it costs a repeated call, never correctness.
+    type Memory: Clone + Default + Send + 'static;
+    /// What the reconcile under way has learned from calls, and what it holds until it ends.
+    type Session: Default + Send;
+
+    /// Reads the caches; `None` if the object does not exist.
+    fn observe(&self, key: &Self::Key, memory: &Self::Memory, session: &Self::Session) -> Option<Self::Snapshot>;
+
+    /// Decides.
+    fn plan(&self, snapshot: &Self::Snapshot) -> Plan<Self::Action>;
+
+    /// What a plan would break if it were carried out, computed without the planner's own arithmetic.
+    fn lint(&self, snapshot: &Self::Snapshot, plan: &Plan<Self::Action>) -> Option<String> {
+        let _ = (snapshot, plan);
+        None
+    }
+
+    /// Carries out the steps of a plan in order, and chooses nothing.
+    fn apply(
+        &self,
+        snapshot: Self::Snapshot,
+        steps: Vec<Step<Self::Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
+
+    /// Reads the object of a write whose answer was lost, so that the cache knows its outcome.
+    fn resolve(
+        &self,
+        key: &Self::Key,
+        write: &UnresolvedWrite,
+    ) -> impl Future<Output = Result<(), ReconcileError>> + Send {
+        let _ = (key, write);
+        std::future::ready(Ok(()))
+    }
+
+    /// A status that alone has changed can wait a moment for what changes next.
+    fn is_status(action: &Self::Action) -> bool {
+        let _ = action;
+        false
+    }
+
+    /// A plan has no steps left: drops from the memory what that disproves. True if the plan has to be made again.
+    fn settle(memory: &mut Self::Memory) -> bool {
+        let _ = memory;
+        false
+    }
+}
+
+/// What comes after a plan was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Plan again.
+    Plan,
+    /// End this reconcile.
+    Requeue(Requeue),
+}
+
+/// A write that may have been carried out or not. Nothing is planned for the object that made it until a read tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnresolvedWrite {
+    /// Kind of the object that was written.
+    pub kind: String,
+    /// Its key.
+    pub key: Key,
+}
+
+/// How often one reconcile plans before it is taken for a bug.
+const ROUNDS: usize = 32;
+/// The status of one object alone is not written more often.
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Reconciles objects of one kind with the loop.
+pub(crate) struct Loop<R: Reconciler> {
+    /// How.
+    pub reconciler: R,
+    queue: Arc<Queue<R::Key>>,
+    states: Arc<States<R>>,
+}
+
+/// What the loop keeps of each object between reconciles.
+pub(crate) struct States<R: Reconciler>(Mutex<HashMap<R::Key, State<R>>>);
+
+struct State<R: Reconciler> {
+    memory: R::Memory,
+    unresolved: Vec<UnresolvedWrite>,
+    status_written_at: Option<Instant>,
+}
+
+impl<R: Reconciler> Default for State<R> {
+    fn default() -> Self {
+        Self { memory: R::Memory::default(), unresolved: Vec::new(), status_written_at: None }
+    }
+}
+
+impl<R: Reconciler> Default for States<R> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<R: Reconciler> States<R> {
+    /// Changes the memory of an object, if there is one; for watch handlers.
+    pub fn update_if_known(&self, key: &R::Key, change: impl FnOnce(&mut R::Memory)) {
+        if let Some(state) = self.0.lock().get_mut(key) {
+            change(&mut state.memory);
+        }
+    }
+
+    /// Changes the memory of an object; for watch handlers.
+    pub fn update(&self, key: &R::Key, change: impl FnOnce(&mut R::Memory)) {
+        self.with(key, |state| change(&mut state.memory));
+    }
+
+    /// Drops what is kept of all objects.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    /// Drops what is kept of an object that is gone.
+    pub fn forget(&self, key: &R::Key) {
+        self.0.lock().remove(key);
+    }
+
+    fn with<T>(&self, key: &R::Key, read: impl FnOnce(&mut State<R>) -> T) -> T {
+        read(self.0.lock().entry(key.clone()).or_default())
+    }
+}
+
+/// The reconcile under way.
+pub(crate) struct Turn<'a, R: Reconciler> {
+    /// Of which object.
+    pub key: &'a R::Key,
+    /// What it has learned and holds.
+    pub session: R::Session,
+    states: &'a States<R>,
+}
+
+impl<R: Reconciler> Turn<'_, R> {
+    /// Changes the memory of the object.
+    pub fn remember(&self, change: impl FnOnce(&mut R::Memory)) {
+        self.states.with(self.key, |state| change(&mut state.memory));
+    }
+
+    /// Records a write that may have been carried out all the same.
+    pub fn track<T>(&self, answer: Result<T, WriteError>) -> Result<T, WriteError> {
+        answer.inspect_err(|error| {
+            if error.failure() == WriteFailure::Unknown {
+                let write = UnresolvedWrite { kind: error.kind().to_owned(), key: error.key().clone() };
+                self.states.with(self.key, |state| state.unresolved.push(write));
+            }
+        })
+    }
+
+    /// The status was written.
+    pub fn status_written(&self) {
+        self.states.with(self.key, |state| state.status_written_at = Some(Instant::now()));
+    }
+}
+
+impl<R: Reconciler> Loop<R> {
+    /// A loop for the keys of a queue.
+    pub fn new(reconciler: R, queue: Arc<Queue<R::Key>>, states: Arc<States<R>>) -> Self {
+        Self { reconciler, queue, states }
+    }
+
+    async fn resolve_writes(&self, key: &R::Key) -> Result<(), ReconcileError> {
+        loop {
+            let write = self.states.with(key, |state| state.unresolved.first().cloned());
+            let Some(write) = write else { return Ok(()) };
+            self.reconciler.resolve(key, &write).await?;
+            self.states.with(key, |state| state.unresolved.retain(|other| *other != write));
+        }
+    }
+
+    /// What changed can wait until then.
+    fn hold_status(&self, key: &R::Key) -> Option<Duration> {
+        let written_at = self.states.with(key, |state| state.status_written_at)?;
+        STATUS_INTERVAL.checked_sub(written_at.elapsed()).filter(|left| !left.is_zero())
+    }
+}
+
+impl<R: Reconciler> Handler for Loop<R> {
+    type Key = R::Key;
+
+    async fn handle(&self, key: &R::Key) -> Result<Requeue, ReconcileError> {
+        self.resolve_writes(key).await?;
+        let controller = self.queue.name();
+        let mut turn = Turn { key, session: R::Session::default(), states: &self.states };
+        let mut last = String::new();
+        for _ in 0..ROUNDS {
+            let begun = Instant::now();
+            let memory = self.states.with(key, |state| state.memory.clone());
+            let Some(snapshot) = self.reconciler.observe(key, &memory, &turn.session) else {
+                self.states.forget(key);
+                return Ok(Requeue::OnChange);
+            };
+            let plan = self.reconciler.plan(&snapshot);
+            self.queue.charge(key, begun.elapsed());
+            let Some(step) = plan.steps.last() else {
+                if self.states.with(key, |state| R::settle(&mut state.memory)) {
+                    continue;
+                }
+                for wait in &plan.waits {
+                    tracing::debug!(controller, object = %key, kind = ?wait.kind, until = ?wait.until, "waits for {}", wait.text);
+                }
+                return Ok(plan.requeue_at().into());
+            };
+            if plan.steps.iter().all(|step| R::is_status(&step.action))
+                && let Some(left) = self.hold_status(key)
+            {
+                return Ok(Requeue::After(left));
+            }
+            if let Some(violation) = self.reconciler.lint(&snapshot, &plan) {
+                return Err(ReconcileError::Refused { key: key.to_string(), violation });
+            }
+            last.clone_from(&step.reason);
+            for step in &plan.steps {
+                tracing::debug!(controller, object = %key, reason = %step.reason, "step");
+            }
+            if let Next::Requeue(requeue) = self.reconciler.apply(snapshot, plan.steps, &mut turn).await? {
+                return Ok(requeue);
+            }
+        }
+        Err(ReconcileError::Restless { key: key.to_string(), step: last })
+    }
+}

@@ -1,0 +1,229 @@
+//! The connection to an API server is made anew when the files that describe it change, or before its certificate runs out.
+//!
+//! kube-rs reads tokens of files and of plugins again by itself; client certificates, CAs and tokens that stand in a
+//! kubeconfig are built into its client, so that client is replaced. Watches that are open stay with the old one until they
+//! end, after minutes at most.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use http::{Request, Response, StatusCode};
+use jiff::{SignedDuration, Timestamp};
+use kube::{Client, Config, client::Body};
+use parking_lot::Mutex;
+use tokio::{task::spawn_blocking, time::Instant};
+use tower::{BoxError, Service};
+
+use super::{
+    kubeconfig::{Cluster, address},
+    objects::chain,
+};
+
+/// How often the files are looked at, by the next call.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long before its end a certificate is replaced.
+const RESERVE: SignedDuration = SignedDuration::from_secs(60);
+
+/// A client could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The user agent cannot be sent.
+    #[error("cannot use {0:?} as user agent: it may hold printable ASCII characters only")]
+    UserAgent(String),
+    /// TLS, credentials or proxy.
+    #[error("cannot make a client of {server}: {cause}; check certificates, credentials and proxy of the kubeconfig")]
+    Config {
+        /// Address of the API server.
+        server: String,
+        /// What is wrong.
+        cause: String,
+    },
+}
+
+/// Makes the client of a configuration.
+type Build = Arc<dyn Fn(Config) -> Result<Client, ClientError> + Send + Sync>;
+
+/// A client whose credentials stay fresh. Clones share it.
+#[derive(Clone)]
+pub(super) struct Connection {
+    build: Build,
+    every: Duration,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    client: Client,
+    cluster: Cluster,
+    looked_at: Instant,
+    is_looking: bool,
+    /// The last problem that was told.
+    problem: Option<String>,
+}
+
+impl Connection {
+    /// # Errors
+    /// The configuration names certificates, credentials or a proxy that cannot be used.
+    pub fn new(
+        cluster: &Cluster,
+        build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
+    ) -> Result<Self, ClientError> {
+        Self::looking(cluster, build, LOOK)
+    }
+
+    fn looking(
+        cluster: &Cluster,
+        build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
+        every: Duration,
+    ) -> Result<Self, ClientError> {
+        let client = build(cluster.config.clone())?;
+        let cluster = cluster.clone();
+        let state = State { client, cluster, looked_at: Instant::now(), is_looking: false, problem: None };
+        Ok(Self { build: Arc::new(build), every, state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// The client for the next call; from time to time it is looked whether it is still the right one.
+    fn client(&self) -> Client {
+        let mut state = self.state.lock();
+        if !state.is_looking && state.looked_at.elapsed() >= self.every {
+            state.is_looking = true;
+            tokio::spawn(self.clone().look());
+        }
+        state.client.clone()
+    }
+
+    /// The credentials were refused: the next call looks at once.
+    fn refused(&self) {
+        let mut state = self.state.lock();
+        if let Some(long_ago) = state.looked_at.checked_sub(self.every) {
+            state.looked_at = long_ago;
+        }
+    }
+
+    async fn look(self) {
+        let outcome = self.renewed().await;
+        let mut state = self.state.lock();
+        (state.is_looking, state.looked_at) = (false, Instant::now());
+        let server = address(&state.cluster.config.cluster_url);
+        match outcome {
+            Ok(None) => state.problem = None,
+            Ok(Some((client, cluster))) => {
+                tracing::info!(server, "credentials or certificates changed and were read again");
+                (state.client, state.cluster, state.problem) = (client, cluster, None);
+            }
+            Err(problem) => {
+                if state.problem.as_ref() != Some(&problem) {
+                    tracing::warn!(
+                        server,
+                        problem,
+                        "credentials or certificates changed and cannot be used; those of before are"
+                    );
+                }
+                state.problem = Some(problem);
+            }
+        }
+    }
+
+    async fn renewed(&self) -> Result<Option<(Client, Cluster)>, String> {
+        let (cluster, valid_until) = {
+            let state = self.state.lock();
+            (state.cluster.clone(), *state.client.valid_until())
+        };
+        let is_expiring = valid_until.is_some_and(|end| end <= Timestamp::now() + RESERVE);
+        let cluster = match cluster.reload().await.map_err(|error| chain(&error))? {
+            Some(changed) => changed,
+            None if is_expiring => cluster,
+            None => return Ok(None),
+        };
+        let (build, config) = (Arc::clone(&self.build), cluster.config.clone());
+        // A credential plugin may take its time.
+        let built = spawn_blocking(move || build(config)).await.map_err(|error| error.to_string())?;
+        built.map(|client| Some((client, cluster))).map_err(|error| chain(&error))
+    }
+}
+
+impl Service<Request<Body>> for Connection {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let connection = self.clone();
+        async move {
+            let answer = connection.client().send(request).await?;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                connection.refused();
+            }
+            Ok(answer)
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use axum::{Router, http::HeaderMap, routing::get};
+    use rstest::rstest;
+
+    use super::*;
+    use crate::runtime::kubeconfig::{Clusters, ControlKubeconfig, Fallback, TargetKubeconfig};
+
+    /// Answers 200 to the token "two", and 401 to any other.
+    async fn server() -> (String, tokio_util::task::AbortOnDropHandle<std::io::Result<()>>) {
+        let router = Router::new().route(
+            "/",
+            get(|headers: HeaderMap| async move {
+                if headers["authorization"] == "Bearer two" { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+            }),
+        );
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(axum::serve(listener, router).into_future());
+        (url, tokio_util::task::AbortOnDropHandle::new(server))
+    }
+
+    fn kubeconfig(url: &str, token: &str) -> String {
+        format!(
+            r#"{{"current-context": "it", "contexts": [{{"name": "it", "context": {{"cluster": "it", "user": "it"}}}}],
+                "clusters": [{{"name": "it", "cluster": {{"server": "{url}"}}}}],
+                "users": [{{"name": "it", "user": {{"token": "{token}"}}}}]}}"#
+        )
+    }
+
+    #[rstest]
+    #[case::looked_at_in_time(Duration::ZERO)]
+    #[case::looked_at_because_the_old_one_is_refused(Duration::from_secs(3600))]
+    #[tokio::test]
+    async fn a_token_that_is_replaced_in_the_kubeconfig_is_used_without_a_restart(#[case] every: Duration) {
+        let (url, _server) = server().await;
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("config");
+        fs::write(&path, kubeconfig(&url, "one")).unwrap();
+        let control = ControlKubeconfig::Path(path.clone());
+        let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await.unwrap();
+        let build = |config| Client::try_from(config).map_err(|_| ClientError::UserAgent(String::new()));
+        let mut connection = Connection::looking(&clusters.control, build, every).unwrap();
+        let mut ask = async || {
+            let answer = connection.call(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+            answer.status()
+        };
+        assert_eq!(ask().await, StatusCode::UNAUTHORIZED);
+
+        fs::write(&path, "half of a f").unwrap();
+        for _ in 0..20 {
+            assert_eq!(ask().await, StatusCode::UNAUTHORIZED, "a file that is being written changes nothing");
+        }
+        fs::write(&path, kubeconfig(&url, "two")).unwrap();
+        let used = async { while ask().await != StatusCode::OK {} };
+        tokio::time::timeout(Duration::from_secs(20), used).await.unwrap();
+    }
+}

@@ -1,0 +1,308 @@
+//! Target clusters: where the Nodes of Machines are. A cell may have none, one, or one for each of many clusters, which
+//! come and go while it runs.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Client};
+use parking_lot::{Mutex, RwLock};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    cache::{Cache, Change, Key},
+    objects::Objects,
+    trust::{self, Liveness, Trust},
+};
+use crate::api::node::Node;
+
+/// Names a target cluster within a cell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TargetId(Arc<str>);
+
+impl TargetId {
+    /// The target of a cell that has one.
+    pub fn only() -> Self {
+        Self::named("target")
+    }
+
+    /// One of several.
+    pub fn named(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for TargetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A Node of one target cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeKey {
+    /// In which cluster.
+    pub target: TargetId,
+    /// Its name.
+    pub name: String,
+}
+
+impl NodeKey {
+    /// A Node of a target.
+    pub fn new(target: &TargetId, name: impl Into<String>) -> Self {
+        Self { target: target.clone(), name: name.into() }
+    }
+
+    /// Its key in the cache of its target.
+    pub fn in_target(&self) -> Key {
+        Key::new("", &self.name)
+    }
+}
+
+impl fmt::Display for NodeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.name, self.target)
+    }
+}
+
+/// Which objects of the control cluster belong to which target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Assignment {
+    /// There is no target cluster.
+    None,
+    /// All belong to the same.
+    One(TargetId),
+    /// The value of this label names the target.
+    Label(String),
+}
+
+/// A target cluster that is connected.
+pub(crate) struct Target {
+    /// Its name.
+    pub id: TargetId,
+    /// A client for it.
+    pub client: Client,
+    /// Its Nodes.
+    pub nodes: Objects<Node>,
+    watch: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+/// The target of an object.
+#[derive(Clone)]
+pub(crate) enum TargetOf {
+    /// Objects have no target here.
+    NoTarget,
+    /// It has one that is not connected, or its label names none: nothing is known of its Node.
+    Unknown,
+    /// It has this one.
+    Known(Arc<Target>),
+}
+
+type NodeHandler = Box<dyn Fn(&Target, &Change<Node>) + Send + Sync>;
+type TrustHandler = Box<dyn Fn(&Target, &Trust) + Send + Sync>;
+
+/// Where the caches of Nodes are told of, and how they are called there.
+struct Followed {
+    prefix: String,
+    caches: Arc<trust::Caches>,
+}
+
+/// The targets of a cell.
+pub(crate) struct Targets {
+    assignment: Assignment,
+    connected: RwLock<BTreeMap<TargetId, Arc<Target>>>,
+    handlers: Arc<RwLock<Vec<NodeHandler>>>,
+    trust_handlers: Arc<RwLock<Vec<TrustHandler>>>,
+    make_cache: fn() -> Arc<Cache<Node>>,
+    /// Set once watches may begin.
+    followed: OnceLock<Followed>,
+}
+
+impl Target {
+    fn start(&self, followed: &Followed) {
+        let mut watch = self.watch.lock();
+        if watch.is_none() {
+            followed.caches.add(&format!("{}{}", followed.prefix, self.id), &self.nodes.cache);
+            let nodes = Arc::clone(&self.nodes.cache).watch(self.client.clone(), Api::all, Liveness::TARGET);
+            *watch = Some(AbortOnDropHandle::new(tokio::spawn(nodes)));
+        }
+    }
+}
+
+impl Targets {
+    /// None is connected yet. `make_cache` gives the cache of Nodes of each.
+    pub fn new(assignment: Assignment, make_cache: fn() -> Arc<Cache<Node>>) -> Arc<Self> {
+        Arc::new(Self {
+            assignment,
+            connected: RwLock::default(),
+            handlers: Arc::default(),
+            trust_handlers: Arc::default(),
+            make_cache,
+            followed: OnceLock::new(),
+        })
+    }
+
+    /// Calls `handler` after each change of a Node in any target.
+    pub fn on_node_change(&self, handler: impl Fn(&Target, &Change<Node>) + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    /// Calls `handler` when the Nodes of a target are no longer trusted, and when they are again.
+    pub fn on_trust_change(&self, handler: impl Fn(&Target, &Trust) + Send + Sync + 'static) {
+        self.trust_handlers.write().push(Box::new(handler));
+    }
+
+    /// Connects a target and watches its Nodes. One of the same name is replaced.
+    pub fn connect(&self, id: &TargetId, client: &Client) -> Arc<Target> {
+        let cache = (self.make_cache)();
+        let target = Arc::new_cyclic(|weak: &std::sync::Weak<Target>| {
+            let (trusting, trust_handlers) = (weak.clone(), Arc::clone(&self.trust_handlers));
+            cache.on_trust(move |trust| {
+                if let Some(target) = trusting.upgrade() {
+                    trust_handlers.read().iter().for_each(|handler| handler(&target, trust));
+                }
+            });
+            let (weak, handlers) = (weak.clone(), Arc::clone(&self.handlers));
+            cache.on_change(move |change| {
+                if let Some(target) = weak.upgrade() {
+                    handlers.read().iter().for_each(|handler| handler(&target, change));
+                }
+            });
+            Target {
+                id: id.clone(),
+                client: client.clone(),
+                nodes: Objects::cluster_wide(&cache, client),
+                watch: Mutex::default(),
+            }
+        });
+        self.connected.write().insert(id.clone(), Arc::clone(&target));
+        if let Some(followed) = self.followed.get() {
+            target.start(followed);
+        }
+        target
+    }
+
+    /// Begins to watch, after everybody who wants to hear of changes has said so.
+    /// `/readyz` and `/metrics` tell of them, each under its name after `prefix`.
+    pub fn start(&self, prefix: String, caches: &Arc<trust::Caches>) {
+        let followed = self.followed.get_or_init(|| Followed { prefix, caches: Arc::clone(caches) });
+        self.all().iter().for_each(|target| target.start(followed));
+    }
+
+    /// Objects have targets.
+    pub fn exist(&self) -> bool {
+        self.assignment != Assignment::None
+    }
+
+    /// The only target, if objects all have the same and it is connected.
+    pub fn only(&self) -> Option<Arc<Target>> {
+        match &self.assignment {
+            Assignment::One(id) => self.get(id),
+            Assignment::None | Assignment::Label(_) => None,
+        }
+    }
+
+    /// A target by its name.
+    pub fn get(&self, id: &TargetId) -> Option<Arc<Target>> {
+        self.connected.read().get(id).cloned()
+    }
+
+    /// All that are connected.
+    pub fn all(&self) -> Vec<Arc<Target>> {
+        self.connected.read().values().cloned().collect()
+    }
+
+    /// The target of an object.
+    pub fn of(&self, meta: &ObjectMeta) -> TargetOf {
+        if !self.exist() {
+            return TargetOf::NoTarget;
+        }
+        match self.id_of(meta).and_then(|id| self.get(&id)) {
+            Some(target) => TargetOf::Known(target),
+            None => TargetOf::Unknown,
+        }
+    }
+
+    /// The Node of an object with this name.
+    pub fn node_key(&self, meta: &ObjectMeta, name: &str) -> Option<NodeKey> {
+        self.id_of(meta).map(|id| NodeKey::new(&id, name))
+    }
+
+    fn id_of(&self, meta: &ObjectMeta) -> Option<TargetId> {
+        match &self.assignment {
+            Assignment::None => None,
+            Assignment::One(id) => Some(id.clone()),
+            Assignment::Label(label) => meta.labels.as_ref()?.get(label).map(|name| TargetId::named(name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::client::Body;
+
+    use super::*;
+
+    fn away() -> Client {
+        let service = tower::service_fn(|_: http::Request<Body>| {
+            std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
+        });
+        Client::new(service, "default")
+    }
+
+    fn in_cluster(name: &str) -> ObjectMeta {
+        let labels = [("cluster".to_owned(), name.to_owned())].into();
+        ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }
+    }
+
+    fn known(of: TargetOf) -> String {
+        match of {
+            TargetOf::NoTarget => "none".to_owned(),
+            TargetOf::Unknown => "unknown".to_owned(),
+            TargetOf::Known(target) => target.id.to_string(),
+        }
+    }
+
+    fn cache() -> Arc<Cache<Node>> {
+        Cache::new(&[], |_| {})
+    }
+
+    #[tokio::test]
+    async fn a_label_leads_each_object_to_its_own_target_and_what_is_not_connected_is_unknown() {
+        let targets = Targets::new(Assignment::Label("cluster".to_owned()), cache);
+        targets.connect(&TargetId::named("a"), &away());
+        assert_eq!(known(targets.of(&in_cluster("a"))), "a");
+        assert_eq!(known(targets.of(&in_cluster("b"))), "unknown");
+        assert_eq!(known(targets.of(&ObjectMeta::default())), "unknown", "no label");
+        targets.connect(&TargetId::named("b"), &away());
+        assert_eq!(known(targets.of(&in_cluster("b"))), "b");
+    }
+
+    #[tokio::test]
+    async fn without_targets_nothing_has_one_and_with_one_everything_has_it() {
+        let none = Targets::new(Assignment::None, cache);
+        assert_eq!(known(none.of(&in_cluster("a"))), "none");
+        let one = Targets::new(Assignment::One(TargetId::only()), cache);
+        assert_eq!(known(one.of(&in_cluster("a"))), "unknown", "not connected yet");
+        one.connect(&TargetId::only(), &away());
+        assert_eq!(known(one.of(&in_cluster("a"))), "target");
+    }
+
+    #[tokio::test]
+    async fn a_change_of_a_node_names_its_target() {
+        let targets = Targets::new(Assignment::Label("cluster".to_owned()), cache);
+        let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let changes = Arc::clone(&seen);
+        targets.on_node_change(move |target, change| changes.lock().push(NodeKey::new(&target.id, &change.key.name)));
+        for name in ["a", "b"] {
+            let target = targets.connect(&TargetId::named(name), &away());
+            let node = serde_json::json!({ "metadata": { "name": "n", "uid": name, "resourceVersion": "1" } });
+            target.nodes.cache.wrote(serde_json::from_value(node).unwrap());
+        }
+        let both = ["a", "b"].map(|name| NodeKey::new(&TargetId::named(name), "n"));
+        assert_eq!(*seen.lock(), both);
+    }
+}

@@ -1,0 +1,364 @@
+//! How far the content of a cache can be relied on, as one value: it follows from when its API server was last heard.
+//!
+//! Everything that concludes something from what a cache does *not* hold asks this first, and so do `/readyz`, the metric
+//! and the log.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// What the content of a cache is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// It was never complete.
+    Unknown {
+        /// What is waited for.
+        why: String,
+    },
+    /// It is as old as the limit at most.
+    Trusted,
+    /// It may be older: what is missing may exist, and what is there may be gone.
+    Untrusted {
+        /// When the API server was last heard.
+        since: Timestamp,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl Trust {
+    /// Conclusions may be drawn from what is missing.
+    pub fn is_trusted(&self) -> bool {
+        *self == Self::Trusted
+    }
+
+    /// What is wrong, for people.
+    pub fn problem(&self) -> Option<String> {
+        match self {
+            Self::Trusted => None,
+            Self::Unknown { why } => Some(why.clone()),
+            Self::Untrusted { since, why } => Some(format!("not trusted since {since:.0}: {why}")),
+        }
+    }
+}
+
+/// How a watch proves that it is alive. A quiet kind has no events; then the API server's bookmarks (about one a minute)
+/// and the end of the watch, which the server is asked for, are the signs of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Liveness {
+    /// The API server ends a watch after this long, in whole seconds. Each end costs one call.
+    pub watch_timeout: Duration,
+    /// A watch that says nothing for this long is opened anew.
+    pub idle_timeout: Duration,
+    /// The answer to a new watch must begin within this time.
+    pub open_timeout: Duration,
+    /// The cache is not trusted once nothing was heard for this long.
+    pub limit: Duration,
+}
+
+impl Liveness {
+    /// For Nodes: machines are given up and drains are skipped by what they say.
+    pub const TARGET: Self = Self {
+        watch_timeout: Duration::from_secs(30),
+        idle_timeout: Duration::from_secs(33),
+        open_timeout: Duration::from_secs(10),
+        limit: Duration::from_secs(45),
+    };
+    /// For kinds of the control cluster: every write to them is checked by the API server.
+    pub const CONTROL: Self = Self {
+        watch_timeout: Duration::from_secs(290),
+        idle_timeout: Duration::from_secs(90),
+        open_timeout: Duration::from_secs(15),
+        limit: Duration::from_secs(120),
+    };
+}
+
+/// After a silence the watch is resumed and brings what was missed: as long as this it is given for that.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// A point in time by two clocks. The monotonic one stands still while the computer is suspended, the other may be set;
+/// the longer of both times is the safe one.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    monotonic: Instant,
+    wall: Timestamp,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { monotonic: Instant::now(), wall: Timestamp::now() }
+    }
+
+    fn since(self, earlier: Self) -> Duration {
+        let wall = Duration::try_from(self.wall.duration_since(earlier.wall)).unwrap_or_default();
+        self.monotonic.saturating_duration_since(earlier.monotonic).max(wall)
+    }
+}
+
+/// What is known of the connection between a cache and its API server.
+#[derive(Debug, Default)]
+struct Record {
+    /// `None`: nothing is watched, and what was listed is all there is.
+    limit: Option<Duration>,
+    /// A listing is complete.
+    is_filled: bool,
+    /// Everything is read anew, and only the end of that proves anything.
+    is_listing: bool,
+    heard: Option<Moment>,
+    /// The last silence beyond the limit: when it began and ended.
+    silence: Option<(Moment, Moment)>,
+    /// When the API server was heard again after the last silence beyond the limit.
+    recovered: Option<Moment>,
+    failure: Option<String>,
+}
+
+impl Record {
+    fn heard(&mut self, now: Moment) {
+        if self.is_listing {
+            return;
+        }
+        if let (Some(heard), Some(limit)) = (self.heard, self.limit)
+            && now.since(heard) > limit
+        {
+            self.silence = Some((heard, now));
+            self.recovered = Some(now);
+        }
+        self.heard = Some(now);
+        self.failure = None;
+    }
+
+    fn listed(&mut self, now: Moment) {
+        if let (Some(heard), Some(limit)) = (self.heard, self.limit)
+            && now.since(heard) > limit
+        {
+            self.recovered = Some(now);
+        }
+        self.is_listing = false;
+        self.is_filled = true;
+        self.heard = Some(now);
+        self.silence = None;
+        self.failure = None;
+    }
+
+    fn trust(&self, now: Moment) -> Trust {
+        let failure = || self.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
+        let (true, Some(heard)) = (self.is_filled, self.heard) else {
+            return Trust::Unknown { why: format!("not read yet{}", failure()) };
+        };
+        let Some(limit) = self.limit else { return Trust::Trusted };
+        if now.since(heard) > limit {
+            let limit = limit.as_secs();
+            let why = format!("nothing heard from the API server for more than {limit} s{}", failure());
+            return Trust::Untrusted { since: heard.wall, why };
+        }
+        match self.silence {
+            Some((began, ended)) if now.since(ended) < SETTLE => Trust::Untrusted {
+                since: began.wall,
+                why: "the API server was silent, and what was missed is being read".to_owned(),
+            },
+            _ => Trust::Trusted,
+        }
+    }
+}
+
+/// The pulse of one cache.
+#[derive(Debug, Default)]
+pub(super) struct Pulse(Mutex<Record>);
+
+impl Pulse {
+    /// From now on silence beyond this counts.
+    pub fn expect(&self, limit: Duration) {
+        self.0.lock().limit = Some(limit);
+    }
+
+    /// The watch lives.
+    pub fn heard(&self) {
+        self.0.lock().heard(Moment::now());
+    }
+
+    /// Everything is read anew.
+    pub fn listing(&self) {
+        self.0.lock().is_listing = true;
+    }
+
+    /// Everything was read.
+    pub fn listed(&self) {
+        self.0.lock().listed(Moment::now());
+    }
+
+    /// Something went wrong, shown for as long as nothing is heard. True if that was not known.
+    pub fn failed(&self, failure: String) -> bool {
+        self.0.lock().failure.replace(failure).is_none()
+    }
+
+    /// A listing is complete.
+    pub fn is_filled(&self) -> bool {
+        self.0.lock().is_filled
+    }
+
+    pub fn trust(&self) -> Trust {
+        self.0.lock().trust(Moment::now())
+    }
+
+    /// How long ago the API server was heard again after the last silence beyond the limit, if there was one.
+    pub fn recovered_for(&self) -> Option<Duration> {
+        self.0.lock().recovered.map(|recovered| Moment::now().since(recovered))
+    }
+
+    /// Time since the API server was heard.
+    pub fn age(&self) -> Option<Duration> {
+        let record = self.0.lock();
+        record.limit?;
+        record.heard.map(|heard| Moment::now().since(heard))
+    }
+}
+
+/// Something that follows an API server.
+pub trait Watched: Send + Sync {
+    /// The kind, in the plural.
+    fn plural(&self) -> String;
+    /// What its content is worth.
+    fn trust(&self) -> Trust;
+    /// Time since the API server was heard; `None` if it never was, or nothing is watched.
+    fn age(&self) -> Option<Duration>;
+}
+
+/// All caches of the process, for `/readyz` and `/metrics`. A cache that is dropped leaves.
+#[derive(Default)]
+pub struct Caches(Mutex<Vec<(String, Weak<dyn Watched>)>>);
+
+impl Caches {
+    /// Adds the cache of a cluster.
+    pub fn add(&self, cluster: &str, cache: &Arc<impl Watched + 'static>) {
+        let cache: Arc<dyn Watched> = cache.clone();
+        self.0.lock().push((cluster.to_owned(), Arc::downgrade(&cache)));
+    }
+
+    /// What is wrong, one line for each cache.
+    pub fn problems(&self) -> Vec<String> {
+        let problem = |(cluster, cache): (String, Arc<dyn Watched>)| {
+            cache.trust().problem().map(|problem| format!("{} of {cluster}: {problem}", cache.plural()))
+        };
+        self.all().into_iter().filter_map(problem).collect()
+    }
+
+    /// Each with its cluster.
+    pub fn all(&self) -> Vec<(String, Arc<dyn Watched>)> {
+        let mut caches = self.0.lock();
+        caches.retain(|(_, cache)| cache.strong_count() > 0);
+        caches.iter().filter_map(|(cluster, cache)| Some((cluster.clone(), cache.upgrade()?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct World {
+        record: Record,
+        now: Moment,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let mut record = Record { limit: Some(Duration::from_secs(45)), ..Record::default() };
+            let now = Moment { monotonic: Instant::now(), wall: Timestamp::UNIX_EPOCH };
+            record.is_listing = true;
+            record.listed(now);
+            Self { record, now }
+        }
+
+        fn pass(&mut self, seconds: u64) {
+            let time = Duration::from_secs(seconds);
+            self.now = Moment { monotonic: self.now.monotonic + time, wall: self.now.wall + time };
+        }
+
+        fn trust(&self) -> Trust {
+            self.record.trust(self.now)
+        }
+    }
+
+    #[test]
+    fn a_cache_that_was_never_complete_is_unknown_and_says_why() {
+        let mut record = Record { limit: Some(Duration::from_secs(45)), ..Record::default() };
+        let now = Moment::now();
+        record.heard(now);
+        record.failure = Some("nodes is forbidden".to_owned());
+        assert_eq!(record.trust(now).problem().unwrap(), "not read yet: nodes is forbidden");
+    }
+
+    #[test]
+    fn silence_up_to_the_limit_is_trusted_and_beyond_it_is_not() {
+        let mut world = World::new();
+        world.pass(45);
+        assert_eq!(world.trust(), Trust::Trusted);
+        world.pass(1);
+        let Trust::Untrusted { since, why } = world.trust() else { panic!("{:?}", world.trust()) };
+        assert_eq!(since, Timestamp::UNIX_EPOCH);
+        assert_eq!(why, "nothing heard from the API server for more than 45 s");
+    }
+
+    #[test]
+    fn the_end_of_a_silence_beyond_the_limit_is_remembered_however_it_ends() {
+        for end in [Record::heard, Record::listed] {
+            let mut world = World::new();
+            world.pass(45);
+            end(&mut world.record, world.now);
+            assert!(world.record.recovered.is_none(), "it was trusted all the time");
+            world.pass(46);
+            end(&mut world.record, world.now);
+            assert_eq!(world.record.recovered.map(|moment| moment.wall), Some(world.now.wall));
+        }
+    }
+
+    #[test]
+    fn after_a_silence_what_was_missed_is_given_time_to_arrive() {
+        let mut world = World::new();
+        world.pass(60);
+        world.record.heard(world.now);
+        assert!(!world.trust().is_trusted());
+        world.pass(1);
+        world.record.heard(world.now);
+        assert!(!world.trust().is_trusted(), "more signs of life do not make it earlier");
+        world.pass(2);
+        assert_eq!(world.trust(), Trust::Trusted);
+    }
+
+    #[test]
+    fn while_everything_is_read_anew_only_the_end_of_that_counts() {
+        let mut world = World::new();
+        world.record.is_listing = true;
+        for _ in 0..5 {
+            world.pass(10);
+            world.record.heard(world.now);
+        }
+        assert!(!world.trust().is_trusted());
+        world.record.listed(world.now);
+        assert_eq!(world.trust(), Trust::Trusted);
+    }
+
+    #[test]
+    fn a_computer_that_was_suspended_does_not_trust_what_it_knew() {
+        let mut world = World::new();
+        world.now.wall += Duration::from_secs(3600);
+        assert!(!world.trust().is_trusted());
+        world.record.heard(world.now);
+        world.pass(4);
+        assert_eq!(world.trust(), Trust::Trusted);
+        world.now.wall = Timestamp::UNIX_EPOCH;
+        assert_eq!(world.trust(), Trust::Trusted, "a clock that is set back is no silence");
+    }
+
+    #[test]
+    fn what_is_not_watched_is_trusted_once_it_is_filled() {
+        let mut world = World::new();
+        world.record.limit = None;
+        world.pass(3600);
+        assert_eq!(world.trust(), Trust::Trusted);
+    }
+}

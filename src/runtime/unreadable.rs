@@ -1,0 +1,47 @@
+//! Events on objects that exist but cannot be decoded.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+
+use super::{
+    cache::{Cache, Cached},
+    events::Events,
+};
+use crate::{api::reasons::EventReason, plan::Event};
+
+/// Records an event on each object that becomes unreadable while `is_active`.
+pub(super) fn watch<K: Cached>(cache: &Cache<K>, events: &Events, is_active: Arc<AtomicBool>) {
+    let events = events.clone();
+    cache.on_change(move |change| {
+        if let Some(error) = change.unreadable.as_ref().filter(|_| is_active.load(Ordering::Relaxed)) {
+            events.record_for(reference::<K>(&change.meta), &event(error));
+        }
+    });
+}
+
+/// Records an event on each object that is unreadable now.
+pub(super) fn report<K: Cached>(cache: &Cache<K>, events: &Events) {
+    for object in cache.unreadable() {
+        events.record_for(reference::<K>(&object.meta), &event(&object.error));
+    }
+}
+
+fn reference<K: Cached>(meta: &ObjectMeta) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+fn event(error: &str) -> Event {
+    Event::warning(EventReason::Unreadable, format!("cannot be read and is left alone until it is corrected: {error}"))
+}

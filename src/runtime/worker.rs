@@ -1,0 +1,316 @@
+//! Takes keys from a queue and reconciles them, several at once and never one twice.
+//!
+//! kube-rs has a `Controller` for this. Ours differs in what it needs: keys of objects that are gone are reconciled too,
+//! keys that wait for a free worker keep their order, and a key costs no task until its turn comes.
+
+use std::{collections::HashMap, fmt::Display, future::Future, hash::Hash, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    clock::Clock,
+    objects::{WriteError, WriteFailure, chain},
+    queue::Queue,
+};
+
+/// When to reconcile an object again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requeue {
+    /// After a change.
+    OnChange,
+    /// At this time, or after a change.
+    At(Timestamp),
+    /// After a while, or after a change.
+    After(Duration),
+}
+
+impl From<Option<Timestamp>> for Requeue {
+    fn from(at: Option<Timestamp>) -> Self {
+        at.map_or(Self::OnChange, Self::At)
+    }
+}
+
+/// A reconcile that could not be finished.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReconcileError {
+    /// A write failed.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A read failed; nothing was concluded from it.
+    #[error("read of {what} failed")]
+    Read {
+        /// What was read.
+        what: String,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A plan that never comes to rest.
+    #[error("the plan for {key} does not converge (last step: {step}): please report this as a bug")]
+    Restless {
+        /// The object.
+        key: String,
+        /// The last step.
+        step: String,
+    },
+    /// A plan that would break a bound, and was not carried out.
+    #[error("the plan for {key} was not carried out, because {violation}: please report this as a bug")]
+    Refused {
+        /// The object.
+        key: String,
+        /// What it would break.
+        violation: String,
+    },
+}
+
+impl ReconcileError {
+    /// A read of `what` failed.
+    pub fn read(what: impl Display, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Read { what: what.to_string(), source: Box::new(source) }
+    }
+
+    /// Somebody else wrote the object first, or deleted it.
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Write(error) if matches!(error.failure(), WriteFailure::Conflict | WriteFailure::Gone))
+    }
+}
+
+/// Reconciles the object of a key.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// What names an object.
+    type Key: Clone + Eq + Hash + std::fmt::Debug + Display + Send + Sync + 'static;
+
+    /// Reconciles one object; when to do it again.
+    fn handle(&self, key: &Self::Key) -> impl Future<Output = Result<Requeue, ReconcileError>> + Send;
+}
+
+/// First and longest pause before a failed reconcile is repeated.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
+/// The same after a conflict: the watch brings the newer state any moment.
+const CONFLICT_RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+fn backoff((first, longest): (Duration, Duration), attempt: u32) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(attempt)).min(longest)
+}
+
+/// The workers of one controller.
+pub(crate) struct Workers<H: Handler> {
+    handler: Arc<H>,
+    queue: Arc<Queue<H::Key>>,
+    clock: Arc<dyn Clock>,
+    limit: usize,
+    /// Failures in a row, by key.
+    failures: Arc<Mutex<HashMap<H::Key, u32>>>,
+}
+
+impl<H: Handler> Workers<H> {
+    /// At most `limit` reconciles at once.
+    pub fn new(handler: Arc<H>, queue: Arc<Queue<H::Key>>, clock: Arc<dyn Clock>, limit: usize) -> Self {
+        Self { handler, queue, clock, limit: limit.max(1), failures: Arc::default() }
+    }
+
+    /// Works until `stop`, then waits for the reconciles in flight. Dropped, it aborts them.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut in_flight = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(_) = in_flight.join_next(), if !in_flight.is_empty() => {}
+                (key, meter) = self.queue.take(), if in_flight.len() < self.limit => {
+                    let workers = Arc::clone(&self);
+                    in_flight.spawn(async move {
+                        let _meter = meter;
+                        workers.work(&key).await;
+                    });
+                }
+            }
+        }
+        while in_flight.join_next().await.is_some() {}
+    }
+
+    async fn work(&self, key: &H::Key) {
+        // Also if the handler panics, the key must not stay in flight for ever.
+        let mut turn = Turn { queue: &self.queue, key, requeue_at: Some(Instant::now() + RETRY.1) };
+        turn.requeue_at = match self.handler.handle(key).await {
+            Ok(requeue) => {
+                self.failures.lock().remove(key);
+                self.time_of(requeue)
+            }
+            Err(error) => Some(Instant::now() + self.failed(key, &error)),
+        };
+    }
+
+    fn time_of(&self, requeue: Requeue) -> Option<Instant> {
+        let delay = match requeue {
+            Requeue::OnChange => return None,
+            Requeue::After(delay) => delay,
+            Requeue::At(at) => Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default(),
+        };
+        Some(Instant::now() + delay)
+    }
+
+    fn failed(&self, key: &H::Key, error: &ReconcileError) -> Duration {
+        let attempt = {
+            let mut failures = self.failures.lock();
+            let count = failures.entry(key.clone()).or_default();
+            *count = count.saturating_add(1);
+            *count - 1
+        };
+        self.queue.retried();
+        let (controller, text) = (self.queue.name(), chain(error));
+        if error.is_conflict() {
+            tracing::debug!(controller, object = %key, error = %text, "conflict, requeued");
+            return backoff(CONFLICT_RETRY, attempt);
+        }
+        let retry_in = backoff(RETRY, attempt);
+        tracing::warn!(controller, object = %key, error = %text, ?retry_in, "reconcile failed");
+        retry_in
+    }
+
+    /// An object is gone.
+    pub fn forget(&self, key: &H::Key) {
+        self.failures.lock().remove(key);
+        self.queue.forget(key);
+    }
+}
+
+struct Turn<'a, T: Clone + Eq + Hash + std::fmt::Debug> {
+    queue: &'a Queue<T>,
+    key: &'a T,
+    requeue_at: Option<Instant>,
+}
+
+impl<T: Clone + Eq + Hash + std::fmt::Debug> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        self.queue.done(self.key, self.requeue_at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kube::core::Status;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::runtime::{cache::Key, clock::SystemClock, queue::Pacing};
+
+    /// Answers in turn what it was given, then rests.
+    struct Scripted {
+        answers: Mutex<Vec<Result<Requeue, ReconcileError>>>,
+        handled: Mutex<Vec<(&'static str, Instant)>>,
+        changed: Notify,
+    }
+
+    impl Handler for Scripted {
+        type Key = &'static str;
+
+        async fn handle(&self, key: &&'static str) -> Result<Requeue, ReconcileError> {
+            self.handled.lock().push((key, Instant::now()));
+            self.changed.notify_one();
+            self.answers.lock().pop().unwrap_or(Ok(Requeue::OnChange))
+        }
+    }
+
+    fn refused(code: u16) -> ReconcileError {
+        let status = Status::failure("no", if code == 409 { "Conflict" } else { "Forbidden" }).with_code(code);
+        WriteError::new("patch", "Machine", Key::new("n", "a"), kube::Error::Api(Box::new(status))).into()
+    }
+
+    async fn pauses(mut answers: Vec<Result<Requeue, ReconcileError>>) -> Vec<u64> {
+        answers.reverse();
+        let count = answers.len() + 1;
+        let handler =
+            Arc::new(Scripted { answers: Mutex::new(answers), handled: Mutex::default(), changed: Notify::new() });
+        let queue = Queue::new("test", Pacing::default());
+        queue.add("a");
+        let stop = CancellationToken::new();
+        let workers = Arc::new(Workers::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 1));
+        let running = tokio::spawn(workers.run(stop.clone()));
+        while handler.handled.lock().len() < count {
+            handler.changed.notified().await;
+        }
+        stop.cancel();
+        running.await.unwrap();
+        let times: Vec<Instant> = handler.handled.lock().iter().map(|(_, at)| *at).collect();
+        times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis() as u64).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_back_off_and_a_success_starts_anew() {
+        let soon = || Ok(Requeue::After(Duration::from_millis(7)));
+        let answers = vec![Err(refused(403)), Err(refused(403)), soon(), Err(refused(403)), soon()];
+        assert_eq!(pauses(answers).await, [200, 400, 7, 200, 7]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conflict_is_reconciled_again_soon_and_one_that_remains_backs_off() {
+        let answers = (0..9).map(|_| Err(refused(409))).collect();
+        assert_eq!(pauses(answers).await, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+    }
+
+    /// Counts how many run at once.
+    #[derive(Default)]
+    struct Counting {
+        now: AtomicUsize,
+        most: AtomicUsize,
+        total: AtomicUsize,
+    }
+
+    impl Handler for Counting {
+        type Key = usize;
+
+        async fn handle(&self, _: &usize) -> Result<Requeue, ReconcileError> {
+            let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.now.fetch_sub(1, Ordering::SeqCst);
+            self.total.fetch_add(1, Ordering::SeqCst);
+            Ok(Requeue::OnChange)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_than_the_limit_run_at_once_and_those_in_flight_end_before_it_stops() {
+        let handler = Arc::new(Counting::default());
+        let queue = Queue::new("test", Pacing::default());
+        (0..20).for_each(|key| queue.add(key));
+        let stop = CancellationToken::new();
+        let workers = Arc::new(Workers::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 3));
+        let running = tokio::spawn(workers.run(stop.clone()));
+        tokio::time::sleep(Duration::from_millis(25)).await;
+        stop.cancel();
+        running.await.unwrap();
+        assert_eq!(handler.most.load(Ordering::SeqCst), 3);
+        assert_eq!(handler.total.load(Ordering::SeqCst), 9, "the third batch was in flight");
+    }
+
+    struct Panicking;
+
+    impl Handler for Panicking {
+        type Key = &'static str;
+
+        async fn handle(&self, _: &&'static str) -> Result<Requeue, ReconcileError> {
+            panic!("a bug")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_does_not_keep_the_key_in_flight() {
+        let queue = Queue::new("test", Pacing::default());
+        queue.add("a");
+        let stop = CancellationToken::new();
+        let workers = Arc::new(Workers::new(Arc::new(Panicking), Arc::clone(&queue), Arc::new(SystemClock), 1));
+        let running = tokio::spawn(workers.run(stop.clone()));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+        running.await.unwrap();
+        queue.add("a");
+        assert_eq!(queue.take().await.0, "a");
+    }
+}

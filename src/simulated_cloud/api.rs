@@ -1,0 +1,24 @@
+//! The operations that drivers call, in this process or over HTTP.
+
+use async_trait::async_trait;
+
+use super::messages::{CreateVm, Failure, Selector, VmList, VmView};
+
+/// A simulated cloud as its drivers see it.
+#[async_trait]
+pub trait CloudApi: Send + Sync + std::fmt::Debug {
+    /// Makes a VM, or finds the one that an earlier call with the same token made.
+    async fn create(&self, request: &CreateVm) -> Result<VmView, Failure>;
+
+    /// Finishes a VM that must be initialized.
+    async fn initialize(&self, id: &str) -> Result<VmView, Failure>;
+
+    /// Deletes the VMs of a selector, of which there may be none, and returns when they are gone.
+    async fn delete(&self, selector: &Selector) -> Result<(), Failure>;
+
+    /// Finds the one VM of a selector.
+    async fn status(&self, selector: &Selector) -> Result<VmView, Failure>;
+
+    /// All VMs of a cluster.
+    async fn list(&self, cluster: &str) -> Result<VmList, Failure>;
+}

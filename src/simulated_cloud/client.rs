@@ -1,0 +1,136 @@
+//! The HTTP API from the other side.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::de::DeserializeOwned;
+
+use super::{
+    api::CloudApi,
+    messages::{CreateVm, Failure, Selector, VmList, VmView},
+};
+use crate::driver::code::Code;
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call may take; deadlines of callers are shorter.
+const CALL_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// A simulated cloud in another process.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+}
+
+/// The address of a simulated cloud is not one.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidAddress {
+    /// It cannot be understood.
+    #[error("{address:?} is not the address of a simulated cloud: give one such as http://127.0.0.1:10270")]
+    Form {
+        /// What was given.
+        address: String,
+    },
+    /// No HTTP client can be had.
+    #[error("cannot make an HTTP client for the simulated cloud")]
+    Client(#[from] reqwest::Error),
+}
+
+impl Client {
+    /// A client for `http://host:port`, or just `host:port`. Nothing need listen there yet.
+    ///
+    /// # Errors
+    /// When that is not an address.
+    pub fn new(address: &str) -> Result<Self, InvalidAddress> {
+        let full = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+        let usable = |url: &Url| url.scheme() == "http" && url.has_host() && !url.cannot_be_a_base();
+        let base = Url::parse(&full)
+            .ok()
+            .filter(usable)
+            .ok_or_else(|| InvalidAddress::Form { address: address.to_owned() })?;
+        let http =
+            reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT).build()?;
+        Ok(Self { http, base })
+    }
+
+    fn request(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> RequestBuilder {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.clear().push("v1").extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.http.request(method, url)
+    }
+}
+
+#[async_trait]
+impl CloudApi for Client {
+    async fn create(&self, request: &CreateVm) -> Result<VmView, Failure> {
+        json(send(self.request(Method::POST, &["vms"], &[]).json(request)).await?).await
+    }
+
+    async fn status(&self, selector: &Selector) -> Result<VmView, Failure> {
+        json(send(self.request(Method::GET, &["vms"], &pairs(selector))).await?).await
+    }
+
+    async fn list(&self, cluster: &str) -> Result<VmList, Failure> {
+        json(send(self.request(Method::GET, &["vms"], &[("cluster", cluster)])).await?).await
+    }
+
+    async fn initialize(&self, id: &str) -> Result<VmView, Failure> {
+        json(send(self.request(Method::POST, &["vms", id, "initialize"], &[])).await?).await
+    }
+
+    async fn delete(&self, selector: &Selector) -> Result<(), Failure> {
+        send(self.request(Method::DELETE, &["vms"], &pairs(selector))).await.map(drop)
+    }
+}
+
+fn pairs(selector: &Selector) -> Vec<(&'static str, &str)> {
+    let Selector { cluster, machine, provider_id } = selector;
+    let all = [("cluster", cluster), ("machine", machine), ("providerID", provider_id)];
+    all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+}
+
+/// The answer, if it is a success.
+async fn send(request: RequestBuilder) -> Result<Response, Failure> {
+    let response = request.send().await.map_err(|error| lost(&error))?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let body = response.bytes().await.map_err(|error| lost(&error))?;
+    // Whoever answers without a proper body is not the cloud, and what it says about VMs means nothing.
+    Err(serde_json::from_slice(&body).unwrap_or_else(|_| {
+        let message = format!("the simulated cloud answered {status} in a form that is not its own: check its address");
+        Failure::new(Code::Unknown, message)
+    }))
+}
+
+async fn json<T: DeserializeOwned>(response: Response) -> Result<T, Failure> {
+    let body = response.bytes().await.map_err(|error| lost(&error))?;
+    serde_json::from_slice(&body).map_err(|error| {
+        let message = format!("cannot read the answer of the simulated cloud, check its version: {error}");
+        Failure::new(Code::Unknown, message)
+    })
+}
+
+/// A call without an answer. Only if no connection was made is it certain that nothing was done.
+fn lost(error: &reqwest::Error) -> Failure {
+    let host = error.url().and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
+    let host = host.unwrap_or_default();
+    if error.is_connect() {
+        let message = format!("cannot connect to the simulated cloud at {host}: check that it runs");
+        Failure::new(Code::Unavailable, message)
+    } else if error.is_timeout() {
+        let message = format!("no answer from the simulated cloud at {host} in time; what it did is not known");
+        Failure::new(Code::DeadlineExceeded, message)
+    } else {
+        let message = format!("the answer of the simulated cloud at {host} was lost; what it did is not known");
+        Failure::new(Code::Unknown, message)
+    }
+}

@@ -1,0 +1,102 @@
+//! What the keeper of the Nodes asks and tells.
+
+use std::{collections::BTreeSet, io};
+
+use jiff::Timestamp;
+
+use super::Cloud;
+use crate::simulated_cloud::{
+    control::{NodeSettings, Pattern},
+    record::{Departed, NodeLink, VmRecord},
+};
+
+/// What is known of a VM for the sake of its Node.
+#[derive(Clone, Debug)]
+pub(in crate::simulated_cloud) enum NodeView {
+    /// The VM is there.
+    Vm(Box<VmRecord>),
+    /// It is gone, its Node is not.
+    Departed(Departed),
+    /// Both are gone.
+    Nothing,
+}
+
+impl Cloud {
+    /// Returns when VMs have changed.
+    pub(in crate::simulated_cloud) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The VMs that have changed since this was last asked; at first, all.
+    pub(in crate::simulated_cloud) fn take_changed(&self) -> BTreeSet<String> {
+        let (mut inner, _) = self.lock();
+        inner.changed.replace(BTreeSet::new()).unwrap_or_else(|| inner.everything())
+    }
+
+    pub(in crate::simulated_cloud) fn node_rules(&self) -> (NodeSettings, Vec<Pattern>) {
+        let (inner, _) = self.lock();
+        (inner.control.nodes, inner.control.never_join.clone())
+    }
+
+    pub(in crate::simulated_cloud) fn node_view(&self, id: &str) -> NodeView {
+        let (inner, _) = self.lock();
+        match (inner.vms.get(id), inner.vms.departed().get(id)) {
+            (Some(vm), _) => NodeView::Vm(Box::new(vm.clone())),
+            (None, Some(departed)) => NodeView::Departed(departed.clone()),
+            (None, None) => NodeView::Nothing,
+        }
+    }
+
+    /// The VM is about to ask for its Node; false if it is not there any more.
+    pub(in crate::simulated_cloud) fn node_asked(&self, id: &str) -> bool {
+        self.link(id, |vm, _| {
+            if vm.node.is_none() {
+                vm.node = NodeLink::Asked;
+            }
+        })
+    }
+
+    /// The VM has the Node with this UID.
+    pub(in crate::simulated_cloud) fn node_registered(&self, id: &str, uid: &str) {
+        self.link(id, |vm, now| vm.node = NodeLink::Registered { uid: uid.to_owned(), at: now });
+        let (mut inner, _) = self.lock();
+        inner.stats.nodes_registered += 1;
+        if let Some(departed) = inner.vms.departed().get(id) {
+            let departed = Departed { uid: Some(uid.to_owned()), ..departed.clone() };
+            log_unwritten(inner.vms.put_departed(departed));
+        }
+    }
+
+    /// Somebody deleted the Node of a VM.
+    pub(in crate::simulated_cloud) fn node_lost(&self, id: &str) {
+        self.link(id, |vm, _| {
+            if let NodeLink::Registered { uid, .. } = &vm.node {
+                vm.node = NodeLink::Lost { uid: uid.clone() };
+            }
+        });
+    }
+
+    /// The Node of a VM that is gone is gone too.
+    pub(in crate::simulated_cloud) fn node_removed(&self, id: &str, removed: bool) {
+        let (mut inner, _) = self.lock();
+        inner.stats.nodes_removed += u64::from(removed);
+        log_unwritten(inner.vms.forget(id));
+    }
+
+    fn link(&self, id: &str, change: impl FnOnce(&mut VmRecord, Timestamp)) -> bool {
+        let (mut inner, now) = self.lock();
+        let Some(old) = inner.vms.get(id) else { return false };
+        let mut vm = old.clone();
+        change(&mut vm, now);
+        if vm != *old {
+            log_unwritten(inner.vms.put(vm));
+        }
+        true
+    }
+}
+
+fn log_unwritten(outcome: io::Result<()>) {
+    if let Err(error) = outcome {
+        tracing::warn!(%error, "cannot write the state file; after a restart a Node may be looked for once more");
+    }
+}

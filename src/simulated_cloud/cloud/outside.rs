@@ -1,0 +1,127 @@
+//! What is done to the cloud from outside of it: settings, breakage, inspection.
+
+use serde_json::Value;
+
+use super::{Cloud, no_vm, unwritten};
+use crate::{
+    driver::code::Code,
+    simulated_cloud::{
+        control::{Control, InvalidControl},
+        messages::{ConditionRequest, Failure, KillMode, KillRequest, StateView, VmView, VolumesRequest},
+        record::{Departed, Departure, SetCondition},
+        stats::Stats,
+    },
+};
+
+impl Cloud {
+    /// Kills a VM, as a failure of the hardware or somebody at the console would.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn kill(&self, id: &str, request: KillRequest) -> Result<VmView, Failure> {
+        let how = match request.mode {
+            KillMode::Stop => {
+                return self.change(id, |vm, now| {
+                    vm.stopped_at.get_or_insert(now);
+                    Ok(())
+                });
+            }
+            KillMode::Vanish => Departure::Vanished,
+            KillMode::Unregister => Departure::Unregistered,
+        };
+        let (mut inner, now) = self.lock();
+        let view = inner.vms.get(id).ok_or_else(|| no_vm(id))?.view(now);
+        inner.vms.remove(id, now, how).map_err(|error| unwritten(&error))?;
+        inner.stats.killed += 1;
+        let alive = inner.vms.len();
+        inner.stats.now_alive(alive);
+        self.announce(&mut inner, id);
+        Ok(view)
+    }
+
+    /// Sets a condition of a VM's Node, or takes it back.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument`.
+    pub fn set_condition(&self, id: &str, request: ConditionRequest) -> Result<VmView, Failure> {
+        let refuse = |message: &str| Err(Failure::new(Code::InvalidArgument, message));
+        if request.type_.is_empty() {
+            return refuse("a condition needs a type");
+        }
+        if !matches!(request.status.as_deref(), None | Some("True" | "False" | "Unknown")) {
+            return refuse("status of a condition is True, False, Unknown, or null to take the condition back");
+        }
+        self.change(id, |vm, now| {
+            let old = vm.conditions.remove(&request.type_);
+            let since = old.filter(|old| old.status == request.status).map_or(now, |old| old.since);
+            let ConditionRequest { type_, status, reason, message } = request;
+            vm.conditions.insert(type_, SetCondition { status, reason, message, since });
+            Ok(())
+        })
+    }
+
+    /// Attaches and detaches volumes.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn set_volumes(&self, id: &str, request: &VolumesRequest) -> Result<VmView, Failure> {
+        self.change(id, |vm, _| {
+            vm.volumes.retain(|volume| !request.detach.contains(volume) && !request.attach.contains(volume));
+            vm.volumes.extend(request.attach.iter().cloned());
+            Ok(())
+        })
+    }
+
+    /// The settings in force.
+    pub fn control(&self) -> Control {
+        self.lock().0.control.clone()
+    }
+
+    /// Puts settings in the place of all others; what is absent is as at the start.
+    ///
+    /// # Errors
+    /// When they are not valid.
+    pub fn replace_control(&self, body: Value) -> Result<Control, InvalidControl> {
+        Control::replaced(&self.start, body).map(|control| self.set_control(control))
+    }
+
+    /// Changes some settings; what is `null` is as at the start.
+    ///
+    /// # Errors
+    /// When the outcome is not valid.
+    pub fn patch_control(&self, patch: Value) -> Result<Control, InvalidControl> {
+        self.control().patched(&self.start, patch).map(|control| self.set_control(control))
+    }
+
+    /// Puts settings in the place of all others.
+    pub fn set_control(&self, control: Control) -> Control {
+        let (mut guard, _) = self.lock();
+        let inner = &mut *guard;
+        if inner.control.faults != control.faults {
+            inner.faults.reset();
+        }
+        if inner.control.throttle != control.throttle {
+            inner.faults.refill();
+        }
+        if inner.control.nodes != control.nodes || inner.control.never_join != control.never_join {
+            inner.changed = inner.changed.take().map(|_| inner.everything());
+            self.changed.notify_one();
+        }
+        inner.control = control.clone();
+        control
+    }
+
+    /// Everything there is.
+    pub fn state(&self) -> StateView {
+        let (inner, now) = self.lock();
+        StateView {
+            vms: inner.vms.vms().map(|vm| vm.view(now)).collect(),
+            departed: inner.vms.departed().values().map(Departed::view).collect(),
+        }
+    }
+
+    /// What has happened since the start.
+    pub fn stats(&self) -> Stats {
+        self.lock().0.stats.clone()
+    }
+}

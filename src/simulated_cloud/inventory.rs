@@ -1,0 +1,279 @@
+//! All VMs, found by whatever they are asked for, and kept in a file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    io,
+    path::Path,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    control::Shape,
+    faults::mix,
+    journal::{Contents, Entry, Journal, JournalError},
+    messages::Selector,
+    record::{Departed, Departure, VmRecord},
+};
+
+/// The VMs and their indices. Each change is in the file before it is here.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    contents: Contents,
+    journal: Option<Journal>,
+    by_machine: HashMap<String, BTreeSet<String>>,
+    by_token: HashMap<(String, String), String>,
+    by_cluster: BTreeMap<String, BTreeSet<String>>,
+    /// Number of VMs by zone and type.
+    counts: BTreeMap<(String, String), usize>,
+    /// Deletions by their ends.
+    going: BTreeSet<(Timestamp, String)>,
+}
+
+impl Inventory {
+    /// The VMs of a state file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, written or understood.
+    pub(super) fn open(path: &Path) -> Result<Self, JournalError> {
+        let (journal, contents) = Journal::open(path)?;
+        let mut inventory = Self::default();
+        for vm in contents.vms.values() {
+            inventory.index(vm);
+        }
+        Ok(Self { contents, journal: Some(journal), ..inventory })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.contents.vms.len()
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<&VmRecord> {
+        self.contents.vms.get(id)
+    }
+
+    pub(super) fn vms(&self) -> impl Iterator<Item = &VmRecord> {
+        self.contents.vms.values()
+    }
+
+    pub(super) fn departed(&self) -> &BTreeMap<String, Departed> {
+        &self.contents.departed
+    }
+
+    pub(super) fn by_token(&self, cluster: &str, token: &str) -> Option<&VmRecord> {
+        self.by_token.get(&(cluster.to_owned(), token.to_owned())).and_then(|id| self.get(id))
+    }
+
+    /// The VMs that a call is about.
+    pub(super) fn select<'a>(&'a self, selector: &'a Selector) -> Vec<&'a VmRecord> {
+        let of_cluster = |vm: &&VmRecord| selector.cluster.as_ref().is_none_or(|cluster| *cluster == vm.cluster);
+        if let Some(provider_id) = &selector.provider_id {
+            let id = provider_id.rsplit('/').next().unwrap_or_default();
+            let exact = |vm: &&VmRecord| vm.provider_id() == *provider_id;
+            return self.get(id).filter(exact).filter(of_cluster).into_iter().collect();
+        }
+        let ids = match (&selector.machine, &selector.cluster) {
+            (Some(machine), _) => self.by_machine.get(machine),
+            (None, Some(cluster)) => self.by_cluster.get(cluster),
+            (None, None) => return self.vms().collect(),
+        };
+        ids.into_iter().flatten().filter_map(|id| self.get(id)).filter(of_cluster).collect()
+    }
+
+    /// Number of VMs of a kind.
+    pub(super) fn count(&self, shape: &Shape) -> usize {
+        let fits = |zone: &str, type_: &str| shape.zone.matches(zone) && shape.instance_type.matches(type_);
+        self.counts.iter().filter(|((zone, type_), _)| fits(zone, type_)).map(|(_, count)| count).sum()
+    }
+
+    /// Number and ID for the next VM.
+    pub(super) fn next_identity(&self, seed: u64) -> (u64, String) {
+        let serial = self.contents.serial.saturating_add(1);
+        (serial, format!("vm-{:016x}", mix(seed ^ mix(serial))))
+    }
+
+    /// Adds a VM, or puts a changed one in the place of the old.
+    pub(super) fn put(&mut self, vm: VmRecord) -> io::Result<()> {
+        self.append(&Entry { vm: Some(vm.clone()), ..Entry::default() })?;
+        if let Some(old) = self.contents.vms.remove(&vm.id) {
+            self.unindex(&old);
+        }
+        self.contents.serial = self.contents.serial.max(vm.serial);
+        self.index(&vm);
+        self.contents.vms.insert(vm.id.clone(), vm);
+        Ok(())
+    }
+
+    /// Removes a VM for good. What is left of it is answered.
+    pub(super) fn remove(&mut self, id: &str, at: Timestamp, how: Departure) -> io::Result<()> {
+        let Some(vm) = self.contents.vms.get(id) else { return Ok(()) };
+        let departed = vm.departed(at, how);
+        self.append(&Entry { gone: Some(id.to_owned()), departed: departed.clone(), ..Entry::default() })?;
+        if let Some(departed) = departed {
+            self.contents.departed.insert(id.to_owned(), departed);
+        }
+        if let Some(vm) = self.contents.vms.remove(id) {
+            self.unindex(&vm);
+        }
+        Ok(())
+    }
+
+    /// Remembers what is newly known of a VM that is gone.
+    pub(super) fn put_departed(&mut self, departed: Departed) -> io::Result<()> {
+        self.append(&Entry { departed: Some(departed.clone()), ..Entry::default() })?;
+        self.contents.departed.insert(departed.id.clone(), departed);
+        Ok(())
+    }
+
+    /// Forgets a VM whose Node is gone too.
+    pub(super) fn forget(&mut self, id: &str) -> io::Result<()> {
+        if self.contents.departed.contains_key(id) {
+            self.append(&Entry { forgotten: Some(id.to_owned()), ..Entry::default() })?;
+            self.contents.departed.remove(id);
+        }
+        Ok(())
+    }
+
+    /// The first deletion that has ended by `now`: its VM, and when that went.
+    pub(super) fn due(&self, now: Timestamp) -> Option<(Timestamp, String)> {
+        self.going.first().filter(|(at, _)| *at <= now).cloned()
+    }
+
+    fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        if journal.is_worn(self.contents.vms.len() + self.contents.departed.len()) {
+            journal.compact(&self.contents)?;
+        }
+        journal.append(entry)
+    }
+
+    fn index(&mut self, vm: &VmRecord) {
+        self.by_machine.entry(vm.machine_name.clone()).or_default().insert(vm.id.clone());
+        self.by_cluster.entry(vm.cluster.clone()).or_default().insert(vm.id.clone());
+        if !vm.token.is_empty() {
+            self.by_token.insert((vm.cluster.clone(), vm.token.clone()), vm.id.clone());
+        }
+        *self.counts.entry(shape_of(vm)).or_default() += 1;
+        if let Some(at) = vm.gone_at {
+            self.going.insert((at, vm.id.clone()));
+        }
+    }
+
+    fn unindex(&mut self, vm: &VmRecord) {
+        if let Some(ids) = self.by_machine.get_mut(&vm.machine_name) {
+            ids.remove(&vm.id);
+            if ids.is_empty() {
+                self.by_machine.remove(&vm.machine_name);
+            }
+        }
+        if let Some(ids) = self.by_cluster.get_mut(&vm.cluster) {
+            ids.remove(&vm.id);
+            if ids.is_empty() {
+                self.by_cluster.remove(&vm.cluster);
+            }
+        }
+        self.by_token.remove(&(vm.cluster.clone(), vm.token.clone()));
+        if let Some(count) = self.counts.get_mut(&shape_of(vm)) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.counts.remove(&shape_of(vm));
+            }
+        }
+        if let Some(at) = vm.gone_at {
+            self.going.remove(&(at, vm.id.clone()));
+        }
+    }
+}
+
+fn shape_of(vm: &VmRecord) -> (String, String) {
+    (vm.spec.zone.clone(), vm.spec.instance_type.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated_cloud::{control::Latencies, messages::CreateVm, spec::ProviderSpec};
+    use std::{fs, io::Write};
+
+    fn vm(inventory: &Inventory, machine: &str) -> VmRecord {
+        let (serial, id) = inventory.next_identity(1);
+        let request = CreateVm {
+            machine_name: machine.into(),
+            namespace: "ns".into(),
+            token: format!("uid-{machine}"),
+            ..CreateVm::default()
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        VmRecord::new(serial, id, &request, ProviderSpec::default(), &Latencies::default(), now)
+    }
+
+    fn names(inventory: &Inventory) -> Vec<String> {
+        let mut names: Vec<_> = inventory.vms().map(|vm| vm.machine_name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_state_file_gives_back_what_was_put_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let mut inventory = Inventory::open(&path).unwrap();
+        let (a, b) = (vm(&inventory, "a"), {
+            inventory.put(vm(&inventory, "a")).unwrap();
+            vm(&inventory, "b")
+        });
+        inventory.put(b.clone()).unwrap();
+        inventory.remove(&b.id, Timestamp::UNIX_EPOCH, Departure::Deleted).unwrap();
+        drop(inventory);
+
+        let inventory = Inventory::open(&path).unwrap();
+        assert_eq!(inventory.vms().collect::<Vec<_>>(), [&a]);
+        assert_eq!(inventory.by_token("ns", "uid-a"), Some(&a));
+        assert_eq!(inventory.count(&Shape::default()), 1);
+        assert_ne!(inventory.next_identity(1).1, b.id, "the ID of a VM that is gone is not given again");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_as_if_never_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let mut inventory = Inventory::open(&path).unwrap();
+        inventory.put(vm(&inventory, "a")).unwrap();
+        let line = serde_json::to_vec(&Entry { vm: Some(vm(&inventory, "b")), ..Entry::default() }).unwrap();
+        drop(inventory);
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(&line[..line.len() / 2]).unwrap();
+
+        let mut inventory = Inventory::open(&path).unwrap();
+        assert_eq!(names(&inventory), ["a"]);
+        inventory.put(vm(&inventory, "c")).unwrap();
+        assert_eq!(names(&Inventory::open(&path).unwrap()), ["a", "c"]);
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        fs::write(&path, "{\"serial\":1}\nshopping list\n").unwrap();
+        let error = Inventory::open(&path).unwrap_err();
+        let expected =
+            format!("line 2 of state file {} cannot be read: move the file away to start without VMs", path.display());
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"serial\":1}\nshopping list\n");
+    }
+
+    #[test]
+    fn the_file_does_not_grow_with_history() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let mut inventory = Inventory::open(&path).unwrap();
+        inventory.put(vm(&inventory, "stays")).unwrap();
+        for number in 0..3000 {
+            let passing = vm(&inventory, &format!("passing-{number}"));
+            inventory.put(passing.clone()).unwrap();
+            inventory.remove(&passing.id, Timestamp::UNIX_EPOCH, Departure::Deleted).unwrap();
+        }
+        assert!(fs::read_to_string(&path).unwrap().lines().count() < 1100);
+        assert_eq!(names(&Inventory::open(&path).unwrap()), ["stays"]);
+    }
+}

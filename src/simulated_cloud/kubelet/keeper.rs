@@ -1,0 +1,217 @@
+//! One loop for all VMs. It looks at a VM when that has changed or when something is due, and has at most one call under way
+//! for each.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::Client;
+use tokio::{sync::Semaphore, task::JoinSet, time::sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    plan::{self, Memory, Next, Rules, Written},
+    target::{Registration, Target},
+};
+use crate::{
+    runtime::objects::chain,
+    simulated_cloud::{cloud::Cloud, record::after},
+};
+
+/// Calls to the API server at a time; each in flight is a connection.
+const CONCURRENCY: usize = 32;
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// Looks after the Nodes of a cloud's VMs in a cluster, until it is told to stop.
+pub async fn keep_nodes(cloud: Arc<Cloud>, client: Client, stop: CancellationToken) {
+    let since = cloud.clock.now();
+    let slots = Arc::new(Semaphore::new(CONCURRENCY));
+    let mut keeper = Keeper {
+        target: Target::new(client),
+        slots,
+        nodes: HashMap::new(),
+        due: BTreeSet::new(),
+        tasks: JoinSet::new(),
+        cloud,
+    };
+    keeper.look_at_changed(since);
+    loop {
+        let next_due = keeper.due.first().map(|(at, _)| keeper.cloud.clock.instant(*at));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = keeper.cloud.changed() => keeper.look_at_changed(since),
+            Some(done) = keeper.tasks.join_next() => match done {
+                Ok((id, outcome)) => keeper.finish(id, outcome, since),
+                Err(error) => tracing::error!(%error, "a task of a simulated kubelet broke off; its Node is left alone"),
+            },
+            () = async { sleep_until(next_due.unwrap_or_else(tokio::time::Instant::now)).await }, if next_due.is_some() => {
+                keeper.look_at_due(since);
+            }
+        }
+    }
+}
+
+struct Keeper {
+    cloud: Arc<Cloud>,
+    target: Target,
+    slots: Arc<Semaphore>,
+    nodes: HashMap<String, Kept>,
+    due: BTreeSet<(Timestamp, String)>,
+    tasks: JoinSet<(String, Outcome)>,
+}
+
+#[derive(Default)]
+struct Kept {
+    memory: Memory,
+    /// A call is under way; it is looked at again when that ends.
+    busy: bool,
+    due: Option<Timestamp>,
+}
+
+/// How a call went.
+enum Outcome {
+    /// The Node has been told this.
+    Written(Written),
+    /// Alive at this time, and told this if conditions went with it.
+    Beaten(Timestamp, Option<Written>),
+    Marked,
+    /// Nothing more to do now.
+    Settled,
+    /// The name is taken.
+    Occupied,
+    Failed(kube::Error),
+}
+
+impl Keeper {
+    fn look_at_changed(&mut self, since: Timestamp) {
+        let rules = self.rules(since);
+        for id in self.cloud.take_changed() {
+            self.look_at(&id, &rules);
+        }
+    }
+
+    fn look_at_due(&mut self, since: Timestamp) {
+        let (rules, now) = (self.rules(since), self.cloud.clock.now());
+        while let Some((at, id)) = self.due.first().cloned().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, id.clone()));
+            self.look_at(&id, &rules);
+        }
+    }
+
+    fn finish(&mut self, id: String, outcome: Outcome, since: Timestamp) {
+        let now = self.cloud.clock.now();
+        if let Some(kept) = self.nodes.get_mut(&id) {
+            kept.busy = false;
+            kept.memory.learn(&id, outcome, now);
+        }
+        let rules = self.rules(since);
+        self.look_at(&id, &rules);
+    }
+
+    fn look_at(&mut self, id: &str, rules: &Rules) {
+        let kept = self.nodes.entry(id.to_owned()).or_default();
+        if kept.busy {
+            return;
+        }
+        if let Some(at) = kept.due.take() {
+            self.due.remove(&(at, id.to_owned()));
+        }
+        match plan::next(self.cloud.node_view(id), &kept.memory, rules, self.cloud.clock.now()) {
+            Next::Forget => {
+                self.nodes.remove(id);
+            }
+            Next::Wait(until) => {
+                kept.due = until;
+                self.due.extend(until.map(|at| (at, id.to_owned())));
+            }
+            next => {
+                kept.busy = true;
+                let call = apply(Arc::clone(&self.cloud), self.target.clone(), id.to_owned(), next);
+                let (id, slots) = (id.to_owned(), Arc::clone(&self.slots));
+                self.tasks.spawn(async move {
+                    let _slot = slots.acquire().await;
+                    (id, call.await.unwrap_or_else(Outcome::Failed))
+                });
+            }
+        }
+    }
+
+    fn rules(&self, since: Timestamp) -> Rules {
+        let (nodes, never_join) = self.cloud.node_rules();
+        Rules { nodes, never_join, since }
+    }
+}
+
+async fn apply(cloud: Arc<Cloud>, target: Target, id: String, next: Next) -> Result<Outcome, kube::Error> {
+    let now = cloud.clock.now();
+    match next {
+        Next::Register(vm) => {
+            if !cloud.node_asked(&id) {
+                return Ok(Outcome::Settled);
+            }
+            match target.register(&vm, now).await? {
+                Registration::Occupied => Ok(Outcome::Occupied),
+                Registration::Done(uid) => {
+                    cloud.node_registered(&id, &uid);
+                    Ok(Outcome::Written(Written::of(&vm)))
+                }
+            }
+        }
+        Next::Update(vm) => {
+            if !target.update(&vm, now).await? {
+                cloud.node_lost(&id);
+            }
+            Ok(Outcome::Written(Written::of(&vm)))
+        }
+        Next::Beat(vm, with_status) => {
+            target.renew(&vm, now).await?;
+            if with_status && !target.update(&vm, now).await? {
+                cloud.node_lost(&id);
+            }
+            Ok(Outcome::Beaten(now, with_status.then(|| Written::of(&vm))))
+        }
+        Next::MarkDead(name) => target.mark_dead(&name, now).await.map(|_| Outcome::Marked),
+        Next::Remove(departed, with_lease) => {
+            let removed = target.remove(&departed, with_lease).await?;
+            cloud.node_removed(&id, removed);
+            Ok(Outcome::Settled)
+        }
+        Next::Wait(_) | Next::Forget => Ok(Outcome::Settled),
+    }
+}
+
+impl Memory {
+    fn learn(&mut self, id: &str, outcome: Outcome, now: Timestamp) {
+        match outcome {
+            Outcome::Occupied => {
+                self.retry_at = Some(after(now, FIRST_RETRY));
+                return;
+            }
+            Outcome::Failed(error) => {
+                let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(5)).min(LAST_RETRY);
+                let error = chain(&error);
+                tracing::warn!(
+                    vm = id,
+                    error,
+                    "cannot reach or change the Node of a simulated VM; it is tried again in {wait:?}"
+                );
+                self.retry_at = Some(after(now, wait));
+                self.failures = self.failures.saturating_add(1);
+                return;
+            }
+            Outcome::Written(written) => self.written = Some(written),
+            Outcome::Beaten(at, written) => {
+                self.last_beat = Some(at);
+                self.beats += 1;
+                self.written = written.or_else(|| self.written.take());
+            }
+            Outcome::Marked => self.marked = true,
+            Outcome::Settled => {}
+        }
+        (self.retry_at, self.failures) = (None, 0);
+    }
+}

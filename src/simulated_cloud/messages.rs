@@ -1,0 +1,228 @@
+//! What goes over the wire between the simulated cloud and its drivers.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::NodeAddress;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::driver::code::Code;
+
+/// What every provider ID begins with; zone and ID follow.
+pub const PROVIDER_ID_PREFIX: &str = "simulated:///";
+
+/// A VM to be made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateVm {
+    /// Name of the Machine, and of the Node.
+    pub machine_name: String,
+    /// Namespace of the Machine.
+    pub namespace: String,
+    /// Tag that keeps VMs of different owners apart; the namespace if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Makes the call repeatable: the UID of the Machine. Without it every call makes another VM.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token: String,
+    /// Length of the user data, which itself is not sent.
+    #[serde(default)]
+    pub user_data_bytes: usize,
+    /// Description of the VM.
+    #[serde(default)]
+    pub provider_spec: Value,
+}
+
+/// Which VMs a call is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Selector {
+    /// Only VMs of this cluster; of all clusters if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The VMs of this Machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// This one VM, whatever its Machine.
+    #[serde(rename = "providerID", default, skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+}
+
+/// A VM as the API shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VmView {
+    /// Its ID, never used twice.
+    pub id: String,
+    /// Provider ID, which is also `spec.providerID` of its Node.
+    #[serde(rename = "providerID")]
+    pub provider_id: String,
+    /// Name of its Machine.
+    pub machine_name: String,
+    /// Namespace of its Machine.
+    pub namespace: String,
+    /// The cluster it belongs to.
+    pub cluster: String,
+    /// Token of the call that made it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token: String,
+    /// Name of its Node.
+    pub node_name: String,
+    /// What it is doing.
+    pub state: VmState,
+    /// False while it waits to be initialized.
+    pub initialized: bool,
+    /// Its addresses.
+    pub addresses: Vec<NodeAddress>,
+    /// Its region.
+    pub region: String,
+    /// Its zone.
+    pub zone: String,
+    /// Its type.
+    pub instance_type: String,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// Length of its user data.
+    pub user_data_bytes: usize,
+    /// Volumes attached to it.
+    pub volumes: Vec<String>,
+    /// Node conditions that were set from outside.
+    pub conditions: Vec<ConditionRequest>,
+    /// When its creation began.
+    pub created_at: Timestamp,
+    /// Its Node was registered.
+    pub joined: bool,
+}
+
+/// What a VM is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VmState {
+    /// The create call still runs.
+    Creating,
+    /// On its way to register a Node, or waiting to be initialized.
+    Booting,
+    /// Up.
+    Running,
+    /// Killed, but not gone.
+    Stopped,
+    /// A delete call runs.
+    Deleting,
+}
+
+/// Several VMs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VmList {
+    /// By ID.
+    pub items: Vec<VmView>,
+}
+
+/// How to kill a VM from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum KillMode {
+    /// It stops, and stays visible.
+    #[default]
+    Stop,
+    /// It is gone; its Node lingers.
+    Vanish,
+    /// It is gone, and its Node too.
+    Unregister,
+}
+
+/// Body of a kill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KillRequest {
+    /// How.
+    #[serde(default)]
+    pub mode: KillMode,
+}
+
+/// A Node condition set from outside, or taken back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConditionRequest {
+    /// Type of the condition.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`; none takes the condition back.
+    pub status: Option<String>,
+    /// Reason.
+    #[serde(default)]
+    pub reason: String,
+    /// Text.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// Volumes to attach and detach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumesRequest {
+    /// To attach.
+    #[serde(default)]
+    pub attach: Vec<String>,
+    /// To detach.
+    #[serde(default)]
+    pub detach: Vec<String>,
+}
+
+/// A VM that is gone, while its Node is still there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DepartedView {
+    /// ID of the VM.
+    pub id: String,
+    /// Provider ID of the VM.
+    #[serde(rename = "providerID")]
+    pub provider_id: String,
+    /// Name of the Node.
+    pub node_name: String,
+    /// When the VM went.
+    pub at: Timestamp,
+}
+
+/// Everything the cloud knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StateView {
+    /// VMs of all clusters, by ID.
+    pub vms: Vec<VmView>,
+    /// VMs that are gone while their Nodes are still there, by ID.
+    pub departed: Vec<DepartedView>,
+}
+
+/// A call that failed, and the body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{code}: {message}")]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// What kind of failure.
+    #[serde(serialize_with = "write_code", deserialize_with = "read_code")]
+    pub code: Code,
+    /// What was attempted and why it failed.
+    pub message: String,
+    /// State for the caller to keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known_state: Option<String>,
+    /// With [`Code::Uninitialized`]: the VM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vm: Option<Box<VmView>>,
+}
+
+impl Failure {
+    /// A failure that carries only its code and text.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), last_known_state: None, vm: None }
+    }
+}
+
+/// Writes the name of a code.
+pub(super) fn write_code<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(code.as_str())
+}
+
+/// Reads the name of a code; a name from elsewhere is [`Code::Unknown`].
+fn read_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
+    Ok(String::deserialize(deserializer)?.parse().unwrap_or(Code::Unknown))
+}

@@ -1,0 +1,160 @@
+//! The HTTP API, as documented in `docs/simulated-cloud.md`.
+
+use std::{fmt::Display, sync::Arc};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{delete, get, post},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    cloud::Cloud,
+    control::{Control, InvalidControl},
+    messages::{Failure, Selector, StateView, VmView},
+    stats::Stats,
+};
+use crate::driver::code::Code;
+
+type Answer<T> = Result<Json<T>, Failure>;
+type Shared = State<Arc<Cloud>>;
+
+/// Largest body; a `providerSpec` is far smaller.
+const BODY_LIMIT: usize = 1 << 20;
+
+/// The routes of the API of a cloud.
+pub fn router(cloud: Arc<Cloud>) -> Router {
+    Router::new()
+        .route("/v1/vms", post(create).get(find).delete(delete_selected))
+        .route("/v1/vms/{id}", delete(delete_one))
+        .route("/v1/vms/{id}/initialize", post(initialize))
+        .route("/v1/vms/{id}/kill", post(kill))
+        .route("/v1/vms/{id}/condition", post(set_condition))
+        .route("/v1/vms/{id}/volumes", post(set_volumes))
+        .route("/v1/control", get(control).put(replace_control).patch(patch_control))
+        .route("/v1/state", get(state))
+        .route("/v1/stats", get(stats))
+        .route("/healthz", get(|| async { "ok" }))
+        .fallback(|| async { no_such("path") })
+        .method_not_allowed_fallback(|| async { no_such("method of this path") })
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(cloud)
+}
+
+async fn create(State(cloud): Shared, body: Bytes) -> Answer<VmView> {
+    cloud.create(&read(&body)?).await.map(Json)
+}
+
+/// One VM if the query names one, else a list.
+async fn find(State(cloud): Shared, Query(selector): Query<Selector>) -> Result<Response, Failure> {
+    if selector.machine.is_some() || selector.provider_id.is_some() {
+        cloud.status(&selector).await.map(|vm| Json(vm).into_response())
+    } else {
+        cloud.list(selector.cluster.as_deref()).await.map(|list| Json(list).into_response())
+    }
+}
+
+async fn delete_selected(State(cloud): Shared, Query(selector): Query<Selector>) -> Result<StatusCode, Failure> {
+    cloud.delete(&selector).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+async fn delete_one(State(cloud): Shared, Path(id): Path<String>) -> Result<StatusCode, Failure> {
+    cloud.delete_id(&id).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+async fn initialize(State(cloud): Shared, Path(id): Path<String>) -> Answer<VmView> {
+    cloud.initialize(&id).await.map(Json)
+}
+
+async fn kill(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
+    let request = if body.is_empty() { Default::default() } else { read(&body)? };
+    cloud.kill(&id, request).map(Json)
+}
+
+async fn set_condition(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
+    cloud.set_condition(&id, read(&body)?).map(Json)
+}
+
+async fn set_volumes(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
+    cloud.set_volumes(&id, &read(&body)?).map(Json)
+}
+
+async fn control(State(cloud): Shared) -> Json<Control> {
+    Json(cloud.control())
+}
+
+async fn replace_control(State(cloud): Shared, body: Bytes) -> Answer<Control> {
+    cloud.replace_control(object(&body)?).map(Json).map_err(|error| refused(&error))
+}
+
+async fn patch_control(State(cloud): Shared, body: Bytes) -> Answer<Control> {
+    cloud.patch_control(object(&body)?).map(Json).map_err(|error| refused(&error))
+}
+
+async fn state(State(cloud): Shared) -> Json<StateView> {
+    Json(cloud.state())
+}
+
+async fn stats(State(cloud): Shared) -> Json<Stats> {
+    Json(cloud.stats())
+}
+
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not of the documented form: {error}")))
+}
+
+fn object(body: &Bytes) -> Result<Value, Failure> {
+    read(body).and_then(
+        |value: Value| {
+            if value.is_object() { Ok(value) } else { Err(invalid("the body is not a JSON object")) }
+        },
+    )
+}
+
+fn refused(error: &InvalidControl) -> Failure {
+    match std::error::Error::source(error) {
+        Some(source) => invalid(format!("{error}: {source}")),
+        None => invalid(error),
+    }
+}
+
+fn invalid(message: impl Display) -> Failure {
+    Failure::new(Code::InvalidArgument, message.to_string())
+}
+
+fn no_such(what: &str) -> Response {
+    let failure = invalid(format!("there is no such {what}: see docs/simulated-cloud.md"));
+    (StatusCode::NOT_FOUND, Json(failure)).into_response()
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (status_of(self.code), Json(self)).into_response()
+    }
+}
+
+/// The HTTP status that goes with a code. It only repeats what the body says.
+fn status_of(code: Code) -> StatusCode {
+    let status = match code {
+        Code::Canceled => 499,
+        Code::Unknown | Code::Internal | Code::DataLoss => 500,
+        Code::InvalidArgument => 400,
+        Code::DeadlineExceeded => 504,
+        Code::NotFound => 404,
+        Code::AlreadyExists | Code::Aborted => 409,
+        Code::PermissionDenied => 403,
+        Code::ResourceExhausted => 429,
+        Code::FailedPrecondition => 412,
+        Code::OutOfRange => 416,
+        Code::Unimplemented => 501,
+        Code::Unavailable => 503,
+        Code::Unauthenticated => 401,
+        Code::Uninitialized => 425,
+    };
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}

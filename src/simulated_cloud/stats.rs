@@ -1,0 +1,60 @@
+//! What has happened since the start.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::control::OPERATIONS;
+use crate::driver::{code::Code, operation::Operation};
+
+/// Counts since the start of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stats {
+    /// Calls by operation.
+    pub calls: BTreeMap<Operation, Calls>,
+    /// VMs made.
+    pub created: u64,
+    /// VMs gone by a delete call.
+    pub deleted: u64,
+    /// VMs gone by a kill.
+    pub killed: u64,
+    /// VMs that are not gone.
+    pub alive: usize,
+    /// Most VMs that were not gone at one time.
+    pub max_alive: usize,
+    /// Nodes registered.
+    pub nodes_registered: u64,
+    /// Nodes removed.
+    pub nodes_removed: u64,
+}
+
+/// Calls of one operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calls {
+    /// All of them.
+    pub total: u64,
+    /// Those that failed, by the name of the code.
+    pub failed: BTreeMap<String, u64>,
+}
+
+impl Stats {
+    /// Nothing has happened, and `alive` VMs are there.
+    pub(super) fn starting_with(alive: usize) -> Self {
+        let calls = OPERATIONS.map(|operation| (operation, Calls::default())).into();
+        Self { calls, alive, max_alive: alive, ..Self::default() }
+    }
+
+    pub(super) fn called(&mut self, operation: Operation) {
+        self.calls.entry(operation).or_default().total += 1;
+    }
+
+    pub(super) fn failed(&mut self, operation: Operation, code: Code) {
+        *self.calls.entry(operation).or_default().failed.entry(code.to_string()).or_default() += 1;
+    }
+
+    pub(super) fn now_alive(&mut self, alive: usize) {
+        self.alive = alive;
+        self.max_alive = self.max_alive.max(alive);
+    }
+}

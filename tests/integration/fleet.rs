@@ -1,0 +1,161 @@
+//! One process for several control namespaces, each with a target cluster of its own.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
+use mcm::api::machine::MachinePhase;
+use serde_json::{Value, json};
+
+use crate::support::{
+    clouds,
+    control_plane::ControlPlane,
+    objects, wait,
+    world::{Manager, World},
+};
+
+const ELECTION: [&str; 3] =
+    ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=500ms"];
+/// Machines, hence Nodes and VMs, that have the same names in both cells.
+const TWINS: [&str; 2] = ["twin-1", "twin-2"];
+const KILLS: usize = 3;
+
+/// Two namespaces that have everything twice: Machines of the same names, Nodes of the same names in two clusters, VMs of the
+/// same IDs in two clouds.
+struct Fleet {
+    worlds: [World; 2],
+    file: PathBuf,
+    clouds: String,
+}
+
+#[tokio::test]
+async fn two_cells_of_one_process_do_not_meet() {
+    let fleet = Fleet::new().await;
+    let [first, second] = &fleet.worlds;
+    for world in &fleet.worlds {
+        world.pool(3, json!({})).await;
+        for twin in TWINS {
+            world.apply(objects::machine(twin)).await;
+        }
+    }
+
+    // A cell that is added is served at once, and none before.
+    fleet.write(&[0]);
+    let [mut one, other] = [fleet.launch(), fleet.launch()];
+    let _other = other.ready().await;
+    one.until_ready().await;
+    serve(first, 3, "small").await;
+    assert!(second.scene.now().machines.values().all(|machine| machine.phase() == MachinePhase::New));
+    assert_eq!(second.cloud.count("/created").await, 0);
+    fleet.write(&[0, 1]);
+    serve(second, 3, "small").await;
+    fleet.assert_apart().await;
+
+    // A Node that goes takes the Machine of its own cell with it.
+    let twin = TWINS[0];
+    let survivor = second.scene.now().machines[twin].metadata.uid.clone();
+    Api::<Node>::all(first.target.clone()).delete(twin, &DeleteParams::default()).await.unwrap();
+    first.until("the machine without node to be gone", |scene| !scene.machines.contains_key(twin)).await;
+    first.apply(objects::machine(twin)).await;
+    serve(first, 3, "small").await;
+    assert_eq!(second.scene.now().machines[twin].metadata.uid, survivor, "the twin in the other cell");
+
+    // Rollouts in both cells, while the process is killed again and again.
+    first.roll("large").await;
+    second.roll("large").await;
+    for _ in 0..KILLS {
+        holders(first).await;
+        one.program.restart_after_kill();
+        one.until_ready().await;
+    }
+    serve(first, 3, "large").await;
+    serve(second, 3, "large").await;
+    fleet.assert_apart().await;
+    assert_eq!(second.scene.now().machines[twin].metadata.uid, survivor, "the twin in the other cell");
+
+    // A cell that is taken out is let go of, and nothing more is done for it.
+    fleet.write(&[0]);
+    wait::until("the leases of the cell to be free", async || holders(second).await.is_empty().then_some(())).await;
+    second.scale(4).await;
+    first.scale(4).await;
+    serve(first, 4, "large").await;
+    assert_eq!(second.scene.now().machines.len(), 3 + TWINS.len());
+    fleet.write(&[1, 0]);
+    serve(second, 4, "large").await;
+    fleet.assert_apart().await;
+}
+
+impl Fleet {
+    async fn new() -> Self {
+        let shared = ControlPlane::shared().await;
+        // The same seed makes the same IDs.
+        let flags = ["--heartbeat-period=0s", "--seed=7"];
+        let first = World::between(shared, shared, "fleet-a", &flags).await;
+        let second = World::between(shared, ControlPlane::second().await, "fleet-b", &flags).await;
+        let cloud_of = |world: &World| (world.namespace.clone(), world.cloud.url.clone());
+        let clouds = clouds::behind_one_address([cloud_of(&first), cloud_of(&second)]).await;
+        let file = first.folder().join("cells.yaml");
+        Self { worlds: [first, second], file, clouds }
+    }
+
+    /// Which cells there shall be.
+    fn write(&self, which: &[usize]) {
+        let cell = |&at: &usize| -> Value {
+            let world = &self.worlds[at];
+            let identity = world.identity();
+            let name = ["a", "b"][at];
+            json!({
+                "name": name,
+                "namespace": world.namespace,
+                "kubeconfig": identity.control,
+                "targetKubeconfig": identity.target,
+            })
+        };
+        let cells = json!({"cells": which.iter().map(cell).collect::<Vec<_>>()});
+        let new = self.file.with_extension("new");
+        fs::write(&new, serde_yaml_ng::to_string(&cells).unwrap()).unwrap();
+        fs::rename(new, &self.file).unwrap();
+    }
+
+    fn launch(&self) -> Manager {
+        let [first, _] = &self.worlds;
+        let cells = format!("--cells={}", self.file.display());
+        let clouds = format!("--simulated-cloud={}", self.clouds);
+        first.launch_bare("run", &[&ELECTION[..], &[&cells, &clouds]].concat())
+    }
+
+    /// Each cell has its own VMs, and each cluster only the Nodes of its own cell.
+    async fn assert_apart(&self) {
+        for world in &self.worlds {
+            world.assert_vms_match().await;
+        }
+        let [first, second] = &self.worlds;
+        let names = |world: &World| world.scene.now().names();
+        let common: BTreeSet<String> = TWINS.map(str::to_owned).into();
+        assert_eq!(&names(first) & &names(second), common, "machines of the same name");
+        let nodes: BTreeSet<String> = second.scene.now().nodes.keys().cloned().collect();
+        assert!(nodes.is_disjoint(&(&names(first) - &common)), "nodes of the first cell in the second cluster");
+        let nodes: BTreeSet<String> = first.scene.now().nodes.keys().cloned().collect();
+        assert!(nodes.is_disjoint(&(&names(second) - &common)), "nodes of the second cell in the first cluster");
+    }
+}
+
+/// The pool and the twins serve.
+async fn serve(world: &World, count: usize, class: &str) {
+    world.pool_serves(count, class).await;
+    world
+        .until("the twins to serve", |scene| {
+            TWINS.iter().all(|twin| scene.phase(twin) == Some(MachinePhase::Running) && scene.nodes.contains_key(*twin))
+        })
+        .await;
+}
+
+/// Who holds the leases of a cell.
+async fn holders(world: &World) -> Vec<String> {
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.namespace);
+    let leases = leases.list(&ListParams::default()).await.unwrap().items;
+    leases.into_iter().filter_map(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()).collect()
+}

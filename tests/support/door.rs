@@ -1,0 +1,168 @@
+//! A door in front of an API server: it reads what is asked, and holds back the answers it is told to hold back.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use futures::{Stream, StreamExt, stream::unfold};
+use http::{StatusCode, header};
+use kube::Client;
+use tokio::{net::TcpListener, sync::watch};
+
+use super::control_plane::ControlPlane;
+
+/// What is asked of an API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub path: String,
+    pub is_watch: bool,
+}
+
+/// Which calls are meant.
+pub type Which = fn(&Call) -> bool;
+
+/// Watches of Nodes.
+pub fn node_watches(call: &Call) -> bool {
+    call.path == "/api/v1/nodes" && call.is_watch
+}
+
+/// Anything that is asked.
+pub fn anything(_: &Call) -> bool {
+    true
+}
+
+/// Speaks plain HTTP to programs and TLS to the API server. Who asks is told by the token of each call.
+pub struct Door {
+    pub address: SocketAddr,
+    orders: watch::Sender<Orders>,
+    ignored: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Orders {
+    /// Watches of which nothing is passed on.
+    held: Option<Which>,
+    /// Calls that are never answered.
+    ignored: Option<Which>,
+    /// How many of them are not answered; those after them are.
+    most: usize,
+}
+
+#[derive(Clone)]
+struct Shared {
+    client: Client,
+    orders: watch::Receiver<Orders>,
+    ignored: Arc<AtomicUsize>,
+}
+
+impl Door {
+    /// A door on the loopback interface, for as long as the test runs.
+    pub async fn to(server: &ControlPlane) -> Self {
+        Self::at((Ipv4Addr::LOCALHOST, 0).into(), server).await
+    }
+
+    /// A door at an address of this host.
+    pub async fn at(address: SocketAddr, server: &ControlPlane) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (orders, receiver) = watch::channel(Orders::default());
+        let ignored = Arc::<AtomicUsize>::default();
+        let client = Client::try_from(server.anonymous()).unwrap();
+        let shared = Shared { client, orders: receiver, ignored: Arc::clone(&ignored) };
+        let router = Router::new().fallback(pass).with_state(shared);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { address, orders, ignored }
+    }
+
+    /// How programs reach it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// From now on these watches stay open and say nothing, also those that are opened from now on.
+    pub fn hold(&self, which: Which) {
+        self.orders.send_replace(Orders { held: Some(which), ..Orders::default() });
+    }
+
+    /// Breaks such calls, and never answers the next `most` of them.
+    pub fn ignore(&self, which: Which, most: usize) {
+        self.ignored.store(0, Ordering::SeqCst);
+        self.orders.send_replace(Orders { ignored: Some(which), most, ..Orders::default() });
+    }
+
+    /// From now on all is passed on. What was held back is not: those calls end.
+    pub fn open(&self) {
+        self.orders.send_replace(Orders::default());
+    }
+
+    /// How many calls were not answered since [`Door::ignore`].
+    pub fn ignored(&self) -> usize {
+        self.ignored.load(Ordering::SeqCst)
+    }
+}
+
+async fn pass(State(shared): State<Shared>, request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let is_watch = query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1");
+    let call = Call { path: request.uri().path().to_owned(), is_watch };
+    if shared.ignores(&call) {
+        let mut orders = shared.orders.clone();
+        let _ = orders.wait_for(|orders| orders.ignored.is_none()).await;
+        return StatusCode::GATEWAY_TIMEOUT.into_response();
+    }
+    let (mut parts, body) = request.into_parts();
+    parts.headers.remove(header::HOST);
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    match shared.client.send(http::Request::from_parts(parts, body.to_vec().into())).await {
+        Ok(answer) => answer.map(|body| Body::from_stream(passed_on(call, Body::new(body), shared.orders))),
+        Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+    }
+}
+
+impl Shared {
+    fn ignores(&self, call: &Call) -> bool {
+        let Orders { ignored, most, .. } = *self.orders.borrow();
+        ignored.is_some_and(|which| which(call)) && self.ignored.fetch_add(1, Ordering::SeqCst) < most
+    }
+}
+
+/// The answer piece by piece; it breaks when an order says so.
+fn passed_on(
+    call: Call,
+    body: Body,
+    orders: watch::Receiver<Orders>,
+) -> impl Stream<Item = Result<Bytes, axum::Error>> {
+    let first = orders.borrow().ignored.is_some();
+    let state = (body.into_data_stream(), orders, call, first);
+    unfold(state, |(mut pieces, mut orders, call, was_ignored)| async move {
+        let is_held = |orders: &Orders| orders.held.is_some_and(|which| which(&call));
+        let is_cut = |orders: &Orders| !was_ignored && orders.ignored.is_some_and(|which| which(&call));
+        loop {
+            if is_held(&orders.borrow_and_update()) {
+                // What was said meanwhile is lost, and with it the watch.
+                let _ = orders.wait_for(|orders| !is_held(orders)).await;
+                return None;
+            }
+            tokio::select! {
+                changed = orders.changed() => {
+                    if changed.is_err() || is_cut(&orders.borrow()) {
+                        return None;
+                    }
+                }
+                piece = pieces.next() => {
+                    if !is_held(&orders.borrow()) {
+                        return piece.map(|piece| (piece, (pieces, orders, call, was_ignored)));
+                    }
+                }
+            }
+        }
+    })
+}
