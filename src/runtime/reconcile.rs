@@ -19,7 +19,7 @@ use super::{
     queue::Queue,
     worker::{Handler, ReconcileError, Requeue},
 };
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, WaitKind};
 
 /// How one kind is reconciled.
 pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
@@ -99,6 +99,8 @@ pub(crate) struct UnresolvedWrite {
 const ROUNDS: usize = 32;
 /// The status of one object alone is not written more often.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+/// How soon a plan is made again that waits for an object to be readable.
+const DECODE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Reconciles objects of one kind with the loop.
 pub(crate) struct Loop<R: Reconciler> {
@@ -210,6 +212,12 @@ impl<R: Reconciler> Loop<R> {
     }
 }
 
+/// Which objects wait for one that cannot be decoded is known to nobody, so they look again.
+fn requeue_of<A>(plan: &Plan<A>) -> Requeue {
+    let is_blocked = plan.waits.iter().any(|wait| wait.kind == WaitKind::Unreadable);
+    if is_blocked { Requeue::After(DECODE_AGAIN) } else { plan.requeue_at().into() }
+}
+
 impl<R: Reconciler> Handler for Loop<R> {
     type Key = R::Key;
 
@@ -234,7 +242,7 @@ impl<R: Reconciler> Handler for Loop<R> {
                 for wait in &plan.waits {
                     tracing::debug!(controller, object = %key, kind = ?wait.kind, until = ?wait.until, "waits for {}", wait.text);
                 }
-                return Ok(plan.requeue_at().into());
+                return Ok(requeue_of(&plan));
             };
             if plan.steps.iter().all(|step| R::is_status(&step.action))
                 && let Some(left) = self.hold_status(key)

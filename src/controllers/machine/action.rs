@@ -5,7 +5,10 @@ use serde_json::Value;
 
 use super::{memory::NodeWrite, views::NodeKey};
 use crate::{
-    api::{machine::MachineStatus, node::Node},
+    api::{
+        machine::{Machine, MachineStatus},
+        node::Node,
+    },
     drain::PodRef,
     safety::meltdown::PermitKey,
 };
@@ -91,6 +94,8 @@ pub enum Action {
     /// Take the permit of a key if it is free, then count the Machines of the key. It is given back when the reconcile ends
     /// and what was written can be seen by others. Answer: `Snapshot::learned.permit`.
     TakePermit(PermitKey),
+    /// Let a Machine be given up without counting the others: the cloud reused the name of its Node, so its VM is gone.
+    WaivePermit(Arc<Machine>),
 }
 
 /// A bootstrap token to have: Secret `bootstrap-token-<id>` in `kube-system`, type `bootstrap.kubernetes.io/token`, with
@@ -134,6 +139,9 @@ impl fmt::Display for Action {
             Self::EvictPod(pod) => write!(f, "evict pod {pod}"),
             Self::DeletePod(pod) => write!(f, "delete pod {pod}"),
             Self::TakePermit(key) => write!(f, "take the replacement permit of {key}"),
+            Self::WaivePermit(machine) => {
+                write!(f, "waive the replacement permit of {}", machine.metadata.name.as_deref().unwrap_or_default())
+            }
         }
     }
 }

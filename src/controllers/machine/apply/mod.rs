@@ -207,6 +207,7 @@ impl Machines {
                 turn.session.permit = held;
                 snapshot.learned.permit = view;
             }
+            Action::WaivePermit(machine) => context.permits.waive(&machine),
             Action::EvictPod(_) | Action::DeletePod(_) => {}
         }
         Ok(())

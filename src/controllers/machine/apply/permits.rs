@@ -11,7 +11,11 @@ use crate::{
 
 /// Which Machine holds which permit of the meltdown guard.
 #[derive(Debug, Default)]
-pub struct Permits(Mutex<BTreeMap<PermitKey, Key>>);
+pub struct Permits {
+    holders: Mutex<BTreeMap<PermitKey, Key>>,
+    /// Machines that are certainly dead, by UID. A process that starts anew finds out again.
+    waived: Mutex<BTreeMap<Key, Option<String>>>,
+}
 
 /// A permit, given back when dropped.
 pub(crate) struct Held {
@@ -37,7 +41,7 @@ impl Drop for Held {
 impl Permits {
     /// Takes a permit unless another Machine has it that still exists.
     fn take(&self, permit: &PermitKey, machine: &Key, exists: impl Fn(&Key) -> bool) -> Result<(), Key> {
-        let mut holders = self.0.lock();
+        let mut holders = self.holders.lock();
         if let Some(holder) = holders.get(permit).filter(|holder| *holder != machine && exists(holder)) {
             return Err(holder.clone());
         }
@@ -45,9 +49,21 @@ impl Permits {
         Ok(())
     }
 
+    /// From now on the others do not count for this Machine.
+    pub(super) fn waive(&self, machine: &Machine) {
+        self.waived.lock().insert(Key::of(&machine.metadata), machine.metadata.uid.clone());
+    }
+
+    /// Whether the others do not count. What is no longer there is forgotten.
+    fn is_waived(&self, key: &Key, machines: &Cache<Machine>) -> bool {
+        let mut waived = self.waived.lock();
+        waived.retain(|key, uid| machines.get(key).is_some_and(|machine| machine.metadata.uid == *uid));
+        waived.contains_key(key)
+    }
+
     /// Gives back what a Machine holds.
     pub(super) fn release(&self, machine: &Key) {
-        self.0.lock().retain(|_, holder| holder != machine);
+        self.holders.lock().retain(|_, holder| holder != machine);
     }
 }
 
@@ -61,6 +77,9 @@ pub(crate) fn take(
     match permits.take(permit, machine, |holder| machines.get(holder).is_some()) {
         Ok(()) => {
             let held = Held { machine: machine.clone(), permits: Some(Arc::clone(permits)) };
+            if permits.is_waived(machine, machines) {
+                return (Some(held), Permit::Held(OutOfService::default()));
+            }
             let siblings = machines.by(BY_DEPLOYMENT, &permit.deployment);
             (Some(held), Permit::Held(OutOfService::of(permit, siblings.iter().map(|machine| &**machine))))
         }
@@ -70,7 +89,10 @@ pub(crate) fn take(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::runtime::cell::Kept;
 
     fn permit(namespace: &str) -> PermitKey {
         PermitKey { namespace: namespace.to_owned(), deployment: "pool".to_owned() }
@@ -88,5 +110,20 @@ mod tests {
         permits.release(&a);
         assert_eq!(permits.take(&permit("ns"), &b, |_| true), Ok(()));
         assert_eq!(permits.take(&permit("ns"), &a, |_| false), Ok(()), "b is gone, so nobody gives it back");
+    }
+
+    #[test]
+    fn a_permit_is_waived_for_one_machine_and_not_for_a_later_one_of_its_name() {
+        let cache = Machine::cache();
+        let machine = |uid: &str| -> Machine {
+            let meta = json!({ "namespace": "ns", "name": "m", "uid": uid, "resourceVersion": "1" });
+            serde_json::from_value(json!({ "metadata": meta, "spec": {} })).unwrap()
+        };
+        let (permits, key) = (Permits::default(), Key::new("ns", "m"));
+        cache.wrote(machine("1"));
+        permits.waive(&machine("1"));
+        assert!(permits.is_waived(&key, &cache));
+        permits.waive(&machine("of a machine that is gone"));
+        assert!(!permits.is_waived(&key, &cache));
     }
 }

@@ -1,5 +1,7 @@
 //! From a Machine without a VM to one whose VM is known and booting.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -151,10 +153,7 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     if is_stale {
         return match snapshot.memory.failure_of(Call::Delete) {
             Some(_) => mark_stale_failed(plan, snapshot),
-            None => {
-                let reason = format!("the Node {} belongs to an earlier VM, so this one cannot join", vm.node_name);
-                plan.then(Action::DeleteVm, reason);
-            }
+            None => delete_stale(plan, snapshot, vm),
         };
     }
     if is_unlinked && vm.node_name.is_empty() {
@@ -214,6 +213,16 @@ fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, v
     next.last_operation = status::operation(OperationType::Create, OperationState::Processing, text, now);
     status::enter(&mut next, MachinePhase::Pending, true, now);
     plan.then(Action::WriteStatus(Box::new(next)), "the VM is there and has to join the cluster");
+}
+
+/// As long as the dead Machine keeps its Node, every VM that gets this name ends here. Its replacement must not wait for
+/// Machines that wait for it.
+fn delete_stale(plan: &mut Plan<Action>, snapshot: &Snapshot, vm: &Vm) {
+    for dead in snapshot.rivals.iter().filter(|rival| rival.phase() == MachinePhase::Unknown) {
+        plan.then(Action::WaivePermit(Arc::clone(dead)), "its VM is gone: the cloud reused the name of its Node");
+    }
+    let reason = format!("the Node {} belongs to an earlier VM, so this one cannot join", vm.node_name);
+    plan.then(Action::DeleteVm, reason);
 }
 
 fn mark_stale_failed(plan: &mut Plan<Action>, snapshot: &Snapshot) {

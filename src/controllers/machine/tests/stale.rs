@@ -42,6 +42,25 @@ fn waiting(phase: &str) -> World {
     world
 }
 
+/// See the scenario of the model: without this neither could go on.
+#[rstest]
+#[case::dead("Unknown", &["rival"])]
+#[case::it_serves("Running", &[])]
+fn the_dead_machine_whose_node_is_in_the_way_waits_for_no_permit(#[case] phase: &str, #[case] waived: &[&str]) {
+    let mut world = World::new();
+    let mut left_behind = node("n", unready());
+    left_behind.spec.provider_id = "cloud:///old".to_owned();
+    world.nodes.insert("n".to_owned(), left_behind);
+    let mut holder = rival("cloud:///old", 0);
+    holder.status = serde_json::from_value(json!({ "currentStatus": { "phase": phase } })).unwrap();
+    world.rivals = vec![holder];
+    world.pass();
+    assert_eq!(
+        (world.phase(), world.waived.as_slice()),
+        (MachinePhase::Failed, &*waived.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>())
+    );
+}
+
 #[test]
 fn a_drain_is_not_skipped_for_a_cache_that_is_behind() {
     let mut world = behind(deleted());

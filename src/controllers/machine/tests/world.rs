@@ -76,6 +76,8 @@ pub struct World {
     /// No bootstrap token can be made.
     pub no_tokens: bool,
     pub census: Vec<Machine>,
+    /// Machines whose permit was waived.
+    pub waived: Vec<String>,
     /// Every action, by name, and the statuses written.
     pub log: Vec<String>,
     pub statuses: Vec<MachineStatus>,
@@ -177,6 +179,7 @@ impl World {
             broken_nodes: None,
             no_tokens: false,
             census: Vec::new(),
+            waived: Vec::new(),
             log: Vec::new(),
             statuses: Vec::new(),
             events: Vec::new(),
@@ -521,6 +524,7 @@ impl World {
                 let answer = if is_lost { Answer::Failed("no answer".to_owned()) } else { Answer::Accepted };
                 snapshot.pod_called(Method::Delete, &pod, PodCall::Answered(answer));
             }
+            Action::WaivePermit(machine) => self.waived.push(machine.metadata.name.clone().unwrap()),
             Action::TakePermit(key) => {
                 snapshot.learned.permit = Permit::Held(OutOfService::of(&key, &self.census));
             }

@@ -10,6 +10,7 @@ pub(in crate::controllers::testing) mod call;
 pub(in crate::controllers::testing) mod kinds;
 mod merge;
 pub(in crate::controllers::testing) mod network;
+mod signal;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -22,10 +23,7 @@ use http::{Request, Response};
 use kube::Client;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
-use tokio::{
-    sync::{oneshot, watch as signal},
-    time::sleep,
-};
+use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
 pub(crate) use self::{
@@ -38,6 +36,7 @@ pub(crate) use self::{
 use super::clock::VirtualClock;
 pub(crate) use crate::api::patch::apply as merge;
 use crate::runtime::clock::Clock;
+use signal::Signal;
 use store::{Effect, Store};
 
 /// A write that was carried out, or was refused.
@@ -63,9 +62,9 @@ type Observer = Arc<dyn Fn(&Write<'_>) + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct ApiServer {
     state: Arc<Mutex<State>>,
-    changed: Arc<BTreeMap<&'static str, signal::Sender<()>>>,
+    changed: Arc<BTreeMap<&'static str, Signal>>,
     clock: VirtualClock,
-    paused: signal::Sender<bool>,
+    resumed: Signal,
 }
 
 struct State {
@@ -74,17 +73,24 @@ struct State {
     observer: Option<Observer>,
     calls: Vec<Arc<Call>>,
     largest_page: usize,
+    is_paused: bool,
 }
 
 impl ApiServer {
     pub(crate) fn new(clock: &VirtualClock, network: Arc<dyn Network>) -> Self {
-        let state =
-            State { store: Store::default(), network, observer: None, calls: Vec::new(), largest_page: usize::MAX };
+        let state = State {
+            store: Store::default(),
+            network,
+            observer: None,
+            calls: Vec::new(),
+            largest_page: usize::MAX,
+            is_paused: false,
+        };
         Self {
             state: Arc::new(Mutex::new(state)),
-            changed: Arc::new(kinds::ALL.map(|kind| (kind.plural, signal::Sender::new(()))).into()),
+            changed: Arc::new(kinds::ALL.map(|kind| (kind.plural, Signal::default())).into()),
             clock: clock.clone(),
-            paused: signal::Sender::new(false),
+            resumed: Signal::default(),
         }
     }
 
@@ -107,13 +113,14 @@ impl ApiServer {
 
     /// Paused, it accepts requests and does not answer them.
     pub(crate) fn set_paused(&self, paused: bool) {
-        self.paused.send_replace(paused);
+        self.state().is_paused = paused;
+        self.resumed.send();
     }
 
     /// Everybody who watches this kind has to list it again.
     pub(crate) fn forget_history(&self, kind: &Kind) {
         self.state().store.forget_history(kind);
-        self.changed[kind.plural].send_replace(());
+        self.changed[kind.plural].send();
     }
 
     /// Every request that arrived.
@@ -175,8 +182,18 @@ impl ApiServer {
         self.state().store.version()
     }
 
-    fn changes_of(&self, kind: &Kind) -> signal::Receiver<()> {
-        self.changed[kind.plural].subscribe()
+    fn changes_of(&self, kind: &Kind) -> Signal {
+        self.changed[kind.plural].clone()
+    }
+
+    async fn wait_until_resumed(&self) {
+        loop {
+            let seen = self.resumed.count();
+            if !self.state().is_paused {
+                return;
+            }
+            self.resumed.sent_after(seen).await;
+        }
     }
 
     async fn serve(self, caller: Arc<str>, request: Request<kube::client::Body>) -> Result<Response<Body>, BoxError> {
@@ -195,8 +212,7 @@ impl ApiServer {
     async fn arrive(self, call: Call) -> Result<Response<Body>, BoxError> {
         let fate = self.network().fate(&call);
         sleep(fate.there).await;
-        // Fails only if nobody could ever end the pause.
-        let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
+        self.wait_until_resumed().await;
         self.state().calls.push(Arc::new(call.clone()));
         let lost = || Err(io::Error::other("connection reset by peer").into());
         let answer = match fate.outcome {
@@ -276,7 +292,7 @@ impl ApiServer {
                 refusal: result.as_ref().err(),
             });
         }
-        self.changed[call.kind.plural].send_replace(());
+        self.changed[call.kind.plural].send();
         result
     }
 }

@@ -5,16 +5,14 @@ use std::{io, time::Duration};
 use axum::body::Bytes;
 use futures::Stream;
 use serde_json::json;
-use tokio::{
-    sync::watch as signal,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     ApiServer,
     answer::{self, metadata_only},
     call::Call,
     network::Broken,
+    signal::Signal,
     store::{self, Change},
 };
 
@@ -35,7 +33,7 @@ struct Watch {
     shown_at: Instant,
     /// The change for which that was decided.
     decided: u64,
-    changed: signal::Receiver<()>,
+    changed: Signal,
 }
 
 /// Lines of JSON, one for each change, until the watch ends.
@@ -67,7 +65,7 @@ impl Watch {
             return None;
         }
         loop {
-            self.changed.mark_unchanged();
+            let seen = self.changed.count();
             let Some(due) = self.take_due() else {
                 self.is_over = true;
                 let gone = json!({ "type": "ERROR", "object": answer::expired() });
@@ -81,7 +79,7 @@ impl Watch {
             tokio::select! {
                 biased;
                 () = sleep_until(self.ends_at) => return self.finish().await,
-                _ = self.changed.changed() => {}
+                () = self.changed.sent_after(seen) => {}
                 () = sleep_until(next_change) => {}
                 () = sleep_until(self.bookmark_at) => {
                     self.bookmark_at = Instant::now() + BOOKMARK;

@@ -82,6 +82,9 @@ impl World {
         if is_tainted || !node.value["metadata"]["annotations"][labels::SCALE_DOWN_DISABLED].is_null() {
             return Some(format!("node {name} is marked as if a rollout went on"));
         }
+        if node.is_terminating() {
+            return Some(format!("node {name} is going"));
+        }
         if !node.finalizers().any(|finalizer| finalizer == labels::NODE_FINALIZER) {
             return Some(format!("node {name} may go at any time"));
         }

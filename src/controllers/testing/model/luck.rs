@@ -64,11 +64,6 @@ impl Rates {
     }
 }
 
-/// Faults that the product does not withstand yet are dealt out with `MODEL_STRICT=1` only. Each is named where it is.
-pub(super) fn is_strict() -> bool {
-    env::var("MODEL_STRICT").is_ok()
-}
-
 /// Dice, and the story of what they brought. The network of both API servers.
 pub(super) struct Luck {
     pub clock: VirtualClock,
@@ -247,8 +242,7 @@ impl Network for Luck {
             return None;
         }
         let how = match dice.below(3) {
-            // What a silent watch does not show for five minutes is not tolerated everywhere yet.
-            0 if is_strict() => Broken::Silent,
+            0 => Broken::Silent,
             1 => Broken::Reset,
             _ => Broken::Closed,
         };

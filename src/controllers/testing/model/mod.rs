@@ -6,7 +6,7 @@
 //! when wishes and faults end, the wish is met in time, and then nothing is written any more.
 //!
 //! `MODEL_SEEDS=2000 cargo test --lib model` tries more seeds; `MODEL_SEED=7` plays one and shows all of it, with `MODEL_LIVE=1` while
-//! it happens and with `MODEL_TRACE=1` what the product logs, such as what it waits for. `MODEL_STRICT=1` adds faults that the product does not withstand yet. A seed that
+//! it happens and with `MODEL_TRACE=1` what the product logs, such as what it waits for. A seed that
 //! failed goes into `seeds.txt` with what it found, and is played for ever.
 
 mod cloud;
@@ -109,10 +109,14 @@ fn whatever_breaks_the_invariants_hold_and_in_the_end_the_wish_is_met() {
     assert!(failures.is_empty(), "{} of {} seeds failed\n{}", failures.len(), seeds.len(), failures.join("\n"));
 }
 
+/// But for the names of bootstrap tokens, which are secrets.
 #[test]
-#[ignore = "something is random yet: the order of a hash map or of a select"]
 fn a_seed_is_played_the_same_every_time() {
+    let story = |seed| {
+        let story = play(seed, SHOWN).unwrap();
+        story.into_iter().filter(|line| !line.contains("Secret bootstrap-token-")).collect::<Vec<_>>()
+    };
     for seed in 0..3 {
-        assert_eq!(play(seed, 0), play(seed, 0));
+        assert_eq!(story(seed), story(seed));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     super::api_server::{BUDGETS, DEPLOYMENTS, Kind, MACHINES, NODES, SETS},
     kubelet::{POD_LABEL, POD_NAMESPACE},
-    luck::{Rates, is_strict},
+    luck::Rates,
     wish::POOL,
     world::{NAMESPACE, World},
 };
@@ -105,8 +105,7 @@ impl World {
                     self.target.delete(&NODES, "", &node).unwrap();
                 }
             }
-            // Classes and Nodes that wait for every Machine to be readable are not looked at again when it is.
-            6 if is_strict() => self.break_some_machine(),
+            6 => self.break_some_machine(),
             _ => self.forget_history(),
         }
     }

@@ -124,6 +124,20 @@ fn two_marks_at_most(world: &World) {
     }
 }
 
+/// Seed 49 of the former model. New VMs get the name of the dead one's Node and fail, and each of them would be a reason not
+/// to give the dead one up.
+#[tokio::test(start_paused = true)]
+async fn a_dead_machine_is_replaced_although_others_fail_because_of_its_node() {
+    let world = world(1, Style::REUSING_NAMES);
+    let _a = Process::start(&world, &Program::everything("a"));
+    until_met(&world).await;
+    let dead = world.cloud.lock().vms.pop_first().unwrap().1.node;
+    world.lose_contact(&dead);
+    until(&world, BOOTED, "a dead machine", || world.has_machine_in("Unknown")).await;
+    world.wish_for("two machines", |wish| wish.replicas = 2);
+    until(&world, Duration::from_mins(15) + BOOTED, "the wish", || world.what_is_missing().is_empty()).await;
+}
+
 /// Seed 1744 of the former model.
 #[tokio::test(start_paused = true)]
 async fn a_machine_whose_vm_died_gets_no_other_although_the_write_that_named_the_first_was_not_answered() {
@@ -217,6 +231,23 @@ async fn what_waits_for_a_machine_to_be_readable_goes_on_when_it_is() {
     world.control.delete(&DEPLOYMENTS, NAMESPACE, "pool").unwrap();
     world.wish.lock().is_deleted = true;
     until(&world, BOOTED * 3, "nothing left", || world.what_is_missing().is_empty()).await;
+}
+
+/// Seed 65: the deletion of a Node is no change of its Machine, and comes while nobody can tell whose it is.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_can_be_read_again_is_replaced_if_its_node_was_deleted_meanwhile() {
+    let world = world(1, Style::SIMPLE);
+    let _a = Process::start(&world, &Program::everything("a"));
+    until_met(&world).await;
+    let (machine, node) = (world.some(&MACHINES).unwrap(), world.some(&NODES).unwrap());
+    world.set_drain_timeout(&machine, json!("2 hours"));
+    sleep(Duration::from_secs(10)).await;
+    world.target.delete(&NODES, "", &node).unwrap();
+    sleep(Duration::from_mins(10)).await;
+    fine(&world);
+    world.set_drain_timeout(&machine, serde_json::Value::Null);
+    until(&world, Duration::from_secs(8), "its deletion", || world.has_machine_in("Terminating")).await;
+    until(&world, BOOTED * 3, "the wish", || world.what_is_missing().is_empty()).await;
 }
 
 /// A refusal that only says "conflict" is no proof that another Node has the name.
