@@ -1,4 +1,5 @@
-//! One folder per kind. Each observes into a snapshot, plans (pure), and applies; the loop is the runtime's.
+//! The controllers, one folder per kind. Each one observes, plans (pure) and applies; `crate::runtime` contains the
+//! loop.
 
 pub mod machine;
 pub mod machine_class;
@@ -18,7 +19,7 @@ use crate::{
     runtime::cell::{self, Role},
 };
 
-/// A kind of this project.
+/// A kind that a cell can reconcile.
 pub(crate) type Kind = cell::Kind<Settings>;
 
 /// Sets and deployments: what the Go program `machine-controller-manager` does.
@@ -26,11 +27,11 @@ pub(crate) const SETS: Role = Role { name: "sets", lease: "machine-controller-ma
 /// Machines, with their classes, Secrets and Nodes: what the Go program `machine-controller` does.
 pub(crate) const MACHINES: Role = Role { name: "machines", lease: "machine-controller" };
 
-/// Every kind there is. Order does not matter.
+/// All kinds. The order does not matter.
 pub(crate) const KINDS: &[Kind] =
     &[machine_deployment::KIND, machine_set::KIND, machine::KIND, machine_class::KIND, secret::KIND, node::KIND];
 
-/// What the operator chose, kind by kind.
+/// Settings from the flags, by kind.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// For Machines.
@@ -39,8 +40,8 @@ pub(crate) struct Settings {
     pub deployment: machine_deployment::Policy,
     /// For Nodes.
     pub node: node::Policy,
-    /// The clouds.
+    /// The drivers.
     pub drivers: Arc<Catalogue>,
-    /// How many Machines of one account may call the cloud at once, for creations and deletions each.
+    /// Slots per account, for creations and for deletions each.
     pub slots: usize,
 }

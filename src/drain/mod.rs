@@ -1,23 +1,23 @@
-//! Draining a Node: which pods, how, until when, and when by force.
+//! The drain of a Node: which pods, how, until when, and when by force.
 //!
 //! **Before**: the Node gets the condition `Terminating` and is cordoned ([`policy`]); only then are its pods listed.
 //!
-//! **Who is next**: nobody. All pods are evicted at once, by namespace and name. Each pod is judged alone by the rules in
-//! [`rules`], and the first rule that decides wins: mirror pods and pods of DaemonSets are not drained; a forced drain
-//! deletes the rest with grace period 0; finished pods are evicted once and not awaited; pods that came too late are left;
-//! pods that were told to go are awaited; the others are evicted, again and again with growing pauses, and deleted after
-//! `maxEvictRetries` periods of 20 s since their first eviction. No pod is deleted before the grace period is over that its
-//! accepted eviction granted.
+//! **Order**: none. All pods are evicted in parallel, by namespace and name. The rules in [`rules`] decide about each
+//! pod on its own, and the first rule that applies wins: mirror pods and pods of DaemonSets are not drained; a forced
+//! drain deletes the rest with grace period 0; finished pods are evicted once and not awaited; pods that came too late
+//! are left; terminating pods are awaited; the others are evicted, with growing pauses between attempts, and deleted
+//! after `maxEvictRetries` periods of 20 s since their first eviction. A pod whose eviction was accepted is not deleted
+//! before its grace period is over.
 //!
-//! **Who counts**: the pods of the first listing after the cordon and, once these are gone, those of the next listing
-//! ([`Rounds`]). Pods that tolerate a cordoned Node and come back after that do not keep a drain from ending.
+//! **Which pods count**: those of the first list after the cordon and, once these are gone, those of the next list
+//! ([`Rounds`]). Pods that tolerate a cordoned Node and come back later do not block the drain.
 //!
-//! **The end**: no pod that counts is left in a listing, or the drain is forced: at `drainTimeout` after the deletion
+//! **The end**: no pod that counts is left in a list, or the drain is forced: at `drainTimeout` after the deletion
 //! timestamp, by the label `force-deletion`, or because the Node has been broken for five minutes ([`DrainPolicy`]).
 //!
-//! Pure: the executor lists pods, calls the API and records what it was told; [`plan`] says what comes next. A drain that
-//! starts again after a crash goes on, because what happened to a pod shows in the pod. Only the count of evictions starts
-//! anew then; `drainTimeout` does not.
+//! Pure: the executor lists pods, makes the calls and records their results; [`plan`] decides what comes next. After a
+//! crash the drain continues, because the state of each pod is in the pod. Only the eviction period starts again then;
+//! `drainTimeout` does not.
 
 pub mod pdb;
 mod plan;
@@ -51,23 +51,24 @@ impl fmt::Display for PodRef {
     }
 }
 
-/// How a pod is made to go.
+/// How a pod is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// By the eviction API, which asks disruption budgets and grants the pod its own grace period.
+    /// By the eviction API, which checks disruption budgets and uses the pod's own grace period.
     Evict,
     /// By a delete with grace period 0.
     Delete,
 }
 
-/// What the API server answered to an eviction or a delete.
+/// Result of an eviction or a delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The pod terminates now.
+    /// The pod is terminating.
     Accepted,
     /// Refused for now (429).
     Refused(Refusal),
-    /// Anything else, also a 404 or a 409: they may be about the disruption budget. Only a listing tells that a pod is gone.
+    /// Any other error, including 404 and 409: they may be about the disruption budget. Only a list shows that a pod is
+    /// gone.
     Failed(String),
 }
 
@@ -76,10 +77,10 @@ pub enum Answer {
 pub struct Attempt {
     pub method: Method,
     pub at: Timestamp,
-    /// How many calls of this method were made so far, this one included.
+    /// Number of calls of this method so far, including this one.
     pub count: u32,
     pub answer: Answer,
-    /// When the first eviction of the pod was tried; `None` if there was none.
+    /// Time of the first eviction attempt; `None` if there was none.
     pub evicting_since: Option<Timestamp>,
 }
 

@@ -1,26 +1,26 @@
-//! Which disruption budget stands in the way of an eviction, and whether it ever can let it pass.
+//! Which disruption budget refused an eviction, and whether it can ever allow one.
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::PodFacts;
 use crate::api::selector::Selector;
 
-/// An eviction that was refused, and by what.
+/// A refused eviction and the budget that refused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Text of the API server.
     pub message: String,
-    /// The budget in the way, `namespace/name`; `None` if none was found.
+    /// The budget that refused, `namespace/name`; `None` if none was found.
     pub budget: Option<String>,
-    /// All its pods are healthy and it allows no disruption all the same, so waiting does not help.
+    /// All its pods are healthy and it allows no disruption, so waiting does not help.
     pub is_misconfigured: bool,
 }
 
 impl Refusal {
-    /// Finds the budget that refused to let a pod go, among those of the pod's namespace.
+    /// Finds the budget that refused the eviction, among those of the pod's namespace.
     pub fn of(pod: &PodFacts, budgets: &[PodDisruptionBudget], message: impl Into<String>) -> Self {
         let mut covering: Vec<&PodDisruptionBudget> = budgets.iter().filter(|budget| covers(budget, pod)).collect();
-        // With several, the one that can never be satisfied is what a person has to repair.
+        // Of several, the one that can never be satisfied has to be corrected by a user.
         covering.sort_by_key(|budget| (!is_misconfigured(budget), budget.metadata.name.clone()));
         let budget = covering.first();
         Self {

@@ -6,17 +6,17 @@ use super::{
 };
 use crate::plan::Wait;
 
-/// What a drain does next.
+/// The next calls and waits of a drain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DrainPlan {
     /// Calls to make now, concurrently.
     pub calls: Vec<PodStep>,
     pub waits: Vec<Wait>,
-    /// What is wrong and will not heal by waiting a little, in the words of the reference, without repetitions.
+    /// Errors that a short wait does not solve, in the words of the reference, without duplicates.
     pub errors: Vec<String>,
-    /// Disruption budgets that let no pod go for now, as `namespace/name`.
+    /// Disruption budgets that refuse evictions now, as `namespace/name`.
     pub refused_by: BTreeSet<String>,
-    /// How many pods the drain is about.
+    /// Number of pods to drain.
     pub pods: usize,
 }
 
@@ -25,12 +25,12 @@ pub struct DrainPlan {
 pub struct PodStep {
     pub method: Method,
     pub pod: PodRef,
-    /// What is worth an event.
+    /// Message of an event, if the call is worth one.
     pub report: Option<String>,
 }
 
 impl DrainPlan {
-    /// Nothing is left to do or to wait for. Errors may remain in forced mode.
+    /// Nothing is left to do or to wait for. In forced mode errors may remain.
     pub fn is_done(&self) -> bool {
         self.calls.is_empty() && self.waits.is_empty()
     }
@@ -68,7 +68,7 @@ impl DrainPlan {
     }
 }
 
-/// What comes next for the pods that were found on a Node.
+/// Plans the drain of the listed pods of a Node.
 pub fn plan(pods: &[PodFacts], round: &Round<'_>) -> DrainPlan {
     let mut sorted: Vec<&PodFacts> = pods.iter().collect();
     sorted.sort_by(|a, b| a.pod.cmp(&b.pod));

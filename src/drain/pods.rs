@@ -5,29 +5,29 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::PodRef;
 
-/// What a drain reads of a pod.
+/// The facts about a pod that a drain needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
     /// Which pod.
     pub pod: PodRef,
     /// Its labels; disruption budgets select by them.
     pub labels: BTreeMap<String, String>,
-    /// Runs because of a file on the Node; the API server cannot end it.
+    /// A mirror pod: it runs because of a file on the Node, and the API server cannot stop it.
     pub is_mirror: bool,
-    /// Belongs to a DaemonSet, which would start it again at once.
+    /// Belongs to a DaemonSet, which would recreate it immediately.
     pub is_daemon: bool,
-    /// Succeeded or failed: nothing runs any more.
+    /// Succeeded or Failed: nothing runs in it.
     pub is_finished: bool,
-    /// When it was told to terminate; `None` if it was not.
+    /// When its termination began; `None` if it is not terminating.
     pub terminating_since: Option<Timestamp>,
-    /// How long it may take to terminate; once it terminates, what it was granted.
+    /// Its grace period; once it is terminating, the one that was granted.
     pub grace: SignedDuration,
-    /// Names of the claims of its volumes, generic ephemeral volumes included.
+    /// Names of the PersistentVolumeClaims of its volumes, including generic ephemeral volumes.
     pub claims: Vec<String>,
 }
 
 impl PodFacts {
-    /// Reads a pod.
+    /// Extracts the facts from a pod.
     pub fn of(pod: &Pod) -> Self {
         let meta = &pod.metadata;
         let name = meta.name.clone().unwrap_or_default();
@@ -72,13 +72,13 @@ impl PodFacts {
         }
     }
 
-    /// Whether a drain is about it: all but mirror pods and those of DaemonSets.
+    /// Whether it is drained: every pod except mirror pods and pods of DaemonSets.
     pub fn is_drained(&self) -> bool {
         !self.is_mirror && !self.is_daemon
     }
 }
 
-/// Annotation of pods that mirror a file on the Node.
+/// Annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How hard a drain presses, and from when on; what happens to the Node before its pods are listed.
+//! When a drain evicts, deletes and is forced; and how a Node is prepared before its pods are listed.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeCondition;
@@ -7,33 +7,33 @@ use crate::api::{node::Node, reasons::NodeConditionType};
 
 /// One eviction period of the reference, in which `maxEvictRetries` is counted.
 const EVICTION_PERIOD: i64 = 20;
-/// For how long a Node must be broken before its drain is forced.
+/// How long a Node must be broken before its drain is forced.
 const BROKEN_FOR: SignedDuration = SignedDuration::from_mins(5);
 
-/// How hard to press.
+/// Mode of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Evict, respect budgets and grace periods, wait for every pod.
     Normal,
-    /// Delete everything at once with grace period 0 and wait for nothing.
+    /// Delete all pods with grace period 0 and wait for nothing.
     Forced,
 }
 
 /// When one drain evicts, when it deletes, and when it is forced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainPolicy {
-    /// How long a pod is evicted before it is deleted, from its first eviction on.
+    /// How long a pod is evicted, from its first eviction, before it is deleted.
     pub evict_for: SignedDuration,
-    /// From here on the drain is forced.
+    /// From this time the drain is forced.
     pub deadline: Timestamp,
-    /// From here on the Node counts as so broken that its pods cannot be waited for; `None` if it is well.
+    /// From this time the Node counts as broken, so that its pods are not awaited; `None` if it is healthy.
     pub broken_from: Option<Timestamp>,
-    /// Somebody asked for force.
+    /// The label `force-deletion` is set.
     pub is_demanded: bool,
 }
 
 impl DrainPolicy {
-    /// `maxEvictRetries` as a time.
+    /// `maxEvictRetries` as a duration.
     pub fn evict_for(max_evict_retries: i32) -> SignedDuration {
         SignedDuration::from_secs(i64::from(max_evict_retries.max(0)) * EVICTION_PERIOD)
     }
@@ -46,25 +46,25 @@ impl DrainPolicy {
         self.mode(now) == Mode::Forced
     }
 
-    /// From when on the drain is forced; `None` if it was asked for.
+    /// From when the drain is forced; `None` if the label forces it now.
     pub fn forced_from(&self) -> Option<Timestamp> {
         let broken_from = self.broken_from.unwrap_or(Timestamp::MAX);
         (!self.is_demanded).then(|| self.deadline.min(broken_from))
     }
 
-    /// A time, or the one from which the drain is forced if that is earlier.
+    /// The earlier of a time and the time at which the drain is forced.
     pub fn at_most(&self, time: Timestamp) -> Timestamp {
         self.forced_from().map_or(time, |from| time.min(from))
     }
 }
 
-/// Whether the value of the label `force-deletion` asks for force: what Go's `strconv.ParseBool` takes for true.
+/// Whether the value of the label `force-deletion` is true for Go's `strconv.ParseBool`.
 pub fn is_go_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True")
 }
 
-/// From when on a Node counts as so broken that its pods cannot be waited for: not ready, or unable to write, for five
-/// minutes; `None` if it is well.
+/// From when a Node counts as broken: not ready or with a read-only filesystem for five minutes. `None` if it is
+/// healthy.
 pub fn broken_from(conditions: &[NodeCondition]) -> Option<Timestamp> {
     conditions
         .iter()
@@ -77,16 +77,16 @@ pub fn broken_from(conditions: &[NodeCondition]) -> Option<Timestamp> {
         .min()
 }
 
-/// What happens to a Node before its pods are listed.
+/// A step that prepares a Node before its pods are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preparation {
-    /// The condition `Terminating`, for others that may want to know.
+    /// Set the condition `Terminating`, which other controllers read.
     Announce,
-    /// No new pods.
+    /// Set `spec.unschedulable`.
     Cordon,
 }
 
-/// The preparations that a Node still lacks, in order.
+/// The preparations that a Node still needs, in order.
 pub fn preparations(node: &Node) -> impl Iterator<Item = Preparation> {
     let type_ = NodeConditionType::Terminating.as_str();
     let is_announced = node.status.conditions.iter().any(|it| it.type_ == type_ && it.status == "True");

@@ -2,8 +2,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::PodFacts;
 
-/// Which pods keep a drain from ending: those of its first listing and, once these are gone, those of the next one. It
-/// says nothing of clocks, which differ between us, the API server and the Node.
+/// Which pods a drain waits for: those of its first list and, once these are gone, those of the next one. It compares
+/// no times, because the clocks of this process, the API server and the Node differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     first: Option<BTreeSet<Arc<str>>>,
@@ -24,7 +24,7 @@ impl Rounds {
         }
     }
 
-    /// The Node was cordoned, for the first time or again: whatever runs there now counts.
+    /// The Node was cordoned, for the first time or again: all pods that run there now count.
     pub fn restart(&mut self) {
         *self = Self::default();
     }

@@ -1,5 +1,5 @@
-//! What is done about one pod: a list of rules, of which the first one that decides wins. A new rule is one function and
-//! one line in [`RULES`].
+//! Decides about one pod by a list of rules; the first rule that applies wins. A new rule is one function and one line
+//! in [`RULES`].
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,49 +9,49 @@ use crate::plan::WaitKind;
 /// In this order. Waiting for the detachment of `PodFacts::claims` belongs after [`told_to_go`].
 pub const RULES: [Rule; 7] = [mirror, daemon, forced, finished, latecomer, told_to_go, evict_or_delete];
 
-/// Judges one pod.
+/// A rule for one pod.
 pub type Rule = fn(&PodFacts, &Round<'_>) -> Verdict;
 
-/// What every rule knows.
+/// Input of every rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Round<'a> {
     /// Name of the Node.
     pub node: &'a str,
     pub mode: Mode,
-    /// How long a pod is evicted before it is deleted, from its first eviction on.
+    /// How long a pod is evicted, from its first eviction, before it is deleted.
     pub evict_for: SignedDuration,
-    /// From here on the drain is forced.
+    /// From this time the drain is forced.
     pub forced_from: Timestamp,
     pub attempts: &'a Attempts,
     pub rounds: &'a Rounds,
     pub now: Timestamp,
 }
 
-/// What a rule says of a pod.
+/// Result of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The next rule decides.
+    /// The rule does not apply; the next one decides.
     Undecided,
-    /// The drain is not about this pod.
+    /// The pod is not drained.
     NotDrained,
-    /// Nothing is done, and nothing waits for it.
+    /// The pod is left alone and not awaited.
     Leave { error: Option<String> },
-    /// Call now. The report is worth an event.
+    /// Call now. The report becomes an event.
     Call { method: Method, report: Option<String>, problem: Problem },
-    /// Wait; completes "waits for".
+    /// Wait; the text completes "waiting for".
     Wait { kind: WaitKind, text: String, until: Timestamp, problem: Problem },
 }
 
-/// What others should know of.
+/// Problems of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong and will not heal by waiting a little, in the words of the reference.
+    /// An error that a short wait does not solve, in the words of the reference.
     pub error: Option<String>,
-    /// The disruption budget that lets the pod not go for now, as `namespace/name`.
+    /// The disruption budget that refuses the eviction now, as `namespace/name`.
     pub refused_by: Option<String>,
 }
 
-/// The first verdict that decides.
+/// The verdict of the first rule that applies.
 pub fn judge(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     let verdicts = RULES.iter().map(|rule| rule(pod, round));
     verdicts.into_iter().find(|verdict| *verdict != Verdict::Undecided).unwrap_or(Verdict::NotDrained)
@@ -59,11 +59,11 @@ pub fn judge(pod: &PodFacts, round: &Round<'_>) -> Verdict {
 
 /// Longest time between two evictions of one pod; the reference's fixed one.
 const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(20);
-/// Longest time between two looks at terminating pods; the reference's fixed one.
+/// Longest time between two lists while pods terminate; the reference's fixed one.
 const POLL: SignedDuration = SignedDuration::from_secs(5);
-/// What a pod gets on top of its grace period before its termination counts as stuck.
+/// Time after the grace period until the termination of a pod counts as stuck.
 const TERMINATION_SLACK: SignedDuration = SignedDuration::from_secs(30);
-/// Refusals after which the first report is made, and again after as many as take about five minutes.
+/// Refusals before the first event; the next ones follow about every five minutes.
 const REFUSALS_TO_REPORT: (u32, u32) = (6, 15);
 
 impl<'a> Round<'a> {
@@ -71,7 +71,7 @@ impl<'a> Round<'a> {
         self.attempts.get(&pod.pod.uid)
     }
 
-    /// When evictions of a pod are over; `None` if none was tried.
+    /// End of the eviction period of a pod; `None` before its first eviction.
     fn evict_until(&self, pod: &PodFacts) -> Option<Timestamp> {
         if self.evict_for.is_zero() {
             return Some(Timestamp::MIN);
@@ -83,13 +83,13 @@ impl<'a> Round<'a> {
         if self.evict_until(pod).is_some_and(|until| self.now >= until) { Method::Delete } else { Method::Evict }
     }
 
-    /// A time, or the one at which something else is to be done with the pod if that is earlier.
+    /// The earlier of a time and the end of the pod's eviction period or the start of the forced drain.
     fn at_most(&self, pod: &PodFacts, time: Timestamp) -> Timestamp {
         let next = self.evict_until(pod).filter(|until| *until > self.now).unwrap_or(Timestamp::MAX);
         time.min(next).min(self.forced_from)
     }
 
-    /// Soon after the last pod was told to go, then less and less often.
+    /// When to list again: soon after the last eviction, then less and less often.
     fn poll_at(&self) -> Timestamp {
         let accepted = self.attempts.values().filter(|attempt| attempt.answer == Answer::Accepted);
         let age = accepted.map(|attempt| attempt.at).max().map_or(POLL, |at| self.now.duration_since(at) / 2);
@@ -97,17 +97,17 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Runs because of a file on the Node: the API server cannot end it.
+/// A mirror pod runs because of a file on the Node: the API server cannot stop it.
 fn mirror(pod: &PodFacts, _: &Round<'_>) -> Verdict {
     if pod.is_mirror { Verdict::NotDrained } else { Verdict::Undecided }
 }
 
-/// Its DaemonSet would start it again at once.
+/// Its DaemonSet would recreate it immediately.
 fn daemon(pod: &PodFacts, _: &Round<'_>) -> Verdict {
     if pod.is_daemon { Verdict::NotDrained } else { Verdict::Undecided }
 }
 
-/// One delete, whatever comes of it.
+/// A forced drain deletes a pod once and does not wait for it.
 fn forced(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     if round.mode == Mode::Normal {
         return Verdict::Undecided;
@@ -132,13 +132,13 @@ fn finished(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     Verdict::Leave { error: None }
 }
 
-/// It came to a Node that was cordoned already: it tolerates that, and would come again.
+/// It was scheduled after the cordon: it tolerates that and would come back.
 fn latecomer(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     if round.rounds.count(pod) { Verdict::Undecided } else { Verdict::Leave { error: None } }
 }
 
-/// A pod that was told to go has until the end of its grace period, and some time for the kubelet to say so. After that
-/// it is told again, in the way that is due.
+/// A terminating pod has until the end of its grace period, plus some time for the kubelet. After that it is evicted or
+/// deleted again.
 fn told_to_go(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     let accepted = round.attempt(pod).filter(|attempt| attempt.answer == Answer::Accepted);
     let since = match (accepted, pod.terminating_since) {
@@ -166,7 +166,7 @@ fn told_to_go(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     }
 }
 
-/// Evicted until it goes or its evictions are over, then deleted.
+/// A pod is evicted until it terminates or its eviction period ends, then deleted.
 fn evict_or_delete(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     let method = round.method(pod);
     let Some(attempt) = round.attempt(pod).filter(|attempt| attempt.method == method) else { return call(method) };
@@ -181,7 +181,8 @@ fn evict_or_delete(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     Verdict::Call { method, report, problem }
 }
 
-/// Why a call did not help, for people and in the words that programs search for.
+/// The reason of a failed call: a text for people, and the error in the words of the reference that programs search
+/// for.
 fn failure_of(pod: &PodFacts, node: &str, answer: &Answer) -> (String, Problem) {
     let name = &pod.pod.name;
     match answer {

@@ -1,6 +1,6 @@
 use crate::api::reasons::EventReason;
 
-/// An event on the object that is reconciled.
+/// A Kubernetes Event on the object that is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Type `Warning`; otherwise `Normal`.

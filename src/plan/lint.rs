@@ -1,5 +1,5 @@
-//! A second look at a plan before it is carried out. A lint works out from the snapshot and the steps alone what the plan
-//! would lead to, with none of the planner's arithmetic, and refuses a plan that would break a bound.
+//! Checks a plan before it is executed. A lint computes the result of a plan from the snapshot and the steps, without
+//! the planner's arithmetic, and rejects a plan that would break a bound.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub rule: Rule,
-    /// The numbers, with the names of the knobs.
+    /// The numbers, with the names of their fields.
     pub text: String,
 }
 
-/// What a plan must never do.
+/// A bound that no plan may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Rule {
-    /// Have more Machines than replicas + maxSurge.
+    /// More Machines than replicas + maxSurge.
     TooManyMachines,
-    /// Leave fewer Machines available than replicas - maxUnavailable.
+    /// Fewer available Machines than replicas - maxUnavailable.
     TooFewAvailable,
-    /// Have Machines of two templates at once, where the strategy forbids it.
+    /// Machines of two templates at the same time, where the strategy forbids it.
     Overlap,
-    /// Delete an object that others still belong to.
+    /// Deletion of an object that owns others.
     DeletesOwner,
 }
 
@@ -33,9 +33,9 @@ impl Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = match self.rule {
-            Rule::TooManyMachines => "it would have too many machines",
+            Rule::TooManyMachines => "it would create too many machines",
             Rule::TooFewAvailable => "it would leave too few machines available",
-            Rule::Overlap => "it would have machines of two templates at once",
+            Rule::Overlap => "it would create machines of two templates at the same time",
             Rule::DeletesOwner => "it would delete an object that is still in use",
         };
         write!(f, "{rule}: {}", self.text)

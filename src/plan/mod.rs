@@ -1,6 +1,6 @@
-//! What every planner returns: ordered steps with their reasons, and what it waits for.
+//! Plans: ordered steps with their reasons, and waits.
 //!
-//! The vocabulary lies below controllers, drain, safety, drivers and the runtime, and knows no kind.
+//! This module is below controllers, drain, safety, drivers and runtime, and knows no kind.
 
 mod event;
 pub(crate) mod lint;
@@ -13,12 +13,12 @@ use jiff::Timestamp;
 pub use event::Event;
 pub use wait::{Wait, WaitKind};
 
-/// What to do now, in order, and what to wait for after that.
+/// What to do now, and what to wait for after that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan<A> {
-    /// What to do, in order.
+    /// Actions, in order.
     pub steps: Vec<Step<A>>,
-    /// What the object waits for. A plan with neither steps nor waits is done.
+    /// What the object waits for. A plan with neither steps nor waits is complete.
     pub waits: Vec<Wait>,
 }
 
@@ -27,9 +27,9 @@ pub struct Plan<A> {
 pub struct Step<A> {
     /// What to do.
     pub action: A,
-    /// Why, as a person would say it.
+    /// The reason, as text. A number in it names its field.
     pub reason: String,
-    /// The event to record once it is done.
+    /// The event to record after the action succeeded.
     pub event: Option<Event>,
 }
 
@@ -46,13 +46,13 @@ impl<A> Plan<A> {
         self
     }
 
-    /// Adds a step that is worth an event.
+    /// Adds a step with an event.
     pub fn then_recording(&mut self, action: A, reason: impl Into<String>, event: Event) -> &mut Self {
         self.steps.push(Step { action, reason: reason.into(), event: Some(event) });
         self
     }
 
-    /// Adds something to wait for; `text` completes "waits for".
+    /// Adds a wait; `text` completes "waiting for".
     pub fn wait(&mut self, kind: WaitKind, text: impl Into<String>, until: Option<Timestamp>) -> &mut Self {
         self.waits.push(Wait { kind, text: text.into(), until });
         self
@@ -91,8 +91,8 @@ mod tests {
         plan.wait(WaitKind::NodeJoin, "node n1 to join", Timestamp::from_second(60).ok());
         plan.wait(WaitKind::NodeHealth, "node n2 to be healthy", None);
         let expected = "create machine m4: 3 planned < 3 replicas + 1 maxSurge\n\
-                        waits for node n1 to join, until 1970-01-01T00:01:00Z\n\
-                        waits for node n2 to be healthy\n";
+                        waiting for node n1 to join, until 1970-01-01T00:01:00Z\n\
+                        waiting for node n2 to be healthy\n";
         assert_eq!(plan.to_string(), expected);
         assert_eq!(plan.requeue_at(), Timestamp::from_second(60).ok());
     }

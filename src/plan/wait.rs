@@ -2,29 +2,29 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-/// Something that has to happen elsewhere first.
+/// Something that has to happen before the object can progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// What programs match on.
+    /// For programs.
     pub kind: WaitKind,
-    /// What people read; completes "waits for".
+    /// For people; completes "waiting for".
     pub text: String,
     /// When to reconcile again even if nothing changes.
     pub until: Option<Timestamp>,
 }
 
-/// What a [`Wait`] is for.
+/// Kind of a [`Wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaitKind {
-    /// A bootstrap token that cannot be made yet.
+    /// A bootstrap token that cannot be created yet.
     BootstrapToken,
     /// A MachineClass that is missing, not served, invalid or without its finalizer.
     Class,
     /// The MachineClasses, which have not been read.
     ClassUnknown,
-    /// The next try of a driver call that failed.
+    /// The next attempt of a failed driver call.
     DriverRetry,
-    /// Pods that refuse their eviction, for a disruption budget or an error.
+    /// Pods whose eviction is refused or fails.
     Eviction,
     /// Finalizers of other controllers.
     Finalizers,
@@ -38,9 +38,9 @@ pub enum WaitKind {
     NodeHealth,
     /// A Node to join and to become healthy.
     NodeJoin,
-    /// A Node that refuses a write.
+    /// A Node to which writes fail.
     NodeWrite,
-    /// The Nodes of a target cluster whose API server cannot be trusted or was not read.
+    /// The Nodes of a target cluster whose cache is not trusted or not filled.
     NodesUnknown,
     /// The pods of a Node, which could not be listed.
     PodList,
@@ -52,7 +52,7 @@ pub enum WaitKind {
     Replacement,
     /// The meltdown guard to allow one more replacement.
     ReplacementPermit,
-    /// Machines that a rollout needs before its next step.
+    /// Machines that have to be created, become available or be deleted before a rollout continues.
     Rollout,
     /// A MachineSet to be unfrozen or allowed to grow.
     ScaleUpBlocked,
@@ -62,9 +62,9 @@ pub enum WaitKind {
     SpecCorrection,
     /// Objects that cannot be decoded.
     Unreadable,
-    /// Something that this version does not do.
+    /// A feature that this version does not have.
     Unsupported,
-    /// The objects that use this one to be gone.
+    /// The objects that use this one to be deleted.
     Users,
     /// The driver to find a VM that should exist.
     VmLookup,
@@ -72,7 +72,7 @@ pub enum WaitKind {
 
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "waits for {}", self.text)?;
+        write!(f, "waiting for {}", self.text)?;
         match self.until {
             Some(until) => write!(f, ", until {until}"),
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! The one reconcile loop: resolve writes of unknown outcome, then observe, plan and apply until there is nothing left
-//! to do. What every kind needs around that (status pacing, unresolved writes, memory, requeue) lives here.
+//! The reconcile loop: resolve writes of unknown outcome, then observe, plan and apply until no steps are left. It also
+//! contains what every kind needs around that: status pacing, unresolved writes, memory, requeue.
 
 use std::{
     collections::HashMap,
@@ -19,34 +19,34 @@ use super::{
     queue::Queue,
     worker::{Handler, ReconcileError, Requeue},
 };
-use crate::plan::{Plan, Step, WaitKind};
+use crate::plan::{Plan, Step, Wait, WaitKind};
 
 /// How one kind is reconciled.
 pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
-    /// What names an object.
+    /// Key of an object.
     type Key: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static;
-    /// Everything a plan is made from.
+    /// The input of a plan.
     type Snapshot: Send + Sync;
-    /// What a plan can do.
+    /// One operation of a plan.
     type Action: Send;
-    /// What earlier reconciles of an object leave for its plans. Losing it costs a repeated call, never correctness.
+    /// In-memory facts that earlier reconciles of an object leave for later plans. Losing them costs a repeated call.
     type Memory: Clone + Default + Send + 'static;
-    /// What the reconcile under way has learned from calls, and what it holds until it ends.
+    /// State of the running reconcile: results of calls, and what it holds until it ends.
     type Session: Default + Send;
 
     /// Reads the caches; `None` if the object does not exist.
     fn observe(&self, key: &Self::Key, memory: &Self::Memory, session: &Self::Session) -> Option<Self::Snapshot>;
 
-    /// Decides.
+    /// Returns the next steps and waits.
     fn plan(&self, snapshot: &Self::Snapshot) -> Plan<Self::Action>;
 
-    /// What a plan would break if it were carried out, computed without the planner's own arithmetic.
+    /// The bound that a plan would break, computed without the planner's arithmetic.
     fn lint(&self, snapshot: &Self::Snapshot, plan: &Plan<Self::Action>) -> Option<String> {
         let _ = (snapshot, plan);
         None
     }
 
-    /// Carries out the steps of a plan in order, and chooses nothing.
+    /// Executes the steps of a plan in order. Makes no decisions.
     fn apply(
         &self,
         snapshot: Self::Snapshot,
@@ -54,7 +54,7 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
         turn: &mut Turn<'_, Self>,
     ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
 
-    /// Reads the object of a write whose answer was lost, so that the cache knows its outcome.
+    /// Resolves a write whose response was lost, by a live read of its object.
     fn resolve(
         &self,
         key: &Self::Key,
@@ -64,20 +64,21 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// A status that alone has changed can wait a moment for what changes next.
+    /// Whether an action writes the status. A plan with nothing else may be delayed, to save writes.
     fn is_status(action: &Self::Action) -> bool {
         let _ = action;
         false
     }
 
-    /// A plan has no steps left: drops from the memory what that disproves. True if the plan has to be made again.
+    /// Called when a plan has no steps left: clears facts in the memory that are out of date. True if it has to be
+    /// planned again.
     fn settle(memory: &mut Self::Memory) -> bool {
         let _ = memory;
         false
     }
 }
 
-/// What comes after a plan was applied.
+/// How the loop continues after a plan was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Plan again.
@@ -86,7 +87,7 @@ pub(crate) enum Next {
     Requeue(Requeue),
 }
 
-/// A write that may have been carried out or not. Nothing is planned for the object that made it until a read tells.
+/// A write of unknown outcome. Nothing is planned for the object that made it until a live read resolves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnresolvedWrite {
     /// Kind of the object that was written.
@@ -95,22 +96,22 @@ pub(crate) struct UnresolvedWrite {
     pub key: Key,
 }
 
-/// How often one reconcile plans before it is taken for a bug.
+/// Rounds of one reconcile; more are a bug.
 const ROUNDS: usize = 32;
-/// The status of one object alone is not written more often.
+/// Minimum time between two status writes of one object, unless there are other steps.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
-/// How soon a plan is made again that waits for an object to be readable.
+/// Requeue period of an object that waits for others to become readable.
 const DECODE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Reconciles objects of one kind with the loop.
 pub(crate) struct Loop<R: Reconciler> {
-    /// How.
+    /// The kind.
     pub reconciler: R,
     queue: Arc<Queue<R::Key>>,
     states: Arc<States<R>>,
 }
 
-/// What the loop keeps of each object between reconciles.
+/// State of each object between reconciles.
 pub(crate) struct States<R: Reconciler>(Mutex<HashMap<R::Key, State<R>>>);
 
 struct State<R: Reconciler> {
@@ -144,12 +145,12 @@ impl<R: Reconciler> States<R> {
         self.with(key, |state| change(&mut state.memory));
     }
 
-    /// Drops what is kept of all objects.
+    /// Drops the state of all objects.
     pub fn clear(&self) {
         self.0.lock().clear();
     }
 
-    /// Drops what is kept of an object that is gone.
+    /// Drops the state of a deleted object.
     pub fn forget(&self, key: &R::Key) {
         self.0.lock().remove(key);
     }
@@ -159,11 +160,11 @@ impl<R: Reconciler> States<R> {
     }
 }
 
-/// The reconcile under way.
+/// The running reconcile.
 pub(crate) struct Turn<'a, R: Reconciler> {
-    /// Of which object.
+    /// Key of the object.
     pub key: &'a R::Key,
-    /// What it has learned and holds.
+    /// State of this reconcile.
     pub session: R::Session,
     states: &'a States<R>,
 }
@@ -174,7 +175,7 @@ impl<R: Reconciler> Turn<'_, R> {
         self.states.with(self.key, |state| change(&mut state.memory));
     }
 
-    /// Records a write that may have been carried out all the same.
+    /// Records a failed write whose outcome is unknown.
     pub fn track<T>(&self, answer: Result<T, WriteError>) -> Result<T, WriteError> {
         answer.inspect_err(|error| {
             if error.failure() == WriteFailure::Unknown {
@@ -191,7 +192,7 @@ impl<R: Reconciler> Turn<'_, R> {
 }
 
 impl<R: Reconciler> Loop<R> {
-    /// A loop for the keys of a queue.
+    /// The loop for the keys of a queue.
     pub fn new(reconciler: R, queue: Arc<Queue<R::Key>>, states: Arc<States<R>>) -> Self {
         Self { reconciler, queue, states }
     }
@@ -205,7 +206,7 @@ impl<R: Reconciler> Loop<R> {
         }
     }
 
-    /// What changed can wait until then.
+    /// Further changes can wait until then.
     fn hold_status(&self, key: &R::Key) -> Option<Duration> {
         let written_at = self.states.with(key, |state| state.status_written_at)?;
         STATUS_INTERVAL.checked_sub(written_at.elapsed()).filter(|left| !left.is_zero())
@@ -240,7 +241,8 @@ impl<R: Reconciler> Handler for Loop<R> {
                     continue;
                 }
                 for wait in &plan.waits {
-                    tracing::debug!(controller, object = %key, kind = ?wait.kind, until = ?wait.until, "waits for {}", wait.text);
+                    let Wait { kind, text, until } = wait;
+                    tracing::debug!(controller, object = %key, ?kind, ?until, "waiting for {text}");
                 }
                 return Ok(requeue_of(&plan));
             };

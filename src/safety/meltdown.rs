@@ -1,9 +1,9 @@
-//! At most so many Machines of one MachineDeployment are given up for bad health at the same time.
+//! The meltdown guard: limits how many unhealthy Machines of one MachineDeployment are replaced at the same time.
 //!
-//! If a whole zone or the API server's view of it fails, every Machine looks unhealthy at once. Replacing them all would
-//! turn a disturbance into an outage, so the next one has to wait until the last replacement runs. The limit is
-//! `max_unhealthy_replacements` of the machine policy, [`DEFAULT_LIMIT`] unless chosen otherwise.
-//! Timeouts of creation are not guarded: such a Machine never served.
+//! If a zone fails, or the connection to it, all its Machines look unhealthy at the same time. Replacing them all would
+//! turn a disturbance into an outage, so the next replacement waits until the previous one is Running. The limit is
+//! `max_unhealthy_replacements` of the machine policy, by default [`DEFAULT_LIMIT`]. Creation timeouts are not guarded,
+//! because such a Machine was never available.
 
 use std::fmt;
 
@@ -12,35 +12,34 @@ use crate::api::{
     machine::{Machine, MachinePhase},
 };
 
-/// How many Machines may be out of service before a further one is given up; the reference's fixed number.
+/// How many Machines may be out of service before no further one is replaced; the reference's fixed number.
 pub const DEFAULT_LIMIT: u32 = 1;
 
-/// How many names are kept for the explanation.
+/// How many names an explanation lists.
 const NAMES: usize = 3;
 
-/// The MachineDeployment of a Machine, as far as the guard is concerned: Machines with the same value of the label
-/// [`labels::DEPLOYMENT_NAME`] in one namespace.
+/// The scope of a permit: Machines with the same value of the label [`labels::DEPLOYMENT_NAME`] in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitKey {
     pub namespace: String,
     pub deployment: String,
 }
 
-/// How many Machines with the same [`PermitKey`] are out of service, and which; the Machine itself included.
+/// How many Machines with the same [`PermitKey`] are out of service, and which, including the Machine itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutOfService {
     weight: u32,
     blockers: Vec<String>,
 }
 
-/// Who may decide for a MachineDeployment. One Machine at a time holds the permit of its key while it counts and writes;
-/// the executor keeps the lock.
+/// The permit to replace a Machine of a MachineDeployment. One Machine at a time holds it, while the others are counted
+/// and its status is written. The executor keeps the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Permit {
-    /// Nobody asked for it in this reconcile.
+    /// Not requested in this reconcile.
     #[default]
     NotAsked,
-    /// This Machine holds it, and the others were counted after it got it.
+    /// This Machine holds it; the others were counted after it was taken.
     Held(OutOfService),
     /// Another Machine holds it.
     Refused {
@@ -50,13 +49,13 @@ pub enum Permit {
 }
 
 impl PermitKey {
-    /// The key under which a Machine is guarded; without one there is no guard.
+    /// The key of a Machine. A Machine without one is not guarded.
     pub fn of(machine: &Machine) -> Option<Self> {
         let deployment = machine.metadata.labels.as_ref()?.get(labels::DEPLOYMENT_NAME)?.clone();
         Some(Self { namespace: machine.metadata.namespace.clone().unwrap_or_default(), deployment })
     }
 
-    /// Whether a Machine is guarded under this key.
+    /// Whether a Machine has this key.
     pub fn is_of(&self, machine: &Machine) -> bool {
         Self::of(machine).as_ref() == Some(self)
     }
@@ -69,7 +68,7 @@ impl fmt::Display for PermitKey {
 }
 
 impl OutOfService {
-    /// Counts the Machines of one key; others are passed over.
+    /// Counts the Machines of one key and ignores others.
     pub fn of<'a>(key: &PermitKey, machines: impl IntoIterator<Item = &'a Machine>) -> Self {
         let mut count = Self::default();
         machines.into_iter().filter(|machine| key.is_of(machine)).for_each(|machine| count.add(machine));
@@ -93,7 +92,7 @@ impl OutOfService {
         }
     }
 
-    /// Why no further Machine may be given up; `None` if one may.
+    /// The Machines because of which no further one may be replaced; `None` if one may.
     pub fn blocked_by(&self, limit: u32) -> Option<String> {
         (self.weight >= limit).then(|| {
             let more = if self.blockers.len() == NAMES { ", …" } else { "" };
@@ -102,8 +101,8 @@ impl OutOfService {
     }
 }
 
-/// Running and Unknown Machines are in service, and so is a preserved one. One that terminates, by its phase or by its
-/// deletion timestamp, counts twice, because its replacement is still to come.
+/// Running, Unknown and preserved Machines are in service. A terminating one, by phase or deletion timestamp, counts
+/// twice, because its replacement does not exist yet.
 fn weight_of(machine: &Machine) -> u32 {
     let preserved = machine.status.as_ref().is_some_and(|status| status.current_status.preserve_expiry_time.is_some());
     let is_terminating = machine.is_terminating();

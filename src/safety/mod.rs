@@ -1,4 +1,4 @@
-//! What keeps many small right decisions from adding up to a disaster.
+//! Safety rules across objects: the meltdown guard, and trust in a target cluster.
 
 pub mod meltdown;
 pub mod trust;

@@ -1,26 +1,26 @@
-//! Whether what is known of a target cluster can be believed.
+//! Whether the caches of a target cluster can be trusted.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Plain data: the runtime observes the watches and the API server, plans read what came of it.
+/// Trust in a target cluster, as plain data: the runtime observes watches and API server, plans read the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetTrust {
-    /// The caches follow the API server.
+    /// The caches are up to date.
     Trusted {
-        /// When that was so again after it was not; `None` if it always was.
+        /// When they became up to date again after an interruption; `None` if there was none.
         again_since: Option<Timestamp>,
     },
-    /// The caches may be behind by any time: nothing is concluded from them.
+    /// The caches may be stale: nothing is concluded from them.
     Untrusted {
         /// Since when.
         since: Timestamp,
-        /// Why, as a person would say it.
+        /// The reason, as text.
         reason: String,
     },
 }
 
-/// How long Nodes have to report after their API server is back before their Machines are judged. A kubelet tries every
-/// 10 s; a Node that could not register tries within 7 s.
+/// After an interruption, how long Nodes may take to report before timeouts of their Machines count. A kubelet retries
+/// every 10 s; a Node that could not register retries within 7 s.
 const RECOVERY: SignedDuration = SignedDuration::from_mins(1);
 
 impl Default for TargetTrust {
@@ -30,7 +30,8 @@ impl Default for TargetTrust {
 }
 
 impl TargetTrust {
-    /// A deadline for something that only the target cluster can show, put off while nobody could see it.
+    /// A deadline for something that only the target cluster can show: at the earliest `RECOVERY` after an
+    /// interruption.
     pub fn put_off(&self, deadline: Timestamp) -> Timestamp {
         match self {
             Self::Trusted { again_since: Some(since) } => {

@@ -13,11 +13,11 @@ use crate::{
     safety::meltdown::PermitKey,
 };
 
-/// What can be done for a Machine.
+/// One I/O operation that a plan for a Machine can contain.
 ///
 /// | Outcome | What the executor does |
 /// |---|---|
-/// | an object was written | the answer is in the cache before anything is planned again |
+/// | an object was written | the response is in the cache before the next plan |
 /// | a call was answered | the `Snapshot` method named at the action |
 /// | a write to the Machine fails | the reconcile ends; the next one comes soon after a conflict, else backed off |
 /// | a write to the Node fails | conflict: as above. Not found: `Snapshot::node_gone`. Else `Snapshot::node_failed` |

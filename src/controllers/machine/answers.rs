@@ -1,4 +1,4 @@
-//! Takes in what calls answer.
+//! Stores the results of calls in the snapshot and the memory.
 
 use super::{
     memory::{Call, NodeWrite},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Snapshot {
-    /// The Secrets were read, or could not be.
+    /// Result of [`super::Action::ReadSecret`].
     pub fn secret_read(&mut self, answer: Result<SecretFacts, String>) {
         self.learned.secret = match answer {
             Ok(facts) => {
@@ -22,7 +22,7 @@ impl Snapshot {
         };
     }
 
-    /// The bootstrap token is there, or could not be had.
+    /// Result of [`super::Action::EnsureBootstrapToken`].
     pub fn token_ensured(&mut self, answer: Result<(), String>) {
         match answer {
             Ok(()) => {
@@ -33,7 +33,7 @@ impl Snapshot {
         }
     }
 
-    /// A Node was read live: whether it exists. One that was found is in the cache.
+    /// Result of [`super::Action::GetNode`]: whether the Node exists. A Node that was found is in the cache.
     pub fn node_was_read(&mut self, key: NodeKey, answer: Result<bool, String>) {
         let answer = match answer {
             Ok(true) => NodeAnswer::Found,
@@ -43,7 +43,7 @@ impl Snapshot {
         self.learned.node_read = Some(NodeRead { key, answer });
     }
 
-    /// The driver answered to `status`.
+    /// Result of `Driver::status`.
     pub fn vm_status(&mut self, answer: Result<Vm, DriverError>) {
         let view = match answer {
             Ok(vm) => self.identified(vm, Call::Status).map(VmView::Found),
@@ -65,7 +65,7 @@ impl Snapshot {
         }
     }
 
-    /// The driver answered to `create`.
+    /// Result of `Driver::create`.
     pub fn vm_created(&mut self, answer: Result<Vm, DriverError>) {
         match answer {
             Ok(vm) => {
@@ -75,14 +75,14 @@ impl Snapshot {
                 }
             }
             Err(error) => {
-                // The VM may be there all the same: it is looked for before the next try.
+                // The VM may exist all the same: it is looked up before the next attempt.
                 self.learned.vm = VmView::NotAsked;
                 self.memory.call_failed(Call::Create, error, self.now);
             }
         }
     }
 
-    /// The driver answered to `initialize`. The VM keeps the identity it was created with.
+    /// Result of `Driver::initialize`. The VM keeps the identity it was created with.
     pub fn vm_initialized(&mut self, answer: Result<Vm, DriverError>) {
         let known = self.learned.vm.vm().cloned().unwrap_or_default();
         let vm = match answer {
@@ -98,20 +98,20 @@ impl Snapshot {
         self.learned.vm = VmView::Initialized(vm);
     }
 
-    /// The driver answered to `delete`.
+    /// Result of `Driver::delete`.
     pub fn vm_deleted(&mut self, answer: Result<Option<String>, DriverError>) {
         match answer {
             Err(error) if error.code != Code::NotFound => self.memory.call_failed(Call::Delete, error, self.now),
             Ok(_) | Err(_) => {
                 self.memory.call_succeeded(Call::Delete);
                 self.learned.vm = VmView::Deleted;
-                // The VM may have become a Node since.
+                // The VM may have joined as a Node in the meantime.
                 self.learned.node_read = None;
             }
         }
     }
 
-    /// A write to the Node succeeded, and it is in the cache as it was answered.
+    /// A write to the Node succeeded; the response is in the cache.
     pub fn node_written(&mut self, purpose: NodeWrite) {
         self.memory.node_written(purpose);
         if purpose == NodeWrite::Cordon {
@@ -119,19 +119,19 @@ impl Snapshot {
         }
     }
 
-    /// The API server said of a Node that it certainly does not exist.
+    /// The API server reported that the Node does not exist.
     pub fn node_gone(&mut self) {
         self.memory.node_written(NodeWrite::Delete);
         self.node_was_read(self.node_key(), Ok(false));
         self.node = NodeView::Absent;
     }
 
-    /// A write to the Node failed, and neither because of a conflict nor because it is gone.
+    /// A write to the Node failed for another reason than a conflict or a missing Node.
     pub fn node_failed(&mut self, purpose: NodeWrite, message: impl Into<String>) {
         self.memory.node_failed(purpose, message.into(), self.now);
     }
 
-    /// The pods of the Node were listed, or could not be.
+    /// Result of [`super::Action::ListPods`].
     pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>) {
         self.learned.pods = match answer {
             Ok(pods) => {
@@ -143,7 +143,7 @@ impl Snapshot {
         };
     }
 
-    /// The API server answered to an eviction or a delete.
+    /// Result of an eviction or a delete of a pod.
     pub fn pod_called(&mut self, method: Method, pod: &PodRef, answer: PodCall) {
         let answer = match answer {
             PodCall::Answered(answer) => answer,
@@ -165,7 +165,7 @@ impl Snapshot {
         self.memory.pods.insert(pod.uid.clone(), attempt);
     }
 
-    /// Completes a VM with what the Machine knows; a VM without identity is an error of the driver.
+    /// Fills in what the driver left out from the Machine. A VM without a provider ID is a bug of the driver.
     fn identified(&mut self, mut vm: Vm, call: Call) -> Option<Vm> {
         if vm.provider_id.is_empty() {
             vm.provider_id = self.machine.spec.provider_id.clone();
@@ -174,7 +174,7 @@ impl Snapshot {
             vm.node_name = self.machine.node_name().unwrap_or_default().to_owned();
         }
         if vm.provider_id.is_empty() {
-            let error = DriverError::new(Code::Internal, "the driver answered with a VM that has no provider ID");
+            let error = DriverError::new(Code::Internal, "the driver returned a VM without a provider ID");
             self.memory.call_failed(call, error, self.now);
             return None;
         }

@@ -1,10 +1,10 @@
-//! Node conditions: what is healthy, what is a change worth storing.
+//! Node conditions: which Nodes are healthy, and which changes are stored.
 
 use k8s_openapi::api::core::v1::NodeCondition;
 
 use crate::api::reasons::NodeConditionType;
 
-/// Healthy: there are conditions at all, `Ready` is not other than True, and every watched one that is there is False.
+/// Healthy: the list is not empty, `Ready` is True or absent, and every watched condition is False or absent.
 pub(super) fn is_healthy(conditions: &[NodeCondition], watched: &[String]) -> bool {
     !conditions.is_empty() && conditions.iter().all(|condition| is_good(condition, watched))
 }
@@ -14,7 +14,8 @@ fn is_good(condition: &NodeCondition, watched: &[String]) -> bool {
         && (condition.status == "False" || !watched.contains(&condition.type_))
 }
 
-/// A condition came, went or changed its status; heartbeats are no change. For `InPlaceUpdate` the reason counts too.
+/// A condition was added, was removed or changed its status. Heartbeats do not count. For `InPlaceUpdate` the reason
+/// counts too.
 pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
     old.len() != new.len()
         || new.iter().any(|condition| {
@@ -27,7 +28,7 @@ pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
         })
 }
 
-/// The conditions as a text: what is wrong with its reason, the rest in short.
+/// The conditions as text: those that are not normal with their reason, the others in short.
 pub(super) fn describe(conditions: &[NodeCondition], watched: &[String]) -> String {
     let texts: Vec<String> = conditions
         .iter()

@@ -7,12 +7,12 @@ use crate::{
     driver::DriverError,
 };
 
-/// What a process remembers of a Machine between reconciles, and may forget: losing it costs a repeated call, never more.
+/// In-memory facts about a Machine that one reconcile leaves for the next. Losing them costs a repeated call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// Of which Machine; another one may have its name later.
+    /// UID of the Machine. Another Machine may have the same name later.
     uid: Option<String>,
-    /// How often failures were forgotten.
+    /// How often the failures were cleared.
     forgotten: u64,
     calls: BTreeMap<Call, CallFailure>,
     node: BTreeMap<NodeWrite, NodeFailure>,
@@ -41,33 +41,33 @@ pub enum Call {
 /// A driver call that failed and was not successful since.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallFailure {
-    /// What the driver said.
+    /// The error of the driver.
     pub error: DriverError,
-    /// When it answered.
+    /// When the call returned.
     pub at: Timestamp,
     /// How often in a row it failed with this code.
     pub count: u32,
 }
 
-/// Why a Node is written.
+/// Purpose of a write to a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeWrite {
-    /// To give it what its Machine says: labels, annotations, taints, finalizer, virtual capacity.
+    /// Apply the Machine's template: labels, annotations, taints, finalizer, virtual capacity.
     Sync,
-    /// To announce its end by the condition `Terminating`.
+    /// Set the condition `Terminating`.
     Announce,
-    /// To keep new pods away.
+    /// Cordon it.
     Cordon,
-    /// To remove our finalizer.
+    /// Remove our finalizer.
     RemoveFinalizer,
-    /// To delete it.
+    /// Delete it.
     Delete,
 }
 
 impl fmt::Display for NodeWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Sync => "what its machine says",
+            Self::Sync => "node template",
             Self::Announce => "condition Terminating",
             Self::Cordon => "cordon",
             Self::RemoveFinalizer => "remove our finalizer",
@@ -79,7 +79,7 @@ impl fmt::Display for NodeWrite {
 /// A write to the target cluster that failed and was not successful since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFailure {
-    /// What the API server said.
+    /// The error of the API server.
     pub message: String,
     /// When.
     pub at: Timestamp,
@@ -88,13 +88,13 @@ pub struct NodeFailure {
 }
 
 impl Memory {
-    /// Makes every call possible at once; for when class or Secret changed.
+    /// Clears all failures, so that every call may be made immediately. Called when the class or a Secret changed.
     pub fn forget_failures(&mut self) {
         self.forgotten += 1;
         self.clear_failures();
     }
 
-    /// How often failures were forgotten, because class or Secrets changed.
+    /// How often failures were cleared because the class or a Secret changed.
     pub(super) const fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -105,7 +105,7 @@ impl Memory {
         self.token = None;
     }
 
-    /// What is remembered, unless it is of an earlier Machine of the same name.
+    /// The memory, unless it is about an earlier Machine of the same name.
     pub(super) fn of(&self, uid: Option<&str>) -> Self {
         if self.uid.as_deref() == uid {
             return self.clone();
@@ -113,8 +113,8 @@ impl Memory {
         Self { uid: uid.map(str::to_owned), forgotten: self.forgotten, ..Self::default() }
     }
 
-    /// Takes over what a reconcile made of it. Failures that were to be forgotten while a call was under way are not
-    /// remembered.
+    /// Stores the memory as a reconcile changed it. If failures were cleared while a call was in flight, they stay
+    /// cleared.
     pub(super) fn replace(&mut self, changed: Self) {
         let forgotten = self.forgotten;
         let is_outdated = changed.forgotten != forgotten;
@@ -133,7 +133,7 @@ impl Memory {
         self.token = Some(NodeFailure { message, at, count });
     }
 
-    /// Why there was no bootstrap token when it was tried last.
+    /// The last failure to create the bootstrap token.
     pub(super) fn token_failure(&self) -> Option<&NodeFailure> {
         self.token.as_ref()
     }
@@ -161,14 +161,14 @@ impl Memory {
         self.node.remove(&write);
     }
 
-    /// The failure of a write to the Node, if it must not be tried again yet.
+    /// The failure of a write to the Node, if it must not be retried yet.
     pub(super) fn node_failure_of(&self, write: NodeWrite, now: Timestamp) -> Option<&NodeFailure> {
         self.node.get(&write).filter(|failure| now < failure.retry_at())
     }
 }
 
 impl NodeFailure {
-    /// When to try again: after 1, 2, 4, then every 5 seconds.
+    /// When to retry: after 1, 2, 4, then every 5 seconds.
     pub fn retry_at(&self) -> Timestamp {
         let seconds = 1_i64 << self.count.saturating_sub(1).min(3);
         self.at.checked_add(SignedDuration::from_secs(seconds.min(5))).unwrap_or(Timestamp::MAX)

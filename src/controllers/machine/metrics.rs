@@ -1,4 +1,4 @@
-//! What is measured of a Machine's life, as the reference measures it.
+//! Metrics of Machines, measured as in the reference.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) fn called(snapshot: &Snapshot, action: &Action, succeeded: bool, took
     match action {
         Action::CreateVm => machines.created(pool, since(meta.creation_timestamp.as_ref(), context)),
         Action::InitializeVm => machines.initialized(pool, took),
-        // The VM of a Machine that lives on is deleted if it cannot join; that is no deletion of a Machine.
+        // The VM of a Machine that is not being deleted is deleted if it cannot join. That is no deletion of a Machine.
         Action::DeleteVm if meta.deletion_timestamp.is_some() => {
             machines.deleted(pool, since(meta.deletion_timestamp.as_ref(), context));
         }
@@ -75,7 +75,7 @@ fn pool(snapshot: &Snapshot) -> Option<Pool<'_>> {
     })
 }
 
-const MACHINES: Desc<0> = Desc::gauge("mcm_machine_items_total", "Machines there are.", []);
+const MACHINES: Desc<0> = Desc::gauge("mcm_machine_items_total", "Number of machines.", []);
 const MACHINE_PHASE: Desc<2> = Desc::gauge(
     "mcm_machine_current_status_phase",
     "Phase of a machine: -5 InPlaceUpdateFailed, -4 Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 0 Pending, \
@@ -84,7 +84,7 @@ const MACHINE_PHASE: Desc<2> = Desc::gauge(
 );
 const MACHINE_INFO: Desc<8> = Desc::gauge(
     "mcm_machine_info",
-    "What a machine is.",
+    "Properties of a machine.",
     [
         "name",
         "namespace",
@@ -121,7 +121,7 @@ pub(crate) fn machines<'a>(all: impl IntoIterator<Item = &'a Arc<Machine>>, out:
     }
 }
 
-/// The numbers that the reference gives, and numbers of their own for the phases that it reports as Pending. A machine
+/// The numbers of the reference, and distinct numbers for the phases that it reports as Pending. A machine
 /// without a phase has none, nor has one whose phase we do not know.
 const fn phase_number(phase: &MachinePhase) -> Option<f64> {
     Some(match phase {

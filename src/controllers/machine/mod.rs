@@ -1,20 +1,21 @@
-//! One Machine: its VM is created, joins as a Node, is watched, drained and deleted.
+//! The machine controller: creates the VM of a Machine, waits for its Node, monitors it, drains it and deletes the VM.
 //!
-//! `observe` reads the caches into a [`Snapshot`], [`plan`] answers the next actions, and `apply` carries them out, writes
-//! down what it was told, and the loop of `crate::runtime::reconcile` plans again until there are no actions. What calls
-//! told in one reconcile is [`Learned`]; what later reconciles should know is the [`Memory`]. Nothing sleeps in the middle,
-//! so a crash anywhere is the same as "observe again".
+//! `observe` reads the caches into a [`Snapshot`], [`plan`] returns the next actions, and `apply` executes them and
+//! stores their results in the snapshot. The loop in `crate::runtime::reconcile` plans again until no actions are left.
+//! The results of calls in one reconcile are [`Learned`]; facts for later reconciles are the [`Memory`]. No step
+//! sleeps, so a crash at any point is equivalent to observing again.
 //!
-//! Rooms by stage of life: `create`, `running`, `delete`. Files that do I/O are `observe.rs`, `metrics.rs`, `lanes.rs` and
-//! the folder `apply`; everything else decides.
+//! One folder per stage: `create`, `running`, `delete`. Only `observe.rs`, `register.rs`, `metrics.rs` and the folder
+//! `apply` do I/O; everything else decides.
 //!
 //! Rules that hold in every plan:
-//! - a VM is made only when the driver certainly knows none, and its ID is stored before anything else happens;
+//! - a VM is created only after the driver reported that there is none, and its ID is stored before anything else
+//!   happens;
 //! - only a deletion timestamp starts a deletion, never a phase or a text;
-//! - what is unknown (`NodeView::Unknown`, `ClassView::Unknown`, a failed call) leads to a wait, never to a decision, and a
-//!   Node that the cache does not have (`NodeView::Missing`) leads to a live read: no drain is skipped, no Machine fails or
-//!   becomes Unknown for a cache that is behind;
-//! - a status is written only if it says something new (see `status::is_news`).
+//! - unknown facts (`NodeView::Unknown`, `ClassView::Unknown`, a failed call) lead to a wait, never to a decision;
+//! - a Node that is missing in the cache (`NodeView::Missing`) leads to a live read: a stale cache never causes a
+//!   skipped drain or a Machine that becomes Unknown or Failed;
+//! - a status is written only if it contains something new (see `status::is_news`).
 
 mod action;
 mod answers;

@@ -1,4 +1,4 @@
-//! Reads the caches.
+//! Reads the caches into a snapshot.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Machines {
     }
 }
 
-/// Whether what is known of the Nodes of a target can be believed.
+/// Whether the cached Nodes of a target can be trusted.
 pub(crate) fn trust_of(target: &TargetOf, now: Timestamp) -> TargetTrust {
     let TargetOf::Known(target) = target else { return TargetTrust::default() };
     let nodes = &target.nodes.cache;
@@ -68,7 +68,8 @@ pub(crate) fn trust_of(target: &TargetOf, now: Timestamp) -> TargetTrust {
     }
 }
 
-/// A Node that the cache does not have is missing, whether it is not there or could not be decoded: a live read tells.
+/// A Node that is not in the cache is `Missing`, whether it does not exist or could not be decoded. A live read tells
+/// which.
 fn node_in(target: &TargetOf, key: &NodeKey) -> NodeView {
     let nodes = match target {
         TargetOf::NoTarget => return NodeView::NoTarget,

@@ -6,16 +6,16 @@ use crate::{
     safety::trust::TargetTrust,
 };
 
-/// What a Machine needs next.
+/// Plans the next actions for a Machine.
 ///
-/// Answers at most a few actions that can be carried out in one go; plan again with their outcomes in the snapshot.
+/// Returns the few actions that do not depend on each other's results. Plan again with the results in the snapshot.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if snapshot.is_deleting() {
         return delete::plan(snapshot, policy);
     }
     let mut plan = Plan::default();
     if let Some(patch) = finalizer::add(&snapshot.machine.metadata, labels::FINALIZER) {
-        plan.then(Action::PatchMachine(patch), "a Machine keeps a finalizer for as long as it may have a VM");
+        plan.then(Action::PatchMachine(patch), "a Machine that may have a VM carries the finalizer");
         return plan;
     }
     if snapshot.has_target() && matches!(snapshot.target, TargetTrust::Untrusted { .. }) {

@@ -5,7 +5,7 @@ use crate::{
     safety::meltdown,
 };
 
-/// What the operator chose for all Machines; a Machine overrides most of it for itself.
+/// Settings for all Machines, from the flags. A Machine can override most of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How long creating and joining may take (`--machine-creation-timeout`).
@@ -18,11 +18,11 @@ pub struct Policy {
     pub max_evict_retries: i32,
     /// Conditions that must be False on a healthy Node (`--node-conditions`).
     pub node_conditions: Vec<String>,
-    /// When to try again after a stock-out or exhausted quota (`--resource-exhausted-retry`); zero means 10 min.
+    /// Retry period after a stock-out or exhausted quota (`--resource-exhausted-retry`); zero means 10 min.
     pub resource_exhausted_retry: GoDuration,
     /// Value of `auth-extra-groups` (`--bootstrap-token-auth-extra-groups`).
     pub bootstrap_token_groups: String,
-    /// How many Machines of a deployment may be out of service before a further one is given up for bad health.
+    /// How many Machines of a deployment may be out of service before no further unhealthy Machine is marked Failed.
     pub max_unhealthy_replacements: u32,
 }
 
@@ -55,7 +55,7 @@ impl Policy {
             .unwrap_or(self.creation_timeout)
     }
 
-    /// When a Machine that has not joined is given up. The clock starts at its creation and is never reset.
+    /// When a Machine that has not joined is marked Failed. Counts from its creation and is never reset.
     pub fn creation_deadline_of(&self, machine: &Machine) -> Timestamp {
         after(created_at(machine), self.creation_timeout_of(machine).as_signed())
     }

@@ -35,7 +35,7 @@ use crate::{
 
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
-/// Reconciles that need no slot have room beside those that hold one.
+/// Workers beyond the slots of the lanes, for reconciles that need no slot.
 const BESIDE_SLOTS: usize = 64;
 
 /// Index: UID of the controller; empty for Machines without one.
@@ -118,7 +118,7 @@ impl Ports {
     pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<Target>, &'static str> {
         match self.targets.of(&snapshot.machine.metadata) {
             TargetOf::Known(target) => Ok(target),
-            TargetOf::NoTarget => Err("there is no target cluster"),
+            TargetOf::NoTarget => Err("this process has no target cluster"),
             TargetOf::Unknown => Err("the target cluster of the machine is not connected"),
         }
     }
@@ -141,7 +141,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.controller(reconciler, &queue, &states, limit, |_: &Change<Machine>| true);
     builder.export::<Machine>(|machines, out| metrics::machines(machines, out));
 
-    // What a failed call waits for may just have been mended.
+    // The change may have fixed the cause of a failed call.
     let (of_class, failed, retried) = (Arc::clone(&machines), Arc::clone(&states), Arc::clone(&queue));
     let retry = Arc::new(move |class: &Key, concerns: fn(&Machine) -> bool| {
         for machine in naming_class(&of_class.cache, class).filter(|machine| concerns(machine)) {
@@ -172,7 +172,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         }
     });
 
-    // What was concluded from the Nodes of a target, and what was put off, has to be looked at again.
+    // Decisions about the Nodes of this target, and postponed ones, have to be made again.
     let unfrozen = ports.metrics.clone();
     builder.on_start(move || unfrozen.machines().frozen(false));
     let (all, of_target, reconciled) = (Arc::clone(&machines), Arc::clone(&targets), Arc::clone(&queue));
@@ -198,7 +198,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
 }
 
-/// What Machines read of a class: everything but its metadata, of which they wait for the finalizer.
+/// The parts of a class on which Machines depend: the finalizers and everything outside the metadata.
 fn content(class: &Arc<MachineClass>) -> MachineClass {
     let mut class = MachineClass::clone(class);
     let finalizers = class.metadata.finalizers.take();

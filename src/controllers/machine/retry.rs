@@ -1,4 +1,4 @@
-//! When a driver call that failed is tried again.
+//! When a failed driver call is retried.
 
 use jiff::{SignedDuration, Timestamp};
 

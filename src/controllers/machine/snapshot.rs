@@ -13,12 +13,12 @@ use crate::{
     safety::trust::TargetTrust,
 };
 
-/// How soon to read a Node again that could not be read.
+/// When to read a Node again after a failed read.
 const READ_AGAIN: SignedDuration = SignedDuration::from_secs(5);
-/// How soon to look again whether a target cluster can be trusted, if nothing else tells.
+/// How often to check whether a target cluster is trusted again.
 const TRUST_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// Everything a plan for a Machine is made from.
+/// The input of a plan for a Machine.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub machine: Arc<Machine>,
@@ -28,11 +28,11 @@ pub struct Snapshot {
     pub rivals: Vec<Arc<Machine>>,
     /// The class that the Machine names.
     pub class: ClassView,
-    /// Whether what is known of the target cluster can be believed.
+    /// Whether the cache of the target cluster can be trusted.
     pub target: TargetTrust,
-    /// What calls in this reconcile have told.
+    /// Results of the calls of this reconcile.
     pub learned: Learned,
-    /// What earlier reconciles left behind.
+    /// Facts from earlier reconciles.
     pub memory: Memory,
     pub now: Timestamp,
 }
@@ -50,7 +50,7 @@ impl Snapshot {
         Self { machine, node: NodeView::Unknown, rivals: Vec::new(), class, target, learned, memory, now }
     }
 
-    /// Which Node belongs into `node`.
+    /// How to look up the Node for `node`.
     pub fn node_key(&self) -> NodeKey {
         let of_vm = self.learned.vm.vm().map(|vm| vm.node_name.as_str()).filter(|name| !name.is_empty());
         match self.machine.node_name().or(of_vm) {
@@ -59,7 +59,7 @@ impl Snapshot {
         }
     }
 
-    /// Takes in what the cache says of the Node: [`NodeView::NoTarget`], `Unknown`, `Missing` or `Present`.
+    /// Stores the Node as the cache has it: [`NodeView::NoTarget`], `Unknown`, `Missing` or `Present`.
     pub fn with_node(mut self, cached: NodeView, rivals: Vec<Arc<Machine>>) -> Self {
         let is_trusted = matches!(self.target, TargetTrust::Trusted { .. });
         self.node = match (cached, self.node_read()) {
@@ -67,7 +67,8 @@ impl Snapshot {
             (_, Some(NodeAnswer::Failed(_))) => NodeView::Unknown,
             _ if !is_trusted => NodeView::Unknown,
             (NodeView::Missing, Some(NodeAnswer::Gone)) => NodeView::Absent,
-            // The cache does not take what it knows to be gone: somebody is wrong, and time tells who.
+            // The cache rejects objects that it knows to be deleted. The two contradict each other, so nothing is
+            // known.
             (NodeView::Missing, Some(NodeAnswer::Found)) => NodeView::Unknown,
             (cached, _) => cached,
         };
@@ -75,13 +76,13 @@ impl Snapshot {
         self
     }
 
-    /// What the live read of this Node in this reconcile said, if there was one.
+    /// Result of the live read of this Node in this reconcile, if there was one.
     pub(super) fn node_read(&self) -> Option<&NodeAnswer> {
         let key = self.node_key();
         self.learned.node_read.as_ref().filter(|read| read.key == key).map(|read| &read.answer)
     }
 
-    /// The Node was read live in this reconcile, so what is known of it is not the view of a cache that is behind.
+    /// The Node was read live in this reconcile, so the view is not from a stale cache.
     pub(super) fn is_node_certain(&self) -> bool {
         match self.node {
             NodeView::Present(_) => self.node_read() == Some(&NodeAnswer::Found),
@@ -90,19 +91,19 @@ impl Snapshot {
         }
     }
 
-    /// What a plan waits for that needs to know a Node and does not; completes "waits for". And when to look again.
+    /// Text and time limit of a wait for an unknown Node.
     pub(super) fn unknown_node(&self) -> (String, Option<Timestamp>) {
         if let TargetTrust::Untrusted { since, reason } = &self.target {
-            let text = format!("the target cluster, which cannot be trusted since {since}: {reason}");
+            let text = format!("the target cluster, which is not trusted since {since}: {reason}");
             return (text, Some(after(self.now, TRUST_AGAIN)));
         }
         let again = Some(after(self.now, READ_AGAIN));
         match &self.learned.node_read {
             Some(NodeRead { answer: NodeAnswer::Failed(error), .. }) => {
-                (format!("the Node to be readable: {error}"), again)
+                (format!("the Node to become readable: {error}"), again)
             }
-            Some(_) => ("the Node to be in the cache".to_owned(), again),
-            None => ("the Nodes of the target cluster to be known".to_owned(), None),
+            Some(_) => ("the Node to appear in the cache".to_owned(), again),
+            None => ("the cache of Nodes to be filled".to_owned(), None),
         }
     }
 
@@ -118,8 +119,8 @@ impl Snapshot {
         self.machine.metadata.deletion_timestamp.is_some()
     }
 
-    /// The Node, unless it belongs to another Machine or VM, or another Machine has the better claim. This one may be
-    /// drained and deleted.
+    /// The Node, unless it belongs to another Machine or VM, or another Machine has a better claim. Only this one may
+    /// be drained and deleted.
     pub(super) fn own_node(&self) -> NodeView {
         match &self.node {
             NodeView::Present(node) if self.is_foreign(node) || self.is_of_rival(node) => NodeView::Absent,
@@ -127,8 +128,8 @@ impl Snapshot {
         }
     }
 
-    /// The Node, unless another Machine that names it too has the better claim. This one serves the Machine, and is
-    /// labelled anew if somebody changed its label.
+    /// The Node, unless another Machine that names it has a better claim. It counts for the health of the Machine, and
+    /// its label is restored if somebody changed it.
     pub(super) fn serving_node(&self) -> NodeView {
         match &self.node {
             NodeView::Present(node) if self.is_of_rival(node) => NodeView::Absent,
@@ -136,7 +137,7 @@ impl Snapshot {
         }
     }
 
-    /// The VM has the name of a Node that another VM left behind, and would be taken for that one.
+    /// The VM has the name of a Node that still belongs to another VM.
     pub(super) fn is_node_of_another_vm(&self, vm: &Vm) -> bool {
         let NodeView::Present(node) = &self.node else { return false };
         if node.metadata.name == self.machine.metadata.name {
@@ -151,7 +152,7 @@ impl Snapshot {
         }
     }
 
-    /// It says that it is another Machine's, or it says nothing and its VM is another one.
+    /// Whether the label names another Machine, or there is no label and the provider ID is another VM's.
     fn is_foreign(&self, node: &Node) -> bool {
         let (of_node, of_machine) = (&node.spec.provider_id, &self.machine.spec.provider_id);
         match labelled_for(node) {
@@ -160,8 +161,8 @@ impl Snapshot {
         }
     }
 
-    /// Names of Nodes are used again, and a deletion may be missed: then two Machines name one Node. It belongs to the one
-    /// whose VM it is, else to the one it is labelled for, else to the younger one.
+    /// Two Machines can name one Node, because names of Nodes are reused and a deletion can be missed. The Node belongs
+    /// to the Machine with its provider ID, else to the one in its label, else to the younger one.
     fn is_of_rival(&self, node: &Node) -> bool {
         let claim = |machine: &Machine| {
             let name = machine.metadata.name.as_deref().unwrap_or_default();
@@ -177,7 +178,7 @@ fn labelled_for(node: &Node) -> Option<&str> {
     (!owner.is_empty()).then_some(owner)
 }
 
-/// IDs of one VM may differ in what stands before the last slash.
+/// Compares provider IDs. IDs of one VM may differ before the last slash.
 pub(crate) fn is_same_vm(one: &str, other: &str) -> bool {
     let last = |id: &str| id.rsplit('/').next().unwrap_or(id).to_owned();
     !one.is_empty() && last(one) == last(other)

@@ -1,4 +1,4 @@
-//! Statuses to write, and whether they are worth a write.
+//! Builds Machine statuses, and decides whether a status is worth a write.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::NodeAddress, apimachinery::pkg::apis::meta::v1::Time};
@@ -9,13 +9,13 @@ use crate::{
     driver::Code,
 };
 
-/// How long a repeated failure is not written again.
+/// How long a similar failure is not written again.
 const REPEAT_AFTER: SignedDuration = SignedDuration::from_mins(30);
 
 /// How many bytes of an error text are compared.
 const COMPARED: usize = 1024;
 
-/// What is stored; empty if nothing was written yet.
+/// The stored status; empty if none was written yet.
 pub(super) fn stored(machine: &Machine) -> MachineStatus {
     machine.status.clone().unwrap_or_default()
 }
@@ -25,7 +25,7 @@ pub(super) fn stamp(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-/// What happened.
+/// An operation that did not fail.
 pub(super) fn operation(
     type_: OperationType,
     state: OperationState,
@@ -41,7 +41,7 @@ pub(super) fn operation(
     }
 }
 
-/// What failed, and with which code.
+/// A failed operation, with the code of the driver's error.
 pub(super) fn failed_operation(
     type_: OperationType,
     code: Option<Code>,
@@ -54,7 +54,7 @@ pub(super) fn failed_operation(
     }
 }
 
-/// Enters a phase; the time at which a phase was entered stays if it is entered already. Preservation ends.
+/// Sets the phase. The time is kept if the phase does not change. Ends a preservation.
 pub(super) fn enter(status: &mut MachineStatus, phase: MachinePhase, timeout_active: bool, now: Timestamp) {
     let current = &status.current_status;
     let since = current.last_update_time.clone().filter(|_| current.phase == phase);
@@ -66,14 +66,14 @@ pub(super) fn enter(status: &mut MachineStatus, phase: MachinePhase, timeout_act
     };
 }
 
-/// Enters a phase and stays preserved for as long as before.
+/// Sets the phase and keeps the preservation.
 pub(super) fn enter_preserving(status: &mut MachineStatus, phase: MachinePhase, timeout_active: bool, now: Timestamp) {
     let expiry = status.current_status.preserve_expiry_time.take();
     enter(status, phase, timeout_active, now);
     status.current_status.preserve_expiry_time = expiry;
 }
 
-/// Everything an address was ever seen as, and the host name, in order.
+/// Adds addresses and the host name to the stored ones, sorted.
 pub(super) fn merge_addresses(status: &mut MachineStatus, seen: &[NodeAddress], node_name: &str) {
     let host = NodeAddress { type_: "Hostname".to_owned(), address: node_name.to_owned() };
     let all = &mut status.addresses;
@@ -85,8 +85,8 @@ pub(super) fn merge_addresses(status: &mut MachineStatus, seen: &[NodeAddress], 
     all.dedup();
 }
 
-/// Whether `new` tells a reader more than `old`: anything but times and heartbeats changed. A failure that is repeated in
-/// nearly the same words is told again after half an hour.
+/// Whether `new` contains more than `old`: anything but times and heartbeats changed. A repeated failure with a similar
+/// text is written again after half an hour.
 pub(super) fn is_news(old: &MachineStatus, new: &MachineStatus, now: Timestamp) -> bool {
     let facts = |status: &MachineStatus| {
         let (operation, current) = (&status.last_operation, &status.current_status);
@@ -114,8 +114,8 @@ fn is_new_text(old: &LastOperation, new: &LastOperation, now: Timestamp) -> bool
         || !is_similar(&old.description, &new.description)
 }
 
-/// Request numbers and times in an error text make it no new error. The measure is the reference's: one minus the edit
-/// distance over the mean length, and the limit is 0.75. Long texts are judged by their beginning.
+/// Whether two error texts differ only in details such as request IDs and times. The measure is the reference's: one
+/// minus the edit distance over the mean length, with a limit of 0.75. Only the beginning of long texts is compared.
 fn is_similar(a: &str, b: &str) -> bool {
     let start = |text: &str| text.bytes().take(COMPARED).collect::<Vec<u8>>();
     let (a, b) = (start(a), start(b));

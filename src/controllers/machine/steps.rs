@@ -1,18 +1,18 @@
-//! Steps that every stage of life takes.
+//! Steps that several stages share.
 
 use serde_json::Value;
 
 use super::{Action, NodeView, Snapshot};
 use crate::plan::{Plan, WaitKind};
 
-/// Nothing is concluded from what is not known.
+/// Waits until the Node is known.
 pub(super) fn wait_for_nodes(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let (text, until) = snapshot.unknown_node();
     plan.wait(WaitKind::NodesUnknown, text, until);
 }
 
-/// Whether what is known of the Node was read live in this reconcile; asks for that or waits otherwise. For decisions
-/// that cannot be taken back: a cache may be behind.
+/// Whether the Node was read live in this reconcile. Otherwise reads it or waits. Needed before decisions that cannot
+/// be undone, because the cache may be stale.
 pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reason: &str) -> bool {
     if snapshot.is_node_certain() {
         return true;

@@ -1,21 +1,20 @@
-//! Bootstrap tokens: their IDs, and the placeholders in user data that they fill.
+//! Bootstrap tokens: their IDs, and the placeholders in user data.
 
 use crate::api::machine::Machine;
 
-/// Stands for `<id>.<secret>` in user data.
+/// Placeholder for `<id>.<secret>` in user data.
 const TOKEN: &[u8] = b"<<BOOTSTRAP_TOKEN>>";
 const TOKEN_ESCAPED: &[u8] = b"%3C%3CBOOTSTRAP_TOKEN%3E%3E";
-/// Stands for the name of the Machine in user data.
+/// Placeholder for the name of the Machine in user data.
 const NAME: &[u8] = b"<<MACHINE_NAME>>";
 const NAME_ESCAPED: &[u8] = b"%3C%3CMACHINE_NAME%3E%3E";
 
-/// Six characters of `[a-z0-9]` that depend on every character of the Machine's name and UID, so that hardly ever two
-/// Machines share a token.
+/// Six characters of `[a-z0-9]`: a hash of the Machine's name and UID, so that two Machines hardly ever share a token.
 pub fn id_of(machine: &Machine) -> String {
     const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let meta = &machine.metadata;
     let text = [meta.name.as_deref().unwrap_or_default(), "/", meta.uid.as_deref().unwrap_or_default()];
-    // FNV-1a: fixed for all time, unlike the hashes of the standard library.
+    // FNV-1a is specified and never changes, unlike the hashes of the standard library.
     let mut hash = text
         .iter()
         .flat_map(|part| part.bytes())
@@ -35,8 +34,8 @@ pub fn is_wanted(user_data: &[u8]) -> bool {
     contains(user_data, TOKEN) || contains(user_data, TOKEN_ESCAPED)
 }
 
-/// User data with all placeholders filled in; the URL-escaped forms only where the plain form is absent. Names and tokens
-/// consist of characters that URLs do not escape.
+/// Substitutes all placeholders in user data. URL-escaped placeholders are substituted only where the plain form is
+/// absent. Names and tokens consist of characters that URLs do not escape.
 pub fn fill_in(user_data: &[u8], machine_name: &str, token: Option<&str>) -> Vec<u8> {
     let with_token = match token {
         Some(token) => replace_either(user_data, TOKEN, TOKEN_ESCAPED, token.as_bytes()),

@@ -1,4 +1,4 @@
-//! What a reconcile can know of the things around a Machine. "Unknown" and "not there" are different values everywhere.
+//! What a reconcile knows about the objects around a Machine. "Unknown" and "absent" are always different values.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::{
 pub enum NodeView {
     /// There is no target cluster.
     NoTarget,
-    /// Nothing is known: the cache was never filled, the target cluster cannot be trusted, or a live read failed.
+    /// Unknown: the cache was never filled, the target cluster is not trusted, or a live read failed.
     Unknown,
-    /// The cache does not have it, and may be behind. Nothing follows from this but a live read.
+    /// Not in the cache, which may be stale. Leads only to a live read.
     Missing,
-    /// Read live in this reconcile: it certainly does not exist.
+    /// Read live in this reconcile: it does not exist.
     Absent,
     /// It exists.
     Present(Arc<Node>),
@@ -30,19 +30,19 @@ pub enum NodeView {
 pub enum NodeKey {
     /// By its name.
     Name(String),
-    /// By its label [`crate::api::labels::MACHINE_NAME`], because the Machine does not know its Node.
+    /// By its label [`crate::api::labels::MACHINE_NAME`], because the Machine has no label with the Node's name.
     OfMachine(String),
 }
 
-/// What a live read of a Node in this reconcile said. A Node that was found is in the cache.
+/// Result of a live read of a Node in this reconcile. A Node that was found is in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRead {
-    /// What was looked for.
+    /// How the Node was looked up.
     pub key: NodeKey,
     pub answer: NodeAnswer,
 }
 
-/// See [`NodeRead`].
+/// Result of the read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeAnswer {
     Found,
@@ -54,16 +54,16 @@ pub enum NodeAnswer {
 /// The class of a Machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassView {
-    /// Nothing is known, for the cache was never filled.
+    /// Unknown: the cache was never filled.
     Unknown,
-    /// It certainly does not exist.
+    /// It does not exist.
     Missing,
-    /// It exists, and no driver in this process serves it.
+    /// It exists, and this process has no driver for it.
     Unserved(Arc<MachineClass>),
     /// It exists.
     Present {
         class: Arc<MachineClass>,
-        /// What its driver can do.
+        /// Capabilities of its driver.
         driver: Capabilities,
     },
 }
@@ -74,18 +74,18 @@ pub enum SecretView {
     /// Not read in this reconcile.
     #[default]
     NotRead,
-    /// Reading failed; the text says why.
+    /// Reading failed, with the error text.
     Failed(String),
-    /// Read; the executor keeps the data.
+    /// Read. The executor keeps the data.
     Read(SecretFacts),
 }
 
-/// What a plan needs to know of Secrets.
+/// What a plan knows about the Secrets of a class. It never sees their data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretFacts {
-    /// Names of Secrets that the class refers to and that certainly do not exist.
+    /// Names of Secrets that the class refers to and that do not exist.
     pub missing: Vec<String>,
-    /// There is a key `userData`.
+    /// The merged data has the key `userData`.
     pub has_user_data: bool,
     /// The user data asks for a bootstrap token.
     pub wants_token: bool,
@@ -94,14 +94,14 @@ pub struct SecretFacts {
 /// The bootstrap token of a Machine. Failures are in the [`super::Memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenView {
-    /// Not looked at in this reconcile, or not to be had.
+    /// Not requested in this reconcile, or the request failed.
     #[default]
     NotEnsured,
-    /// It is there, and the executor can fill it in.
+    /// It exists, and the executor can substitute it.
     Ensured,
 }
 
-/// A VM, as the driver described it in this reconcile. Failures are in the [`super::Memory`].
+/// The VM, as the driver returned it in this reconcile. Errors are in the [`super::Memory`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum VmView {
     /// The driver was not called yet.
@@ -109,59 +109,59 @@ pub enum VmView {
     NotAsked,
     /// It certainly does not exist.
     NotFound,
-    /// It exists and is finished.
+    /// It exists and is initialized.
     Found(Vm),
-    /// It exists and has to be initialised.
+    /// It exists and has to be initialized.
     Uninitialized(Vm),
-    /// It was made in this reconcile and may have to be initialised.
+    /// It was created in this reconcile and may have to be initialized.
     Created(Vm),
-    /// It was initialised in this reconcile.
+    /// It was initialized in this reconcile.
     Initialized(Vm),
-    /// It was deleted in this reconcile, or was not there to be deleted.
+    /// It was deleted in this reconcile, or did not exist.
     Deleted,
 }
 
 /// The pods of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PodsView {
-    /// Not listed in this reconcile, or not since a call was answered in a way that makes the listing doubtful.
+    /// Not listed in this reconcile, or not since a call whose result makes the list stale.
     #[default]
     NotListed,
-    /// Listing failed; the text says why.
+    /// The list failed, with the error text.
     Failed(String),
-    /// All of them.
+    /// All pods of the Node.
     Listed(Vec<PodFacts>),
 }
 
-/// The answer to a call about a pod.
+/// The result of a call about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodCall {
-    /// A 404 or a 409, with its text. The pod may be gone, or another one may have its name; or it may be there, and its
-    /// disruption budget went or was written by somebody else at the same time.
+    /// A 404 or 409, with its text. The pod may be deleted or replaced; or it exists, and its disruption budget was
+    /// deleted or changed at the same time.
     Doubtful(String),
     Answered(Answer),
 }
 
-/// What calls in one reconcile have told. It ends with the reconcile.
+/// Results of the calls of one reconcile. Dropped when the reconcile ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Learned {
-    /// What the Secrets of the class say.
+    /// The Secrets of the class.
     pub secret: SecretView,
     pub token: TokenView,
-    /// The VM, as the driver described it.
+    /// The VM, as the driver returned it.
     pub vm: VmView,
     /// The pods of the Node.
     pub pods: PodsView,
-    /// The right to give the Machine up for bad health.
+    /// The permit to mark the Machine Failed for bad health.
     pub permit: Permit,
     /// The last live read of a Node.
     pub node_read: Option<NodeRead>,
-    /// What the memory said when this was learned; see `Memory::forgotten`.
+    /// Value of `Memory::forgotten` when this was learned.
     pub(super) forgotten: u64,
 }
 
 impl Learned {
-    /// Class or Secrets may have changed since: they are read anew.
+    /// The class or a Secret may have changed since: the Secrets are read again.
     pub(super) fn at(mut self, forgotten: u64) -> Self {
         if self.forgotten != forgotten {
             self.secret = SecretView::NotRead;
@@ -172,7 +172,7 @@ impl Learned {
 }
 
 impl VmView {
-    /// The VM, if there is one for all that is known.
+    /// The VM, if one is known.
     pub fn vm(&self) -> Option<&Vm> {
         match self {
             Self::Found(vm) | Self::Uninitialized(vm) | Self::Created(vm) | Self::Initialized(vm) => Some(vm),
@@ -182,7 +182,7 @@ impl VmView {
 }
 
 impl SecretFacts {
-    /// Reads merged Secret data.
+    /// Extracts the facts from merged Secret data.
     pub fn of(data: &SecretData, missing: Vec<String>) -> Self {
         let user_data = data.0.get("userData");
         Self {

@@ -1,4 +1,5 @@
-//! Keeps finalizers on classes that Machines use and on the Secrets that classes name, and says what is wrong with a class.
+//! The class controller: keeps finalizers on classes that Machines use and on the Secrets that classes name, and
+//! reports what is wrong with a class.
 
 mod apply;
 mod observe;
@@ -19,23 +20,23 @@ pub(crate) use register::{KIND, Reconciler, naming};
 
 use crate::{api::machine::MachineClass, driver::spec::Problems};
 
-/// Everything a plan for a class is made from.
+/// The input of a plan for a class.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The class.
     pub class: Arc<MachineClass>,
-    /// Names of the Machines of the namespace that name it, whatever kind they write beside the name: their VMs are made
-    /// from it all the same. Those being deleted are included, because the driver needs the class to delete their VMs.
+    /// Names of the Machines of the namespace that name it, whatever `class.kind` says: their VMs are created from it.
+    /// Those being deleted are included, because the driver needs the class to delete their VMs.
     pub machines_using: Vec<String>,
-    /// Names of the Machines of the namespace whose content could not be read; they may use the class.
+    /// Names of the Machines of the namespace that cannot be decoded; they may use the class.
     pub unreadable_machines: Vec<String>,
-    /// What is known of the Secrets that [`secret_names`] tells, by name. One that is missing here is unknown.
+    /// The Secrets of [`secret_names`], by name. One that is missing here is unknown.
     pub secrets: BTreeMap<String, SecretState>,
-    /// What the driver finds wrong with it; `None` if no driver of this process serves it.
+    /// Result of `Driver::validate`; `None` if this process has no driver for it.
     pub problems: Option<Problems>,
 }
 
-/// What is known of a Secret.
+/// A Secret as one reconcile knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SecretState {
     /// It exists; its metadata.
@@ -46,8 +47,8 @@ pub enum SecretState {
     Unknown,
 }
 
-/// What can be done for a class. Patches are JSON merge patches, sent with the `metadata.resourceVersion` of the snapshot
-/// as a precondition; so a plan has one at most for each object.
+/// One write that a plan for a class can contain. Patches are JSON merge patches with the `metadata.resourceVersion` of
+/// the snapshot as precondition, so a plan has at most one for each object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Patch of the class (finalizers, problems).
@@ -61,7 +62,7 @@ pub enum Action {
     },
 }
 
-/// The Secrets that a class names. They are looked for in the namespace of the class, whatever the reference says.
+/// The Secrets that a class names. They are looked up in the namespace of the class, whatever the reference says.
 pub fn secret_names(class: &MachineClass) -> BTreeSet<&str> {
     [&class.secret_ref, &class.credentials_secret_ref]
         .into_iter()

@@ -7,13 +7,14 @@ use crate::{
     plan::{Plan, Step, WaitKind},
 };
 
-/// What is done next for a class and the Secrets it names.
+/// Plans the next writes for a class and the Secrets it names.
 pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     if sync_finalizer(&mut plan, snapshot) {
         return plan;
     }
-    // A finalizer comes first: a second patch of the same version would conflict, and the first leads to another plan.
+    // The finalizer comes first: a second patch with the same resource version would conflict, and after the first one
+    // the loop plans again.
     if plan.steps.is_empty() && snapshot.class.metadata.deletion_timestamp.is_none() {
         problems::report(&mut plan, snapshot);
     }
@@ -24,14 +25,14 @@ pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
                 plan.wait(WaitKind::Secret, format!("secret {name} to be created"), None);
             }
             Some(SecretState::Unknown) | None => {
-                plan.wait(WaitKind::Secret, format!("secret {name} to be readable"), None);
+                plan.wait(WaitKind::Secret, format!("secret {name} to become readable"), None);
             }
         }
     }
     plan
 }
 
-/// Adds or removes the finalizer of the class. True if the class is deleted once this plan is carried out.
+/// Adds or removes the finalizer of the class. True if the API server deletes the class after this plan.
 fn sync_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let meta = &snapshot.class.metadata;
     let deleting = meta.deletion_timestamp.is_some();
@@ -40,7 +41,7 @@ fn sync_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
         if deleting {
             plan.wait(
                 WaitKind::Users,
-                format!("the machines that use the class to be gone: {}", listed(&snapshot.machines_using)),
+                format!("the machines that use the class to be deleted: {}", listed(&snapshot.machines_using)),
                 None,
             );
         } else if let Some(patch) = finalizer::add(meta, FINALIZER) {
@@ -53,7 +54,7 @@ fn sync_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     };
     if !snapshot.unreadable_machines.is_empty() {
         let names = listed(&snapshot.unreadable_machines);
-        plan.wait(WaitKind::Unreadable, format!("machines that may use the class to be readable: {names}"), None);
+        plan.wait(WaitKind::Unreadable, format!("machines that may use the class to become readable: {names}"), None);
         return false;
     }
     plan.then(Action::PatchClass(patch), "no machine uses the class");
@@ -74,7 +75,7 @@ fn add_secret_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot, secret: &O
     }));
 }
 
-/// A few names, for a person.
+/// The first few names.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn a_deleting_class_says_which_machines_use_it() {
         let snapshot = snapshot(class("c", &[CLASS], true, "s"), 7, secret(&[SECRET]));
-        assert_eq!(waits(&snapshot), "the machines that use the class to be gone: m0, m1, m2, m3, m4 and 2 more");
+        assert_eq!(waits(&snapshot), "the machines that use the class to be deleted: m0, m1, m2, m3, m4 and 2 more");
     }
 
     #[test]
@@ -172,12 +173,12 @@ mod tests {
         let mut snapshot = snapshot(class("c", &[CLASS], true, "s"), 0, secret(&[SECRET]));
         snapshot.unreadable_machines = vec!["u".into()];
         assert_eq!(steps(&snapshot), [""; 0]);
-        assert_eq!(waits(&snapshot), "machines that may use the class to be readable: u");
+        assert_eq!(waits(&snapshot), "machines that may use the class to become readable: u");
     }
 
     #[rstest]
     #[case(SecretState::Absent, "secret s to be created")]
-    #[case(SecretState::Unknown, "secret s to be readable")]
+    #[case(SecretState::Unknown, "secret s to become readable")]
     fn a_secret_that_cannot_be_seen_is_waited_for(#[case] secret: SecretState, #[case] text: &str) {
         let snapshot = snapshot(class("c", &[CLASS], false, "s"), 1, secret);
         assert_eq!((steps(&snapshot), waits(&snapshot).as_str()), (Vec::new(), text));

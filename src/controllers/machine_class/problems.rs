@@ -7,10 +7,10 @@ use crate::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// An event holds 1024 bytes, most of which the list of problems may take.
+/// An event message has at most 1024 bytes; the list of problems may take most of them.
 const LONGEST_TEXT: usize = 800;
 
-/// Shows on the class what its driver finds wrong with it, and records an event whenever that changes.
+/// Stores the problems that the driver reported in an annotation of the class, with an event when they change.
 pub(super) fn report(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let Some(problems) = &snapshot.problems else { return };
     if !problems.errors.is_empty() {
@@ -24,16 +24,16 @@ pub(super) fn report(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
     let patch = Action::PatchClass(json!({ "metadata": { "annotations": { CLASS_PROBLEMS: text } } }));
     match text {
-        None => plan.then(patch, "the driver finds nothing wrong with the class any more"),
+        None => plan.then(patch, "the driver reports no problems with the class any more"),
         Some(text) => {
-            let verdict = if problems.errors.is_empty() { "accepts the class, but" } else { "refuses the class" };
+            let verdict = if problems.errors.is_empty() { "accepts the class, but" } else { "rejects the class" };
             let event = Event::warning(EventReason::InvalidSpec, format!("The driver {verdict}: {text}"));
-            plan.then_recording(patch, "the driver finds other problems than the class shows", event)
+            plan.then_recording(patch, "the driver reports other problems than the annotation shows", event)
         }
     };
 }
 
-/// Errors first. As many problems as fit, and how many there are beyond.
+/// Errors first. As many problems as fit, and the number of those that do not.
 fn text_of(problems: &Problems) -> Option<String> {
     let errors = problems.errors.iter().map(ToString::to_string);
     let warnings = problems.warnings.iter().map(|problem| format!("{problem} (warning)"));
@@ -97,8 +97,8 @@ mod tests {
     #[case::known(Some("a: bad"), problems(&["a"], &[]), None)]
     #[case::corrected(Some("a: bad"), problems(&[], &[]), Some((Value::Null, None)))]
     #[case::new(None, problems(&["a", "b"], &["c"]),
-        Some((json!("a: bad; b: bad; c: odd (warning)"), Some("The driver refuses the class: a: bad; b: bad; c: odd (warning)"))))]
-    #[case::others(Some("a: bad"), problems(&["b"], &[]), Some((json!("b: bad"), Some("The driver refuses the class: b: bad"))))]
+        Some((json!("a: bad; b: bad; c: odd (warning)"), Some("The driver rejects the class: a: bad; b: bad; c: odd (warning)"))))]
+    #[case::others(Some("a: bad"), problems(&["b"], &[]), Some((json!("b: bad"), Some("The driver rejects the class: b: bad"))))]
     #[case::only_a_warning(None, problems(&[], &["c"]),
         Some((json!("c: odd (warning)"), Some("The driver accepts the class, but: c: odd (warning)"))))]
     fn the_class_shows_its_problems_and_each_change_of_them_is_one_event(

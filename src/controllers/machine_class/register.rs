@@ -19,7 +19,7 @@ use crate::{
 
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
-/// A class is reconciled after changes of any of its Machines, which come in bursts.
+/// A class is reconciled after changes of its Machines, which come in bursts.
 const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 0 };
 const WORKERS: usize = 16;
 

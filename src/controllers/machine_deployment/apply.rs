@@ -1,4 +1,4 @@
-//! Carries out the plan of a deployment.
+//! Executes plans for MachineDeployments.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-/// How many Nodes one plan patches at once.
+/// Concurrent Node patches of one plan.
 const WRITES_IN_FLIGHT: usize = 32;
 const COMPONENT: &str = "machine-controller-manager";
-/// After somebody else wrote the Node at the same time.
+/// Pause after a conflict.
 const FIRST_NODE_RETRY: Duration = Duration::from_secs(1);
-/// For a Node that refuses each patch.
+/// Longest pause for a Node whose patches fail.
 const LAST_NODE_RETRY: Duration = Duration::from_mins(5);
 
 /// Reconciles MachineDeployments.
@@ -39,16 +39,16 @@ pub(crate) struct MachineDeployments {
     pub deployments: Arc<Objects<MachineDeployment>>,
     pub sets: Arc<Objects<MachineSet>>,
     pub machines: Arc<Objects<Machine>>,
-    /// Where their Nodes are.
+    /// Clusters of their Nodes.
     pub targets: Arc<Targets>,
-    /// Written by the sets.
+    /// Writes in flight of the sets, announced by the set controller.
     pub in_flight: Arc<InFlightWrites>,
     pub policy: Policy,
     pub events: Events,
     pub clock: Arc<dyn Clock>,
 }
 
-/// What one reconcile of a deployment leaves for the next.
+/// In-memory facts that one reconcile of a deployment leaves for the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     /// The last create of a set failed.
@@ -59,7 +59,7 @@ pub(crate) struct Memory {
     recorded: Option<Event>,
 }
 
-/// When to patch a Node again.
+/// When to retry the patch of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeRetry {
     attempts: u32,
@@ -67,7 +67,7 @@ pub(super) struct NodeRetry {
 }
 
 impl NodeRetry {
-    /// After one more patch that failed.
+    /// The pause after one more failed patch.
     fn after(previous: Option<&Self>, now: Timestamp) -> Self {
         let attempts = previous.map_or(0, |retry| retry.attempts);
         let delay = FIRST_NODE_RETRY.saturating_mul(2_u32.saturating_pow(attempts)).min(LAST_NODE_RETRY);
@@ -86,7 +86,7 @@ impl MachineDeployments {
         let (nodes, steps): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
         self.patch_nodes(snapshot, nodes, turn).await;
-        // The status follows the patch of the same plan, so it is written on the version that the patch made.
+        // The status is written after the patch of the same plan, so with the resource version that the patch returned.
         let mut deployment = Arc::clone(&snapshot.deployment);
         for step in steps {
             match step.action {
@@ -115,7 +115,7 @@ impl MachineDeployments {
         Ok(())
     }
 
-    /// A warning is recorded once, until something else is recorded.
+    /// A warning is recorded once until another event is recorded.
     fn record(&self, snapshot: &Snapshot, event: Event, turn: &Turn<'_, Self>) {
         let mut is_repeated = false;
         turn.remember(|memory| is_repeated = memory.recorded.replace(event.clone()).as_ref() == Some(&event));
@@ -124,7 +124,7 @@ impl MachineDeployments {
         }
     }
 
-    /// Marks on Nodes help others; that one cannot be set holds up nothing.
+    /// Node patches only help the scheduler and the autoscaler, so a failed one does not stop the plan.
     async fn patch_nodes(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &Turn<'_, Self>) {
         let TargetOf::Known(target) = self.targets.of(&snapshot.deployment.metadata) else { return };
         let nodes = &target.nodes;
@@ -158,7 +158,7 @@ impl MachineDeployments {
             return Ok(());
         };
         let failure = match error.failure() {
-            // Created by a call whose answer was lost, or somebody else's: the object itself tells.
+            // Created by a call whose response was lost, or by somebody else. A live read tells which.
             WriteFailure::AlreadyExists => match self.sets.read_again(&Key::of(&set.metadata)).await {
                 Ok(Some(found)) => {
                     let uid = snapshot.deployment.uid().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The Machines that the autoscaler wants gone: named in an annotation of the deployment, marked here, deleted by
-//! their set.
+//! Machines that the autoscaler chose for deletion: it lists them in an annotation of the deployment, this file marks
+//! them, and their set deletes them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Deleted before all others.
 const FIRST_TO_GO: &str = "1";
 
-/// Brings the annotation into its present form, drops what is done, and marks the rest.
+/// Rewrites the annotation in its normal form without the Machines that are done, and marks the rest.
 pub(super) fn mark_machines(
     deployment: &mut Draft<MachineDeployment>,
     machines: &mut Drafts<Machine>,
@@ -51,9 +51,9 @@ pub(super) fn mark_machines(
     let desired = kept.join(",");
     if desired != list || (migrates && changed_at.is_none()) {
         let reason = if kept.is_empty() {
-            "no machine that the autoscaler chose is left to delete".to_owned()
+            "no machine in trigger-deletion-by-mcm is left to delete".to_owned()
         } else {
-            format!("machines that the autoscaler chose and that are still to delete: {}", kept.len())
+            format!("machines in trigger-deletion-by-mcm that are still to delete: {}", kept.len())
         };
         deployment.edit(reason, |deployment| {
             let annotations = deployment.annotations_mut();
@@ -77,7 +77,7 @@ fn mark(machines: &mut Drafts<Machine>, machine: &Arc<Machine>, time: &str) {
     if is_first && is_marked {
         return;
     }
-    machines.edit(machine, format!("the autoscaler chose machine {} for deletion", machine.name_any()), |machine| {
+    machines.edit(machine, format!("trigger-deletion-by-mcm lists machine {}", machine.name_any()), |machine| {
         let annotations = machine.annotations_mut();
         annotations.insert(labels::PRIORITY.to_owned(), FIRST_TO_GO.to_owned());
         if !is_marked {

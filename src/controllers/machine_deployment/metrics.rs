@@ -1,4 +1,4 @@
-//! Gauges of deployments, made from the objects at each scrape.
+//! Gauges of deployments, computed from the cached objects at each scrape.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::{
     runtime::metrics::{Desc, Exposition},
 };
 
-const DEPLOYMENTS: Desc<0> = Desc::gauge("mcm_machine_deployment_items_total", "Machine deployments there are.", []);
+const DEPLOYMENTS: Desc<0> = Desc::gauge("mcm_machine_deployment_items_total", "Number of machine deployments.", []);
 const DEPLOYMENT_INFO: Desc<4> = Desc::gauge(
     "mcm_machine_deployment_info",
-    "What a machine deployment is.",
+    "Properties of a machine deployment.",
     ["name", "namespace", "createdAt", "spec_strategy_type"],
 );
 const DEPLOYMENT_CONDITION: Desc<3> = Desc::gauge(
@@ -45,27 +45,28 @@ pub(crate) fn machine_deployments<'a>(all: impl IntoIterator<Item = &'a Arc<Mach
 
 fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut Exposition) {
     const PAUSED: Desc<2> = plain("mcm_machine_deployment_info_spec_paused", "1 if a deployment is paused.");
-    const REPLICAS: Desc<2> =
-        plain("mcm_machine_deployment_info_spec_replicas", "Machines that a deployment shall have.");
+    const REPLICAS: Desc<2> = plain("mcm_machine_deployment_info_spec_replicas", "Desired replicas of a deployment.");
     const MIN_READY: Desc<2> = plain(
         "mcm_machine_deployment_info_spec_min_ready_seconds",
         "Value of minReadySeconds of a deployment; not used.",
     );
     const HISTORY: Desc<2> =
-        plain("mcm_machine_deployment_info_spec_revision_history_limit", "Old sets that a deployment keeps.");
+        plain("mcm_machine_deployment_info_spec_revision_history_limit", "Old machine sets that a deployment keeps.");
     const DEADLINE: Desc<2> = plain(
         "mcm_machine_deployment_info_spec_progress_deadline_seconds",
         "Seconds without progress after which a rollout is reported as stuck.",
     );
-    const ROLLBACK: Desc<2> =
-        plain("mcm_machine_deployment_info_spec_rollback_to_revision", "Revision that a deployment shall return to.");
+    const ROLLBACK: Desc<2> = plain(
+        "mcm_machine_deployment_info_spec_rollback_to_revision",
+        "Revision to which a deployment is to be rolled back.",
+    );
     const SURGE: Desc<2> = plain(
         "mcm_machine_deployment_info_spec_rolling_update_max_surge",
-        "Machines that a rollout may have beyond the replicas.",
+        "Machines that may exist beyond the desired replicas during a rollout.",
     );
     const UNAVAILABLE: Desc<2> = plain(
         "mcm_machine_deployment_info_spec_rolling_update_max_unavailable",
-        "Machines that may be missing during a rollout.",
+        "Machines that may be unavailable during a rollout.",
     );
 
     let spec = &deployment.spec;
@@ -93,12 +94,14 @@ fn deployment_status(object: [&str; 2], status: &crate::api::machine::MachineDep
     const REPLICAS: Desc<2> = plain("mcm_machine_deployment_status_replicas", "Machines of a deployment.");
     const AVAILABLE: Desc<2> =
         plain("mcm_machine_deployment_status_available_replicas", "Machines of a deployment that are available.");
-    const UNAVAILABLE: Desc<2> =
-        plain("mcm_machine_deployment_status_unavailable_replicas", "Machines that a deployment lacks.");
+    const UNAVAILABLE: Desc<2> = plain(
+        "mcm_machine_deployment_status_unavailable_replicas",
+        "Machines of a deployment that are missing or not available.",
+    );
     const READY: Desc<2> =
         plain("mcm_machine_deployment_status_ready_replicas", "Machines of a deployment that are ready.");
     const UPDATED: Desc<2> =
-        plain("mcm_machine_deployment_status_updated_replicas", "Machines of a deployment's current template.");
+        plain("mcm_machine_deployment_status_updated_replicas", "Machines of a deployment with the current template.");
     const COLLISIONS: Desc<2> = plain(
         "mcm_machine_deployment_status_collision_count",
         "How often the name of a deployment's new set was taken.",

@@ -1,4 +1,5 @@
-//! Rolls Machines from one template to the next: sets, revisions, surge, pause, scaling, status.
+//! The deployment controller: rolls Machines from one template to the next. Sets, revisions, surge, pause, scaling,
+//! status.
 
 mod apply;
 mod autoscaler;
@@ -31,7 +32,7 @@ use crate::{
     controllers::machine_set::InFlight,
 };
 
-/// Everything a plan for a deployment is made from.
+/// The input of a plan for a deployment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The deployment.
@@ -40,7 +41,7 @@ pub struct Snapshot {
     pub sets: Vec<Arc<MachineSet>>,
     /// Machines controlled by those sets.
     pub machines: Vec<Arc<Machine>>,
-    /// Writes of each set whose results are not in the cache yet, by its UID. To be read before the Machines.
+    /// Writes in flight of each set, by UID of the set. Read before the Machines.
     pub in_flight: BTreeMap<String, InFlight>,
     /// Names of sets of the deployment that cannot be decoded.
     pub unreadable_sets: Vec<String>,
@@ -48,7 +49,7 @@ pub struct Snapshot {
     pub unreadable_machines: Vec<UnreadableMachine>,
     /// Nodes of those Machines, by name; empty without a target cluster.
     pub nodes: BTreeMap<String, Arc<Node>>,
-    /// When a Node that refused its last patch may be patched again, by its name.
+    /// When a Node whose last patch failed may be patched again, by its name.
     pub node_retries: BTreeMap<String, Timestamp>,
     /// A set that could not be created in the last reconcile.
     pub failure: Option<Failure>,
@@ -56,7 +57,7 @@ pub struct Snapshot {
     pub now: Timestamp,
 }
 
-/// A Machine that exists and cannot be decoded: it counts, and is left alone.
+/// A Machine that exists and cannot be decoded. It counts and is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableMachine {
     /// Its name.
@@ -68,37 +69,38 @@ pub struct UnreadableMachine {
 /// A failed create of a set in the last reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The name was taken by something else.
+    /// The name is taken by another object.
     NameTaken,
-    /// Anything else.
+    /// Any other error.
     Other {
         /// The error.
         message: String,
     },
 }
 
-/// What the operator chose for all deployments.
+/// Settings for all deployments, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Keep the autoscaler from removing Nodes during a rollout (`--autoscaler-scaledown-annotation-during-rollout`).
+    /// Stop the autoscaler from removing Nodes during a rollout (`--autoscaler-scaledown-annotation-during-rollout`).
     pub annotate_nodes: bool,
     /// There is a target cluster.
     pub has_target: bool,
 }
 
-/// What a deployment can do. Patches are JSON merge patches; the shell adds `metadata.resourceVersion` as a precondition.
+/// One write that a plan for a deployment can contain. Patches are JSON merge patches; the executor adds
+/// `metadata.resourceVersion` as a precondition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Patch of the deployment itself: finalizers, revision, rollback.
     PatchDeployment(Value),
-    /// Patch of a set: adoption, release, size, annotations, in-place template changes.
+    /// Patch of a set: adoption, release, replicas, annotations, template changes that need no rollout.
     PatchSet {
         /// The set, as the plan saw it.
         set: Arc<MachineSet>,
         /// The patch.
         patch: Value,
     },
-    /// Patch of a Machine: deletion marks that the autoscaler asked for, the hash label after an adoption.
+    /// Patch of a Machine: the autoscaler's deletion mark, the hash label after an adoption.
     PatchMachine {
         /// The Machine, as the plan saw it.
         machine: Arc<Machine>,

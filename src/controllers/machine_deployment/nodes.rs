@@ -1,4 +1,5 @@
-//! Nodes during a rollout: new pods avoid those that are about to go, and the autoscaler leaves all of them alone.
+//! Nodes during a rollout: new pods avoid Nodes of old sets, and the autoscaler leaves all Nodes of the deployment
+//! alone.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ impl<'a> Nodes<'a> {
         Self { snapshot, has_target: policy.has_target, annotate: policy.annotate_nodes, drafts: Drafts::default() }
     }
 
-    /// The changed Nodes, by name. One that refused its last patch waits for its next turn.
+    /// Adds the patches of changed Nodes. A Node whose last patch failed waits for its next attempt.
     pub(super) fn emit(self, plan: &mut Plan<Action>) {
         let retry_at = |name: &str| self.snapshot.node_retries.get(name).copied().filter(|at| *at > self.snapshot.now);
         let mut held: Vec<(String, Timestamp)> = Vec::new();
@@ -44,17 +45,17 @@ impl<'a> Nodes<'a> {
         }
         if let Some(first) = held.iter().map(|(_, at)| *at).min() {
             let names: Vec<&str> = held.iter().map(|(name, _)| name.as_str()).collect();
-            let text = format!("the next try to patch nodes that refused it: {}", names.join(", "));
+            let text = format!("the next attempt to patch nodes: {}", names.join(", "));
             plan.wait(WaitKind::NodeWrite, text, Some(first));
         }
     }
 
-    /// Taints what is there, also Nodes that joined after the rollout began, and marks the set.
+    /// Taints the Nodes of an old set, also those that joined after the rollout began, and annotates the set.
     pub(super) fn taint(&mut self, set: &mut SetView) {
         if !self.has_target || set.counts().planned() == 0 {
             return;
         }
-        let reason = format!("new pods shall avoid the nodes of old set {}", set.name());
+        let reason = format!("new pods should avoid the nodes of old set {}", set.name());
         for machine in &set.machines {
             if self.desired(machine).is_none_or(is_tainted) {
                 continue;
@@ -75,13 +76,13 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Takes the taint from the Nodes of a set that is old no longer, also where the mark of the set was never written.
-    /// The mark goes in a later plan, when every Node is known to be clean.
+    /// Removes the taint from the Nodes of a set that is no longer old, also if the set was never annotated. The
+    /// annotation of the set is removed in a later plan, when no Node has the taint.
     pub(super) fn untaint(&mut self, set: &mut SetView) {
         if !self.has_target || set.is_deleting() {
             return;
         }
-        let reason = format!("set {} makes machines of the current template again", set.name());
+        let reason = format!("set {} has the current template again", set.name());
         let mut clean = set.unreadable.is_empty();
         for machine in &set.machines {
             match self.desired(machine) {
@@ -94,20 +95,21 @@ impl<'a> Nodes<'a> {
             }
         }
         if clean && is_marked(set) {
-            set.draft.edit("its nodes are not tainted any more", |set| {
+            set.draft.edit("its nodes are no longer tainted", |set| {
                 set.annotations_mut().remove(labels::PREFER_NO_SCHEDULE);
             });
         }
     }
 
-    /// Keeps the autoscaler away. A Node on which somebody else has already decided is left as it is.
+    /// Stops the autoscaler from removing the Nodes of a set. A Node whose annotation somebody else set is left as it
+    /// is.
     pub(super) fn disable_scale_down(&mut self, set: &SetView) {
         if !self.has_target || !self.annotate {
             return;
         }
         for machine in &set.machines {
             if self.desired(machine).is_some_and(|node| !node.annotations().contains_key(labels::SCALE_DOWN_DISABLED)) {
-                self.edit(machine, "the autoscaler shall not remove nodes during a rollout", |node| {
+                self.edit(machine, "the autoscaler must not remove nodes during a rollout", |node| {
                     for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
                         node.annotations_mut().insert(key.to_owned(), ANNOTATED.to_owned());
                     }
@@ -116,7 +118,7 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Lets the autoscaler come back, except to Nodes whose Machine is preserved.
+    /// Lets the autoscaler remove Nodes again, except those of preserved Machines.
     pub(super) fn allow_scale_down(&mut self, set: &SetView) {
         if !self.has_target {
             return;
@@ -133,7 +135,7 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// A Machine's Node as it shall be so far, if it is there to be changed.
+    /// The draft of a Machine's Node, if the Node is known.
     fn desired(&self, machine: &Machine) -> Option<&Node> {
         let current = self.snapshot.nodes.get(machine.node_name()?)?;
         current.metadata.deletion_timestamp.is_none().then(|| self.drafts.desired(current))

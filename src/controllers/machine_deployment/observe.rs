@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl MachineDeployments {
-    /// What the caches hold of a deployment; `None` if it does not exist.
+    /// Reads the caches into a snapshot; `None` if the deployment does not exist.
     pub(super) fn snapshot(&self, key: &Key, memory: &Memory, now: Timestamp) -> Option<Snapshot> {
         let deployment = self.deployments.cache.get(key)?;
         let sets = self.sets_of(&deployment);

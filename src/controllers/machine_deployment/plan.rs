@@ -20,7 +20,7 @@ use crate::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// What a deployment does next. To be asked again, with a fresh snapshot, until there are no steps.
+/// Plans the next steps of a deployment. The loop calls it with fresh snapshots until no steps are left.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if snapshot.deployment.metadata.deletion_timestamp.is_some() {
         return delete(snapshot);
@@ -46,7 +46,7 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
         let bounds = validate(deployment).map_or(Bounds::exact(deployment.spec.replicas), |spec| spec.bounds);
         let facts = Facts { snapshot, sets: &sets, bounds: &bounds, created: None, collisions: 0 };
         emit_status(&mut plan, snapshot, status::counters_of(&facts), None);
-        let text = format!("{} sets with {} to be gone", sets.sets.len(), machines(sets.current()));
+        let text = format!("{} sets with {} to be deleted", sets.sets.len(), machines(sets.current()));
         plan.wait(WaitKind::MachineDeletion, text, None);
         return plan;
     }
@@ -55,14 +55,14 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
         return plan;
     }
     let mut draft = Draft::of(deployment.clone());
-    draft.edit("remove the finalizer: the deployment is being deleted and has no set left", |deployment| {
+    draft.edit("remove the finalizer: the deployment is being deleted and has no sets left", |deployment| {
         deployment.metadata.finalizers = Some(finalizers);
     });
     emit_deployment(&mut plan, draft);
     plan
 }
 
-/// The spec is invalid: say so, and do nothing else.
+/// The spec is invalid: reports it and does nothing else.
 fn refuse(snapshot: &Snapshot, invalid: &Invalid) -> Plan<Action> {
     let mut plan = Plan::default();
     let message = invalid.to_string();
@@ -99,7 +99,7 @@ fn stand_by(snapshot: &Snapshot, spec: &ValidSpec) -> Plan<Action> {
     say_invalid(&mut status, ConditionReason::Unsupported, TEXT, snapshot);
     let is_news = !is_said || observed != status.observed_generation;
     emit_status(&mut plan, snapshot, status, is_news.then(|| Event::warning(EventReason::Waiting, TEXT)));
-    plan.wait(WaitKind::Unsupported, TEXT, None);
+    plan.wait(WaitKind::Unsupported, format!("another strategy: {TEXT}"), None);
     plan
 }
 

@@ -29,7 +29,8 @@ use crate::{
 pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
-/// Bursts of changes below are gathered; a reconcile is followed by a pause of so many times what its planning took.
+/// Bursts of changes of sets and Machines are gathered. The pause after a reconcile is this multiple of its planning
+/// time.
 const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 100 };
 
 impl Kept for MachineDeployment {
@@ -68,7 +69,7 @@ impl Reconciler for MachineDeployments {
         Ok(Next::Plan)
     }
 
-    /// How many replicas one set may have depends on all sets, and no resource version guards that.
+    /// The replicas of one set depend on all sets, and no resource version guards that.
     async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
         let read = self.sets.read_again(&write.key).await;
         read.map_err(|source| ReconcileError::read(format!("machine set {}", write.key), source))?;
@@ -79,7 +80,7 @@ impl Reconciler for MachineDeployments {
         matches!(action, Action::WriteStatus(_))
     }
 
-    /// No set is to be created any more that could not be created.
+    /// Clears the failure once there is no set left to create.
     fn settle(memory: &mut Memory) -> bool {
         memory.failure.take().is_some()
     }

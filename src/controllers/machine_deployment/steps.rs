@@ -1,4 +1,4 @@
-//! From drafts to steps, with the words that go with them.
+//! Turns drafts into steps with reasons and events.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// How many replicas a set shall have.
+/// The replicas that a plan sets on a MachineSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replicas {
-    /// What the deployment wants of it; the set records for which replicas of the deployment that was.
+    /// The desired replicas. Annotations of the set record for which `spec.replicas` of the deployment they are.
     Final(i32),
-    /// As many as there is room for now.
+    /// As many as maxSurge allows now.
     ForNow(i32),
 }
 
-/// Gives a set its replicas.
+/// Sets the replicas of a set.
 pub(super) fn scale_set(set: &mut SetView, bounds: &Bounds, replicas: Replicas, why: &str) {
     if set.is_deleting() {
         return;
@@ -57,7 +57,7 @@ fn annotate_size(set: &mut SetView, bounds: &Bounds) {
     let present = set.draft.current().annotations();
     desired.retain(|(key, value)| present.get(*key) != Some(value));
     if !desired.is_empty() {
-        let reason = format!("sized for {} replicas + {} maxSurge", bounds.desired, bounds.max_surge);
+        let reason = format!("scaled for {} replicas + {} maxSurge", bounds.desired, bounds.max_surge);
         set.draft.edit(reason, |set| {
             set.annotations_mut().extend(desired.into_iter().map(|(key, value)| (key.to_owned(), value)));
         });
@@ -95,7 +95,7 @@ pub(super) fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, sets: &Own
     push(plan, Action::CreateSet(Box::new(set)), reason, event);
 }
 
-/// The status is written when it says something new.
+/// Writes the status if it differs from the stored one.
 pub(super) fn emit_status(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -119,7 +119,7 @@ pub(super) fn emit_status(
 pub(super) fn wait_for_unreadable(plan: &mut Plan<Action>, names: &[String]) {
     plan.wait(
         WaitKind::Unreadable,
-        format!("{} to become readable: what they are decides what to do", names.join(", ")),
+        format!("{} to become readable: the next step depends on their content", names.join(", ")),
         None,
     );
 }
@@ -131,7 +131,7 @@ pub(super) fn push(plan: &mut Plan<Action>, action: Action, reason: String, even
     };
 }
 
-/// A number of Machines, in words.
+/// A number of Machines, as text.
 pub(super) fn machines(count: i32) -> String {
     format!("{count} machine{}", if count == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! Untrusted spec in, valid spec out. Nothing behind this point meets an invalid one.
+//! Validates a spec once; all code after it works on a valid one.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -8,7 +8,7 @@ use crate::{
     api::selector::{InvalidSelector, Selector},
 };
 
-/// A spec that can be acted on.
+/// A valid spec.
 #[derive(Clone, Debug)]
 pub(super) struct ValidSpec {
     pub selector: Selector,
@@ -16,7 +16,7 @@ pub(super) struct ValidSpec {
     pub bounds: Bounds,
 }
 
-/// Why a spec cannot be acted on.
+/// Why a spec is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Invalid {
     #[error("spec.selector matches everything: give it at least one label that all machines of this deployment carry")]
@@ -25,7 +25,7 @@ pub(super) enum Invalid {
     Fields(Vec<Violation>),
 }
 
-/// One field that makes no sense.
+/// One invalid field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Violation {
     #[error("spec.replicas is {0}: it must not be negative")]
@@ -80,7 +80,7 @@ fn selector_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) ->
     match Selector::parse(spec.selector.as_ref()) {
         Err(error) => violations.push(Violation::BadSelector(error)),
         Ok(selector) if selector.selects_none() => violations.push(Violation::NoSelector),
-        // A set made from such a template would be released as soon as it was made.
+        // A set created from such a template would be released immediately.
         Ok(selector) if !selector.matches(Some(&spec.template.metadata.labels)) => {
             violations.push(Violation::SelectorMissesTemplate);
         }

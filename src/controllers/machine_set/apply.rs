@@ -1,4 +1,4 @@
-//! Carries out the plan of a set.
+//! Executes plans for MachineSets.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -30,7 +30,7 @@ use crate::{
 
 const COMPONENT: &str = "machineset-controller";
 
-/// How many writes of one kind one plan has in flight.
+/// Concurrent writes of one kind in one plan.
 const WRITES_IN_FLIGHT: usize = 32;
 
 /// Reconciles MachineSets.
@@ -42,7 +42,7 @@ pub(crate) struct MachineSets {
     pub events: Events,
     pub clock: Arc<dyn Clock>,
     pub metrics: Metrics,
-    /// Where the names of Machines come from.
+    /// Seeds for the names of new Machines.
     pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -56,18 +56,17 @@ pub(crate) struct InFlightWrites {
 }
 
 impl InFlightWrites {
-    /// Those of a set. To be read before the Machines: a write may end in between, and then counts once.
+    /// The writes in flight of a set. Read before the Machines: a write that ends in between is then counted once.
     pub fn of(&self, set_uid: &str) -> InFlight {
         self.writes.lock().get(set_uid).cloned().unwrap_or_default()
     }
 
-    /// Calls `handler` with the deployment of each set whose last write in flight is done. That is no change of an object
-    /// that a watch would report.
+    /// Calls `handler` with the deployment of each set whose last write in flight ended. No watch reports that.
     pub fn on_settled(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
         self.on_settled.write().push(Box::new(handler));
     }
 
-    /// A set is about to write.
+    /// Records writes that a set is about to make.
     pub fn announce(&self, set: &MachineSet, writes: InFlight) {
         if writes.is_empty() {
             return;
@@ -78,7 +77,7 @@ impl InFlightWrites {
         present.deletes.extend(writes.deletes);
     }
 
-    /// The result of a write is in the cache, or it will not be made.
+    /// The result of a write is in the cache, or the write will not be made.
     pub fn settle(&self, set: &MachineSet, machine: &str) {
         if self.remove(&set.uid().unwrap_or_default(), machine)
             && let Some(deployment) = owner::controller_of(&set.metadata)
@@ -88,7 +87,7 @@ impl InFlightWrites {
         }
     }
 
-    /// The set is gone.
+    /// The set was deleted.
     pub fn forget(&self, set_uid: &str) {
         self.writes.lock().remove(set_uid);
     }
@@ -106,7 +105,7 @@ impl InFlightWrites {
     }
 }
 
-/// The steps of one plan, while they are carried out.
+/// The steps of one plan during their execution.
 struct Batch<'a> {
     kind: &'a MachineSets,
     turn: &'a Turn<'a, MachineSets>,
@@ -147,8 +146,8 @@ impl MachineSets {
 }
 
 impl<'a> Batch<'a> {
-    /// The deployment learns which Machines are about to come and go, before the first call. A deployment that changed the
-    /// set without knowing is found by [`Batch::is_current`], one that changes it later knows.
+    /// Records before the first call which Machines will be created and deleted, so that the deployment counts them. If
+    /// the deployment changed the set before that, [`Batch::is_current`] notices.
     fn announce(
         kind: &'a MachineSets,
         seen: &'a MachineSet,
@@ -168,7 +167,8 @@ impl<'a> Batch<'a> {
         Self { kind, turn, seen, open }
     }
 
-    /// Whether the set still asks for what was planned. A long batch must not be finished against a new spec.
+    /// Whether spec, labels and deletion timestamp of the set are still those of the plan. A long batch stops
+    /// otherwise.
     fn is_current(&self) -> bool {
         self.kind.sets.cache.get(self.turn.key).is_some_and(|set| {
             let (now, seen) = (&set.metadata, &self.seen.metadata);
@@ -242,7 +242,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Only what concerns the number of Machines becomes a condition; a conflict is simply tried again.
+    /// Stores a failed create or delete for the condition ReplicaFailure. A conflict is only retried.
     fn remember(&self, error: &WriteError) {
         if error.failure() != WriteFailure::Conflict {
             let failure = Failure { message: error.text() };
@@ -251,7 +251,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Writes that were announced and not made are in flight no longer, also when the reconcile is aborted.
+/// Announced writes that were not made are no longer in flight, also if the reconcile is aborted.
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         for machine in std::mem::take(&mut *self.open.lock()) {
@@ -260,7 +260,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// The Machine was unhealthy for too long.
+/// The Machine failed because its health timeout passed.
 fn is_replaced_for_health(machine: &Machine) -> bool {
     let operation = machine.status.as_ref().and_then(|status| status.last_operation.type_.as_ref());
     machine.phase() == MachinePhase::Failed && operation == Some(&OperationType::HealthCheck)

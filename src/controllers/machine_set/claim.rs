@@ -1,4 +1,4 @@
-//! Which Machines belong to the set.
+//! Adoption and release: which Machines belong to the set.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::{
     controllers::object::{draft::Drafts, owner},
 };
 
-/// The Machines of a set that is not being deleted, by name. Drafts adoptions and releases; adopted Machines belong to
-/// the set at once.
+/// The Machines of a set that is not being deleted, by name. Drafts adoptions and releases; adopted Machines count
+/// immediately.
 pub(super) fn claim<'a>(
     snapshot: &'a Snapshot,
     selector: &Selector,
@@ -48,7 +48,7 @@ pub(super) fn selected<'a>(snapshot: &'a Snapshot, selector: &Selector) -> Vec<&
     machines
 }
 
-/// The Machines that the set controls, by name; for a set whose selector cannot be relied on.
+/// The Machines that the set controls, by name. For a set whose selector may be invalid.
 pub(super) fn controlled(snapshot: &Snapshot) -> Vec<&Arc<Machine>> {
     by_name(&snapshot.machines).filter(|machine| is_controlled(snapshot, machine)).collect()
 }

@@ -1,4 +1,4 @@
-//! A new Machine, as its template says.
+//! Builds a new Machine from the template.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use crate::{
     controllers::object::suffix::Suffixes,
 };
 
-/// The API server cuts the name of the set in generated names at this length, so that they stay valid host names.
+/// The prefix of generated names is cut to this length, as the API server does, so that names are valid host names.
 const MAX_PREFIX: usize = 58;
 
-/// Machines for a set, without end; no two have the same name, and none the name of a Machine in the snapshot.
+/// An endless iterator of new Machines. Names are unique among them and in the snapshot.
 pub(super) fn machines(snapshot: &Snapshot) -> impl Iterator<Item = Machine> {
     let set = snapshot.set.as_ref();
     let prefix: String = format!("{}-", set.name_any()).chars().take(MAX_PREFIX).collect();
@@ -31,7 +31,7 @@ pub(super) fn machines(snapshot: &Snapshot) -> impl Iterator<Item = Machine> {
         .map(|name| machine(set, name))
 }
 
-/// The creation timeout that overrides the one in the specification, if the annotations hold one that can be read.
+/// The creation timeout from the annotation that overrides the spec, if it can be parsed.
 pub(super) fn creation_timeout_override(annotations: Option<&BTreeMap<String, String>>) -> Option<GoDuration> {
     annotations?.get(EFFECTIVE_CREATION_TIMEOUT)?.parse().ok()
 }
@@ -43,7 +43,7 @@ fn machine(set: &MachineSet, name: String) -> Machine {
         annotations.insert(EFFECTIVE_CREATION_TIMEOUT.to_owned(), text.clone());
     }
     let mut spec = template.spec.clone();
-    // A template that names a VM would have all Machines share it.
+    // A provider ID in the template would make all Machines share one VM.
     spec.provider_id.clear();
     if let Some(timeout) = creation_timeout_override(Some(&annotations)) {
         spec.configuration.creation_timeout = Some(timeout);

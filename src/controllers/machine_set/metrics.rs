@@ -1,4 +1,4 @@
-//! Gauges of sets, made from the objects at each scrape.
+//! Gauges of sets, computed from the cached objects at each scrape.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::{
     runtime::metrics::{Desc, Exposition},
 };
 
-const SETS: Desc<0> = Desc::gauge("mcm_machine_set_items_total", "Machine sets there are.", []);
+const SETS: Desc<0> = Desc::gauge("mcm_machine_set_items_total", "Number of machine sets.", []);
 const SET_INFO: Desc<6> = Desc::gauge(
     "mcm_machine_set_info",
-    "What a machine set is.",
+    "Properties of a machine set.",
     [
         "name",
         "namespace",
@@ -31,7 +31,7 @@ const SET_FAILED: Desc<7> =
 
 /// Adds all sets. Call it once per scrape.
 pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>>, out: &mut Exposition) {
-    const SPEC_REPLICAS: Desc<2> = plain("mcm_machine_set_info_spec_replicas", "Machines that a set shall have.");
+    const SPEC_REPLICAS: Desc<2> = plain("mcm_machine_set_info_spec_replicas", "Desired replicas of a set.");
     const MIN_READY: Desc<2> =
         plain("mcm_machine_set_info_spec_min_ready_seconds", "Value of minReadySeconds of a set; not used.");
     const REPLICAS: Desc<2> = plain("mcm_machine_set_status_replicas", "Machines of a set.");

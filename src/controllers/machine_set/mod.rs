@@ -1,4 +1,5 @@
-//! Keeps a number of equal Machines: replicas, adoption, deletion order, replacement of failed Machines, status.
+//! The set controller: keeps a number of equal Machines. Replicas, adoption, deletion order, replacement of failed
+//! Machines, status.
 
 mod apply;
 mod claim;
@@ -28,16 +29,16 @@ pub(crate) use register::{BY_CONTROLLER, KIND};
 
 use crate::api::machine::{Machine, MachineSet, MachineSetStatus};
 
-/// Everything a plan for a set is made from.
+/// The input of a plan for a set.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The set.
     pub set: Arc<MachineSet>,
     /// Machines of the namespace that the set controls, and those without a controller that its selector matches.
     pub machines: Vec<Arc<Machine>>,
-    /// Names of Machines that the set controls but whose content could not be read. They exist: they count, and are left alone.
+    /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are left alone.
     pub unreadable: Vec<String>,
-    /// What went wrong when the last plan was carried out, if it did.
+    /// The failure of the last plan, if it failed.
     pub failure: Option<Failure>,
     /// The time.
     pub now: Timestamp,
@@ -52,7 +53,8 @@ pub struct Failure {
     pub message: String,
 }
 
-/// What a set can do. Patches are JSON merge patches; the shell adds `metadata.resourceVersion` as a precondition.
+/// One write that a plan for a set can contain. Patches are JSON merge patches; the executor adds
+/// `metadata.resourceVersion` as a precondition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Patch of the set's own metadata (finalizers).
@@ -64,7 +66,7 @@ pub enum Action {
         /// The patch.
         patch: Value,
     },
-    /// Create a Machine. Consecutive ones are made concurrently by slow start.
+    /// Create a Machine. Consecutive creates run concurrently, by slow start.
     CreateMachine(Box<Machine>),
     /// Delete a Machine, with its UID as precondition. Consecutive ones are deleted concurrently.
     DeleteMachine(Arc<Machine>),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl MachineSets {
-    /// What the caches hold of a set; `None` if it does not exist.
+    /// Reads the caches into a snapshot; `None` if the set does not exist.
     pub(super) fn snapshot(&self, key: &Key, failure: Option<Failure>, now: Timestamp, seed: u64) -> Option<Snapshot> {
         let set = self.sets.cache.get(key)?;
         let uid = set.uid().unwrap_or_default();

@@ -13,11 +13,11 @@ use crate::{
     plan::{Event, Plan, Step, WaitKind},
 };
 
-/// What a set does next.
+/// Plans the next steps of a set.
 ///
-/// To be asked again, with what was written in the snapshot, until there are no steps. The status follows the work: a plan
-/// that creates or deletes Machines, or patches the set, leaves it to the next one. Only after a failure it goes first,
-/// because the work that is tried again behind it may fail again.
+/// The loop calls it with fresh snapshots until no steps are left. A plan that creates or deletes Machines, or patches
+/// the set, leaves the status to the next plan. After a failure the status comes first, because the retried step may
+/// fail again.
 pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let set = snapshot.set.as_ref();
     if set.metadata.uid.is_none() {
@@ -60,19 +60,20 @@ fn tear_down(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Plan<Action> {
         if let Some(patch) = finalizer::remove(&set.metadata, FINALIZER) {
             plan.then(
                 Action::PatchSet(patch),
-                "remove the finalizer: the set is being deleted and has no machine left",
+                "remove the finalizer: the set is being deleted and has no machines left",
             );
         }
         return plan;
     }
-    // Without the finalizer somebody else holds the set, such as a foreground deletion, and sees to its Machines.
+    // Without our finalizer, another one keeps the set, such as that of a foreground deletion, which deletes the
+    // Machines.
     if finalizer::has(&set.metadata, FINALIZER) {
         replicas::delete_all(&mut plan, mine);
     }
     if !mine.is_empty() {
         plan.wait(
             WaitKind::MachineDeletion,
-            format!("{} to be gone before the set goes", replicas::count_of(mine.len())),
+            format!("{} to be deleted before the set", replicas::count_of(mine.len())),
             None,
         );
     }
@@ -81,7 +82,7 @@ fn tear_down(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Plan<Action> {
     plan
 }
 
-/// A set that makes no sense: say so, touch nothing.
+/// The set is invalid: reports it and does nothing else.
 fn refuse(snapshot: &Snapshot, invalid: &InvalidSet) -> Plan<Action> {
     let mut plan = Plan::default();
     report(&mut plan, snapshot, &claim::controlled(snapshot), Some(invalid));
@@ -89,7 +90,7 @@ fn refuse(snapshot: &Snapshot, invalid: &InvalidSet) -> Plan<Action> {
     plan
 }
 
-/// Puts the status where it belongs in the plan, if it changes.
+/// Adds the status write at its place in the plan, if the status changes.
 fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, mine: &[&Arc<Machine>], invalid: Option<&InvalidSet>) {
     let is_work = |step: &Step<Action>| matches!(step.action, Action::CreateMachine(_) | Action::DeleteMachine(_));
     let work_starts = plan.steps.iter().position(is_work);

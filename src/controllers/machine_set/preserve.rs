@@ -1,4 +1,4 @@
-//! Which failed Machines are kept for someone to look at, instead of being replaced.
+//! Preservation: which failed Machines are kept for inspection instead of being replaced.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,14 +13,14 @@ use crate::{
     controllers::object::draft::Drafts,
 };
 
-/// Whether to preserve a Machine, as its annotations say.
+/// Value of the annotation `preserve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PreserveMode {
-    /// Whatever its phase.
+    /// `now`: in any phase.
     Now,
-    /// Once it is Failed.
+    /// `when-failed`: once it is Failed.
     WhenFailed,
-    /// The set chose it.
+    /// `auto-preserved`: chosen by the set.
     Auto,
     Never,
 }
@@ -30,7 +30,7 @@ enum PreserveMode {
 pub(super) struct Assignment(BTreeMap<String, Option<PreserveMode>>);
 
 impl Assignment {
-    /// Whether a failed Machine stays for now.
+    /// Whether a failed Machine is kept for now.
     pub(super) fn keeps(&self, machine: &Machine, now: Timestamp) -> bool {
         match machine.preserve_expiry() {
             Some(expiry) => expiry > now,
@@ -46,8 +46,8 @@ impl Assignment {
     }
 }
 
-/// Preserves as many failed Machines as the set allows, the youngest first. If fewer are allowed, the oldest lose their
-/// preservation first.
+/// Preserves at most `autoPreserveFailedMachineMax` failed Machines, the youngest first. If that number is lowered, the
+/// oldest lose their preservation first.
 pub(super) fn assign(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) -> Assignment {
     let active = machines.iter().copied().filter(|machine| !machine.is_terminating());
     let (mut kept, rest): (Vec<_>, Vec<_>) = active.partition(|machine| machine.is_auto_preserved());
@@ -77,7 +77,7 @@ pub(super) fn assign(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut 
     assignment
 }
 
-/// The Node takes precedence. Its last value is copied to the Machine, so that this needs no Node and holds without one.
+/// The Node's annotation takes precedence. The machine controller copies it to the Machine, so this needs no Node.
 fn mode_of(machine: &Machine) -> Option<PreserveMode> {
     let of_node = annotation(machine, LAST_NODE_PRESERVE).and_then(parse);
     of_node.or_else(|| annotation(machine, PRESERVE).and_then(parse))

@@ -1,4 +1,4 @@
-//! What a Machine takes over from the template without being replaced.
+//! Propagates template changes that need no rollout to existing Machines.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     controllers::object::draft::Drafts,
 };
 
-/// Brings the node template, the timeouts and the kind of the class of each Machine in step with the template.
+/// Copies the node template, the timeouts and the kind of the class from the template to each Machine.
 pub(super) fn bring_up_to_date(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) {
     let template = &set.spec.template.spec;
     for machine in machines {
@@ -30,18 +30,18 @@ pub(super) fn bring_up_to_date(set: &MachineSet, machines: &[&Arc<Machine>], dra
             changed.push("kind of the class");
         }
         if !changed.is_empty() {
-            let reason = format!("take over from the template: {}", changed.join(", "));
+            let reason = format!("copy from the template: {}", changed.join(", "));
             drafts.edit(machine, reason, |machine| machine.spec = spec);
         }
     }
 }
 
-/// The `null`s of a template say nothing.
+/// A `null` in a template counts as absent.
 fn without_nulls(template: &NodeTemplate) -> NodeTemplate {
     NodeTemplate { metadata: template.metadata.normalised(), spec: template.spec.clone() }
 }
 
-/// A Machine made under an override of the creation timeout keeps what it was given: the override decides anyway.
+/// A Machine created under an override of the creation timeout keeps its own value; the override applies anyway.
 fn configuration_for(machine: &Machine, template: &MachineSpec) -> MachineConfiguration {
     let mut configuration = template.configuration.clone();
     if construct::creation_timeout_override(machine.metadata.annotations.as_ref()).is_some() {

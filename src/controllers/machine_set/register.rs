@@ -23,7 +23,7 @@ use crate::{
 pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
-/// Bursts of changes of Machines are gathered; a reconcile is followed by a pause of so many times what its planning took.
+/// Bursts of changes of Machines are gathered. The pause after a reconcile is this multiple of its planning time.
 const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 100 };
 
 /// Index: UID of the controller; empty for sets without one.
@@ -36,7 +36,7 @@ impl Kept for MachineSet {
     }
 }
 
-/// What one reconcile of a set leaves for the next.
+/// In-memory facts that one reconcile of a set leaves for the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     /// The last create or delete failed.
@@ -82,7 +82,7 @@ impl Reconciler for MachineSets {
         matches!(action, Action::WriteStatus(_))
     }
 
-    /// Nothing is left to be tried again, whoever did it: the failure is reported no longer.
+    /// Clears the failure once there is nothing left to retry.
     fn settle(memory: &mut Memory) -> bool {
         memory.failure.take().is_some()
     }
@@ -121,7 +121,7 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
         }
     });
 
-    // One that the deployment owns may have to be released, one that it selects may be adopted.
+    // The deployment may have to release a set that it owns, or adopt one that it selects.
     builder.on_change::<MachineDeployment>(move |change| {
         for set in sets.cache.by(BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default()) {
             queue.add(Key::of(&set.metadata));

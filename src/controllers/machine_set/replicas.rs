@@ -1,4 +1,4 @@
-//! How many Machines there are: creation, and who is deleted in which order.
+//! Creates missing Machines and deletes surplus ones, in the deletion order.
 
 use std::sync::Arc;
 
@@ -16,16 +16,17 @@ use crate::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// How many Machines one plan creates or deletes at most, as in the reference; the next plan goes on with the rest.
+/// Machines that one plan creates or deletes at most, as in the reference. The next plan continues with the rest.
 pub(super) const BATCH: usize = 100;
 
-/// The priority that the autoscaler gives to Machines it wants gone.
+/// The priority that marks a Machine as chosen by the autoscaler for deletion.
 const CHOSEN_BY_AUTOSCALER: &str = "1";
 
-/// Creates what is missing. Otherwise deletes what is too much, what the autoscaler chose, and what failed.
+/// Creates missing Machines. If none is missing, deletes surplus ones, those that the autoscaler chose, and failed
+/// ones.
 ///
-/// Machines that are being deleted do not count. Unreadable ones do when Machines are missing, and do not when there are too
-/// many: what is not known leads neither to a Machine more nor to one less.
+/// Machines being deleted do not count. Unreadable ones count when Machines are missing and do not count when there are
+/// too many, so they cause neither an extra creation nor an extra deletion.
 pub(super) fn reconcile(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -48,22 +49,22 @@ pub(super) fn reconcile(
     wait_for_availability(plan, &active);
 }
 
-/// Deletes all Machines of a set that goes.
+/// Deletes all Machines of a set that is being deleted.
 pub(super) fn delete_all(plan: &mut Plan<Action>, mine: &[&Arc<Machine>]) {
     let present = mine.iter().filter(|machine| machine.metadata.deletion_timestamp.is_none());
     for machine in present.take(BATCH) {
-        delete(plan, machine, format!("the set is being deleted with its {}", count_of(mine.len())));
+        delete(plan, machine, format!("the set is being deleted and has {}", count_of(mine.len())));
     }
 }
 
-/// Says which Machines cannot be read, if there are any.
+/// Waits for the Machines that cannot be decoded, if any.
 pub(super) fn wait_for_unreadable(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     if !snapshot.unreadable.is_empty() {
         let mut names: Vec<&str> = snapshot.unreadable.iter().map(String::as_str).collect();
         names.sort_unstable();
         plan.wait(
             WaitKind::Unreadable,
-            format!("{} to be readable: {}", count_of(names.len()), names.join(", ")),
+            format!("{} to become readable: {}", count_of(names.len()), names.join(", ")),
             None,
         );
     }
@@ -96,7 +97,7 @@ fn growth_forbidden(set: &MachineSet) -> Option<String> {
         .then(|| format!("the in-place update to end, during which this set must not grow (label {SCALE_UP_DISABLED})"))
 }
 
-/// The Machines to delete, and why, in the order in which they go.
+/// The Machines to delete, each with the reason, in deletion order.
 fn superfluous<'a>(
     snapshot: &Snapshot,
     replicas: usize,
@@ -104,7 +105,7 @@ fn superfluous<'a>(
     preservation: &Assignment,
 ) -> Vec<(&'a Arc<Machine>, String)> {
     let mut candidates: Vec<&Arc<Machine>> = active.to_vec();
-    // A Machine whose Node was just updated in place passes to the new set and is not for this one to choose.
+    // A Machine whose Node was just updated in place moves to the new set, so this set does not delete it.
     candidates.retain(|machine| machine.labels().get(UPDATE_RESULT).is_none_or(|result| result != "successful"));
     candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
     let present = candidates.len();
@@ -116,7 +117,7 @@ fn superfluous<'a>(
         } else if is_marked(machine, scaled_at) {
             Some("the autoscaler chose it for deletion".to_owned())
         } else if machine.phase() == MachinePhase::Failed && !preservation.keeps(machine, snapshot.now) {
-            Some("it failed and is replaced".to_owned())
+            Some("it failed and has to be replaced".to_owned())
         } else {
             None
         }
@@ -128,12 +129,12 @@ fn superfluous<'a>(
         .collect()
 }
 
-/// A Machine can be left in phase Terminating without a deletion; it serves nobody and would stay for ever.
+/// A Machine can be left in phase Terminating without a deletion timestamp; without this it would stay forever.
 fn finish_deletions(plan: &mut Plan<Action>, mine: &[&Arc<Machine>]) {
     let room = BATCH.saturating_sub(plan.steps.len());
     let stuck = mine.iter().filter(|machine| machine.is_terminating() && machine.metadata.deletion_timestamp.is_none());
     for machine in stuck.take(room) {
-        delete(plan, machine, "it is in phase Terminating and nobody deleted it");
+        delete(plan, machine, "it is in phase Terminating without a deletion timestamp");
     }
 }
 
@@ -175,7 +176,7 @@ fn wait_for_availability(plan: &mut Plan<Action>, active: &[&Arc<Machine>]) {
     }
 }
 
-/// Deleted by wish of the autoscaler even if the number is right: it asked before it last changed the number.
+/// Marked by the autoscaler before it last changed the replicas, so it is deleted even if the number is right.
 fn is_marked(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
     let chosen = machine.annotations().get(PRIORITY).is_some_and(|value| value == CHOSEN_BY_AUTOSCALER);
     chosen && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
@@ -189,5 +190,5 @@ fn describe(machine: &Machine) -> String {
     let phase = machine.phase();
     let phase = if phase == MachinePhase::New { "not created yet" } else { phase.as_str() };
     let marked = if marked_at(machine).is_some() { ", chosen by the autoscaler" } else { "" };
-    format!("this one goes first ({phase}, priority {}{marked})", priority(machine))
+    format!("first in deletion order ({phase}, priority {}{marked})", priority(machine))
 }

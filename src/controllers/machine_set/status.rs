@@ -1,4 +1,4 @@
-//! What is known of the set.
+//! The status of a set.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::{
     },
 };
 
-/// A status that differs from the one that is stored.
+/// A status that differs from the stored one.
 pub(super) struct Change {
     pub(super) status: MachineSetStatus,
     pub(super) reason: String,
-    /// The set was found invalid for a reason that was not known before.
+    /// The set is invalid for a reason that the stored status does not contain.
     pub(super) newly_invalid: bool,
 }
 
-/// The status as it should be; `None` if that is how it is.
+/// The new status; `None` if it does not differ from the stored one.
 pub(super) fn change(snapshot: &Snapshot, mine: &[&Arc<Machine>], invalid: Option<&InvalidSet>) -> Option<Change> {
     let set = snapshot.set.as_ref();
     let before = set.status.clone().unwrap_or_default();

@@ -3,16 +3,16 @@ use crate::{
     api::selector::{InvalidSelector, Selector},
 };
 
-/// What a plan needs of a set that makes sense.
+/// A valid set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ValidSet {
     /// Which Machines belong to the set.
     pub(super) selector: Selector,
-    /// How many there shall be.
+    /// Desired replicas.
     pub(super) replicas: usize,
 }
 
-/// Why a set makes no sense.
+/// Why a set is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidSet {
     #[error("spec.replicas is {0}: set it to 0 or more")]
@@ -23,7 +23,7 @@ pub(super) enum InvalidSet {
     Selector(InvalidSelector),
     #[error("spec.template.metadata.labels is empty: set the labels of the selector")]
     NoLabels,
-    /// Machines made from the template would be released at once, and made again without end.
+    /// Machines created from the template would be released immediately and created again without end.
     #[error("spec.selector does not match spec.template.metadata.labels: make the two agree")]
     SelectorMismatch,
     #[error("spec.template.spec.class.kind is empty: set it to MachineClass")]
@@ -35,7 +35,7 @@ pub(super) enum InvalidSet {
 /// Checks a set before anything is done for it.
 ///
 /// # Errors
-/// The first thing that has to be corrected.
+/// The first problem found.
 pub(super) fn validate(set: &MachineSet) -> Result<ValidSet, InvalidSet> {
     let spec = &set.spec;
     let replicas = usize::try_from(spec.replicas).map_err(|_| InvalidSet::NegativeReplicas(spec.replicas))?;

@@ -1,4 +1,4 @@
-//! The Node kind in the one reconcile loop: reads the caches, carries out plans.
+//! Executes plans for Nodes.
 
 use super::{Action, Mark, Memory, Nodes, Snapshot, Subject, plan};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     safety::meltdown::Permit,
 };
 
-/// What one reconcile has learned and holds.
+/// State of one reconcile: results of its calls, and the permit it holds.
 #[derive(Default)]
 pub(crate) struct Session {
     pub(super) exists: Option<Result<bool, String>>,

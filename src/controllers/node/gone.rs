@@ -1,4 +1,4 @@
-//! What is done for the Machine of a Node that is gone.
+//! Plans for a Node that was deleted: its Machine is replaced.
 
 use std::sync::Arc;
 
@@ -20,29 +20,29 @@ use crate::{
     },
 };
 
-/// How soon to look again where nothing tells when things change.
+/// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// A Node whose end the watch has reported.
+/// A Node whose deletion the watch reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoneNode {
     pub name: String,
-    /// ID of the VM behind it; empty if it did not say.
+    /// Its `spec.providerID`; may be empty.
     pub provider_id: String,
-    /// The Machine that it said it belongs to.
+    /// The Machine in its label.
     pub machine: Option<String>,
     pub seen_at: Timestamp,
 }
 
 impl GoneNode {
-    /// What is worth keeping of a Node that went.
+    /// The facts to remember of a deleted Node.
     pub fn of(node: &Node, seen_at: Timestamp) -> Self {
         let machine = node.labels().get(labels::MACHINE_NAME).filter(|name| !name.is_empty());
         Self { name: node.name_any(), provider_id: node.spec.provider_id.clone(), machine: machine.cloned(), seen_at }
     }
 
-    /// Whether it was the Node of a Machine that names it. One that is younger, or whose own Node has not joined yet, only
-    /// has the name in common.
+    /// Whether it was the Node of a Machine that names it. A younger Machine, or one whose own Node has not joined yet,
+    /// only has the same Node name.
     fn was_of(&self, machine: &Machine) -> bool {
         let created = machine.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
         if created.is_some_and(|created| created >= self.seen_at.as_second()) {
@@ -56,7 +56,7 @@ impl GoneNode {
     }
 }
 
-/// Only for an end that was seen: a Node that is not found may be one that was never seen, because it has not joined yet.
+/// Only for a deletion that the watch reported. A Node that is merely missing may not have joined yet.
 pub(super) fn plan(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -72,7 +72,7 @@ pub(super) fn plan(
         .collect();
     let machine = match its.as_slice() {
         [] => {
-            plan.then(Action::ForgetGoneNode, "no machine has lost its node");
+            plan.then(Action::ForgetGoneNode, "the node belonged to no machine");
             return plan;
         }
         [machine] => *machine,
@@ -90,20 +90,20 @@ pub(super) fn plan(
 fn is_certainly_gone(plan: &mut Plan<Action>, snapshot: &Snapshot, exists: Option<&Result<bool, String>>) -> bool {
     let again = snapshot.now.checked_add(LOOK_AGAIN).ok();
     if let TargetTrust::Untrusted { since, reason } = &snapshot.target {
-        let text = format!("the target cluster, which cannot be trusted since {since}: {reason}");
+        let text = format!("the target cluster, which is not trusted since {since}: {reason}");
         plan.wait(WaitKind::NodesUnknown, text, again);
         return false;
     }
     match exists {
         Some(Ok(false)) => return true,
         Some(Ok(true)) => plan.then(Action::ForgetGoneNode, "a node of that name exists"),
-        Some(Err(error)) => plan.wait(WaitKind::NodesUnknown, format!("the node to be readable: {error}"), again),
-        None => plan.then(Action::GetNode, "a machine is not deleted for what one watch says"),
+        Some(Err(error)) => plan.wait(WaitKind::NodesUnknown, format!("the node to become readable: {error}"), again),
+        None => plan.then(Action::GetNode, "the machine is deleted only after a live read of its node"),
     };
     false
 }
 
-/// Without their finalizer many Nodes can go at once, for example with a backup that is restored.
+/// Many Nodes without a finalizer can vanish at the same time, for example when etcd is restored from a backup.
 fn is_permitted(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -116,15 +116,18 @@ fn is_permitted(
     match permit {
         Permit::NotAsked => {
             let machine = Arc::clone(machine);
-            plan.then(Action::TakePermit { permit: key, machine }, "one machine of a deployment is replaced at a time");
+            plan.then(
+                Action::TakePermit { permit: key, machine },
+                "only one machine of a deployment is replaced at a time",
+            );
         }
         Permit::Refused { by } => {
-            plan.wait(WaitKind::ReplacementPermit, format!("its turn to be replaced: {by} is being judged"), again);
+            plan.wait(WaitKind::ReplacementPermit, format!("a replacement permit: machine {by} holds it"), again);
         }
         Permit::Held(others) => match others.blocked_by(policy.max_unhealthy_replacements) {
             None => return true,
             Some(blockers) => {
-                let text = format!("its turn to be replaced: out of service in {key} are {blockers}");
+                let text = format!("a replacement permit: machines of {key} are out of service: {blockers}");
                 plan.wait(WaitKind::ReplacementPermit, text, again);
             }
         },
@@ -132,7 +135,7 @@ fn is_permitted(
     false
 }
 
-/// The finalizer of the Node falls in the course of the Machine's deletion.
+/// Deletes the Machine. The Machine's deletion removes the finalizer of the Node.
 pub(super) fn replace(plan: &mut Plan<Action>, machine: &Arc<Machine>, node: &str, happened: &str) {
     let name = machine.name_any();
     if machine.metadata.deletion_timestamp.is_some() {
@@ -146,5 +149,9 @@ pub(super) fn replace(plan: &mut Plan<Action>, machine: &Arc<Machine>, node: &st
 pub(super) fn wait_for_one(plan: &mut Plan<Action>, machines: &[Arc<Machine>]) {
     let mut names: Vec<String> = machines.iter().map(|machine| machine.name_any()).collect();
     names.sort_unstable();
-    plan.wait(WaitKind::NodeClaim, format!("one machine to be left with the node of {}", names.join(", ")), None);
+    plan.wait(
+        WaitKind::NodeClaim,
+        format!("all but one of the machines with the same node to be deleted: {}", names.join(", ")),
+        None,
+    );
 }

@@ -1,19 +1,20 @@
-//! Ties Nodes to Machines: deleting a Node replaces its Machine, a Node with a Machine is held, one without is left alone.
+//! The node controller. Deleting a Node replaces its Machine; a Node with a Machine carries a finalizer; a Node without
+//! a Machine is left alone.
 //!
-//! **The mark `not-managed-by-mcm`.** Several managers, ours or the reference, each with a control namespace of its own, may
-//! share a target cluster, and none knows the Machines of the others. So that they do not fight over a Node:
-//! - who has the Machine of a Node removes the mark at once; if it comes back, after 1, 2, 4 … 15 minutes, the period of the
-//!   reference;
-//! - who has no Machine for a Node puts the mark on it once it is older than the creation timeout, and once for each UID: if
-//!   it is removed, somebody manages the Node, and it is left alone from then on;
-//! - a Node that says by its label that it is another's Machine keeps its finalizer until the mark has stood for the
-//!   creation timeout. Nobody removed it, so nobody has that Machine. Without such a label, or if the Machine was ours, the
-//!   finalizer is removed together with the mark.
+//! **The annotation `not-managed-by-mcm`** (the mark). Several managers, ours or the reference, each with its own
+//! control namespace, may share a target cluster, and none knows the Machines of the others. So that they do not fight
+//! over a Node:
+//! - the manager with the Machine of a Node removes the mark immediately; if it is set again, after 1, 2, 4 … 15
+//!   minutes, the period of the reference;
+//! - a manager without a Machine for a Node sets the mark once the Node is older than the creation timeout, and only
+//!   once per UID: if the mark is removed, another manager has the Machine, and the Node is left alone from then on;
+//! - a Node whose label names a Machine that this manager does not have keeps its finalizer until the mark has been set
+//!   for the creation timeout: nobody removed it, so no manager has that Machine. Without such a label, or if the
+//!   Machine was ours, the finalizer is removed together with setting the mark.
 //!
-//! **A Node that is gone.** What counts is the Node's identity, not its name: names are used again. Its Machine is deleted
-//! only if the Node was its own, the API server says now that no Node of that name exists, and no more Machines of its
-//! deployment are out of service than the meltdown guard allows. (A Node that is being *deleted* is an order, and is obeyed
-//! at once.)
+//! **A Node that vanished.** Names of Nodes are reused, so its identity counts, not its name. Its Machine is deleted
+//! only if the Node was its own, a live read finds no Node of that name, and the meltdown guard permits it. (A Node
+//! with a deletion timestamp is a user's request: its Machine is deleted immediately.)
 
 mod apply;
 mod gone;
@@ -38,17 +39,17 @@ use crate::{
     },
 };
 
-/// Everything a plan for a Node is made from.
+/// The input of a plan for a Node.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub subject: Subject,
     /// The Machines whose label `node` is its name.
     pub machines: Vec<Arc<Machine>>,
-    /// Whether the Machines above are all there are: the cache is filled, and every Machine could be read.
+    /// Whether the list above is complete: the cache is filled and every Machine could be decoded.
     pub machines_complete: bool,
-    /// Whether what is known of the target cluster can be believed.
+    /// Whether the cache of the target cluster can be trusted.
     pub target: TargetTrust,
-    /// What earlier reconciles left behind.
+    /// Facts from earlier reconciles.
     pub memory: Memory,
     pub now: Timestamp,
 }
@@ -58,60 +59,60 @@ pub struct Snapshot {
 pub enum Subject {
     /// The cache has it.
     Present(Arc<Node>),
-    /// The watch has reported its end.
+    /// The watch reported its deletion.
     Gone {
         node: GoneNode,
-        /// Whether a Node of that name exists, read live in this reconcile; or why it could not be read.
+        /// Whether a Node of that name exists, read live in this reconcile; or the error of that read.
         exists: Option<Result<bool, String>>,
-        /// The right to replace its Machine.
+        /// The permit to replace its Machine.
         permit: Permit,
     },
 }
 
-/// What a process remembers of a Node, and may forget: losing it costs a repeated write.
+/// In-memory facts about a Node that one reconcile leaves for the next. Losing them costs a repeated write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Its end, which the watch has reported and nobody has dealt with.
+    /// Its deletion, reported by the watch and not handled yet.
     pub gone: Option<GoneNode>,
-    /// The last Machine of ours that had the Node and is gone.
+    /// The last of our Machines that had the Node and was deleted.
     pub former_machine: Option<String>,
-    /// UID of the Node that the following is about.
+    /// UID of the Node to which the following fields belong.
     pub(crate) uid: Option<String>,
-    /// Since when the mark stands, for all we know; it stays when the mark is removed.
+    /// When the mark was first seen. Kept when the mark is removed.
     pub(crate) marked_at: Option<Timestamp>,
-    /// How often we removed the mark.
+    /// How often this manager removed the mark.
     pub(crate) unmarked: u32,
-    /// When we did so last.
+    /// When it last did so.
     pub(crate) unmarked_at: Option<Timestamp>,
 }
 
-/// What the operator chose for all Nodes.
+/// Settings for all Nodes, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How old a Node without a Machine becomes before it is declared not managed (`--machine-creation-timeout`).
+    /// Age at which a Node without a Machine gets the mark (`--machine-creation-timeout`).
     pub creation_timeout: SignedDuration,
-    /// How old a Node with a Machine becomes before its finalizer is added here. Until then the Machine controller is
-    /// expected to add it, in one patch with the labels.
+    /// Age at which the node controller adds the finalizer to a Node with a Machine. Before that, the machine
+    /// controller adds it in one patch with the labels.
     pub finalizer_grace: SignedDuration,
-    /// How many Machines of a deployment may be out of service before one whose Node is gone is replaced.
+    /// How many Machines of a deployment may be out of service before no further one is replaced.
     pub max_unhealthy_replacements: u32,
 }
 
-/// What can be done for a Node. Patches are JSON merge patches; the executor adds `metadata.resourceVersion` as a
-/// precondition.
+/// One operation that a plan for a Node can contain. Patches are JSON merge patches; the executor adds
+/// `metadata.resourceVersion` as a precondition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Delete the Machine of the Node, with its UID as precondition; its set replaces it.
     DeleteMachine(Arc<Machine>),
     /// Patch of the Node's metadata: finalizers and annotations.
     PatchNode { patch: Value, mark: Mark },
-    /// Remember since when the mark stands that somebody else put on the Node.
+    /// Remember when a mark that another manager set was first seen.
     RememberMark,
     /// Read whether a Node of this name exists, live.
     GetNode,
-    /// Take the permit to replace a Machine, then count the others.
+    /// Take the permit to replace a Machine, then count the Machines out of service.
     TakePermit { permit: PermitKey, machine: Arc<Machine> },
-    /// Nothing is left to be done for a Node that is gone.
+    /// Nothing is left to do for a deleted Node.
     ForgetGoneNode,
 }
 
@@ -124,7 +125,7 @@ pub enum Mark {
 }
 
 impl Memory {
-    /// What is remembered, unless it is of an earlier Node of the same name.
+    /// The memory, unless it is about an earlier Node of the same name.
     fn of(&self, uid: Option<&str>) -> Self {
         if self.uid.as_deref() == uid {
             return self.clone();

@@ -5,7 +5,7 @@ use crate::{
 };
 
 impl Nodes {
-    /// `None` if the Node does not exist and nothing is left to be done for it.
+    /// `None` if the Node does not exist and nothing is left to do for it.
     pub(super) fn snapshot(&self, key: &NodeKey, memory: &Memory, session: &Session) -> Option<Snapshot> {
         let target = self.targets.get(&key.target)?;
         let node = target.nodes.cache.get(&key.in_target());

@@ -16,7 +16,7 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// What is done next for a Node.
+/// Plans the next steps for a Node.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let node = match &snapshot.subject {
         Subject::Present(node) => node.as_ref(),
@@ -26,7 +26,11 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let is_deleting = node.metadata.deletion_timestamp.is_some();
     match snapshot.machines.as_slice() {
         [] if !snapshot.machines_complete => {
-            plan.wait(WaitKind::Unreadable, "all machines to be read, to know whether one has this node", None);
+            plan.wait(
+                WaitKind::Unreadable,
+                "all machines to become readable, because one of them may have this node",
+                None,
+            );
         }
         [] if is_claimed(snapshot, node) => probe_claim(&mut plan, snapshot, policy, node),
         [] if is_deleting || is_not_managed(node) => {
@@ -45,18 +49,22 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     plan
 }
 
-/// It says that it belongs to a Machine, and that is not one of ours, nor was it.
+/// Its label names a Machine that this manager does not have and never had.
 fn is_claimed(snapshot: &Snapshot, node: &Node) -> bool {
     let owner = node.labels().get(MACHINE_NAME).filter(|owner| !owner.is_empty());
     owner.is_some_and(|owner| snapshot.memory.former_machine.as_ref() != Some(owner))
 }
 
-/// The mark asks whoever has the Machine to speak up.
+/// The mark asks the manager that has the Machine to remove it.
 fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
     let owner = node.labels().get(MACHINE_NAME).map(String::as_str).unwrap_or_default();
     match (is_not_managed(node), snapshot.memory.marked_at) {
         (false, Some(_)) => {
-            plan.wait(WaitKind::NodeClaim, format!("whoever has machine {owner}: the node is left alone"), None);
+            plan.wait(
+                WaitKind::NodeClaim,
+                format!("the manager that has machine {owner}: this one leaves the node alone"),
+                None,
+            );
         }
         (false, None) => {
             let is_deleting = node.metadata.deletion_timestamp.is_some();
@@ -67,23 +75,26 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, no
                 }
                 _ => {
                     let patch = marks(None, Some(json!("1")));
-                    let reason = format!("machine {owner} is unknown here, and nobody may have it");
+                    let reason = format!(
+                        "machine {owner} is unknown here; another manager that has it will remove the annotation"
+                    );
                     plan.then(Action::PatchNode { patch, mark: Mark::Put }, reason);
                 }
             }
         }
         (true, None) => {
-            plan.then(Action::RememberMark, "whoever has the machine removes the mark in time");
+            plan.then(Action::RememberMark, "another manager that has the machine will remove the annotation");
         }
         (true, Some(since)) => {
             let Some(patch) = finalizer::remove(&node.metadata, NODE_FINALIZER) else { return };
             match after(Some(since), policy.creation_timeout).filter(|due| *due > snapshot.now) {
                 Some(due) => {
-                    let text = format!("whoever has machine {owner} to remove the mark from the node");
+                    let text =
+                        format!("another manager with machine {owner} to remove the annotation not-managed-by-mcm");
                     plan.wait(WaitKind::NodeClaim, text, Some(due));
                 }
                 None => {
-                    let reason = format!("nobody has machine {owner}");
+                    let reason = format!("no manager has machine {owner}");
                     plan.then(Action::PatchNode { patch, mark: Mark::Leave }, reason);
                 }
             }
@@ -91,14 +102,18 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, no
     }
 }
 
-/// One patch for mark and finalizer, so that the first write does not make the second one stale.
+/// Sets the mark and removes the finalizer in one patch, because a second patch would conflict.
 fn declare_not_managed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
     if snapshot.memory.marked_at.is_some() {
-        plan.wait(WaitKind::NodeClaim, "whoever removed the mark: the node is left alone", None);
+        plan.wait(
+            WaitKind::NodeClaim,
+            "the manager that removed the annotation not-managed-by-mcm: this one leaves the node alone",
+            None,
+        );
         return;
     }
     match after(created_at(node), policy.creation_timeout) {
-        // At the very moment, too: to wait for now is to look again without a pause.
+        // `<=`: a wait until now would requeue without a pause.
         Some(due) if due <= snapshot.now => {
             let patch = marks(finalizer::without(&node.metadata, NODE_FINALIZER), Some(json!("1")));
             let reason = "no machine has claimed the node within the creation timeout";
@@ -124,13 +139,13 @@ fn hold(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &No
             let patch = marks(finalizers, None);
             plan.then(
                 Action::PatchNode { patch, mark: Mark::Leave },
-                format!("the node must not go before machine {name}"),
+                format!("the node must not be deleted before machine {name}"),
             );
         }
     }
 }
 
-/// Removes the mark, unless somebody insists on it; whether that was done.
+/// Removes the mark, with a growing pause if another manager sets it again. True if it is removed.
 fn unmark(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -143,7 +158,11 @@ fn unmark(
     }
     match unmark_due(&snapshot.memory).filter(|due| *due > snapshot.now) {
         Some(due) => {
-            plan.wait(WaitKind::NodeClaim, "whoever marks the node as not managed, again and again", Some(due));
+            plan.wait(
+                WaitKind::NodeClaim,
+                "the next attempt to remove the annotation not-managed-by-mcm, which another manager sets again",
+                Some(due),
+            );
             false
         }
         None => {
@@ -154,13 +173,13 @@ fn unmark(
     }
 }
 
-/// When the mark may be removed again: 1, 2, 4, 8, then 15 minutes after the last time.
+/// When the mark may be removed again: 1, 2, 4, 8, then 15 minutes after the last removal.
 fn unmark_due(memory: &Memory) -> Option<Timestamp> {
     let minutes = 1_i64 << memory.unmarked.saturating_sub(1).min(4);
     after(memory.unmarked_at, SignedDuration::from_mins(minutes.min(15)))
 }
 
-/// Whatever the value; people set it too.
+/// The annotation counts with any value, because users set it too.
 fn is_not_managed(node: &Node) -> bool {
     node.annotations().contains_key(NOT_MANAGED)
 }

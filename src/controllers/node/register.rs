@@ -21,7 +21,7 @@ pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register 
 
 const WORKERS: usize = 16;
 
-/// Index: name of the Machine that a Node says it belongs to.
+/// Index: name of the Machine in the label of a Node.
 pub(crate) const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node| {
     node.metadata.labels.iter().filter_map(|all| all.get(labels::MACHINE_NAME).cloned()).collect()
 });
@@ -78,7 +78,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     targets.on_node_change(move |target, change| {
         let key = NodeKey::new(&target.id, &change.key.name);
         if change.gone {
-            // A standby would keep the names until it leads, when they may be those of other Nodes.
+            // A standby would keep the names until it becomes leader; then they may be names of other Nodes.
             if is_playing.load(Ordering::Relaxed) {
                 let gone = change.old.as_ref().map(|node| GoneNode::of(node, clock.now()));
                 states.update(&key, |memory| memory.gone = gone);

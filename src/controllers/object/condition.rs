@@ -1,4 +1,4 @@
-//! Conditions of sets and deployments. Nothing is written that says the same again.
+//! Conditions of sets and deployments. A condition is written only if it changes.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,7 +9,7 @@ use crate::api::{
     reasons::{ConditionReason, ConditionType},
 };
 
-/// What a condition shall say.
+/// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub status: String,
@@ -18,14 +18,14 @@ pub(crate) struct Condition {
     pub refresh: Refresh,
 }
 
-/// When a condition that has the desired status and reason already is written again.
+/// When a condition that already has the desired status and reason is written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refresh {
-    /// Never: the text of an error can differ at each attempt.
+    /// Never: the error text can differ at each attempt.
     Never,
     /// If the message differs.
     OnMessage,
-    /// Always: its time says when it was last confirmed.
+    /// Always: its time is the time of the last progress.
     Always,
 }
 
@@ -61,7 +61,7 @@ impl Condition {
     }
 }
 
-/// A condition as a kind stores it.
+/// The condition type of a kind.
 pub(crate) trait Stored: Sized {
     fn type_(&self) -> &str;
     fn status(&self) -> &str;
@@ -82,7 +82,7 @@ pub(crate) fn remove<C: Stored>(conditions: &mut Vec<C>, type_: ConditionType) {
     conditions.retain(|condition| condition.type_() != type_.as_str());
 }
 
-/// Sets the condition of a type, or removes it. True if it was set and said something else before.
+/// Sets the condition of a type, or removes it. True if it was set and is different from before.
 pub(crate) fn set<C: Stored>(
     conditions: &mut Vec<C>,
     type_: ConditionType,

@@ -1,4 +1,4 @@
-//! Which Machine of a set is deleted first. Other programs rely on it: the autoscaler marks Machines for deletion.
+//! Which Machine of a set is deleted first. The autoscaler relies on this order when it marks Machines for deletion.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -8,7 +8,7 @@ use crate::api::{
     machine::{Machine, MachinePhase},
 };
 
-/// The place of a Machine in the order in which its set deletes; the lesser is deleted first.
+/// Sort key of a Machine in the deletion order of its set; the smallest is deleted first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DeletionOrder {
     preserved: Option<Preserved>,
@@ -43,7 +43,7 @@ impl DeletionOrder {
     }
 }
 
-/// Machines that serve, or are about to serve again on the same VM, go last; one without a VM costs nothing.
+/// Machines that are available, or will be again on the same VM, are deleted last; those without a VM first.
 fn rank(machine: &Machine) -> u8 {
     match machine.phase() {
         MachinePhase::New | MachinePhase::Terminating => 0,
@@ -56,7 +56,7 @@ fn rank(machine: &Machine) -> u8 {
     }
 }
 
-/// The priority as annotated, read as Go's `strconv.Atoi` reads it; the default if there is none or it is no number.
+/// The annotated priority, parsed like Go's `strconv.Atoi`; the default if it is absent or not a number.
 pub(crate) fn priority(machine: &Machine) -> i64 {
     let written = machine.annotations().get(PRIORITY).and_then(|text| text.parse().ok());
     written.unwrap_or(DEFAULT_PRIORITY)

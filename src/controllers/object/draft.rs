@@ -1,4 +1,4 @@
-//! Changes to one object are collected and leave as one merge patch, or none.
+//! Collects changes to one object into one merge patch, or none.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{api::patch, plan::Event};
 
-/// An object as the cache holds it, and as it shall be.
+/// An object as it is in the cache, and as it is desired.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft<K> {
     current: Arc<K>,
@@ -38,18 +38,18 @@ impl<K: Clone + Serialize> Draft<K> {
         self.desired.as_ref().unwrap_or(&self.current)
     }
 
-    /// Changes the object, for a reason.
+    /// Changes the desired object, for a reason.
     pub(crate) fn edit(&mut self, reason: impl Into<String>, change: impl FnOnce(&mut K)) {
         change(self.desired.get_or_insert_with(|| K::clone(&self.current)));
         self.reasons.push(reason.into());
     }
 
-    /// The event to record when the patch is done; the first one counts.
+    /// The event to record after the patch; only the first one counts.
     pub(crate) fn record(&mut self, event: Event) {
         self.event.get_or_insert(event);
     }
 
-    /// The patch; `None` if nothing differs.
+    /// The patch from current to desired; `None` if they do not differ.
     pub(crate) fn finish(self) -> Option<Change<K>> {
         let to = serde_json::to_value(self.desired?).ok()?;
         let from = serde_json::to_value(self.current.as_ref()).ok()?;
@@ -58,7 +58,7 @@ impl<K: Clone + Serialize> Draft<K> {
     }
 }
 
-/// Drafts of several objects of one kind, one each, by name.
+/// Drafts of several objects of one kind, by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Drafts<K>(BTreeMap<String, Draft<K>>);
 
@@ -74,12 +74,12 @@ impl<K: Resource<DynamicType = ()> + Clone + Serialize> Drafts<K> {
         self.0.entry(current.name_any()).or_insert_with(|| Draft::of(Arc::clone(current))).edit(reason, change);
     }
 
-    /// The object as it shall be so far.
+    /// The desired object so far.
     pub(crate) fn desired<'a>(&'a self, current: &'a Arc<K>) -> &'a K {
         self.0.get(&current.name_any()).map_or(current, Draft::desired)
     }
 
-    /// What differs, by name.
+    /// The changes, by name of the object.
     pub(crate) fn finish(self) -> impl Iterator<Item = Change<K>> {
         self.0.into_values().filter_map(Draft::finish)
     }

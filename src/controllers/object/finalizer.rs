@@ -1,4 +1,4 @@
-//! Adding and removing one finalizer; the others keep their place.
+//! Adds and removes one finalizer; the others keep their order.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -8,18 +8,18 @@ pub fn has(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|present| present == finalizer)
 }
 
-/// The finalizers of the object and this one, at the end; `None` if it is there.
+/// The finalizers with this one appended; `None` if it is there already.
 pub fn with(meta: &ObjectMeta, finalizer: &str) -> Option<Vec<String>> {
     (!has(meta, finalizer)).then(|| meta.finalizers.iter().flatten().cloned().chain([finalizer.to_owned()]).collect())
 }
 
-/// The finalizers of the object without this one; `None` if it is not there.
+/// The finalizers without this one; `None` if it is not there.
 pub fn without(meta: &ObjectMeta, finalizer: &str) -> Option<Vec<String>> {
     has(meta, finalizer)
         .then(|| meta.finalizers.iter().flatten().filter(|present| *present != finalizer).cloned().collect())
 }
 
-/// The merge patch that adds the finalizer; `None` if it is there.
+/// The merge patch that adds the finalizer; `None` if it is there already.
 ///
 /// A merge patch replaces the list as a whole, so it must be sent with the resource version it was computed from.
 pub fn add(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {

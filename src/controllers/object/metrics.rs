@@ -1,4 +1,4 @@
-//! What the metrics of several kinds have in common.
+//! Metrics helpers that several kinds share.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,12 +19,12 @@ pub(crate) const FAILED_LABELS: [&str; 7] = [
     "failed_machine_last_operation_machine_operation_type",
 ];
 
-/// A gauge with no labels but the object's name.
+/// A gauge whose only labels are the object's name and namespace.
 pub(crate) const fn plain(name: &'static str, help: &'static str) -> Desc<2> {
     Desc::gauge(name, help, ["name", "namespace"])
 }
 
-/// By namespace and name. A name occurs once, as no two samples may have the same labels.
+/// Sorted by namespace and name, without duplicates, because two samples must not have the same labels.
 pub(crate) fn sorted<'a, K>(
     all: impl IntoIterator<Item = &'a Arc<K>>,
     metadata: impl Fn(&'a K) -> &'a ObjectMeta,

@@ -1,4 +1,4 @@
-//! Who controls an object. Owners other than the one meant are kept as they are.
+//! Owner references. Changes to one owner leave the others as they are.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -18,7 +18,7 @@ pub fn is_controlled_by(meta: &ObjectMeta, uid: &str) -> bool {
     controller_of(meta).is_some_and(|reference| reference.uid == uid)
 }
 
-/// A controller reference to an object; `None` if the object was never stored, and so has no UID.
+/// A controller reference to an object; `None` if the object has no UID because it was never stored.
 pub fn reference_to<K: Resource<DynamicType = ()>>(owner: &K) -> Option<OwnerReference> {
     let reference = owner.controller_owner_ref(&())?;
     Some(OwnerReference { block_owner_deletion: Some(true), ..reference })
@@ -39,7 +39,7 @@ pub fn released(meta: &ObjectMeta, uid: &str) -> Option<Vec<OwnerReference>> {
     (rest.len() < all.len()).then_some(rest)
 }
 
-/// The controller first, because the reference implementation reads entry 0 only; then every owner that is no controller.
+/// The controller first, because the reference reads only entry 0; then the other owners.
 fn led_by(meta: &ObjectMeta, controller: &OwnerReference) -> Vec<OwnerReference> {
     let others = meta
         .owner_references

@@ -1,6 +1,6 @@
 //! Random name suffixes.
 
-/// Random name suffixes as data: the shell gives the seed, so a plan stays a function of its input.
+/// Random name suffixes. The executor passes the seed, so that a plan is a function of its input.
 #[derive(Clone, Debug)]
 pub struct Suffixes(u64);
 

@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 
-/// Cuts off fractions of a second, which the API does not store.
+/// Truncates to whole seconds, the precision of stored times.
 pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -6,7 +6,7 @@ use crate::{
     runtime::{reconcile::Next, worker::ReconcileError},
 };
 
-/// A merge patch of metadata is all that can be done for a Secret.
+/// The only action for a Secret is a merge patch of its metadata.
 pub(super) async fn apply(
     snapshot: &Snapshot,
     steps: Vec<Step<Value>>,

@@ -1,4 +1,4 @@
-//! Secrets that classes name carry a finalizer while a class names them.
+//! The secret controller: a Secret carries a finalizer while a class names it.
 
 mod apply;
 mod observe;
@@ -14,7 +14,7 @@ pub(crate) use register::{KIND, MetadataOfSecret, Reconciler};
 
 use crate::api::machine::MachineClass;
 
-/// Everything a plan for a Secret is made from; its data is not needed.
+/// The input of a plan for a Secret, without its data.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     /// Metadata of the Secret.

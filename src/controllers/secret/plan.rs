@@ -8,7 +8,7 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// What is done next for a Secret: a merge patch of its finalizers, to be sent with its resource version.
+/// Plans the finalizer of a Secret: a merge patch that is sent with its resource version.
 pub(crate) fn plan(snapshot: &Snapshot) -> Plan<Value> {
     let secret = snapshot.secret.as_ref();
     let name = secret.name.as_deref().unwrap_or_default();
@@ -24,7 +24,7 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan<Value> {
         if secret.deletion_timestamp.is_some() {
             plan.wait(
                 WaitKind::Users,
-                format!("the classes that name secret {name} to be gone: {}", users.join(", ")),
+                format!("the classes that name secret {name} to be deleted: {}", users.join(", ")),
                 None,
             );
         } else if let Some(patch) = finalizer::add(secret, SECRET_FINALIZER) {
@@ -37,7 +37,7 @@ pub(crate) fn plan(snapshot: &Snapshot) -> Plan<Value> {
             let unreadable = snapshot.unreadable_classes.join(", ");
             plan.wait(
                 WaitKind::Unreadable,
-                format!("classes that may name secret {name} to be readable: {unreadable}"),
+                format!("classes that may name secret {name} to become readable: {unreadable}"),
                 None,
             );
         }

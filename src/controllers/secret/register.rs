@@ -28,7 +28,7 @@ pub(crate) type MetadataOfSecret = PartialObjectMeta<Secret>;
 
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
-/// Changes of classes and Secrets come in bursts when somebody applies many.
+/// Changes of classes and Secrets come in bursts when many are applied.
 const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 0 };
 const WORKERS: usize = 16;
 
@@ -40,7 +40,8 @@ impl Kept for MetadataOfSecret {
         })
     }
 
-    /// Only finalizers rest on Secrets, and their patches carry a resource version.
+    /// A new leader need not read Secrets live: only finalizers depend on them, and those patches carry a resource
+    /// version.
     fn refresh(_: Arc<Cache<Self>>, _: &Client, _: &Scope) -> BoxFuture<'static, kube::Result<()>> {
         std::future::ready(Ok(())).boxed()
     }

@@ -39,7 +39,7 @@ pub(crate) enum Happening {
 impl fmt::Display for Happening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Observed { set } => write!(f, "set {set} takes note"),
+            Self::Observed { set } => write!(f, "set {set} observes its spec"),
             Self::Created { set } => write!(f, "set {set} creates a machine"),
             Self::Chosen { machine, .. } => write!(f, "machine {machine} is being deleted"),
             Self::Running { machine } => write!(f, "machine {machine} is running"),

@@ -15,30 +15,35 @@ const TOKEN_NAMESPACE: &str = "kube-system";
 const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";
 const TOKEN_SECRET_LENGTH: usize = 16;
 
-/// The text of a token that is in the target cluster: the one that is there, or a new one.
+/// The token as text, `<id>.<secret>`: the existing one of the target cluster, or a new one.
 pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &BootstrapToken) -> Result<String, String> {
     let client = target(context, snapshot)?;
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
     let name = secret_name(&wanted.id);
-    // A second look only if somebody made it in between.
+    // A second round only if another process created it in between.
     for _ in 0..2 {
         let there = secrets.get_opt(&name).await.map_err(|error| failed("read bootstrap token", &wanted.id, &error))?;
         if let Some(secret) = there {
-            return text_of(&secret)
-                .ok_or_else(|| format!("bootstrap token {} has no token-secret: delete it", wanted.id));
+            return text_of(&secret).ok_or_else(|| {
+                format!(
+                    "bootstrap token {} has no key token-secret: delete the Secret, and a new one is created",
+                    wanted.id
+                )
+            });
         }
         match secrets.create(&PostParams::default(), &new_token(wanted, &name)).await {
             Ok(secret) => {
-                return text_of(&secret).ok_or_else(|| format!("bootstrap token {} was not stored", wanted.id));
+                return text_of(&secret)
+                    .ok_or_else(|| format!("bootstrap token {} was stored without token-secret", wanted.id));
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(failed("create bootstrap token", &wanted.id, &error)),
         }
     }
-    Err(format!("bootstrap token {} comes and goes", wanted.id))
+    Err(format!("bootstrap token {} was created and deleted by others several times", wanted.id))
 }
 
-/// Deletes a token; it would expire anyway.
+/// Deletes a token. A failure is only logged, because tokens expire.
 pub(super) async fn delete(context: &Ports, snapshot: &Snapshot, id: &str) {
     let Ok(client) = target(context, snapshot) else { return };
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);

@@ -11,7 +11,7 @@ use crate::{
     driver::{MachineRequest, SecretData},
 };
 
-/// Calls the driver. The answer counts from when it came.
+/// Calls the driver. The result is stored with the time at which it arrived.
 pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Session, action: &Action) {
     let ClassView::Present { class, .. } = &snapshot.class else { return };
     let Ok(driver) = context.drivers.get(class) else { return };
@@ -48,7 +48,7 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
     }
 }
 
-/// User data with its placeholders filled in where a VM reads it, as it is stored elsewhere.
+/// User data for a call: with its placeholders substituted for `create` and `initialize`, unchanged for other calls.
 fn filled_in(snapshot: &Snapshot, session: &Session, action: &Action) -> SecretData {
     let mut secret = session.secret.clone();
     if matches!(action, Action::CreateVm | Action::InitializeVm)

@@ -1,8 +1,8 @@
-//! Slots for reconciles that call the cloud or drain a Node. Creations cannot hold up deletions nor the other way round, and
-//! one account (provider and credentials) cannot hold up another. What needs no such call (health) needs no slot.
+//! Slots for reconciles that call the cloud or drain a Node. Creations and deletions cannot block each other, and one
+//! account (provider and credentials) cannot block another. A reconcile without such a call (health) needs no slot.
 //!
-//! A reconcile that finds no slot ends; its Machine waits in line and is reconciled again when it has one. So waiting costs
-//! a key, not a task.
+//! A reconcile that finds no free slot ends. Its Machine is queued and reconciled again when it gets a slot, so waiting
+//! costs a key, not a task.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -17,15 +17,16 @@ use crate::{
     runtime::{cache::Key, queue::Queue},
 };
 
-/// Lines with slots of their own. Accounts beyond share the slots of one more, so what hanging clouds can cost is bounded.
+/// Accounts with slots of their own in each lane. Further accounts share the slots of one more, which bounds the number
+/// of calls that hang.
 const MOST_LINES: usize = 32;
 
 /// What a slot is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Lane {
-    /// Making a VM, with all that comes before it is known.
+    /// Creating a VM, including the calls before it.
     Create,
-    /// Draining and deleting, with all calls that a deletion begins with.
+    /// Draining a Node and deleting a VM, including the calls before.
     Delete,
 }
 
@@ -34,7 +35,7 @@ impl Lane {
     pub(super) fn of(action: &Action, is_terminating: bool) -> Option<Self> {
         match action {
             Action::CreateVm | Action::InitializeVm => Some(Self::Create),
-            // A deletion must not wait behind creations, so its first look at the VM does not either.
+            // A deletion must not wait behind creations, so neither must its status call.
             Action::GetVmStatus => Some(if is_terminating { Self::Delete } else { Self::Create }),
             Action::DeleteVm | Action::ListPods { .. } | Action::EvictPod(_) | Action::DeletePod(_) => {
                 Some(Self::Delete)
@@ -44,7 +45,7 @@ impl Lane {
     }
 }
 
-/// The slots of one control namespace: one line for each account and lane in use.
+/// The slots of one cell: one queue for each account and lane in use.
 pub(crate) struct Lanes {
     slots: usize,
     state: Mutex<State>,
@@ -60,40 +61,40 @@ struct State {
     places: HashMap<Key, Vec<Place>>,
 }
 
-/// Nobody waits as long as a slot is free.
+/// Machines wait only while no slot is free.
 #[derive(Debug, Default)]
 struct Line {
     holders: HashSet<Key>,
     order: VecDeque<Key>,
-    /// Who waits; whoever was forgotten is still in `order`, and passed over.
+    /// Machines that wait. One that was forgotten remains in `order` and is skipped.
     waiting: HashSet<Key>,
 }
 
 impl Lanes {
-    /// So many slots for each account in each lane, at least one; `queue` gets those whose turn it is.
+    /// `slots` slots for each account in each lane, at least one. Machines that get a slot are added to `queue`.
     pub fn new(slots: usize, queue: Arc<Queue<Key>>) -> Self {
         Self { slots: slots.max(1), state: Mutex::default(), queue }
     }
 
     /// How many slots can be held at a time, over all accounts.
     pub fn slots(&self) -> usize {
-        // Each lane has one line more, for the accounts beyond.
+        // Each lane has one more queue, for the accounts beyond `ACCOUNTS`.
         self.slots.saturating_mul(MOST_LINES + 2)
     }
 
-    /// Whether the reconcile of a Machine may go on in a lane now. If not, the Machine waits in line from now on.
+    /// Whether the reconcile of a Machine may continue in a lane now. If not, the Machine is queued for a slot.
     /// A slot is held until [`Lanes::leave`].
     pub(super) fn admits(&self, key: &Key, account: &Account, lane: Lane) -> bool {
         self.state.lock().enter(key, account, lane, self.slots)
     }
 
-    /// The reconcile of a Machine has ended: whoever is next has its slots.
+    /// The reconcile of a Machine ended: the next Machines get its slots.
     pub(super) fn leave(&self, key: &Key) {
         let next = self.state.lock().leave(key);
         next.into_iter().for_each(|next| self.queue.add(next));
     }
 
-    /// A Machine is gone or cannot be read, so it will not use the slot that it waits for.
+    /// A Machine was deleted or cannot be decoded, so it does not need the slot it waits for.
     pub fn forget(&self, key: &Key) {
         self.state.lock().stop_waiting(key);
         self.leave(key);

@@ -1,4 +1,4 @@
-//! Carries out plans for Machines, and chooses nothing.
+//! Executes plans for Machines. It makes no decisions.
 
 mod bootstrap_token;
 mod driver;
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// After this time a reconcile that still has something to do lets others have its slot and comes again.
+/// After this time a reconcile that has more steps gives its slot to the next Machine and is requeued.
 const YIELD_AFTER: Duration = Duration::from_secs(10);
 
 /// The machine kind in the one reconcile loop.
@@ -38,13 +38,13 @@ pub(crate) struct Machines {
     pub context: Arc<Ports>,
 }
 
-/// What one reconcile has learned from calls, and what it holds until it ends.
+/// State of one reconcile: what its calls returned, and what it holds until it ends.
 #[derive(Default)]
 pub(crate) struct Session {
-    /// Of which Machine; another one may get its name while a call is under way.
+    /// UID of the Machine. Another Machine may get the same name while a call is in flight.
     uid: Option<String>,
     learned: Learned,
-    /// Data of the Secrets and the bootstrap token, which no plan may see.
+    /// Data of the Secrets and the bootstrap token. Plans do not see it.
     secret: SecretData,
     token: Option<String>,
     slot: Option<Slot>,
@@ -65,7 +65,7 @@ impl Drop for Slot {
 }
 
 impl Session {
-    /// What was learned of the Machine with this UID.
+    /// What calls returned for the Machine with this UID.
     pub(super) fn learned_of(&self, uid: Option<&str>) -> Learned {
         if self.uid.as_deref() == uid { self.learned.clone() } else { Learned::default() }
     }
@@ -103,8 +103,8 @@ impl Reconciler for Machines {
         }
     }
 
-    /// A plan that does not know which VM the Machine already has would make another one if that VM had died meanwhile,
-    /// and nothing would lead to the new one.
+    /// If the write of the provider ID succeeded unnoticed and the VM then died, a plan without the ID would create a
+    /// second VM, and the first one would leak.
     async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
         let read = self.context.machines.read_again(&write.key).await;
         read.map_err(|source| ReconcileError::read(format!("machine {key}"), source))?;
@@ -123,7 +123,7 @@ impl Machines {
         let mut steps = steps.into_iter().peekable();
         while let Some(step) = steps.next() {
             if !self.has_slot(snapshot, &step.action, turn) {
-                tracing::debug!(machine = %turn.key, "waits for a slot");
+                tracing::debug!(machine = %turn.key, "waiting for a slot");
                 return Ok(Next::Requeue(Requeue::OnChange));
             }
             if pods::is_about_a_pod(&step.action) {
@@ -143,7 +143,7 @@ impl Machines {
         Ok(Next::Plan)
     }
 
-    /// Whether the action may be carried out now; if not, the Machine waits in line for a slot.
+    /// Whether the action may be executed now; if not, the Machine is queued for a slot.
     fn has_slot(&self, snapshot: &Snapshot, action: &Action, turn: &mut Turn<'_, Self>) -> bool {
         let Some(lane) = Lane::of(action, snapshot.machine.is_terminating()) else { return true };
         let account = match &snapshot.class {
@@ -151,7 +151,7 @@ impl Machines {
             ClassView::Unknown | ClassView::Missing => Account::default(),
         };
         let is_admitted = self.context.lanes.admits(turn.key, &account, lane);
-        // Whoever forgets the keys of objects that go may have done so before this one was in line.
+        // The Machine may have been deleted, and its key forgotten, before it was queued here.
         if !is_admitted && self.context.machines.cache.get(turn.key).is_none() {
             self.context.lanes.forget(turn.key);
         }
@@ -225,7 +225,7 @@ impl Machines {
             && error.failure() == WriteFailure::Unknown
             && let Some(permit) = turn.session.permit.take()
         {
-            // It may be Failed by now, and nobody can see it: the others wait until it was read.
+            // The Machine may be Failed in the API server and not in the cache. The permit is kept until it was read.
             permit.keep();
         }
         let written = turn.track(answer)?;

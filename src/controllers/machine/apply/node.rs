@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Reads a Node live: whether it exists. What is found is in the cache then.
+/// Reads a Node live: whether it exists. A Node that was found is in the cache afterwards.
 pub(super) async fn read(context: &Ports, snapshot: &Snapshot, key: &NodeKey) -> Result<bool, String> {
     let target = context.target_of(snapshot).map_err(str::to_owned)?;
     let nodes = &target.nodes;
@@ -87,7 +87,7 @@ fn written(
     Ok(())
 }
 
-/// A 409 may be about the UID or about anything else that an admission webhook objects to: a read tells.
+/// A 409 can mean another UID, or the rejection of an admission webhook. A read tells which.
 pub(super) async fn delete(context: &Ports, snapshot: &mut Snapshot, node: &Node) {
     let Ok(target) = context.target_of(snapshot) else { return };
     let nodes = &target.nodes;

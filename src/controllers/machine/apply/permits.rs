@@ -9,22 +9,22 @@ use crate::{
     safety::meltdown::{OutOfService, Permit, PermitKey},
 };
 
-/// Which Machine holds which permit of the meltdown guard.
+/// The replacement permits of the meltdown guard, and which Machine holds each.
 #[derive(Debug, Default)]
 pub struct Permits {
     holders: Mutex<BTreeMap<PermitKey, Key>>,
-    /// Machines that are certainly dead, by UID. A process that starts anew finds out again.
+    /// UIDs of Machines whose VM is certainly gone. After a restart the process finds out again.
     waived: Mutex<BTreeMap<Key, Option<String>>>,
 }
 
-/// A permit, given back when dropped.
+/// A permit. Dropping it releases it.
 pub(crate) struct Held {
     machine: Key,
     permits: Option<Arc<Permits>>,
 }
 
 impl Held {
-    /// Does not give it back: `Permits::release` does.
+    /// Keeps the permit until `Permits::release`.
     pub(super) fn keep(mut self) {
         self.permits = None;
     }
@@ -39,7 +39,7 @@ impl Drop for Held {
 }
 
 impl Permits {
-    /// Takes a permit unless another Machine has it that still exists.
+    /// Takes a permit unless another Machine that still exists holds it.
     fn take(&self, permit: &PermitKey, machine: &Key, exists: impl Fn(&Key) -> bool) -> Result<(), Key> {
         let mut holders = self.holders.lock();
         if let Some(holder) = holders.get(permit).filter(|holder| *holder != machine && exists(holder)) {
@@ -49,25 +49,25 @@ impl Permits {
         Ok(())
     }
 
-    /// From now on the others do not count for this Machine.
+    /// Replaces this Machine without regard to the others.
     pub(super) fn waive(&self, machine: &Machine) {
         self.waived.lock().insert(Key::of(&machine.metadata), machine.metadata.uid.clone());
     }
 
-    /// Whether the others do not count. What is no longer there is forgotten.
+    /// Whether a Machine is replaced without regard to the others. Drops entries of deleted Machines.
     fn is_waived(&self, key: &Key, machines: &Cache<Machine>) -> bool {
         let mut waived = self.waived.lock();
         waived.retain(|key, uid| machines.get(key).is_some_and(|machine| machine.metadata.uid == *uid));
         waived.contains_key(key)
     }
 
-    /// Gives back what a Machine holds.
+    /// Releases the permits of a Machine.
     pub(super) fn release(&self, machine: &Key) {
         self.holders.lock().retain(|_, holder| holder != machine);
     }
 }
 
-/// Takes a permit for a Machine, then counts who is out of service.
+/// Takes a permit for a Machine, then counts the Machines that are out of service.
 pub(crate) fn take(
     permits: &Arc<Permits>,
     machines: &Cache<Machine>,

@@ -17,7 +17,7 @@ use crate::{
     runtime::objects::chain,
 };
 
-/// Calls about pods of one drain at once.
+/// Concurrent calls for the pods of one drain.
 const POD_CALLS: usize = 10;
 
 /// All pods of a Node, live.
@@ -41,7 +41,7 @@ fn call_of(action: &Action) -> Option<(Method, &PodRef)> {
     }
 }
 
-/// What came of one call, before a refusal is explained.
+/// Result of one call. The disruption budget that refused it is not known yet.
 enum Outcome {
     Accepted,
     /// 429, with its text.
@@ -51,7 +51,7 @@ enum Outcome {
     Failed(String),
 }
 
-/// Makes the calls of one plan, some at once. Each answer counts from when it came.
+/// Makes the calls of one plan, several at a time. Each result is stored with the time at which it arrived.
 pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[Step<Action>]) {
     let pods: Vec<(Method, PodRef)> =
         steps.iter().filter_map(|step| call_of(&step.action)).map(|(method, pod)| (method, pod.clone())).collect();
@@ -119,7 +119,7 @@ async fn evict(client: Client, pod: &PodRef) -> kube::Result<()> {
     client.request::<Value>(request).await.map(drop)
 }
 
-/// Deletes one incarnation of a pod at once.
+/// Deletes one incarnation of a pod with grace period 0.
 async fn delete(client: Client, pod: &PodRef) -> kube::Result<()> {
     let pods: Api<Pod> = Api::namespaced(client, &pod.namespace);
     let parameters = DeleteParams {
@@ -141,7 +141,7 @@ fn refusal(pods: &PodsView, pod: &PodRef, budgets: &[PodDisruptionBudget], messa
     }
 }
 
-/// The disruption budgets of a namespace. Only to explain refusals; that they cannot be read changes nothing.
+/// The disruption budgets of a namespace. They only explain refusals, so a failed list is ignored.
 async fn budgets(client: Result<Client, String>, namespace: String) -> (String, Vec<PodDisruptionBudget>) {
     let Ok(client) = client else { return (namespace, Vec::new()) };
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, &namespace);

@@ -1,4 +1,4 @@
-//! From a Machine without a VM to one whose VM is known and booting.
+//! Creation: from a Machine without a VM to one whose VM is known and booting.
 
 use std::sync::Arc;
 
@@ -29,37 +29,38 @@ use needs::{is_secret_ready, is_token_ready, usable_class};
 
 mod needs;
 
-/// How soon to ask the driver again after an answer that makes no sense.
+/// When to call the driver again after an inconsistent result.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(3);
 
-/// Whether the VM of a Machine or its Node is not known yet, or the phase does not say so.
+/// Whether creation is not finished: the provider ID or the Node name is not stored yet, or the phase is an early one.
 pub(super) fn is_needed(snapshot: &Snapshot) -> bool {
     let machine = &snapshot.machine;
     let is_unlinked = snapshot.has_target() && machine.node_name().is_none();
     machine.spec.provider_id.is_empty() || is_unlinked || is_unsettled(&machine.phase())
 }
 
-/// Phases that end when the VM is known. `Terminating` without a deletion timestamp was written by mistake, for an earlier
-/// Machine of the same name.
+/// Phases before the VM is known. `Terminating` without a deletion timestamp is a leftover of an earlier Machine of the
+/// same name.
 const fn is_unsettled(phase: &MachinePhase) -> bool {
     matches!(phase, MachinePhase::New | MachinePhase::CrashLoopBackOff | MachinePhase::Terminating)
 }
 
-/// Phases in which a VM may be made. In the others there was one, so a missing one is for health to notice.
+/// Phases in which a VM may be created. In the others there was one; if it is missing, the health check fails the
+/// Machine.
 const fn may_create(phase: &MachinePhase) -> bool {
     is_unsettled(phase) || matches!(phase, MachinePhase::Pending)
 }
 
-/// Whether a change of the class or its Secrets may matter to a Machine at once: it calls the driver, or is kept from it.
+/// Whether a change of the class or its Secrets concerns a Machine now: it calls the driver, or waits to call it.
 pub fn may_call_driver(machine: &Machine) -> bool {
     machine.spec.provider_id.is_empty() || machine.is_terminating() || may_create(&machine.phase())
 }
 
-/// What comes next on the way to a known VM.
+/// Plans the next step of the creation.
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     if snapshot.machine.phase() == MachinePhase::Failed {
-        plan.wait(WaitKind::MachineDeletion, "its deletion, for a failed Machine gets no VM any more", None);
+        plan.wait(WaitKind::MachineDeletion, "its deletion: a failed Machine never gets a VM", None);
         return plan;
     }
     if snapshot.learned.vm == VmView::Deleted {
@@ -79,23 +80,23 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
     match snapshot.learned.vm {
         VmView::NotFound => vm_missing(&mut plan, snapshot, policy),
-        // While no token can be made no VM can, and there is no need to ask the cloud again and again.
+        // Without a token no VM can be created, so there is no need to call the cloud.
         _ if snapshot.memory.token_failure().is_some() && !is_token_ready(&mut plan, snapshot, policy) => {}
         _ => {
-            plan.then(Action::GetVmStatus, "a VM may be there already");
+            plan.then(Action::GetVmStatus, "a VM of this Machine may exist already");
         }
     }
     plan
 }
 
-/// The driver certainly knows no VM.
+/// The driver reported that no VM exists.
 fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     let machine = &snapshot.machine;
     let id = &machine.spec.provider_id;
     if !id.is_empty() {
         let node_name = machine.node_name().unwrap_or_default();
         if snapshot.has_target() && node_name.is_empty() {
-            let error = DriverError::new(Code::NotFound, format!("the VM {id} is not there"));
+            let error = DriverError::new(Code::NotFound, format!("VM {id} does not exist"));
             return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
         }
         let vm = Vm { provider_id: id.clone(), node_name: node_name.to_owned(), ..Vm::default() };
@@ -104,7 +105,7 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     if !may_create(&machine.phase()) {
         plan.wait(
             WaitKind::VmLookup,
-            "the VM to be found by the driver: the Machine had one, so none is made",
+            "the driver to find the VM: the Machine had one, so no other is created",
             Some(after(snapshot.now, ASK_AGAIN)),
         );
         return;
@@ -113,15 +114,15 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
         return mark_late_failed(plan, snapshot, policy);
     }
     if is_token_ready(plan, snapshot, policy) {
-        plan.then(Action::CreateVm, "the driver knows no VM of this Machine");
+        plan.then(Action::CreateVm, "the driver found no VM of this Machine");
     }
 }
 
-/// The VM is known: store who it is, finish it, say so.
+/// The VM is known: store its identity, initialize it, then set the phase.
 fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm) {
     let machine = &snapshot.machine;
     let is_unlinked = snapshot.has_target() && machine.node_name().is_none();
-    // A Machine that ran lost its label: its Node is its own, whatever it calls its VM.
+    // The Machine ran and lost its label: the Node of that name is its own, whatever the Node's provider ID.
     let is_new = matches!(snapshot.learned.vm, VmView::Created(_)) || is_unsettled(&machine.phase());
     let is_stale = is_unlinked && is_new && snapshot.is_node_of_another_vm(vm);
     let may_link = is_unlinked && !is_stale && snapshot.node != NodeView::Unknown;
@@ -139,7 +140,7 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
         if is_made_by_a_set(machine) {
             set(&mut identity, &["metadata", "managedFields"], untracked());
         }
-        let reason = "who the VM is must be known before anything else is done";
+        let reason = "the VM's identity is stored before anything else";
         match snapshot.learned.vm {
             VmView::Created(_) => plan.then_recording(
                 Action::PatchMachine(identity),
@@ -157,7 +158,7 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
         };
     }
     if is_unlinked && vm.node_name.is_empty() {
-        let error = DriverError::new(Code::Internal, "the driver answered with a VM that has no node name");
+        let error = DriverError::new(Code::Internal, "the driver returned a VM without a node name");
         return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
     }
     if is_unlinked {
@@ -167,7 +168,7 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
         let Some(driver) = usable_class(plan, snapshot) else { return };
         if driver.initialize {
             if is_secret_ready(plan, snapshot) && is_token_ready(plan, snapshot, policy) {
-                plan.then(Action::InitializeVm, "the VM exists and is not finished");
+                plan.then(Action::InitializeVm, "the VM exists and is not initialized");
             }
             return;
         }
@@ -177,18 +178,18 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     }
 }
 
-/// A person who applies a Machine needs the record of who wrote which field.
+/// Only these Machines lose their `managedFields`: users who apply a Machine themselves need them.
 fn is_made_by_a_set(machine: &Machine) -> bool {
     owner::controller_of(&machine.metadata).is_some_and(|controller| controller.kind == "MachineSet")
 }
 
-/// Ends the record of who wrote which field, as the API server offers it. In an object that only controllers write it says
-/// nothing, and with it a creation takes a sixth longer.
+/// The value that clears `managedFields`. On an object that only controllers write they are useless, and creation is 17
+/// % faster without them.
 fn untracked() -> Value {
     json!([{}])
 }
 
-/// The VM is there. If its Node serves already, `Pending` is skipped.
+/// The VM exists. If its Node is ready already, `Pending` is skipped.
 fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm) {
     let now = snapshot.now;
     let mut next = status::stored(&snapshot.machine);
@@ -202,7 +203,7 @@ fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, v
         status::merge_addresses(&mut next, &vm.addresses, &vm.node_name);
         plan.then(
             Action::WriteStatus(Box::new(next)),
-            "the VM is there, and without a target cluster nothing is to follow",
+            "the VM exists; without a target cluster this is the final phase",
         );
         return;
     }
@@ -212,16 +213,16 @@ fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, v
     let text = "Creating machine on cloud provider";
     next.last_operation = status::operation(OperationType::Create, OperationState::Processing, text, now);
     status::enter(&mut next, MachinePhase::Pending, true, now);
-    plan.then(Action::WriteStatus(Box::new(next)), "the VM is there and has to join the cluster");
+    plan.then(Action::WriteStatus(Box::new(next)), "the VM exists and has to join the cluster");
 }
 
-/// As long as the dead Machine keeps its Node, every VM that gets this name ends here. Its replacement must not wait for
-/// Machines that wait for it.
+/// As long as a dead Machine keeps its Node, no VM with that name can join. So the replacement of the dead Machine must not
+/// wait for a permit, which Machines without a joined VM block.
 fn delete_stale(plan: &mut Plan<Action>, snapshot: &Snapshot, vm: &Vm) {
     for dead in snapshot.rivals.iter().filter(|rival| rival.phase() == MachinePhase::Unknown) {
-        plan.then(Action::WaivePermit(Arc::clone(dead)), "its VM is gone: the cloud reused the name of its Node");
+        plan.then(Action::WaivePermit(Arc::clone(dead)), "its VM is gone: a new VM has the name of its Node");
     }
-    let reason = format!("the Node {} belongs to an earlier VM, so this one cannot join", vm.node_name);
+    let reason = format!("Node {} belongs to an earlier VM, so this VM cannot join", vm.node_name);
     plan.then(Action::DeleteVm, reason);
 }
 
@@ -229,18 +230,18 @@ fn mark_stale_failed(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let mut next = status::stored(&snapshot.machine);
     next.last_operation = status::failed_operation(OperationType::Create, None, "VM using old node obj", snapshot.now);
     status::enter(&mut next, MachinePhase::Failed, false, snapshot.now);
-    let event = Event::warning(EventReason::Failed, "the VM has the name of a Node that an earlier VM left behind");
+    let event = Event::warning(EventReason::Failed, "the VM has the name of a Node that belongs to an earlier VM");
     plan.then_recording(
         Action::WriteStatus(Box::new(next)),
-        "a Node object must not pass from one VM to another",
+        "a new VM must not take over the Node object of another VM",
         event,
     );
 }
 
-/// Too late to begin: what is created now could not join in time.
+/// The creation timeout has passed: a VM created now could not join in time.
 fn mark_late_failed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     let mut next = status::stored(&snapshot.machine);
-    // The reason of the last failure is worth more than the time that has passed since.
+    // The last error is more useful than the fact of the timeout.
     if next.last_operation.state != Some(OperationState::Failed) {
         let text = marks::late_text(snapshot, policy);
         next.last_operation = status::failed_operation(OperationType::Create, None, text, snapshot.now);
@@ -262,7 +263,7 @@ fn pending_failure<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Option<(Call,
         .max_by_key(|(_, _, until)| *until)
 }
 
-/// Records a failure of the driver and waits for the next try, or for the creation timeout.
+/// Records an error of the driver and waits for the next attempt or the creation timeout.
 fn record_failure(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -281,13 +282,13 @@ fn record_failure(
             let event = Event::warning(reason, next.last_operation.description.clone());
             plan.then_recording(
                 Action::WriteStatus(Box::new(next)),
-                format!("the driver answered {}", error.code),
+                format!("the driver returned {}", error.code),
                 event,
             );
         }
     }
     let until = if is_late { until } else { until.min(deadline) };
-    plan.wait(WaitKind::DriverRetry, format!("the next try: {error}"), Some(until));
+    plan.wait(WaitKind::DriverRetry, format!("the next attempt: {error}"), Some(until));
 }
 
 fn failed_status(snapshot: &Snapshot, call: Call, error: &DriverError, is_late: bool) -> MachineStatus {

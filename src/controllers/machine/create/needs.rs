@@ -19,7 +19,7 @@ use crate::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// How soon to look again where nothing tells when things change.
+/// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// What the driver of the class can do; `None` with a wait if the class cannot be used.
@@ -27,7 +27,7 @@ pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Opti
     let name = &snapshot.machine.spec.class.name;
     match &snapshot.class {
         ClassView::Unknown => {
-            plan.wait(WaitKind::ClassUnknown, "the MachineClasses to be known", None);
+            plan.wait(WaitKind::ClassUnknown, "the cache of MachineClasses to be filled", None);
         }
         ClassView::Missing => {
             wait_visibly(
@@ -51,7 +51,7 @@ pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Opti
                 plan,
                 snapshot,
                 WaitKind::Class,
-                &format!("the MachineClass {name} to be repaired: {flaw}"),
+                &format!("the MachineClass {name} to be corrected: {flaw}"),
                 None,
             ),
             None => return Some(*driver),
@@ -60,7 +60,7 @@ pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Opti
     None
 }
 
-/// Waits for something that somebody has to put right, and says so where they look.
+/// Waits for something that a user has to correct, and reports it in the status and an event.
 fn wait_visibly(plan: &mut Plan<Action>, snapshot: &Snapshot, kind: WaitKind, what: &str, until: Option<Timestamp>) {
     let (stored, now) = (status::stored(&snapshot.machine), snapshot.now);
     let text = format!("Waiting for {what}");
@@ -68,12 +68,12 @@ fn wait_visibly(plan: &mut Plan<Action>, snapshot: &Snapshot, kind: WaitKind, wh
     next.last_operation = status::operation(OperationType::Create, OperationState::Processing, text.as_str(), now);
     if status::is_news(&stored, &next, now) {
         let event = Event::warning(EventReason::Waiting, text);
-        plan.then_recording(Action::WriteStatus(Box::new(next)), "others must see what the creation waits for", event);
+        plan.then_recording(Action::WriteStatus(Box::new(next)), "the status shows what the creation waits for", event);
     }
     plan.wait(kind, what, until);
 }
 
-/// What the autoscaler would stumble over.
+/// A mistake in the `nodeTemplate` that would break the autoscaler.
 fn flaw_of(class: &MachineClass) -> Option<String> {
     let template = class.node_template.as_ref()?;
     let missing_capacity = ["cpu", "gpu", "memory"].into_iter().find(|key| !template.capacity.contains_key(*key));
@@ -86,7 +86,7 @@ fn flaw_of(class: &MachineClass) -> Option<String> {
         .map(|(field, _)| format!("nodeTemplate.{field} is empty"))
 }
 
-/// Whether the Secrets were read and are good enough to boot from; asks for them or waits otherwise.
+/// Whether the Secrets were read and contain user data. Otherwise reads them or waits.
 pub(super) fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     match &snapshot.learned.secret {
         SecretView::NotRead => {
@@ -98,7 +98,7 @@ pub(super) fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> b
                 plan,
                 snapshot,
                 WaitKind::Secret,
-                &format!("the Secrets of the class to be readable: {error}"),
+                &format!("the Secrets of the class to become readable: {error}"),
                 again,
             );
         }
@@ -120,7 +120,7 @@ pub(super) fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> b
     false
 }
 
-/// Whether the bootstrap token is there, if one is wanted; asks for it or waits otherwise.
+/// Whether the bootstrap token exists, if the user data asks for one. Otherwise creates it or waits.
 pub(super) fn is_token_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) -> bool {
     let is_wanted = matches!(&snapshot.learned.secret, SecretView::Read(facts) if facts.wants_token);
     if !is_wanted || !snapshot.has_target() {
@@ -142,7 +142,7 @@ pub(super) fn is_token_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, polic
                 auth_extra_groups: policy.bootstrap_token_groups.clone(),
                 description: format!("Lets the machine {} join the cluster", snapshot.name()),
             };
-            plan.then(Action::EnsureBootstrapToken(token), "the VM joins with a token of its own");
+            plan.then(Action::EnsureBootstrapToken(token), "the VM joins with its own token");
         }
     }
     false

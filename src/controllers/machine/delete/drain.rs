@@ -1,5 +1,4 @@
-//! The part of a deletion that drains the Node: carries over between the Machine and `crate::drain`, which knows which
-//! pods, how, until when and when by force.
+//! The drain of the Node during a deletion: connects the Machine with the rules in `crate::drain`.
 
 use std::sync::Arc;
 
@@ -29,17 +28,17 @@ use crate::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// How soon to list pods again that could not be listed.
+/// When to list pods again after a failed list.
 const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// Drains the Node that the Machine names, by force if it has to be, and goes on to the VM.
+/// Drains the Machine's Node, by force if necessary, then advances to the deletion of the VM.
 pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
     let policy = drain_policy_of(snapshot, policy);
     let is_forced = policy.is_forced(snapshot.now);
     let node = match snapshot.own_node() {
         NodeView::Present(node) => node,
         NodeView::Unknown if is_forced => {
-            return go_on_undrained(plan, snapshot, "the Nodes of the target cluster are not known");
+            return go_on_undrained(plan, snapshot, "the Nodes of the target cluster are unknown");
         }
         NodeView::Unknown => {
             let (text, until) = snapshot.unknown_node();
@@ -48,11 +47,15 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
             return;
         }
         NodeView::Missing => {
-            is_node_certain(plan, snapshot, "a drain is skipped only for a Node that is certainly gone");
+            is_node_certain(
+                plan,
+                snapshot,
+                "the drain is skipped only after a live read confirmed that the Node does not exist",
+            );
             return;
         }
         NodeView::Absent | NodeView::NoTarget => {
-            let reason = "there is no Node to be drained";
+            let reason = "there is no Node to drain";
             return advance(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason);
         }
     };
@@ -62,7 +65,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
     match &snapshot.learned.pods {
         PodsView::NotListed => {
             let node = node.metadata.name.clone().unwrap_or_default();
-            plan.then(Action::ListPods { node }, "what runs on the Node has to be known");
+            plan.then(Action::ListPods { node }, "the drain needs the current pods of the Node");
         }
         PodsView::Failed(error) if is_forced => go_on_undrained(plan, snapshot, error),
         PodsView::Failed(error) => {
@@ -70,7 +73,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
             let until = after(snapshot.now, LIST_AGAIN);
             plan.wait(
                 WaitKind::PodList,
-                format!("the pods of the Node to be listed: {error}"),
+                format!("the list of the pods of the Node: {error}"),
                 Some(policy.at_most(until)),
             );
         }
@@ -99,7 +102,7 @@ fn drain_policy_of(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
     }
 }
 
-/// Whether the Node is announced as going and takes no new pods; sees to it otherwise.
+/// Whether the Node has the condition `Terminating` and is cordoned. Otherwise adds the steps for that.
 fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy, node: &Arc<Node>) -> bool {
     let is_forced = drain.is_forced(snapshot.now);
     for preparation in drain_policy::preparations(node) {
@@ -111,14 +114,14 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
             (None, Preparation::Announce) => {
                 let action =
                     Action::PatchNodeStatus { node: node.clone(), patch: announcement(snapshot, node), purpose };
-                plan.then(action, "others may want to know before the Node goes");
+                plan.then(action, "others learn of the deletion before the drain");
             }
             (None, Preparation::Cordon) => {
                 let patch = json!({ "spec": { "unschedulable": true } });
                 let action = Action::StrategicPatchNode { node: node.clone(), patch, purpose };
-                plan.then(action, "no new pods may come while it is drained");
+                plan.then(action, "no new pods are scheduled to a Node that is drained");
             }
-            // A drain by force does without.
+            // A forced drain does not need the condition.
             (Some(_), Preparation::Announce) if is_forced => continue,
             (Some(failure), Preparation::Cordon) if is_forced => go_on_undrained(plan, snapshot, &failure.message),
             (Some(failure), Preparation::Announce) => {
@@ -142,7 +145,7 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
 
 fn wait_for_node(plan: &mut Plan<Action>, policy: &DrainPolicy, failure: &NodeFailure) {
     let until = policy.at_most(failure.retry_at());
-    plan.wait(WaitKind::NodeWrite, format!("the Node to be writable: {}", failure.message), Some(until));
+    plan.wait(WaitKind::NodeWrite, format!("a write to the Node to succeed: {}", failure.message), Some(until));
 }
 
 /// The node condition `Terminating`. The phase is always Terminating by now, so health is read from the conditions.
@@ -186,22 +189,28 @@ fn drain_pods(
     match drain.error() {
         Some(error) if mode == Mode::Normal => blocked(plan, snapshot, &error),
         None if mode == Mode::Normal && !drain.refused_by.is_empty() => {
-            // Said once: pods that go one by one would make it a write for each.
+            // Written once per set of budgets, not once per pod that terminates.
             let budgets = drain.refused_by.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             let story = format!("Evictions are refused by the disruption budget {budgets}. ");
-            advance(plan, snapshot, Progress::Drain, &story, "others must see what the drain waits for");
+            advance(plan, snapshot, Progress::Drain, &story, "the status shows what the drain waits for");
         }
         None if progress != Progress::Drain => {
-            let event =
-                Event::normal(EventReason::Draining, format!("draining the Node {name} of {} pods", drain.pods));
-            advance_recording(plan, snapshot, Progress::Drain, "", "pods have to go before the VM does", event);
+            let event = Event::normal(EventReason::Draining, format!("draining Node {name}: {} pods", drain.pods));
+            advance_recording(
+                plan,
+                snapshot,
+                Progress::Drain,
+                "",
+                "the pods are evicted before the VM is deleted",
+                event,
+            );
         }
         Some(_) | None => {}
     }
     for call in drain.calls {
         let (action, reason) = match call.method {
             Method::Evict => (Action::EvictPod(call.pod), "its Node is drained"),
-            Method::Delete => (Action::DeletePod(call.pod), "its Node is drained, and the time for evictions is over"),
+            Method::Delete => (Action::DeletePod(call.pod), "its Node is drained, and the eviction period is over"),
         };
         match call.report {
             Some(text) => plan.then_recording(action, reason, Event::warning(EventReason::DrainBlocked, text)),
@@ -212,25 +221,25 @@ fn drain_pods(
 }
 
 fn finish_drain(plan: &mut Plan<Action>, snapshot: &Snapshot, mode: Mode, error: Option<String>, node: &str) {
-    let event = Event::normal(EventReason::Drained, format!("the Node {node} is drained"));
+    let event = Event::normal(EventReason::Drained, format!("Node {node} is drained"));
     match (mode, error) {
         (Mode::Normal, _) => {
-            let reason = "nothing is left on the Node";
+            let reason = "no pod is left to drain";
             advance_recording(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason, event);
         }
         (Mode::Forced, None) => {
-            let reason = "everything on the Node was told to go at once";
+            let reason = "the drain is forced and all pods were deleted";
             advance_recording(plan, snapshot, Progress::DetachVolumes, "Force Drain successful. ", reason, event);
         }
         (Mode::Forced, Some(error)) => go_on_undrained(plan, snapshot, &error),
     }
 }
 
-/// A forced deletion does not stop for a drain.
+/// A forced deletion continues without a complete drain.
 fn go_on_undrained(plan: &mut Plan<Action>, snapshot: &Snapshot, error: &str) {
     let story =
         format!("Drain failed due to - {error}. However, since it's a force deletion shall continue deletion of VM. ");
-    let event = Event::warning(EventReason::DrainBlocked, format!("going on without a complete drain: {error}"));
+    let event = Event::warning(EventReason::DrainBlocked, format!("continuing without a complete drain: {error}"));
     advance_recording(plan, snapshot, Progress::DetachVolumes, &story, "the deletion is forced", event);
 }
 

@@ -1,7 +1,8 @@
-//! From a deletion timestamp to the end: find the Node, drain it, delete the VM, delete the Node, remove the finalizer.
+//! Deletion, from the deletion timestamp to the end: find the Node, drain it, delete the VM, delete the Node, remove
+//! the finalizer.
 //!
-//! Every step can be repeated. A status is written where a step takes long or fails, so that others see it and so that
-//! whoever comes after a crash goes on from there; steps that take no time are not written.
+//! Every step can be repeated. The status is written when a step takes long or fails, so that users see it and the next
+//! process continues from there after a crash. Quick steps are not written.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -30,16 +31,16 @@ use crate::{
 };
 use progress::Progress;
 
-/// How soon to look again where nothing tells when things change.
+/// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// What comes next for a Machine with a deletion timestamp.
+/// Plans the next step for a Machine with a deletion timestamp.
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     let machine = &snapshot.machine;
     if !finalizer::has(&machine.metadata, labels::FINALIZER) {
         if machine.metadata.finalizers.as_ref().is_some_and(|others| !others.is_empty()) {
-            plan.wait(WaitKind::Finalizers, "finalizers of others to be removed", None);
+            plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
         }
         return plan;
     }
@@ -52,26 +53,24 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         return plan;
     }
     match progress {
-        // Where volumes are waited for, `DetachVolumes` gets a step of its own.
+        // Waiting for volumes is not implemented; it belongs into a step for `DetachVolumes`.
         Progress::DetachVolumes | Progress::DeleteVm => delete_vm(&mut plan, snapshot, policy),
         _ => drain_node(&mut plan, snapshot, policy, progress),
     }
     plan
 }
 
-/// The driver cannot be called without its class, and a VM must not be forgotten.
+/// Whether the class is known. The driver cannot be called without it, and the VM must not leak.
 fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) -> bool {
     let name = &snapshot.machine.spec.class.name;
     let on = match &snapshot.class {
         ClassView::Present { .. } => return true,
         ClassView::Unknown => {
-            plan.wait(WaitKind::ClassUnknown, "the MachineClasses to be known", None);
+            plan.wait(WaitKind::ClassUnknown, "the cache of MachineClasses to be filled", None);
             return false;
         }
         ClassView::Missing => {
-            format!(
-                "the MachineClass {name}, which does not exist: without it the VM cannot be deleted; create it again"
-            )
+            format!("the MachineClass {name}, which does not exist: it is needed to delete the VM; create it again")
         }
         ClassView::Unserved(class) => {
             format!("a driver for the provider {:?} of the MachineClass {name}", class.provider)
@@ -83,7 +82,7 @@ fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progre
     false
 }
 
-/// Finds out which Node is to be drained, and drains it.
+/// Finds the Node and drains it.
 fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
     if !snapshot.has_target() {
         let story = "Running without target cluster, skipping node drain and volume attachment deletion. ";
@@ -99,7 +98,7 @@ fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
             return link(plan, name, None);
         }
         NodeView::Unknown if drain::is_forced(snapshot, policy) => {}
-        _ if !is_node_certain(plan, snapshot, "a Node that the cache does not have may be there all the same") => {
+        _ if !is_node_certain(plan, snapshot, "a Node that is missing in the cache may exist") => {
             return;
         }
         _ => {}
@@ -120,15 +119,15 @@ fn link(plan: &mut Plan<Action>, node_name: &str, vm: Option<&Vm>) {
     if let Some(vm) = vm {
         set(&mut patch, &["spec", "providerID"], vm.provider_id.as_str());
     }
-    plan.then(Action::PatchMachine(patch), "the Node has to be drained first, and only the label leads to it");
+    plan.then(Action::PatchMachine(patch), "the label names the Node that has to be drained");
 }
 
 fn skip_drain(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let story = "Skipping drain as nodeName is not a valid one for machine. ";
-    advance(plan, snapshot, Progress::DeleteVm, story, "there is no Node to be drained");
+    advance(plan, snapshot, Progress::DeleteVm, story, "there is no Node to drain");
 }
 
-/// Asks the driver which Node the VM is, if there is one.
+/// Calls the driver to learn the Node name of the VM, if there is a VM.
 fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
     if let Some(failure) = snapshot.memory.failure_of(Call::Status) {
         let until = retry::retry_at(Call::Status, failure, policy, true);
@@ -140,22 +139,26 @@ fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
             };
             let event = Event::warning(EventReason::DeleteFailed, failure.error.to_string());
             record_blocked(plan, snapshot, Progress::GetVmStatus, &story, event);
-            plan.wait(WaitKind::DriverRetry, format!("the next try to find the VM: {}", failure.error), Some(until));
+            plan.wait(
+                WaitKind::DriverRetry,
+                format!("the next attempt to find the VM: {}", failure.error),
+                Some(until),
+            );
             return;
         }
     }
     if progress == Progress::Start {
-        return advance(plan, snapshot, Progress::GetVmStatus, "", "the driver is asked which Node the VM is");
+        return advance(plan, snapshot, Progress::GetVmStatus, "", "the driver is called for the Node name of the VM");
     }
     if is_secret_ready(plan, snapshot) {
-        plan.then(Action::GetVmStatus, "a VM may be there, and may have joined");
+        plan.then(Action::GetVmStatus, "a VM may exist and may have joined");
     }
 }
 
-/// As the reference writes it.
+/// Text of the reference.
 const STATUS_FAILED: &str = "Error occurred with decoding machine error status while getting VM status, aborting ";
 
-/// The driver is called with what the Secrets have: a missing one does not block a deletion, an unreadable one does.
+/// Whether the Secrets were read. A missing Secret does not block a deletion; a failed read does.
 fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     match &snapshot.learned.secret {
         SecretView::Read(_) => return true,
@@ -164,7 +167,7 @@ fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
         }
         SecretView::Failed(error) => {
             let until = after(snapshot.now, LOOK_AGAIN);
-            plan.wait(WaitKind::Secret, format!("the Secrets of the class to be readable: {error}"), Some(until));
+            plan.wait(WaitKind::Secret, format!("the Secrets of the class to become readable: {error}"), Some(until));
         }
     }
     false
@@ -183,16 +186,16 @@ fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
             let story = format!("VM deletion failed due to - {error}. {outlook}");
             let event = Event::warning(EventReason::DeleteFailed, error.to_string());
             record_blocked(plan, snapshot, Progress::DeleteVm, &story, event);
-            plan.wait(WaitKind::DriverRetry, format!("the next try to delete the VM: {error}"), Some(until));
+            plan.wait(WaitKind::DriverRetry, format!("the next attempt to delete the VM: {error}"), Some(until));
             return;
         }
     }
     if is_secret_ready(plan, snapshot) {
-        plan.then(Action::DeleteVm, "nothing needs the VM any more");
+        plan.then(Action::DeleteVm, "the Node is drained or missing, so the VM can be deleted");
     }
 }
 
-/// Writes that a step comes next, unless that is what is stored.
+/// Stores the next step, unless it is stored already.
 pub(super) fn advance(plan: &mut Plan<Action>, snapshot: &Snapshot, next: Progress, story: &str, reason: &str) {
     write_progress(plan, snapshot, OperationState::Processing, &next.after(story), reason, None);
 }
@@ -209,14 +212,14 @@ pub(super) fn advance_recording(
     write_progress(plan, snapshot, OperationState::Processing, &next.after(story), reason, Some(event));
 }
 
-/// Writes that a step failed and will be tried again, unless that is known.
+/// Stores that a step failed and will be retried, unless it is stored already.
 pub(super) fn record_blocked(plan: &mut Plan<Action>, snapshot: &Snapshot, step: Progress, story: &str, event: Event) {
     write_progress(
         plan,
         snapshot,
         OperationState::Failed,
         &step.after(story),
-        "others must see what the deletion waits for",
+        "the status shows what the deletion waits for",
         Some(event),
     );
 }
@@ -257,7 +260,7 @@ fn operation(state: OperationState, text: &str, now: Timestamp) -> LastOperation
     }
 }
 
-/// What the driver asked to keep when its last delete failed.
+/// The state that the driver returned with the error of its last delete.
 fn kept_driver_state(snapshot: &Snapshot) -> Option<String> {
     snapshot.memory.failure_of(Call::Delete)?.error.last_known_state.clone()
 }

@@ -21,21 +21,21 @@ use crate::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// Deletes the Node, if the Machine has one, and lets the Machine go.
+/// Deletes the Node, if the Machine has one, then removes the finalizer of the Machine.
 pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) {
     if progress == Progress::Release {
         return remove_finalizer(plan, snapshot);
     }
     match snapshot.own_node() {
         NodeView::Present(node) => delete_node(plan, snapshot, &node),
-        // Without a name there is no Node: before the VM went, none carried the Machine's name in its label.
+        // Without a name there is no Node: before the VM was deleted, no Node had the Machine's name in its label.
         _ if snapshot.machine.node_name().is_none() => remove_finalizer(plan, snapshot),
         NodeView::Unknown if progress < Progress::DeleteNode => {
             let story = "VM deletion was successful. ";
-            advance(plan, snapshot, Progress::DeleteNode, story, "the VM is gone");
+            advance(plan, snapshot, Progress::DeleteNode, story, "the VM is deleted");
         }
         NodeView::Unknown => wait_for_nodes(plan, snapshot),
-        NodeView::Missing => drop(is_node_certain(plan, snapshot, "a Node of this Machine may be left")),
+        NodeView::Missing => drop(is_node_certain(plan, snapshot, "a Node of this Machine may still exist")),
         NodeView::Absent | NodeView::NoTarget => remove_finalizer(plan, snapshot),
     }
 }
@@ -59,7 +59,7 @@ fn delete_node(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
         record_blocked(plan, snapshot, Progress::DeleteNode, &story, event);
         plan.wait(
             WaitKind::NodeWrite,
-            format!("the Node {name} to be deletable: {}", failure.message),
+            format!("the deletion of Node {name} to succeed: {}", failure.message),
             Some(failure.retry_at()),
         );
         return;
@@ -68,16 +68,16 @@ fn delete_node(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
         let patch = json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": [labels::NODE_FINALIZER] } });
         plan.then(
             Action::StrategicPatchNode { node: node.clone(), patch, purpose },
-            "the VM is gone, so the Node may go",
+            "the VM is deleted, so the Node can be deleted",
         );
     } else {
-        plan.then(Action::DeleteNode(node.clone()), "the VM of the Node is gone");
+        plan.then(Action::DeleteNode(node.clone()), "the VM of the Node is deleted");
     }
 }
 
 fn remove_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     if let Some(patch) = finalizer::remove(&snapshot.machine.metadata, labels::FINALIZER) {
-        let event = Event::normal(EventReason::Deleted, "VM and Node are gone");
-        plan.then_recording(Action::PatchMachine(patch), "nothing is left of the Machine", event);
+        let event = Event::normal(EventReason::Deleted, "VM and Node are deleted");
+        plan.then_recording(Action::PatchMachine(patch), "VM and Node are deleted, nothing else is left", event);
     }
 }

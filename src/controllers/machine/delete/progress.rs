@@ -1,12 +1,12 @@
-//! How far a deletion has come. The status text is where it is stored: its end names the step that comes next, so that
-//! any implementation can go on where another one stopped.
+//! The progress of a deletion. It is stored in `lastOperation.description`: the end of that text names the next step,
+//! so that either implementation can continue where the other one stopped.
 
 use crate::api::machine::{Machine, MachinePhase};
 
 /// The next step of a deletion, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Progress {
-    /// Nothing is stored yet, or not by a Machine controller.
+    /// Nothing is stored yet, or another controller wrote the text.
     Start,
     /// Find out which Node the Machine has.
     GetVmStatus,
@@ -26,7 +26,7 @@ impl Progress {
     const STORED: [Self; 6] =
         [Self::GetVmStatus, Self::Drain, Self::DetachVolumes, Self::DeleteVm, Self::DeleteNode, Self::Release];
 
-    /// What the status says. Only the end of the text counts: what stands before may quote anybody.
+    /// Reads the status. Only the end of the text counts: the text before it may quote an error.
     pub(in super::super) fn of(machine: &Machine) -> Self {
         match &machine.status {
             Some(status) if status.current_status.phase == MachinePhase::Terminating => {
@@ -41,7 +41,7 @@ impl Progress {
         Self::STORED.into_iter().find(|step| text.ends_with(step.token())).unwrap_or(Self::Start)
     }
 
-    /// How the step is written. Empty for [`Progress::Start`].
+    /// Text of the step. Empty for [`Progress::Start`].
     pub(in super::super) const fn token(self) -> &'static str {
         match self {
             Self::Start => "",

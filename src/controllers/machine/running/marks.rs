@@ -1,4 +1,4 @@
-//! The phases that a Node leads to.
+//! Transitions to Running, Unknown and Failed, caused by the state of the Node.
 
 use super::super::{Action, NodeView, Policy, Snapshot, conditions, policy::created_at, status, token};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
     plan::{Event, Plan},
 };
 
-/// Whether the Node is there, healthy, and not waiting for its critical components. The last one holds back a Machine
-/// only before its Node has served.
+/// Whether the Node exists, is healthy, and does not wait for its critical components. The last condition applies only
+/// before the Machine was Running for the first time.
 pub(in super::super) fn may_serve(snapshot: &Snapshot, policy: &Policy) -> bool {
     let NodeView::Present(node) = snapshot.serving_node() else { return false };
     let joins = matches!(snapshot.machine.phase(), MachinePhase::Pending | MachinePhase::New);
@@ -24,7 +24,7 @@ pub(in super::super) fn may_serve(snapshot: &Snapshot, policy: &Policy) -> bool 
     !is_held_back && conditions::is_healthy(&node.status.conditions, &policy.node_conditions_of(&snapshot.machine))
 }
 
-/// The Node serves, for the first time or again.
+/// The Node became healthy, for the first time or again.
 pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapshot, mut next: MachineStatus) {
     let (name, now) = (snapshot.name(), snapshot.now);
     if let NodeView::Present(node) = &snapshot.node
@@ -49,23 +49,23 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
     };
     if is_first && snapshot.memory.wants_token != Some(false) {
         let id = token::id_of(&snapshot.machine);
-        plan.then(Action::DeleteBootstrapToken { id }, "the token has served");
+        plan.then(Action::DeleteBootstrapToken { id }, "the VM has joined, so the token is not needed any more");
     }
     next.last_operation = status::operation(type_, OperationState::Successful, text.clone(), now);
     status::enter_preserving(&mut next, MachinePhase::Running, false, now);
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::normal(event, text));
 }
 
-/// A Machine that ran is not healthy any more; from now on its health timeout runs.
+/// A Machine that was Running is not healthy any more. Its health timeout starts now.
 pub(super) fn mark_unknown(plan: &mut Plan<Action>, snapshot: &Snapshot, mut next: MachineStatus, text: String) {
     let now = snapshot.now;
     next.last_operation = status::operation(OperationType::HealthCheck, OperationState::Processing, text.clone(), now);
     status::enter_preserving(&mut next, MachinePhase::Unknown, true, now);
     let event = Event::warning(EventReason::Unhealthy, text);
-    plan.then_recording(Action::WriteStatus(Box::new(next)), "the Node does not serve", event);
+    plan.then_recording(Action::WriteStatus(Box::new(next)), "the Node is not healthy", event);
 }
 
-/// The Machine is given up; its set replaces it.
+/// The Machine failed; its set replaces it.
 pub(in super::super) fn mark_failed(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -86,7 +86,7 @@ pub(in super::super) fn mark_failed(
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::warning(EventReason::Failed, text));
 }
 
-/// What is said of a Machine that did not join in time.
+/// Status text of a Machine that did not join in time.
 pub(in super::super) fn late_text(snapshot: &Snapshot, policy: &Policy) -> String {
     let timeout = policy.creation_timeout_of(&snapshot.machine);
     format!("Machine {} failed to join the cluster in {timeout} minutes.", snapshot.name())

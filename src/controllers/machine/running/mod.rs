@@ -1,4 +1,4 @@
-//! Whether the Node of a Machine serves, and what follows if it does not.
+//! Monitors the Node of a Machine that has a VM.
 
 pub(super) mod marks;
 pub(super) mod node_sync;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{api::machine::MachinePhase, plan::Plan};
 
-/// What the state of the Node means for a Machine that has one.
+/// Plans for a Machine with a Node name, from the state of that Node.
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     match snapshot.serving_node() {
@@ -33,7 +33,7 @@ fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     if snapshot.machine.phase() != MachinePhase::Running || stored.conditions.is_empty() {
         return check_timeout(plan, snapshot, policy, stored);
     }
-    if is_node_certain(plan, snapshot, "the cache has no Node of this running Machine, and may be behind") {
+    if is_node_certain(plan, snapshot, "the Node of this Machine is missing in the cache, which may be stale") {
         let text = format!(
             "Node object went missing. Machine {} is unhealthy - changing MachinePhase to Unknown",
             snapshot.name()
@@ -63,7 +63,7 @@ fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, c
         return mark_unknown(plan, snapshot, next, text);
     }
     check_timeout(plan, snapshot, policy, next.clone());
-    // While a Node joins its conditions come one by one; they are stored with the phase that they lead to.
+    // While a Node joins, its conditions change one by one. They are stored together with the next phase.
     if plan.steps.is_empty() && phase != MachinePhase::Pending && conditions::differ(&stored.conditions, current) {
         plan.then(Action::WriteStatus(Box::new(next)), "conditions of the Node changed");
     }

@@ -1,8 +1,8 @@
-//! What a Node carries because a Machine backs it: label, finalizer, the template's labels, annotations and taints, and
-//! virtual capacity.
+//! Syncs the Node with its Machine: label, finalizer, the template's labels, annotations and taints, and virtual
+//! capacity.
 //!
-//! What was applied last is stored in annotations, so that what a template no longer has is removed and what others put
-//! there stays.
+//! Annotations store what was applied last, so that entries removed from the template are removed from the Node and
+//! entries of others stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// What is to be written to the Node, in as few writes as possible.
+/// Plans the writes to the Node, as few as possible.
 pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     let NodeView::Present(node) = &snapshot.serving_node() else { return plan };
@@ -35,7 +35,7 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     if let Some(failure) = snapshot.memory.node_failure_of(NodeWrite::Sync, snapshot.now) {
         plan.wait(
             WaitKind::NodeWrite,
-            format!("the Node to be writable: {}", failure.message),
+            format!("a write to the Node to succeed: {}", failure.message),
             Some(failure.retry_at()),
         );
         return plan;
@@ -43,10 +43,10 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let virtual_capacity = desired_capacity(snapshot);
     let purpose = NodeWrite::Sync;
     if let Some(patch) = virtual_capacity.and_then(|desired| capacity_patch(node, desired)) {
-        // The record follows the fact: only then can what was applied be removed for certain.
+        // The annotation is written after the capacity, so that it never lists less than was applied.
         plan.then(
             Action::PatchNodeStatus { node: node.clone(), patch, purpose },
-            "the virtual capacity of the class is not that of the Node",
+            "the Node lacks the virtual capacity of its class",
         );
         return plan;
     }
@@ -54,7 +54,7 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     if !patch.is_null() {
         plan.then(
             Action::PatchNode { node: node.clone(), patch, purpose },
-            "the Node does not carry what its Machine says",
+            "the Node differs from the template of its Machine",
         );
     }
     plan
@@ -93,7 +93,7 @@ fn sync_patch(
     patch
 }
 
-/// What an annotation recorded; nothing if it is absent or not understood.
+/// The content of a last-applied annotation; empty if it is absent or cannot be parsed.
 fn applied<T: serde::de::DeserializeOwned>(node: &Node, annotation: &str) -> Option<T> {
     serde_json::from_str(node.metadata.annotations.as_ref()?.get(annotation)?).ok()
 }
@@ -118,7 +118,7 @@ fn taints_of(template: &NodeTemplate) -> &[Taint] {
     template.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// By key and effect; others' taints and the order stay.
+/// Merges taints by key and effect. Taints of others and the order stay.
 fn merge_taints(actual: &[Taint], before: &[Taint], desired: &[Taint]) -> Vec<Taint> {
     fn id(taint: &Taint) -> (&str, &str) {
         (&taint.key, &taint.effect)
@@ -135,7 +135,7 @@ fn merge_taints(actual: &[Taint], before: &[Taint], desired: &[Taint]) -> Vec<Ta
     merged
 }
 
-/// The virtual capacity of the class; `None` if nothing is known of it, and then nothing is touched.
+/// The virtual capacity of the class. `None` if the class is unknown; then nothing is changed.
 fn desired_capacity(snapshot: &Snapshot) -> Option<&BTreeMap<String, Quantity>> {
     let class: &MachineClass = match &snapshot.class {
         ClassView::Present { class, .. } | ClassView::Unserved(class) => class,
@@ -160,7 +160,7 @@ fn capacity_patch(node: &Node, desired: &BTreeMap<String, Quantity>) -> Option<V
     (!patch.is_null()).then_some(patch)
 }
 
-/// The API server writes quantities in its own way (`1000m` as `1`), so texts cannot be compared.
+/// Compares quantities by value, because the API server normalizes them (`1000m` to `1`).
 fn is_same(a: &Quantity, b: &Quantity) -> bool {
     match (amount(a), amount(b)) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),

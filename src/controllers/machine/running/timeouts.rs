@@ -1,4 +1,4 @@
-//! When a Machine that does not serve is given up.
+//! When a Machine that is Pending or Unknown becomes Failed.
 
 use jiff::SignedDuration;
 
@@ -16,19 +16,19 @@ use crate::{
     safety::meltdown::{Permit, PermitKey},
 };
 
-/// How soon to ask for a permit again that was not granted.
+/// How soon to request a permit again that was not granted.
 const PERMIT_AGAIN: SignedDuration = SignedDuration::from_secs(5);
-/// Failing deletes the VM, and the cache may be behind.
-const BEFORE_FAILING: &str = "a Machine fails only for a Node that was read live";
+/// A Failed Machine loses its VM, and the cache may be stale.
+const BEFORE_FAILING: &str = "a Machine becomes Failed only after a live read of its Node";
 
-/// Marks a Machine failed whose time is over, or waits for that time. `next` is what is written otherwise.
+/// Marks a Machine Failed whose timeout has passed, or waits for the timeout. `next` is the status it has otherwise.
 pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: MachineStatus) {
     match next.current_status.phase {
         MachinePhase::Pending => {
             let deadline = snapshot.target.put_off(policy.creation_deadline_of(&snapshot.machine));
             if snapshot.now < deadline {
                 let node = snapshot.machine.node_name().unwrap_or_default();
-                plan.wait(WaitKind::NodeJoin, format!("the Node {node} to join and to be healthy"), Some(deadline));
+                plan.wait(WaitKind::NodeJoin, format!("Node {node} to join and become healthy"), Some(deadline));
             } else if is_node_certain(plan, snapshot, BEFORE_FAILING) {
                 let text = late_text(snapshot, policy);
                 mark_failed(plan, snapshot, next, text, "the creation timeout has passed");
@@ -36,19 +36,15 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
         }
         MachinePhase::Unknown => check_health_timeout(plan, snapshot, policy, next),
         MachinePhase::Failed => {
-            plan.wait(
-                WaitKind::Replacement,
-                "its set to replace it, for it has failed; or the Node to be healthy after all",
-                None,
-            );
+            plan.wait(WaitKind::Replacement, "its set to replace it, or its Node to become healthy", None);
         }
-        // In-place updates are watched by those who make them.
+        // In-place updates have timeouts of their own.
         _ => {}
     }
 }
 
 fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: MachineStatus) {
-    let on = "the Node to be healthy again";
+    let on = "the Node to become healthy again";
     let Some(timeout) = policy.health_timeout_of(&snapshot.machine) else {
         plan.wait(WaitKind::NodeHealth, format!("{on}; spec.disableHealthTimeout is set"), None);
         return;
@@ -68,16 +64,16 @@ fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &P
         match &snapshot.learned.permit {
             Permit::NotAsked => {
                 let action = Action::TakePermit(key);
-                plan.then(action, "only one Machine of a deployment is given up at a time");
+                plan.then(action, "only one unhealthy Machine of a deployment is replaced at a time");
                 return;
             }
             Permit::Refused { by } => {
-                plan.wait(WaitKind::ReplacementPermit, format!("its turn to be replaced: {by} is being judged"), again);
+                plan.wait(WaitKind::ReplacementPermit, format!("a replacement permit: machine {by} holds it"), again);
                 return;
             }
             Permit::Held(others) => {
                 if let Some(blockers) = others.blocked_by(policy.max_unhealthy_replacements) {
-                    let text = format!("its turn to be replaced: out of service in {key} are {blockers}");
+                    let text = format!("a replacement permit: machines of {key} are out of service: {blockers}");
                     plan.wait(WaitKind::ReplacementPermit, text, again);
                     return;
                 }

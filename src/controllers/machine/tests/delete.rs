@@ -218,7 +218,7 @@ fn a_missing_class_blocks_a_deletion_and_says_so() {
     world.pass();
     world.pass();
     assert_eq!(world.log, ["WriteStatus"]);
-    let text = "the MachineClass c, which does not exist: without it the VM cannot be deleted; create it again";
+    let text = "the MachineClass c, which does not exist: it is needed to delete the VM; create it again";
     assert_eq!(world.waits, [text]);
     assert_eq!(
         world.description(),
@@ -387,7 +387,7 @@ fn finalizers_of_others_are_waited_for() {
     world.pass();
     assert_eq!(world.machine().metadata.finalizers.as_deref(), Some(&["other/one".to_owned()][..]));
     world.pass();
-    assert_eq!(world.waits, ["finalizers of others to be removed"]);
+    assert_eq!(world.waits, ["other controllers to remove their finalizers"]);
     assert_eq!(node("n", ready()).metadata.name.as_deref(), Some("n"));
 }
 

@@ -541,7 +541,7 @@ async fn credentials_that_come_during_a_call_are_tried_at_once() {
         }
     }));
     shop.reconcile().await.unwrap();
-    assert_eq!(shop.stored().spec.provider_id, "cloud:///1", "without waiting for the next try");
+    assert_eq!(shop.stored().spec.provider_id, "cloud:///1", "without waiting for the next attempt");
     assert_eq!(shop.calls("GET", "/secrets/s").len(), 2, "and with what the Secret has now");
 }
 

@@ -148,7 +148,7 @@ fn only_one_machine_of_a_deployment_is_given_up_at_a_time(#[case] siblings: &[&s
         );
         assert_eq!(world.events, ["Failed"]);
     } else {
-        assert!(world.waits[0].contains("out of service in pool are s ("), "{:?}", world.waits);
+        assert!(world.waits[0].contains("machines of pool are out of service: s ("), "{:?}", world.waits);
     }
 }
 

@@ -74,7 +74,10 @@ fn a_deletion_waits_for_a_node_that_cannot_be_read_until_it_is_forced() {
     let mut world = behind(deleted());
     world.unreadable_nodes = Some("timeout".to_owned());
     world.pass();
-    assert_eq!((world.waits.as_slice(), world.vms.len()), (&["the Node to be readable: timeout".to_owned()][..], 1));
+    assert_eq!(
+        (world.waits.as_slice(), world.vms.len()),
+        (&["the Node to become readable: timeout".to_owned()][..], 1)
+    );
     assert!(world.wake_at.is_some());
     world.sleep(2 * 3600);
     world.pass();

@@ -273,7 +273,7 @@ impl World {
             self.pass();
             self.pass_time();
         }
-        panic!("did not get there; waits for {:?}; did {:?}", self.waits, self.log);
+        panic!("did not get there; waiting for {:?}; did {:?}", self.waits, self.log);
     }
 
     /// Passes without time going on, until there is nothing to do.
@@ -365,7 +365,7 @@ impl World {
         let time = self.now.duration_since(at(0)).as_secs();
         let head = if self.told_at == time { String::new() } else { format!("{time}s\n") };
         if plan.steps.is_empty() {
-            let waits: String = plan.waits.iter().map(|wait| format!("  waits for {}\n", wait.text)).collect();
+            let waits: String = plan.waits.iter().map(|wait| format!("  waiting for {}\n", wait.text)).collect();
             let told = format!("{waits}  = {}\n", self.state());
             if told != self.told {
                 self.story.push_str(&format!("{head}{told}"));

@@ -1,24 +1,24 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// How many Machines are desired, and how far a rollout may stray from that.
+/// Desired replicas, and the bounds of a rollout around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// `spec.replicas`.
     pub desired: i32,
-    /// How many may exist beyond that.
+    /// How many may exist beyond `desired`.
     pub max_surge: i32,
-    /// How many of them may be missing.
+    /// How many of `desired` may be unavailable.
     pub max_unavailable: i32,
 }
 
 impl Bounds {
-    /// No leeway.
+    /// Bounds without surge and without unavailable Machines.
     pub(crate) const fn exact(desired: i32) -> Self {
         Self { desired, max_surge: 0, max_unavailable: 0 }
     }
 
-    /// maxSurge is rounded up, maxUnavailable down. If both come to 0, one Machine may be missing, or no rollout could
-    /// ever move.
+    /// maxSurge is rounded up, maxUnavailable down. If both are 0, maxUnavailable is 1: otherwise no rollout could
+    /// progress.
     pub(crate) fn resolve(desired: i32, max_surge: IntOrPercent, max_unavailable: IntOrPercent) -> Self {
         let max_surge = max_surge.of(desired, Rounding::Up).max(0);
         let max_unavailable = match max_unavailable.of(desired, Rounding::Down).max(0) {
@@ -28,18 +28,18 @@ impl Bounds {
         Self { desired, max_surge, max_unavailable: max_unavailable.min(desired) }
     }
 
-    /// How many Machines may exist.
+    /// desired + maxSurge.
     pub(crate) const fn max_replicas(&self) -> i32 {
         self.desired.saturating_add(self.max_surge)
     }
 
-    /// How many Machines must be available.
+    /// desired - maxUnavailable.
     pub(crate) const fn min_available(&self) -> i32 {
         self.desired - self.max_unavailable
     }
 }
 
-/// A number of Machines, or a share of the replicas.
+/// A number of Machines, or a percentage of the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntOrPercent {
     Int(i32),
@@ -53,7 +53,7 @@ enum Rounding {
 }
 
 impl IntOrPercent {
-    /// `None` if it is a text that is no percentage.
+    /// `None` if it is a string that is not a percentage.
     pub(crate) fn parse(value: &IntOrString) -> Option<Self> {
         match value {
             IntOrString::Int(number) => Some(Self::Int(*number)),

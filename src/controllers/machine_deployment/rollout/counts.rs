@@ -1,4 +1,4 @@
-//! The Machines of one set in numbers. All arithmetic of a rollout works on these; nothing there knows an object.
+//! The Machines of one set as numbers. All arithmetic of a rollout works on these, without objects.
 //!
 //! Example: a set with `spec.replicas: 6` whose Machines are m1 Running, m2 Failed and preserved, m3 Pending, m4 being
 //! deleted, m6 undecodable, m7 Running; the create call for m5 and the delete call for m7 are under way.
@@ -7,18 +7,18 @@
 //! |---|---|---|
 //! | `replicas` | `spec.replicas`; 0 while the set is being deleted | 6 |
 //! | `live` | Machines that exist, can be decoded, and are not being deleted | 4: m1 m2 m3 m7 |
-//! | `deleting` | live Machines whose delete call is in flight: the call may fail, so they take room; it may succeed, so they do not serve | 1: m7 |
+//! | `deleting` | live Machines whose delete call is in flight: it may fail, so they count as existing; it may succeed, so they do not count as available | 1: m7 |
 //! | `unreadable` | Machines that exist and cannot be decoded: a set never deletes them | 1: m6 |
 //! | `creating` | Machines whose create call is in flight | 1: m5 |
 //! | `terminating` | Machines that are being deleted | 1: m4 |
-//! | `available` | live Machines that serve, except those in `deleting` | 1: m1 |
-//! | `expendable` | live Machines that do not serve and that the set deletes before any that does | 1: m3, not m2: it is preserved |
+//! | `available` | live Machines that are available, except those in `deleting` | 1: m1 |
+//! | `expendable` | live Machines that are not available and that the set deletes before any available one | 1: m3, not m2: it is preserved |
 //! | `current()` | Machines that exist | 6 |
-//! | `asked()` | Machines that are to stay or to come: max(live + unreadable + creating, replicas) | 6 |
-//! | `planned()` | what takes room in a rollout: everything, also the replacement of what is being deleted | 8 |
-//! | `available_after(2)` | available Machines, at worst, once `replicas` is 2: of m1 m2 m3 one goes, it is m3 | 1 |
-//! | `available_after(1)` | the same for 1: m3 and m1 go, m2 outlives them | 0 |
-//! | `outliving()` | Machines that do not serve and may outlive those that do | 2: m2 m6 |
+//! | `asked()` | Machines that stay or will be created: max(live + unreadable + creating, replicas) | 6 |
+//! | `planned()` | what counts against maxSurge: everything, including replacements of Machines being deleted | 8 |
+//! | `available_after(2)` | available Machines, in the worst case, once `replicas` is 2: of m1 m2 m3 the set deletes m3 | 1 |
+//! | `available_after(1)` | the same for 1: the set deletes m3 and m1 before m2 | 0 |
+//! | `outliving()` | Machines that are not available and that the set may delete after available ones | 2: m2 m6 |
 
 /// See the table above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl ReplicaCounts {
         (self.live + self.unreadable + self.creating).max(replicas)
     }
 
-    /// Live Machines that nobody deletes yet.
+    /// Live Machines without a delete call in flight.
     pub(crate) const fn staying(&self) -> i32 {
         self.live - self.deleting
     }
@@ -76,7 +76,7 @@ impl ReplicaCounts {
         (self.available - (deleted - self.expendable).max(0)).max(0)
     }
 
-    /// Available Machines, at worst, once the set has done what its spec says.
+    /// Available Machines, in the worst case, once the set has `spec.replicas` Machines.
     pub(crate) fn available_now(&self) -> i32 {
         self.available_after(self.replicas)
     }
@@ -85,7 +85,7 @@ impl ReplicaCounts {
         self.staying() + self.unreadable - self.available - self.expendable
     }
 
-    /// The smallest number of replicas, not above the present one, at which `keep` Machines stay available.
+    /// The smallest number of replicas, not above the current one, at which `keep` Machines stay available.
     pub(crate) fn fewest_keeping(&self, keep: i32) -> i32 {
         if keep <= 0 {
             return 0;

@@ -1,5 +1,5 @@
-//! Refuses a plan that would break a bound. What the plan leads to is worked out from the objects and the steps, with
-//! none of the planner's numbers: sets are taken to do what they are told, in their order of deletion.
+//! Rejects a plan that would break a bound. The result of the plan is computed from the objects and the steps, without
+//! the planner's numbers: each set is assumed to reach its replicas, deleting in its deletion order.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What the steps would break; nothing for a deployment that is being deleted or that is not acted on.
+/// The bounds that the steps would break. None for a deployment that is being deleted or is invalid.
 pub(in super::super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Violation> {
     let deployment = &snapshot.deployment;
     let Some(limits) = Limits::of(deployment) else { return Vec::new() };
@@ -83,11 +83,11 @@ struct Set<'a> {
     /// Replicas before and after the plan.
     before: i64,
     after: i64,
-    /// Machines that nobody deletes, in the order in which the set would.
+    /// Machines without a delete call in flight, in deletion order.
     live: Vec<&'a Machine>,
     unreadable: i64,
     creating: i64,
-    /// Machines whose delete call is in flight: they take room and do not serve.
+    /// Machines whose delete call is in flight: they count as existing and as not available.
     deleting: i64,
     terminating: i64,
 }
@@ -132,7 +132,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>]) -> Vec<Set<'a>> {
     .collect()
 }
 
-/// The replicas that the steps give a set, if they do.
+/// The replicas that the steps set on a set, if they do.
 fn replicas_after(set: &MachineSet, steps: &[Step<Action>]) -> Option<i64> {
     steps.iter().find_map(|step| match &step.action {
         Action::PatchSet { set: patched, patch } if patched.metadata.uid == set.metadata.uid => {
@@ -143,12 +143,12 @@ fn replicas_after(set: &MachineSet, steps: &[Step<Action>]) -> Option<i64> {
 }
 
 impl Set<'_> {
-    /// Machines that are to stay or to come; those that terminate already do not count.
+    /// Machines that stay or will be created; terminating ones do not count.
     fn asked(&self, replicas: i64) -> i64 {
         (length(self.live.len()) + self.deleting + self.unreadable + self.creating).max(replicas)
     }
 
-    /// What is left when the set has deleted what is too much.
+    /// The Machines that remain after the set deleted its surplus.
     fn left(&self, replicas: i64) -> &[&Machine] {
         let deleted = self.live.len().saturating_sub(usize::try_from(replicas).unwrap_or(0));
         self.live.get(deleted..).unwrap_or_default()
@@ -158,7 +158,7 @@ impl Set<'_> {
         length(self.left(replicas).iter().filter(|machine| machine.is_available()).count())
     }
 
-    /// Machines that are left, do not serve, and have outlived one that did.
+    /// Machines that remain and are not available, while an available one was deleted before them.
     fn outliving(&self, replicas: i64) -> i64 {
         let first_available = self.live.iter().position(|machine| machine.is_available());
         let Some(first_available) = first_available else { return self.unreadable };

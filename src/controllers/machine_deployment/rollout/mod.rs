@@ -1,4 +1,4 @@
-//! From one template to the next: how many Machines each set shall have, and what surrounds that.
+//! Plans a rollout: the replicas of each set, and the steps around them.
 //!
 //! One file per strategy; [`counts`] and [`bounds`] are the numbers they work on, [`lint`] checks the result.
 
@@ -46,7 +46,7 @@ pub(super) struct RolloutPlanner<'a> {
     machines: Drafts<Machine>,
     created: Option<MachineSet>,
     collisions: i32,
-    /// Machines that cannot be read, for which the strategy has to wait.
+    /// Machines that cannot be decoded and for which the strategy has to wait.
     unreadable: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> RolloutPlanner<'a> {
         self.finish()
     }
 
-    /// Machines of two sets may exist side by side.
+    /// Machines of two sets may exist at the same time.
     fn may_overlap(&self) -> bool {
         self.strategy == StrategyType::RollingUpdate
     }
@@ -105,8 +105,8 @@ impl<'a> RolloutPlanner<'a> {
         self.sets.sets.iter().filter(|set| !set.is_deleting()).map(SetView::scalable).collect()
     }
 
-    /// The replicas were changed, or nothing but the replicas may change. True if that gave a set other replicas, which
-    /// is enough for one plan.
+    /// Handles a change of `spec.replicas`, and all scaling of a paused deployment. True if a set gets other replicas;
+    /// the rollout continues in the next plan then.
     fn scale(&mut self, paused: bool) -> bool {
         let sets = self.scalable();
         let side_by_side = sets.iter().filter(|set| set.counts.planned() > 0).count() > 1;
@@ -122,21 +122,24 @@ impl<'a> RolloutPlanner<'a> {
         if !paused && !is_changed {
             return false;
         }
-        let why = format!("the deployment has {} replicas", self.bounds.desired);
+        let why = format!("spec.replicas is {}", self.bounds.desired);
         let sets = self.sets.sets.iter_mut().filter(|set| !set.is_deleting());
         for (set, (capped, desired)) in sets.zip(capped.into_iter().zip(desired)) {
             if capped == desired {
                 scale_set(set, self.bounds, Replicas::Final(capped), &why);
             } else {
-                let why =
-                    format!("{why}, at most {} with {} maxSurge", self.bounds.max_replicas(), self.bounds.max_surge);
+                let why = format!(
+                    "{why}, for now planned <= {} replicas + {} maxSurge",
+                    self.bounds.desired, self.bounds.max_surge
+                );
                 scale_set(set, self.bounds, Replicas::ForNow(capped), &why);
             }
         }
         is_changed
     }
 
-    /// Before old Machines go: new pods avoid their Nodes, and the autoscaler waits. After: the reverse.
+    /// Before old Machines are deleted: new pods avoid their Nodes, and the autoscaler is stopped. Afterwards the
+    /// reverse.
     fn prepare_nodes(&mut self) {
         if self.sets.is_rolling() {
             for set in &self.sets.sets {
@@ -173,7 +176,7 @@ impl<'a> RolloutPlanner<'a> {
         revision::set_on_deployment(&mut self.deployment, revision);
     }
 
-    /// Status and clean-up, from all that was decided.
+    /// Adds status, clean-up and waits.
     fn finish(mut self) -> Plan<Action> {
         let created = self.created.as_ref().map(|set| (set.name_any(), set.spec.replicas));
         let facts = Facts {
@@ -210,11 +213,11 @@ impl<'a> RolloutPlanner<'a> {
         plan
     }
 
-    /// What has to happen elsewhere.
+    /// What the rollout waits for.
     fn waits(&self) -> Vec<String> {
         let mut waits = Vec::new();
         if self.snapshot.deployment.spec.paused && (self.sets.new_set().is_none() || self.sets.is_rolling()) {
-            waits.push("the deployment to be resumed: it is paused, so nothing is rolled out".to_owned());
+            waits.push("the deployment to be resumed: spec.paused is true".to_owned());
         }
         if let Some(set) = &self.created {
             waits.push(format!("new set {} to create {}", set.name_any(), machines(set.spec.replicas)));
@@ -223,7 +226,7 @@ impl<'a> RolloutPlanner<'a> {
             let (name, counts) = (set.name(), set.counts());
             let missing = self.bounds.desired - counts.available;
             if set.is_deleting() {
-                waits.push(format!("new set {name} to be gone: it was deleted and will be created again"));
+                waits.push(format!("new set {name} to be deleted, so that it can be created again"));
             } else if missing > 0 {
                 waits.push(format!("{} of new set {name} to become available", machines(missing)));
             }
@@ -231,20 +234,20 @@ impl<'a> RolloutPlanner<'a> {
                 waits.push(format!("new set {name} to delete {}", machines(counts.live - counts.replicas)));
             }
             if counts.terminating > 0 {
-                waits.push(format!("{} of new set {name} to be gone", machines(counts.terminating)));
+                waits.push(format!("{} of new set {name} to be deleted", machines(counts.terminating)));
             }
         }
         for set in self.sets.old_sets().filter(|set| !set.is_gone()) {
             let planned = set.counts().planned();
             waits.push(match planned {
                 0 => format!("old set {} to observe its new replicas", set.name()),
-                _ => format!("{} of old set {} to be gone", machines(planned), set.name()),
+                _ => format!("{} of old set {} to be deleted", machines(planned), set.name()),
             });
         }
         waits
     }
 
-    /// The steps, in the order in which they are safe: marks before replicas, Nodes before their Machines, status last.
+    /// The steps, in a safe order: deletion marks before replicas, Nodes before their Machines, status last.
     fn emit(self, status: Option<MachineDeploymentStatus>, surplus: Vec<Arc<MachineSet>>) -> Plan<Action> {
         let mut plan = Plan::default();
         let Self { snapshot, deployment, sets, nodes, machines, created, bounds, .. } = self;
@@ -255,7 +258,7 @@ impl<'a> RolloutPlanner<'a> {
             )),
             _ => None,
         };
-        // What failed may fail again; it must not keep the status from saying so.
+        // A failed create may fail again, so the status that reports it is written first.
         let (early, late) =
             if snapshot.failure.is_some() && created.is_some() { (status, None) } else { (None, status) };
 
@@ -274,8 +277,7 @@ impl<'a> RolloutPlanner<'a> {
             push(&mut plan, Action::PatchSet { set: current, patch }, reason, event);
         }
         for set in surplus {
-            let reason =
-                format!("delete old set {}: it is empty and beyond the revision history limit", set.name_any());
+            let reason = format!("delete old set {}: it is empty and beyond revisionHistoryLimit", set.name_any());
             plan.then(Action::DeleteSet(set), reason);
         }
         if let Some(status) = late {

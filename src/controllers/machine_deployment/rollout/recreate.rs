@@ -1,4 +1,4 @@
-//! Recreate: all old Machines go before the first new one comes.
+//! Recreate: all old Machines are deleted before the first new one is created.
 
 use super::{RolloutPlanner, rolling_update::new_replicas, scale};
 use crate::controllers::machine_deployment::{
@@ -9,25 +9,25 @@ use crate::controllers::machine_deployment::{
 impl RolloutPlanner<'_> {
     pub(super) fn recreate(&mut self) {
         let bounds = self.bounds;
-        // A set never deletes a Machine that it cannot read, so the new set would never come.
+        // A set never deletes a Machine that it cannot decode, so the new set could never be created.
         let unreadable: Vec<String> = self.sets.old_sets().flat_map(|set| set.unreadable.iter().cloned()).collect();
         if !unreadable.is_empty() {
             self.unreadable = unreadable;
             return;
         }
         for set in self.sets.old_sets_mut() {
-            scale_set(set, bounds, Replicas::Final(0), "Recreate replaces all machines at once");
+            scale_set(set, bounds, Replicas::Final(0), "strategy Recreate deletes all old machines first");
         }
         // A set that has not observed its new replicas may still be creating Machines.
         if self.sets.old_sets().any(|set| !set.is_gone()) {
             return;
         }
         let Some(new) = self.sets.new_set().map(SetView::counts) else { return self.create(bounds.desired) };
-        // Only a user's wish for more Machines does not wait for those that leave.
+        // Only a change of spec.replicas does not wait for Machines that are being deleted.
         let is_scaled = scale::is_pending(bounds, &self.scalable(), false);
         let replicas = if is_scaled { bounds.desired } else { new_replicas(bounds, &new, &[]) };
         if let Some(set) = self.sets.new_set_mut() {
-            let why = format!("the deployment has {} replicas", bounds.desired);
+            let why = format!("spec.replicas is {}", bounds.desired);
             scale_set(set, bounds, Replicas::Final(replicas), &why);
         }
     }

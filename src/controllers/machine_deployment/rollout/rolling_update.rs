@@ -1,4 +1,4 @@
-//! RollingUpdate: new Machines come while old ones go, within the bounds.
+//! RollingUpdate: scales the new set up and the old ones down within the bounds.
 
 use super::{RolloutPlanner, bounds::Bounds, counts::ReplicaCounts};
 use crate::controllers::machine_deployment::{
@@ -18,8 +18,7 @@ impl RolloutPlanner<'_> {
         let why = format!("{planned} planned < {} replicas + {} maxSurge", bounds.desired, bounds.max_surge);
         if let Some(set) = self.sets.new_set_mut() {
             let target = new_replicas(bounds, &new, &old);
-            let why =
-                if target < new.replicas { format!("the deployment has {} replicas", bounds.desired) } else { why };
+            let why = if target < new.replicas { format!("spec.replicas is {}", bounds.desired) } else { why };
             scale_set(set, bounds, Replicas::Final(target), &why);
         }
         let available = available(&new, &old);
@@ -30,8 +29,8 @@ impl RolloutPlanner<'_> {
     }
 }
 
-/// The replicas of the new set. It grows into the room that all Machines, terminating ones included, leave: a rollout
-/// waits for real deletions.
+/// The replicas of the new set. All Machines, including terminating ones, count against maxSurge, so a rollout waits
+/// for real deletions.
 pub(super) fn new_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> i32 {
     if new.replicas >= bounds.desired {
         return bounds.desired;
@@ -41,22 +40,22 @@ pub(super) fn new_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaC
     new.replicas + headroom.min(bounds.desired - new.replicas)
 }
 
-/// What an old set shall have.
+/// Target replicas of an old set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub replicas: i32,
-    /// Why that is fewer than now.
+    /// Why that is fewer than the current replicas.
     pub why: Option<Why>,
 }
 
-/// Why an old set shrinks.
+/// Why an old set is scaled down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Machines that do not serve go first.
+    /// Machines that are not available are deleted first.
     NotServing,
-    /// More Machines are available than must be.
+    /// More Machines are available than required.
     Surplus,
-    /// Nothing else can move, because this many Machines that do not serve are kept.
+    /// Nothing else can progress, because this many unavailable Machines are kept.
     Outliving(i32),
 }
 
@@ -64,7 +63,7 @@ impl Why {
     fn text(self, bounds: &Bounds, available: i32) -> String {
         let floor = format!("{} replicas - {} maxUnavailable", bounds.desired, bounds.max_unavailable);
         match self {
-            Self::NotServing => "machines that are not available go first".to_owned(),
+            Self::NotServing => "machines that are not available are deleted first".to_owned(),
             Self::Surplus => format!("{available} available > {floor}"),
             Self::Outliving(count) => {
                 format!("{available} available > {floor} - {count} out of service and kept (preserved or unreadable)")
@@ -73,14 +72,15 @@ impl Why {
     }
 }
 
-/// The replicas of the old sets, given oldest first. What does not serve goes first, then what can be spared.
+/// The replicas of the old sets, given oldest first. Unavailable Machines are deleted first, then available ones beyond
+/// the minimum.
 ///
-/// Machines that do not serve but outlive those that do (preserved, unreadable) can take up maxSurge and maxUnavailable
-/// together. When nothing else can move, they count as unavailable beyond maxUnavailable, or the rollout would stand still
-/// for as long as they are kept.
+/// Unavailable Machines that a set keeps longer than available ones (preserved, unreadable) can use up maxSurge and
+/// maxUnavailable. When nothing else can progress, they count as unavailable beyond maxUnavailable; otherwise the
+/// rollout would be stuck for as long as they are kept.
 pub(super) fn old_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<Target> {
     let mut targets: Vec<Target> = old.iter().map(|count| Target { replicas: count.replicas, why: None }).collect();
-    // However unhealthy the old sets are, they keep as many places as the new set cannot fill yet.
+    // However unhealthy the old sets are, they keep as many replicas as the new set does not have yet.
     let total: i32 = old.iter().map(|count| count.replicas).sum();
     let mut removable = total + new.available_now() - bounds.min_available();
     let may_shrink = removable > 0;
@@ -97,7 +97,7 @@ pub(super) fn old_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaC
     targets
 }
 
-/// Machines that serve go although fewer than the minimum stay, one for each that is kept and does not serve.
+/// Scales down available Machines below the minimum, one for each unavailable Machine that is kept.
 fn lower_beside_outliving(targets: &mut [Target], bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) {
     let places: i32 = old.iter().map(ReplicaCounts::asked).sum();
     let outliving: i32 = old.iter().map(ReplicaCounts::outliving).sum();
@@ -105,7 +105,7 @@ fn lower_beside_outliving(targets: &mut [Target], bounds: &Bounds, new: &Replica
     let spare = available(new, old) - (bounds.min_available() - outliving);
     let mut count = removable.min(spare);
     for (target, counts) in targets.iter_mut().zip(old) {
-        // A set does not delete what it cannot read: it acts on fewer replicas than it has readable Machines.
+        // A set does not delete unreadable Machines: it deletes only if replicas are below the number of readable ones.
         let acts_from = target.replicas.min(counts.staying());
         let step = acts_from.min(count);
         if step > 0 {
@@ -131,7 +131,7 @@ impl Target {
     }
 }
 
-/// Every set has what its spec says, the new one serves with all it has, and there is no room for it to grow.
+/// Every set has reached its replicas, all Machines of the new set are available, and it cannot grow within maxSurge.
 fn is_stuck(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> bool {
     let is_idle = |count: &ReplicaCounts| {
         count.creating + count.deleting + count.terminating == 0

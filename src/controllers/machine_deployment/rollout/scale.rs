@@ -1,13 +1,13 @@
-//! What a change of `spec.replicas` means for the sets, before any rollout goes on.
+//! Distributes a change of `spec.replicas` over the sets, before the rollout continues.
 
 use super::{bounds::Bounds, counts::ReplicaCounts};
 
-/// What scaling reads of a set. Sets are given oldest first; those being deleted are left out, and count in
+/// What scaling needs to know of a set. Sets are given oldest first. Those being deleted are left out and count in
 /// [`Mode::departing`].
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Scalable {
     pub counts: ReplicaCounts,
-    /// The set makes Machines of the current template.
+    /// The set has the current template.
     pub is_new: bool,
     /// Replicas of the deployment when the set was last sized, as annotated.
     pub desired: Option<i32>,
@@ -21,19 +21,19 @@ impl Scalable {
     }
 }
 
-/// What else decides about scaling.
+/// Other inputs of scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mode {
-    /// No rollout comes after this that would use the room.
+    /// The deployment is paused, so no rollout follows.
     pub paused: bool,
-    /// Machines of two sets may exist side by side.
+    /// Machines of two sets may exist at the same time.
     pub may_overlap: bool,
-    /// The Machines of sets that are being deleted: they go, but as long as they are there they take room.
+    /// Machines of sets that are being deleted. They count against maxSurge as long as they exist.
     pub departing: ReplicaCounts,
 }
 
-/// True if the replicas were changed since the sets were last sized. Without a new set, a rollout that makes one decides;
-/// but if it is paused, what there is must do.
+/// True if `spec.replicas` changed since the sets were last scaled. Without a new set, the rollout that creates one
+/// decides; if the deployment is paused, the existing sets are scaled.
 pub(super) fn is_pending(bounds: &Bounds, sets: &[Scalable], paused: bool) -> bool {
     let has_new = sets.iter().any(|set| set.is_new);
     let any_active = sets.iter().any(Scalable::is_active);
@@ -41,12 +41,12 @@ pub(super) fn is_pending(bounds: &Bounds, sets: &[Scalable], paused: bool) -> bo
     (has_new || paused)
         && sets.iter().filter(|set| set.is_active() || set.is_new).chain(stand_in).any(|set| match set.desired {
             Some(desired) => desired != bounds.desired,
-            // Adopted, and never sized.
+            // Adopted and never scaled.
             None => paused && set.is_active(),
         })
 }
 
-/// The replicas of each set, in the order given, if there is room for them: see [`capped`].
+/// The desired replicas of each set, in the order given, before [`capped`] applies maxSurge.
 pub(super) fn desired_replicas(bounds: &Bounds, sets: &[Scalable], mode: Mode) -> Vec<i32> {
     let mut replicas: Vec<i32> = sets.iter().map(|set| set.counts.replicas).collect();
     let active: Vec<usize> = (0..).zip(sets).filter(|(_, set)| set.is_active()).map(|(index, _)| index).collect();
@@ -67,7 +67,7 @@ pub(super) fn desired_replicas(bounds: &Bounds, sets: &[Scalable], mode: Mode) -
             if surplus > 0 {
                 shrink(bounds, sets, surplus, &mut replicas);
             } else if mode.paused && mode.may_overlap {
-                // Not paused, the rollout that follows grows the new set, and minds terminating Machines.
+                // If not paused, the rollout that follows grows the new set and counts terminating Machines.
                 for (count, _) in replicas.iter_mut().zip(sets).filter(|(_, set)| set.is_new) {
                     *count += (-surplus).min(bounds.desired - *count).max(0);
                 }
@@ -77,8 +77,8 @@ pub(super) fn desired_replicas(bounds: &Bounds, sets: &[Scalable], mode: Mode) -
     replicas
 }
 
-/// The part of `replicas` that there is room for now. A user's change of the replicas does not wait for deletions, so
-/// terminating Machines take no room here; in a rollout they do (see [`super::rolling_update`]).
+/// The part of `replicas` that maxSurge allows now. A change of `spec.replicas` does not wait for deletions, so
+/// terminating Machines do not count here; in a rollout they do (see [`super::rolling_update`]).
 pub(super) fn capped(bounds: &Bounds, sets: &[Scalable], mode: Mode, replicas: &[i32]) -> Vec<i32> {
     let kept = replicas.iter().zip(sets).map(|(count, set)| set.counts.asked_after(set.counts.replicas.min(*count)));
     let mut headroom = (bounds.max_replicas() - mode.departing.asked() - kept.sum::<i32>()).max(0);
@@ -91,7 +91,7 @@ pub(super) fn capped(bounds: &Bounds, sets: &[Scalable], mode: Mode, replicas: &
     capped.collect()
 }
 
-/// One set gets everything. If sets must not overlap, it grows only when the others have no Machines left.
+/// One set gets all replicas. If sets must not overlap, it grows only when the others have no Machines left.
 fn give_all(bounds: &Bounds, sets: &[Scalable], mode: Mode, target: Option<usize>, replicas: &mut [i32]) {
     let Some(target) = target else { return };
     let alone = mode.departing.planned() == 0
@@ -110,8 +110,8 @@ fn is_saturated(bounds: &Bounds, set: &Scalable) -> bool {
         && set.counts.available_now() == bounds.desired
 }
 
-/// Takes `surplus` from the sets, each in proportion, the largest first; but never so much that fewer are available
-/// than the bounds allow. What is left over goes with the rollout.
+/// Removes `surplus` replicas from the sets in proportion, the largest first, but never below the minimum of available
+/// Machines. The rollout removes the rest.
 fn shrink(bounds: &Bounds, sets: &[Scalable], surplus: i32, replicas: &mut [i32]) {
     let mut order: Vec<usize> = (0..sets.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(sets.get(*index).map(|set| set.counts.replicas)));

@@ -1,5 +1,6 @@
-//! Adopted sets may lack the label that keeps sets of one deployment apart. They get it in three stages, so that no
-//! Machine ever falls out of its set: template, Machines, then the set's own labels and selector.
+//! Adopted sets may lack the hash label, which distinguishes the sets of one deployment. They get it in three stages,
+//! so that every Machine always matches its set: first the template, then the Machines, then the set's own labels and
+//! selector.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::{
     controllers::object::draft::Drafts,
 };
 
-/// Takes each set that lacks the label one stage further.
+/// Advances each set without the label by one stage.
 pub(in super::super) fn complete(
     sets: &mut OwnedSets,
     machines: &mut Drafts<Machine>,
@@ -26,7 +27,7 @@ pub(in super::super) fn complete(
         let template_labels = &set.draft.current().spec.template.metadata.labels;
         match template_labels.get(labels::TEMPLATE_HASH).cloned() {
             None => label_template(set, deployment, siblings),
-            // Until the set's controller has seen the template, it may create Machines without the label.
+            // Until the set controller has observed the template, it may create Machines without the label.
             Some(hash) if set.is_observed() && set.unreadable.is_empty() => {
                 if label_machines(set, machines, &hash) == 0 {
                     label_set(set, hash);
@@ -54,7 +55,7 @@ fn label_template(set: &mut SetView, deployment: &str, siblings: &[Arc<MachineSe
     });
 }
 
-/// Answers how many lacked it.
+/// Labels the Machines of a set; returns how many lacked the label.
 fn label_machines(set: &SetView, drafts: &mut Drafts<Machine>, hash: &str) -> usize {
     let lacks = |machine: &&Arc<Machine>| machine.labels().get(labels::TEMPLATE_HASH).is_none_or(|label| label != hash);
     let lacking: Vec<&Arc<Machine>> = set.machines.iter().filter(lacks).collect();

@@ -1,4 +1,4 @@
-//! The sets of a deployment: which are its own, which makes Machines of the current template, and what each amounts to.
+//! The sets of a deployment: which belong to it, which has the current template, and the numbers of each.
 
 pub(super) mod hash_label;
 pub(super) mod history;
@@ -34,13 +34,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct SetView {
     pub draft: Draft<MachineSet>,
-    /// It makes Machines of the current template.
+    /// It has the current template.
     pub is_new: bool,
     /// Machines it controls.
     pub machines: Vec<Arc<Machine>>,
-    /// Names of Machines it controls whose content cannot be decoded.
+    /// Names of Machines it controls that cannot be decoded.
     pub unreadable: Vec<String>,
-    /// Its writes whose results are not in the cache yet.
+    /// Its writes in flight.
     pub in_flight: InFlight,
     now: Timestamp,
 }
@@ -50,9 +50,9 @@ pub(super) struct SetView {
 pub(super) struct OwnedSets {
     /// The deployment's sets, oldest first.
     pub sets: Vec<SetView>,
-    /// Sets that are its own no longer.
+    /// Sets that no longer match the selector and are released.
     pub released: Vec<Draft<MachineSet>>,
-    /// Sets that cannot be decoded, even the new one may be among them, and Machines of unknown sets.
+    /// Names of sets that cannot be decoded (one may be the new set), and of Machines of unknown sets.
     pub unknown: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ impl OwnedSets {
         Self { sets, released: Vec::new(), unknown }
     }
 
-    /// The set that makes Machines of the current template.
+    /// The set with the current template.
     pub(super) fn new_set(&self) -> Option<&SetView> {
         self.sets.iter().find(|set| set.is_new)
     }
@@ -137,7 +137,7 @@ impl OwnedSets {
         self.sets.iter_mut().filter(|set| !set.is_new)
     }
 
-    /// Some old set has Machines, or is about to create some.
+    /// An old set has Machines or may create some.
     pub(super) fn is_rolling(&self) -> bool {
         self.old_sets().any(|set| set.counts().planned() > 0)
     }
@@ -147,7 +147,7 @@ impl OwnedSets {
         self.sets.iter().map(|set| set.counts().current()).sum()
     }
 
-    /// The new set first: it grows before others shrink.
+    /// Drafts of all sets, the new set first: it grows before others shrink.
     pub(super) fn into_drafts(self) -> impl Iterator<Item = Draft<MachineSet>> {
         let (new, old): (Vec<_>, Vec<_>) = self.sets.into_iter().partition(|set| set.is_new);
         new.into_iter().chain(old).map(|set| set.draft).chain(self.released)
@@ -168,24 +168,24 @@ impl SetView {
         if self.is_deleting() { 0 } else { self.draft.desired().spec.replicas }
     }
 
-    /// An annotation with a number in it.
+    /// The value of a numeric annotation.
     pub(super) fn number(&self, annotation: &str) -> Option<i32> {
         self.draft.current().annotations().get(annotation)?.parse().ok()
     }
 
-    /// The set's controller has seen the set as it is, so nothing comes of what it was asked before.
+    /// The set controller has observed the current generation, so it does not act on an earlier spec.
     pub(super) fn is_observed(&self) -> bool {
         let set = self.draft.current();
         let observed = set.status.as_ref().map_or(0, |status| status.observed_generation);
         self.is_deleting() || observed >= set.metadata.generation.unwrap_or_default()
     }
 
-    /// No Machine is left of it, and none can come.
+    /// It has no Machines and cannot create any.
     pub(super) fn is_gone(&self) -> bool {
         self.counts().planned() == 0 && self.is_observed()
     }
 
-    /// Its Machines in numbers; from the Machines themselves, as a set's status lags behind.
+    /// The counts of its Machines, computed from the Machines themselves because the status of a set may be stale.
     pub(super) fn counts(&self) -> ReplicaCounts {
         let live: Vec<&Arc<Machine>> = self.machines.iter().filter(|machine| !machine.is_terminating()).collect();
         let (deleting, staying): (Vec<&Arc<Machine>>, Vec<&Arc<Machine>>) =
@@ -209,7 +209,7 @@ impl SetView {
         }
     }
 
-    /// What scaling reads of it.
+    /// The input of scaling for this set.
     pub(super) fn scalable(&self) -> Scalable {
         Scalable {
             counts: self.counts(),
@@ -220,7 +220,7 @@ impl SetView {
     }
 }
 
-/// A count as the API has it.
+/// Converts a count to the API's type.
 pub(super) fn i32_count<T>(items: impl Iterator<Item = T>) -> i32 {
     i32::try_from(items.count()).unwrap_or(i32::MAX)
 }
@@ -229,7 +229,7 @@ fn is_controlled(deployment: &MachineDeployment, set: &MachineSet) -> bool {
     deployment.metadata.uid.as_deref().is_some_and(|uid| owner::is_controlled_by(&set.metadata, uid))
 }
 
-/// False if somebody controls the set already.
+/// False if the set has a controller already.
 fn adopt(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) -> bool {
     let reference = owner::reference_to(deployment);
     let owners = reference.and_then(|reference| owner::adopted(&draft.current().metadata, &reference));

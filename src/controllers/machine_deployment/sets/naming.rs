@@ -1,5 +1,4 @@
-//! Hash label and name of a set that is about to be created. Existing sets are recognised by their template and keep
-//! whatever name and label they have.
+//! Hash label and name of a new set. Existing sets are recognised by their template and keep their name and label.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +13,7 @@ use crate::api::{
 const SHORT: usize = 5;
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// What tells a new set from the other sets of its deployment.
+/// Name and hash label of a new set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Identity {
     /// Name of the set.
@@ -23,7 +22,7 @@ pub(in super::super) struct Identity {
     pub hash: String,
 }
 
-/// The first identity that no existing set holds. `collisions` counts names that turned out to be taken.
+/// The first identity that no existing set has. `collisions` counts names that turned out to be taken.
 pub(in super::super) fn identity_for<'a>(
     deployment: &str,
     template: &MachineTemplate,
@@ -61,13 +60,14 @@ pub(in super::super) fn identity_for<'a>(
     }
 }
 
-/// FNV-1a, 32 bits, over the canonical JSON of what a rollout is for, and over the number of collisions if there were any.
+/// FNV-1a, 32 bits, over the canonical JSON of the compared part of the template, and over the number of collisions if
+/// any.
 fn fnv1a(content: &[u8], collisions: i32) -> u32 {
     let salt = if collisions == 0 { Vec::new() } else { collisions.to_le_bytes().to_vec() };
     content.iter().chain(&salt).fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Each byte as a letter that forms no words and cannot be misread.
+/// Encodes each byte as a letter of Kubernetes' safe alphabet, which forms no words.
 fn safe(hash: &str) -> String {
     hash.bytes()
         .filter_map(|byte| ALPHABET.get(usize::from(byte) % ALPHABET.len()))

@@ -1,4 +1,4 @@
-//! The set of the current template: made, kept in step with the deployment, and numbered.
+//! The set of the current template: its creation, its sync with the deployment, and its revision.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Annotations of a deployment that its sets do not get, and that a rollback does not bring back.
+/// Annotations of a deployment that are not copied to its sets and not restored by a rollback.
 const OWN_ANNOTATIONS: [&str; 8] = [
     labels::KUBECTL_LAST_APPLIED,
     labels::REVISION,
@@ -29,7 +29,7 @@ const OWN_ANNOTATIONS: [&str; 8] = [
     labels::TRIGGER_DELETION,
 ];
 
-/// How many former revisions a set remembers.
+/// Length of the revision history of a set.
 const HISTORY_LENGTH: usize = 20;
 
 /// The annotations that deployment and set share.
@@ -48,12 +48,12 @@ pub(in super::super) fn next_revision(sets: &OwnedSets) -> i64 {
     sets.old_sets().map(|set| revision_of(set.draft.current())).max().unwrap_or_default().saturating_add(1)
 }
 
-/// The annotations that tell a later plan for which replicas of the deployment a set was sized.
+/// The annotations that record for which `spec.replicas` of the deployment a set was last scaled.
 pub(in super::super) fn size_annotations(bounds: &Bounds) -> [(&'static str, String); 2] {
     [(labels::DESIRED_REPLICAS, bounds.desired.to_string()), (labels::MAX_REPLICAS, bounds.max_replicas().to_string())]
 }
 
-/// The set that makes Machines of the current template. Its finalizer is there from birth.
+/// A new set with the current template. It is created with its finalizer.
 pub(in super::super) fn new_set(
     deployment: &MachineDeployment,
     identity: &Identity,
@@ -93,7 +93,7 @@ pub(in super::super) fn new_set(
     }
 }
 
-/// Brings to the new set what a deployment may change without a rollout, and gives it the latest revision.
+/// Copies changes that need no rollout from the deployment to the new set, and sets the latest revision.
 pub(in super::super) fn update_new_set(sets: &mut OwnedSets, deployment: &MachineDeployment) {
     let revision = next_revision(sets);
     let Some(set) = sets.new_set_mut().filter(|set| !set.is_deleting()) else { return };
@@ -102,7 +102,7 @@ pub(in super::super) fn update_new_set(sets: &mut OwnedSets, deployment: &Machin
     raise_revision(&mut set.draft, revision);
 }
 
-/// The deployment carries the revision of its new set.
+/// Sets the revision of the new set on the deployment.
 pub(in super::super) fn set_on_deployment(deployment: &mut Draft<MachineDeployment>, revision: i64) {
     let text = revision.to_string();
     if revision > 0 && deployment.current().annotations().get(labels::REVISION) != Some(&text) {
@@ -112,14 +112,14 @@ pub(in super::super) fn set_on_deployment(deployment: &mut Draft<MachineDeployme
     }
 }
 
-/// Adds and overwrites; what is removed from the deployment stays on the set.
+/// Copies annotations. One that was removed from the deployment stays on the set.
 fn copy_annotations(set: &mut SetView, deployment: &MachineDeployment) {
     let mut desired = shared_annotations(deployment.annotations());
     let present = set.draft.current().annotations();
     desired.retain(|key, value| present.get(key) != Some(value));
     if !desired.is_empty() {
         let names = desired.keys().cloned().collect::<Vec<_>>().join(", ");
-        set.draft.edit(format!("copy from the deployment: annotations {names}"), |set| {
+        set.draft.edit(format!("copy annotations from the deployment: {names}"), |set| {
             set.annotations_mut().extend(desired);
         });
     }
@@ -138,11 +138,12 @@ fn copy_configuration(set: &mut SetView, deployment: &MachineDeployment) {
         changed.push("autoPreserveFailedMachineMax");
     }
     if !changed.is_empty() {
-        set.draft.edit(format!("bring to the set without a rollout: {}", changed.join(", ")), |set| set.spec = spec);
+        set.draft
+            .edit(format!("copy from the deployment without a rollout: {}", changed.join(", ")), |set| set.spec = spec);
     }
 }
 
-/// A revision is only ever raised; the former ones are remembered, each once, the latest last.
+/// Raises the revision of a set. Former revisions are kept in the history, each once, the latest last.
 fn raise_revision(draft: &mut Draft<MachineSet>, revision: i64) {
     let former = revision_of(draft.current());
     if former >= revision {

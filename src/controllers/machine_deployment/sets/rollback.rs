@@ -1,4 +1,4 @@
-//! Back to the template of an earlier revision.
+//! Rollback to the template of an earlier revision.
 
 use super::{
     OwnedSets, SetView,
@@ -15,7 +15,7 @@ use crate::{
 };
 use kube::ResourceExt;
 
-/// Answers the request in `spec.rollbackTo` and clears it, in one change of the deployment.
+/// Executes the request in `spec.rollbackTo` and clears it, in one patch of the deployment.
 pub(in super::super) fn roll_back(
     deployment: &mut Draft<MachineDeployment>,
     sets: &mut OwnedSets,
@@ -66,7 +66,7 @@ fn restore(deployment: &mut MachineDeployment, set: &SetView) {
     template.metadata.labels.remove(labels::TEMPLATE_HASH);
     deployment.spec.template = template;
     let mut annotations = shared_annotations(set.annotations());
-    // An older time would hide Machines from deletion that the autoscaler has chosen since.
+    // An older time would stop the deletion of Machines that the autoscaler has marked since.
     annotations.remove(labels::LAST_SCALER_CHANGE);
     deployment.annotations_mut().extend(annotations);
     deployment.spec.rollback_to = None;

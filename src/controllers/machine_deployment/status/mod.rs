@@ -1,5 +1,5 @@
-//! The status: counters from the Machines themselves, and the conditions by which people, the autoscaler and Gardener
-//! tell how a rollout goes.
+//! The status: counters computed from the Machines, and the conditions in which people, the autoscaler and Gardener see
+//! the progress of a rollout.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -20,17 +20,17 @@ use crate::{
     },
 };
 
-/// How long after the deadline a stuck rollout is looked at again, so that it is over by then.
+/// How long after the progress deadline to reconcile, so that the deadline has certainly passed.
 const GRACE: SignedDuration = SignedDuration::from_secs(1);
 
-/// What the status is made from besides the snapshot.
+/// Inputs of the status besides the snapshot.
 pub(super) struct Facts<'a> {
     pub snapshot: &'a Snapshot,
     pub sets: &'a OwnedSets,
     pub bounds: &'a Bounds,
     /// Name and replicas of the new set, if this plan creates it.
     pub created: Option<(&'a str, i32)>,
-    /// Names of new sets that turned out to be taken.
+    /// How many names of new sets turned out to be taken.
     pub collisions: i32,
 }
 
@@ -56,12 +56,12 @@ pub(super) fn counters_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
     status
 }
 
-/// The rollout is done: as many as wanted, all of the current template, all available, nothing else.
+/// The rollout is complete: exactly the desired replicas exist, all with the current template, all available.
 pub(super) fn is_complete(status: &MachineDeploymentStatus, desired: i32) -> bool {
     status.updated_replicas == desired && status.replicas == desired && status.available_replicas == desired
 }
 
-/// When a rollout that makes no progress becomes a stuck one.
+/// When a rollout without progress exceeds its progress deadline.
 pub(super) fn progress_deadline(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Option<Timestamp> {
     let spec = &facts.snapshot.deployment.spec;
     let condition = condition::find(&status.conditions, ConditionType::Progressing)?;
@@ -93,10 +93,10 @@ fn counted(facts: &Facts<'_>, stored: &MachineDeploymentStatus) -> MachineDeploy
     }
 }
 
-/// Failed Machines that somebody wants to keep are not held against the deployment.
+/// The condition `Available`. Preserved Failed Machines lower the number that is needed.
 fn available(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Condition {
     let needed = (facts.bounds.min_available() - status.preserved_failed_replicas).max(0);
-    let message = format!("{} machines are available, {needed} are needed", status.available_replicas);
+    let message = format!("{} available, {needed} needed", status.available_replicas);
     if status.available_replicas >= needed {
         Condition::is_true(ConditionReason::MinimumReplicasAvailable, message)
     } else {
@@ -104,7 +104,7 @@ fn available(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Condition {
     }
 }
 
-/// What the condition `Progressing` says now; `None` if it stays as it is.
+/// The condition `Progressing`; `None` if it does not change.
 fn progress(
     facts: &Facts<'_>,
     stored: &MachineDeploymentStatus,
@@ -158,7 +158,7 @@ fn progress(
                 ConditionReason::FoundNewMachineSet,
                 format!("found machine set {name} of this template"),
             )),
-            // Recreate: the old Machines go first.
+            // Recreate: the old Machines are deleted first.
             None => was_complete
                 .then(|| Condition::is_true(ConditionReason::MachineSetUpdated, format!("{subject} is progressing"))),
         };

@@ -128,7 +128,7 @@ impl Drive {
             let waits: Vec<_> = plan.waits.iter().map(|wait| wait.text.clone()).collect();
             if plan.steps.is_empty() {
                 if waits != self.last_waits {
-                    waits.iter().for_each(|wait| self.say(&format!("      wait for {wait}")));
+                    waits.iter().for_each(|wait| self.say(&format!("      waiting for {wait}")));
                 }
                 self.last_waits = waits;
                 return;

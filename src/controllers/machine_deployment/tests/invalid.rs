@@ -22,7 +22,7 @@ fn a_senseless_spec_is_reported_once_and_nothing_else_is_done(#[case] change: Va
     drive.settle();
     assert_eq!(drive.log.matches("event").count(), 1, "{}", drive.log);
     assert!(drive.log.contains(&format!("event {event}: spec.")), "{}", drive.log);
-    assert!(drive.log.contains("wait for the spec to be corrected"), "{}", drive.log);
+    assert!(drive.log.contains("waiting for the spec to be corrected"), "{}", drive.log);
     assert_eq!(condition(&drive, "Invalid"), reads("True", "InvalidSpec"));
     assert_eq!(drive.world.due(), []);
     let valid = serde_json::to_value(&deployment(2, rolling(1, 0)).spec).unwrap();
@@ -55,5 +55,9 @@ fn in_place_updates_are_left_alone_and_say_so() {
     taken_over.edit_class("v2");
     taken_over.run();
     assert_eq!(only_set(&taken_over), set, "{}", taken_over.log);
-    assert!(taken_over.log.contains("wait for in-place updates are not available yet"), "{}", taken_over.log);
+    assert!(
+        taken_over.log.contains("waiting for another strategy: in-place updates are not available yet"),
+        "{}",
+        taken_over.log
+    );
 }

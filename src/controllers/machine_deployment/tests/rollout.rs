@@ -123,7 +123,7 @@ fn the_taint_mark_of_a_set_stays_while_a_machine_of_it_cannot_be_decoded() {
     let mut snapshot = drive.snapshot();
     let set = snapshot.sets.iter().find(|set| set.spec.template.spec.class.name == "v1").unwrap().clone();
     let unmarks = |snapshot: &_| {
-        let text = "its nodes are not tainted any more";
+        let text = "its nodes are no longer tainted";
         planned(snapshot).steps.iter().any(|step| step.reason.contains(text))
     };
     assert!(unmarks(&snapshot));

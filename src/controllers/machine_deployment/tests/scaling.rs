@@ -32,7 +32,7 @@ fn a_paused_deployment_is_scaled_and_nothing_else() {
     let set = only_set(&drive);
     assert_eq!((set.spec.replicas, set.spec.template.spec.class.name.as_str()), (4, "v1"));
     assert_eq!(condition(&drive, "Progressing"), reads("Unknown", "DeploymentPaused"));
-    assert!(drive.log.contains("wait for the deployment to be resumed"), "{}", drive.log);
+    assert!(drive.log.contains("waiting for the deployment to be resumed"), "{}", drive.log);
 }
 
 #[test]

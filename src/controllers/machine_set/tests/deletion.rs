@@ -14,7 +14,7 @@ fn a_set_goes_after_its_last_machine() {
         .machine("c", json!({ "metadata": { "deletionTimestamp": after(-5) } }));
     let rest = world.settle();
     assert_eq!(world.deleted, ["a", "b"]);
-    assert_eq!(waits(&rest), "3 machines to be gone before the set goes");
+    assert_eq!(waits(&rest), "3 machines to be deleted before the set");
     assert_eq!(world.set["metadata"]["finalizers"].as_array().unwrap().len(), 2);
     world.finish_deletions();
     world.settle();
@@ -28,7 +28,7 @@ fn a_set_waits_for_machines_it_cannot_read() {
     world.unreadable = vec!["u".to_owned()];
     let rest = world.settle();
     assert_eq!(world.set["metadata"]["finalizers"], json!([labels::FINALIZER]));
-    assert_eq!(waits(&rest), "1 machine to be readable: u");
+    assert_eq!(waits(&rest), "1 machine to become readable: u");
 }
 
 #[test]

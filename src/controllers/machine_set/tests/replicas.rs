@@ -114,7 +114,7 @@ fn unreadable_machines_exist_and_are_left_alone(
     world.unreadable = (0..unreadable).map(|index| format!("u{index}")).collect();
     let rest = world.settle();
     assert_eq!((world.created.len(), world.deleted.len()), (created, deleted));
-    assert!(waits(&rest).contains("to be readable: u0"), "{}", waits(&rest));
+    assert!(waits(&rest).contains("to become readable: u0"), "{}", waits(&rest));
 }
 
 #[test]
