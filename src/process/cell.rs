@@ -1,4 +1,4 @@
-//! One cell of a process, from its kubeconfigs to its leases.
+//! Runs one cell, from its kubeconfigs to its Leases.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,13 +27,13 @@ use crate::{
     },
 };
 
-/// How soon a kubeconfig of a target that could not be used is read again.
+/// Retry period for the kubeconfig of a target that cannot be used.
 const TARGET_RETRY: Duration = Duration::from_secs(10);
 
 /// Runs a cell until `stop`.
 ///
 /// # Errors
-/// When its clusters cannot be reached, or a lease is lost.
+/// Its clusters cannot be reached, or a Lease is lost.
 pub(super) async fn run(host: &Host, options: &CellOptions, stop: &CancellationToken) -> Result<()> {
     match reach(&host.options, options, stop).await? {
         Some(connection) => run_connected(host, options, &connection, stop).await,
@@ -41,10 +41,10 @@ pub(super) async fn run(host: &Host, options: &CellOptions, stop: &CancellationT
     }
 }
 
-/// Tries the clusters of a cell; `None` if it was stopped meanwhile.
+/// Connects to the clusters of a cell; `None` if it was stopped in the meantime.
 ///
 /// # Errors
-/// When they cannot be reached.
+/// They cannot be reached.
 pub(super) async fn reach(
     process: &ProcessOptions,
     options: &CellOptions,
@@ -58,10 +58,10 @@ pub(super) async fn reach(
     Ok(stop.run_until_cancelled(connecting).await.transpose()?)
 }
 
-/// Runs a cell whose clusters were reached, until `stop`.
+/// Runs a connected cell until `stop`.
 ///
 /// # Errors
-/// When a lease is lost.
+/// A Lease is lost.
 pub(super) async fn run_connected(
     host: &Host,
     options: &CellOptions,
@@ -125,7 +125,8 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
     Cell::new(config, KINDS, &process.roles, &settings)
 }
 
-/// Connects the targets that a label names. One that cannot be reached or whose kubeconfig is wrong harms no other.
+/// Connects the targets that a label names. A target that cannot be reached, or an invalid kubeconfig, affects no
+/// other.
 fn connect_targets(host: &Host, options: &CellOptions, cell: &Cell) -> Vec<AbortOnDropHandle<()>> {
     let TargetKubeconfigs::ByLabel { paths, .. } = &options.targets else { return Vec::new() };
     let connect = |(name, path): (&String, &PathBuf)| {
@@ -136,7 +137,7 @@ fn connect_targets(host: &Host, options: &CellOptions, cell: &Cell) -> Vec<Abort
                 match clients::target(&path, &host.options, &host.shared.metrics).await {
                     Ok(client) => return drop(targets.connect(&id, &client)),
                     Err(error) => {
-                        tracing::warn!(cell, target = %id, error = format!("{error:#}"), "target is not connected")
+                        tracing::warn!(cell, target = %id, error = format!("{error:#}"), "target not connected")
                     }
                 }
                 sleep(TARGET_RETRY).await;
@@ -150,7 +151,7 @@ fn part_of(options: &CellOptions, what: &str) -> String {
     if options.name.is_empty() { what.to_owned() } else { format!("cell {}: {what}", options.name) }
 }
 
-/// Plays each role for as long as its lease is ours. When one ends, all end.
+/// Runs each role while its Lease is held. When one ends, all end.
 async fn lead_all(
     host: &Host,
     options: &CellOptions,
@@ -189,7 +190,7 @@ async fn lead(cell: &Cell, role: &Role, election: Option<Result<Election>>, stop
         cell.play(role, &stop).await;
         return Ok(());
     };
-    // A process that cannot read must not keep a lease from one that can.
+    // A process whose caches cannot be filled must not take a Lease from one whose caches are full.
     let leadership = async {
         cell.wait_synced().await;
         election.acquire().await

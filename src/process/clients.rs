@@ -11,10 +11,10 @@ use crate::runtime::{
     metrics::Metrics,
 };
 
-/// Events must not compete with the work they report.
+/// Rate limit of the event client, so that events do not delay other requests.
 const EVENT_RATE: Rate = Rate { qps: 50.0, burst: 100 };
 
-/// Clients with limits of their own, so that neither events nor leases wait for work.
+/// Clients with limits of their own, so that events and Leases do not wait for other requests.
 pub(super) struct Clients {
     pub control: Client,
     pub target: Option<Client>,

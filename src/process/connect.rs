@@ -1,4 +1,4 @@
-//! From kubeconfigs to clients that have been tried.
+//! From kubeconfigs to connected clients.
 
 use kube::Client;
 
@@ -6,20 +6,20 @@ use crate::runtime::kubeconfig::{
     self, Clusters, ControlKubeconfig, Fallback, ServerInfo, StartError, TargetKubeconfig, UserAgent,
 };
 
-/// Both clusters, and what is known of the control cluster.
+/// Both clusters and the version of the control cluster.
 pub struct Connection {
-    /// How to reach them.
+    /// Their configurations.
     pub clusters: Clusters,
-    /// What the control cluster runs.
+    /// Version of the control cluster.
     pub control_info: ServerInfo,
 }
 
-/// Reads the kubeconfigs and tries both API servers. A target that does not answer is waited for later, by its cache.
-/// The future can be dropped at any moment.
+/// Reads the kubeconfigs and connects to both API servers. If the target does not respond, its cache waits for it
+/// later. The future can be dropped at any time.
 ///
 /// # Errors
-/// When a kubeconfig cannot be used, when the control cluster does not answer within some 10 s, or when one of the clusters
-/// refuses the credentials or cannot be trusted.
+/// A kubeconfig cannot be used, the control cluster does not respond within about 10 s, or one of the clusters rejects
+/// the credentials or cannot be trusted.
 pub async fn connect(
     control: &ControlKubeconfig,
     target: &TargetKubeconfig,
@@ -38,7 +38,7 @@ pub async fn connect(
 async fn try_target(client: &Client, server: &http::Uri) -> Result<(), StartError> {
     match kubeconfig::wait_until_ready(client, server).await {
         Err(error @ StartError::Unreachable { .. }) => {
-            tracing::warn!(%error, "the target API server does not answer yet; waiting for it, and nothing is done until its nodes are known");
+            tracing::warn!(%error, "target API server does not respond, waiting for it");
             Ok(())
         }
         outcome => outcome.map(drop),

@@ -1,4 +1,4 @@
-//! The drivers of a process, measured by its metrics, and the simulated cloud that it may carry inside.
+//! The drivers of a process, and the embedded simulated cloud.
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,23 +12,23 @@ use crate::{
     simulated_cloud::{Client, Cloud, CloudApi, Control, keep_nodes},
 };
 
-/// What the drivers of a process are made from.
+/// Configuration of the drivers.
 pub(crate) struct DriverOptions<'a> {
-    /// Serve only the classes of this provider.
+    /// Only the driver of this provider.
     pub provider: Option<&'a str>,
-    /// Where the simulated cloud is; inside this process if not given.
+    /// URL of the simulated cloud; embedded in this process if `None`.
     pub simulated_cloud: Option<&'a str>,
-    /// The control cluster and namespace, which the state of an embedded cloud belongs to.
+    /// The control cluster and namespace; name the state file of an embedded cloud.
     pub control_server: &'a Uri,
     pub namespace: &'a str,
-    /// Where the VMs of an embedded cloud become Nodes.
+    /// The cluster in which VMs of an embedded cloud register as Nodes.
     pub target: Option<&'a KubeClient>,
 }
 
-/// The drivers that are built in. An embedded cloud lives until `stop`.
+/// Opens the built-in drivers. An embedded cloud runs until `stop`.
 ///
 /// # Errors
-/// When the provider is not built in, or the address of the simulated cloud is not one.
+/// The provider is not built in, or the address of the simulated cloud is invalid.
 pub(crate) fn open(
     options: &DriverOptions<'_>,
     guards: &Guards,
@@ -43,7 +43,8 @@ pub(crate) fn open(
     Catalogue::open(&Environment { simulated_cloud: &simulated_cloud }, options.provider, guards)
 }
 
-/// What the process puts around every driver. The limits of each cell are its own: two cells may name an account alike.
+/// The wrappers of every driver. Each cell has its own limits, because the same account name can mean different
+/// accounts.
 pub(super) fn guards(metrics: &Metrics) -> Guards {
     Guards::new(Arc::new(Measured(metrics.clone())))
 }
@@ -57,13 +58,13 @@ impl Observer for Measured {
     }
 }
 
-/// A simulated cloud inside this process, whose VMs outlive it in a file where that is possible.
+/// Starts an embedded simulated cloud, with its VMs in a state file if possible.
 fn embedded_cloud(options: &DriverOptions<'_>, stop: &CancellationToken) -> Arc<Cloud> {
     let seed = rand::random();
     let (cloud, lock) = match kept_cloud(options, seed) {
         Some((cloud, lock)) => (Arc::new(cloud), Some(lock)),
         None => {
-            tracing::debug!("the embedded simulated cloud keeps its VMs in memory only");
+            tracing::debug!("embedded simulated cloud keeps its VMs in memory only");
             (Arc::new(Cloud::new(seed, Control::default())), None)
         }
     };
@@ -78,14 +79,14 @@ fn embedded_cloud(options: &DriverOptions<'_>, stop: &CancellationToken) -> Arc<
     cloud
 }
 
-/// The cloud in the state file, and the lock on it: two processes would each lose what the other writes.
+/// Opens and locks the state file. Without the lock, two processes would overwrite each other's changes.
 fn kept_cloud(options: &DriverOptions<'_>, seed: u64) -> Option<(Cloud, File)> {
     let path = state_file(options)?;
     std::fs::create_dir_all(path.parent()?).ok()?;
     let lock = File::create(path.with_extension("lock")).ok()?;
     lock.try_lock().ok()?;
     let cloud = Cloud::open(&path, seed, Control::default())
-        .inspect_err(|error| tracing::warn!(%error, "the state of the embedded cloud is lost"))
+        .inspect_err(|error| tracing::warn!(%error, "state file of the embedded cloud unusable, starting without VMs"))
         .ok()?;
     Some((cloud, lock))
 }

@@ -1,4 +1,4 @@
-//! Many cells in one process, started and stopped as a file says.
+//! Many cells in one process, started and stopped according to a file.
 
 use std::{
     collections::BTreeMap,
@@ -22,14 +22,14 @@ use crate::runtime::{
     objects::chain,
 };
 
-/// How often the file is read. Mounted files are replaced by a rename, which not every kind of watch sees.
+/// How often the file is read. Mounted files are replaced by a rename, which not every file watch notices.
 const PERIOD: Duration = Duration::from_secs(2);
-/// First and longest pause before a cell that failed is started again.
+/// First and longest pause before a failed cell is restarted.
 const RESTART: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Replicas start the cells in random order with this much between two of them, so that each gets a share of the leases.
+/// Pause between the starts of two cells. Replicas start them in random order, so that each gets a share of the Leases.
 const SPREAD: Duration = Duration::from_millis(100);
 
-/// The file of cells.
+/// Content of the cells file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct File {
@@ -117,10 +117,10 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// Runs the cells of a file until `stop`, and follows its changes. A file that cannot be read later changes nothing.
+/// Runs the cells of a file until `stop` and applies its changes. A file that cannot be read later changes nothing.
 ///
 /// # Errors
-/// When the file cannot be read at the start.
+/// The file cannot be read at the start.
 pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> Result<()> {
     let mut desired = read(path).await?;
     let mut running = BTreeMap::new();
@@ -135,7 +135,7 @@ pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> R
             Err(error) => {
                 let text = format!("{error:#}");
                 if complaint.as_ref() != Some(&text) {
-                    tracing::warn!(error = text, "cells are left as they are");
+                    tracing::warn!(error = text, "cells file cannot be used, cells stay as they are");
                     complaint = Some(text);
                 }
             }
@@ -147,7 +147,7 @@ pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> R
     Ok(())
 }
 
-/// Stops the cells that are no longer desired or have changed, and starts those that are missing.
+/// Stops cells that were removed or changed, and starts new ones.
 async fn follow(
     host: &Host,
     desired: &BTreeMap<String, CellOptions>,
@@ -161,7 +161,7 @@ async fn follow(
         .collect();
     for name in ending {
         if let Some(cell) = running.remove(&name) {
-            tracing::info!(cell = name, "cell is stopped");
+            tracing::info!(cell = name, "cell stopped");
             cell.stop.cancel();
             let _ = cell.task.await;
             host.readiness.forget(&format!("cell {name}: "));
@@ -171,7 +171,7 @@ async fn follow(
     missing.shuffle(&mut rand::rng());
     for name in missing {
         let options = desired[name].clone();
-        tracing::info!(cell = name, scope = %options.scope, "cell is started");
+        tracing::info!(cell = name, scope = %options.scope, "cell started");
         let stop = stop.child_token();
         let task = tokio::spawn(keep_running(host.clone(), options.clone(), stop.clone()));
         running.insert(name.clone(), Running { options, stop, task });
@@ -179,7 +179,7 @@ async fn follow(
     }
 }
 
-/// A cell that fails disturbs no other, and is started again.
+/// Runs a cell and restarts it after a failure. Other cells are not affected.
 async fn keep_running(host: Host, options: CellOptions, stop: CancellationToken) {
     let mut pause = RESTART.0;
     while !stop.is_cancelled() {
@@ -188,7 +188,8 @@ async fn keep_running(host: Host, options: CellOptions, stop: CancellationToken)
         if started.elapsed() > RESTART.1 {
             pause = RESTART.0;
         }
-        tracing::warn!(cell = options.name, error = chain(error.as_ref()), retry_in = ?pause, "cell failed");
+        let error = chain(error.as_ref());
+        tracing::warn!(cell = options.name, error, retry_in = ?pause, "cell failed, restarting");
         if stop.run_until_cancelled(sleep(pause)).await.is_none() {
             return;
         }

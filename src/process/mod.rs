@@ -1,4 +1,4 @@
-//! What a process is made of: clients, drivers, cells with their roles and leases, endpoints, shutdown.
+//! Assembles a process: clients, drivers, cells with their roles and Leases, endpoints, shutdown.
 
 mod cell;
 mod clients;
@@ -21,7 +21,7 @@ use crate::runtime::{
     shutdown, trust,
 };
 
-/// What every cell of a process shares.
+/// What all cells of a process share.
 #[derive(Clone)]
 struct Host {
     options: Arc<ProcessOptions>,
@@ -30,13 +30,13 @@ struct Host {
     guards: Arc<Guards>,
 }
 
-/// Runs the controllers until a signal comes, or until a lease is lost.
+/// Runs the controllers until a signal arrives or a Lease is lost.
 ///
 /// # Errors
-/// When the clusters cannot be reached, the endpoints cannot be served, or a lease is lost.
+/// The clusters cannot be reached, the endpoints cannot be served, or a Lease is lost.
 pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let stop = shutdown::on_signal().context("listen for signals")?;
-    // What is wrong with a kubeconfig is said before anything else begins.
+    // Errors in a kubeconfig are reported before anything else starts.
     let connection = match &options.cells {
         Cells::One(cell) => match cell::reach(&options, cell, &stop).await? {
             Some(connection) => Some(connection),

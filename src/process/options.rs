@@ -10,52 +10,52 @@ use crate::{
     },
 };
 
-/// What the operator chose for the process.
+/// Settings of the process, from the flags.
 #[derive(Clone)]
 pub(crate) struct ProcessOptions {
-    /// How the API servers see us.
+    /// User agent of the clients.
     pub agent: UserAgent,
-    /// Where a kubeconfig comes from if none is given.
+    /// Where to look for a kubeconfig if none is given.
     pub fallback: Fallback,
-    /// What this process reconciles.
+    /// The roles of this process.
     pub roles: Vec<Role>,
-    /// Where the HTTP endpoints listen.
+    /// Listen address of the HTTP endpoints.
     pub listen: SocketAddr,
-    /// Serve profiles.
+    /// Whether `/debug/pprof` is served.
     pub profiling: bool,
-    /// The limit of each client for work.
+    /// Rate limit of each client of the controllers.
     pub rate: Rate,
-    /// When leases are taken and lost; `None` works without leases.
+    /// Timing of leader election; `None` runs without it.
     pub leases: Option<Timing>,
     /// For Machines.
     pub machine: machine::Policy,
-    /// For MachineDeployments; whether there is a target is the cell's.
+    /// For MachineDeployments. The cell sets whether there is a target.
     pub deployment: machine_deployment::Policy,
     /// For Nodes.
     pub node: node::Policy,
-    /// How many Machines may call the cloud at once, for creations and deletions each.
+    /// Slots per account, for creations and for deletions each.
     pub slots: usize,
-    /// The clouds; `None` if this process calls none.
+    /// The drivers; `None` if this process calls none.
     pub drivers: Option<DriverChoice>,
     /// The cells.
     pub cells: Cells,
 }
 
-/// Which clouds a process serves.
+/// Configuration of the drivers.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverChoice {
-    /// Only the classes of this provider.
+    /// Only classes of this provider.
     pub provider: Option<String>,
-    /// Where the simulated cloud is; inside this process if not given.
+    /// URL of the simulated cloud; embedded in this process if `None`.
     pub simulated_cloud: Option<String>,
 }
 
 /// The cells of a process.
 #[derive(Clone)]
 pub(crate) enum Cells {
-    /// One, and the process ends with it.
+    /// One cell; the process ends with it.
     One(CellOptions),
-    /// Those of a file, which is read again when it changes.
+    /// The cells of a file, which is reloaded when it changes.
     File(PathBuf),
 }
 
@@ -66,20 +66,20 @@ pub(crate) struct CellOptions {
     pub name: String,
     /// The control namespace, or all of them.
     pub scope: Scope,
-    /// The namespace of its leases.
+    /// The namespace of its Leases.
     pub leases: String,
-    /// How the control cluster is reached.
+    /// The control cluster.
     pub control: ControlKubeconfig,
-    /// How the target clusters are reached.
+    /// The target clusters.
     pub targets: TargetKubeconfigs,
 }
 
 /// The target clusters of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TargetKubeconfigs {
-    /// At most one, for all Machines.
+    /// At most one target, for all Machines.
     Same(TargetKubeconfig),
-    /// One for each value of a label of Machines.
+    /// One target for each value of a label of the Machines.
     ByLabel {
         /// The label.
         label: String,

@@ -1,7 +1,7 @@
-//! What belongs to one control namespace (or all of them) with its target clusters: caches, queues, workers, memory.
-//! A process holds one cell or many; they share nothing but what a process has once.
+//! A cell: one control namespace (or all) with its target clusters, caches, queues, workers and memory. A process has
+//! one cell or many; they share only [`Shared`].
 //!
-//! Kinds register themselves with a [`Builder`]. A cache exists, and is watched, if a kind that plays a role here uses it.
+//! Kinds register themselves with a [`Builder`]. A cache is created and watched if a registered kind uses it.
 
 use std::{
     any::{Any, TypeId},
@@ -37,7 +37,7 @@ use super::{
     worker::{Handler, Workers},
 };
 
-/// Which objects of the control cluster a cell has.
+/// Which objects of the control cluster belong to a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Those of one namespace.
@@ -68,69 +68,69 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// A kind of the control cluster that cells cache. Its folder says how.
+/// A kind of the control cluster that cells cache.
 pub(crate) trait Kept: Cached + Serialize + Resource<Scope = NamespaceResourceScope> {
     /// An empty cache with the kind's indexes.
     fn cache() -> Arc<Cache<Self>>;
 
-    /// Fills the cache and keeps it current, until dropped.
+    /// Fills the cache and keeps it up to date, until dropped.
     fn watch(cache: Arc<Cache<Self>>, client: &Client, scope: &Scope) -> BoxFuture<'static, ()> {
         let scope = scope.clone();
         cache.watch(client.clone(), move |client| scope.api::<Guard<Self>>(&client), Liveness::CONTROL).boxed()
     }
 
-    /// Reads all objects once more.
+    /// Reads all objects live.
     fn refresh(cache: Arc<Cache<Self>>, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>> {
         let api = scope.api::<Guard<Self>>(client);
         async move { Cache::refresh(&cache, &api).await }.boxed()
     }
 }
 
-/// What a process has once, as far as cells need it.
+/// What all cells of a process share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// What is measured.
+    /// The metrics registry.
     pub metrics: Metrics,
-    /// The caches that follow an API server, for `/readyz` and `/metrics`.
+    /// All watched caches, for `/readyz` and `/metrics`.
     pub caches: Arc<trust::Caches>,
-    /// Where random numbers come from.
+    /// Source of random numbers.
     pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
-/// What makes a cell.
+/// Configuration of a cell.
 pub(crate) struct Config {
     /// Its name in logs.
     pub name: String,
-    /// Which objects it has.
+    /// Which objects belong to it.
     pub scope: Scope,
     /// A client for the control cluster.
     pub control: Client,
     /// The target clusters.
     pub targets: Arc<Targets>,
-    /// Where events go.
+    /// The event recorder.
     pub events: Events,
-    /// What the process has.
+    /// What it shares with other cells.
     pub shared: Shared,
 }
 
 impl Config {
-    /// How one of its clusters is called in metrics and `/readyz`.
+    /// The name of one of its clusters in metrics and `/readyz`.
     fn label(&self, cluster: &str) -> String {
         if self.name.is_empty() { cluster.to_owned() } else { format!("{}/{cluster}", self.name) }
     }
 }
 
-/// A kind: who registers it, and under which role its objects are reconciled.
+/// A kind: how it registers, and the role under which its objects are reconciled.
 pub(crate) struct Kind<S: 'static> {
     /// The role.
     pub role: &'static str,
-    /// Registers cache, watch handlers, queue, reconciler and metrics. `S` is what the operator chose.
+    /// Registers cache, watch handlers, queue, reconciler and metrics. `S` contains the settings.
     pub register: fn(&mut Builder<'_>, &S),
 }
 
-/// Reconciles under a lease: the same lease as the Go program that does the same.
+/// A role: kinds that are reconciled under one Lease, that of the corresponding Go program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Role {
     /// Its name in [`Kind::role`].
@@ -173,7 +173,7 @@ type Run = Box<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync
 type Hook = Box<dyn Fn() + Send + Sync>;
 type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 
-/// What a role does in a cell.
+/// The queues and hooks of a role in a cell.
 #[derive(Default)]
 struct Duties {
     is_playing: Arc<AtomicBool>,
@@ -182,7 +182,7 @@ struct Duties {
     exports: Vec<Export>,
 }
 
-/// A cell whose caches are being filled and whose roles may be played.
+/// A running cell. Its caches are being filled and its roles can be run.
 pub(crate) struct Cell {
     config: Config,
     caches: Vec<Box<dyn Watched>>,
@@ -193,13 +193,13 @@ pub(crate) struct Cell {
 /// How a role ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// No reconcile runs any more.
+    /// No reconcile is running.
     Completely,
-    /// Reconciles were still running and were aborted; what they called may go on.
+    /// Running reconciles were aborted; their calls may still take effect.
     Aborted,
 }
 
-/// Given to kinds to register themselves.
+/// Passed to kinds to register themselves.
 pub(crate) struct Builder<'a> {
     config: &'a Config,
     role: &'static str,
@@ -209,7 +209,7 @@ pub(crate) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The objects of a kind: cache, and the way to write them.
+    /// The objects of a kind: cache and writes.
     pub fn objects<K: Kept>(&mut self) -> Arc<Objects<K>> {
         if let Some(known) = self.known::<Objects<K>>() {
             return known;
@@ -220,12 +220,12 @@ impl Builder<'_> {
         self.shared_with(|_| Objects::namespaced(&cache, &control))
     }
 
-    /// Something that kinds of one cell share, made at its first use.
+    /// A value that kinds of one cell share, created at its first use.
     pub fn shared<T: Default + Send + Sync + 'static>(&mut self) -> Arc<T> {
         self.shared_with(|_| T::default())
     }
 
-    /// Something that kinds of one cell share, made at its first use.
+    /// A value that kinds of one cell share, created at its first use.
     pub fn shared_with<T: Send + Sync + 'static>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Arc<T> {
         if let Some(known) = self.known::<T>() {
             return known;
@@ -244,7 +244,7 @@ impl Builder<'_> {
         self.objects::<K>().cache.on_change(handler);
     }
 
-    /// Reconciles the objects of a kind, each after its own changes. `is_relevant` says which changes count.
+    /// Reconciles the objects of a kind after their own changes. `is_relevant` selects the changes that count.
     pub fn controller<K: Kept, R: Reconciler<Key = Key>>(
         &mut self,
         reconciler: R,
@@ -266,7 +266,7 @@ impl Builder<'_> {
         self.report_unreadable::<K>();
     }
 
-    /// Reconciles keys of a queue that others fill.
+    /// Reconciles the keys of a queue that others fill.
     pub fn reconciler<R: Reconciler>(
         &mut self,
         reconciler: R,
@@ -277,7 +277,7 @@ impl Builder<'_> {
         self.workers(Loop::new(reconciler, Arc::clone(queue), Arc::clone(states)), queue, limit)
     }
 
-    /// Handles keys of a queue that others fill.
+    /// Handles the keys of a queue that others fill.
     pub fn workers<H: Handler>(&mut self, handler: H, queue: &Arc<Queue<H::Key>>, limit: usize) -> Arc<Workers<H>> {
         queue.measure(&self.config.shared.metrics);
         let clock = Arc::clone(&self.config.shared.clock);
@@ -287,18 +287,18 @@ impl Builder<'_> {
         workers
     }
 
-    /// Calls `hook` when this process begins to play the role, before anything is reconciled.
+    /// Calls `hook` when this process becomes leader of the role, before the first reconcile.
     pub fn on_start(&mut self, hook: impl Fn() + Send + Sync + 'static) {
         self.duties().on_start.push(Box::new(hook));
     }
 
-    /// Exports metrics of the objects of a kind, while this process plays the role.
+    /// Exports metrics of the objects of a kind, while this process leads the role.
     pub fn export<K: Kept>(&mut self, export: fn(&[Arc<K>], &mut Exposition)) {
         let cache = Arc::clone(&self.objects::<K>().cache);
         self.duties().exports.push(Box::new(move |metrics| metrics.export(&cache, export)));
     }
 
-    /// While this process plays the role, objects that cannot be read get an event.
+    /// Records an event on objects that cannot be decoded, while this process leads the role.
     pub fn report_unreadable<K: Kept>(&mut self) {
         let cache = Arc::clone(&self.objects::<K>().cache);
         let events = self.config.events.clone();
@@ -306,7 +306,7 @@ impl Builder<'_> {
         self.on_start(move || unreadable::report(&cache, &events));
     }
 
-    /// Whether this process plays the role. A standby watches, and must not collect what only its leader acts on.
+    /// Whether this process leads the role. A standby watches, but must not collect facts on which only a leader acts.
     pub fn is_playing(&mut self) -> Arc<AtomicBool> {
         Arc::clone(&self.duties().is_playing)
     }
@@ -315,14 +315,14 @@ impl Builder<'_> {
         self.duties.entry(self.role).or_default()
     }
 
-    /// What the cell is made from.
+    /// The configuration of the cell.
     pub fn config(&self) -> &Config {
         self.config
     }
 }
 
 impl Cell {
-    /// A cell for some roles. Its caches begin to be filled at once.
+    /// Starts a cell for some roles. Its caches are filled immediately.
     pub fn new<S>(config: Config, kinds: &[Kind<S>], roles: &[Role], settings: &S) -> Arc<Self> {
         let (caches, duties) = {
             let mut builder = Builder {
@@ -353,7 +353,7 @@ impl Cell {
         &self.config.targets
     }
 
-    /// Waits until every cache is filled; Nodes only of the target that all Machines have.
+    /// Waits until every cache is filled. Of Nodes only those of the target that all Machines share.
     pub async fn wait_synced(&self) {
         for cache in &self.caches {
             cache.wait_synced().await;
@@ -363,7 +363,7 @@ impl Cell {
         }
     }
 
-    /// Plays a role until `stop`. The process must hold the role's lease; dropping this future aborts every reconcile.
+    /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.
     pub async fn play(&self, role: &Role, stop: &CancellationToken) -> Ended {
         let prepare = async {
             self.wait_synced().await;
@@ -389,15 +389,15 @@ impl Cell {
         match tokio::time::timeout(shutdown::WORK, ended).await {
             Ok(()) => Ended::Completely,
             Err(_) => {
-                tracing::warn!(cell = self.config.name, role = role.name, "reconciles in flight were aborted");
+                tracing::warn!(cell = self.config.name, role = role.name, "reconciles in flight aborted");
                 workers.shutdown().await;
                 Ended::Aborted
             }
         }
     }
 
-    /// The caches of a standby may be a moment behind the last writes of its predecessor. Creations rest on counts and on
-    /// the absence of a VM, which no resource version guards, so what exists is read once more.
+    /// Reads all cached objects live. The caches of a standby may lag behind the last writes of its predecessor, and
+    /// creations depend on counts and on the absence of a VM, which no resource version guards.
     async fn catch_up(&self) {
         let Config { control, scope, .. } = &self.config;
         for cache in &self.caches {
@@ -410,7 +410,7 @@ impl Cell {
     }
 }
 
-/// Ends with the role, also when its future is dropped.
+/// Sets a flag while the role runs; cleared on drop.
 struct Playing<'a>(&'a AtomicBool);
 
 impl<'a> Playing<'a> {
@@ -426,11 +426,11 @@ impl Drop for Playing<'_> {
     }
 }
 
-/// A read that everything rests on is tried until it succeeds.
+/// Repeats an indispensable read until it succeeds.
 async fn until_done<F: Future<Output = kube::Result<()>>>(what: &str, read: impl Fn() -> F) {
     let mut pause = Duration::from_millis(200);
     while let Err(error) = read().await {
-        tracing::warn!(what, error = %chain(&error), retry_in = ?pause, "read failed");
+        tracing::warn!(what, error = %chain(&error), retry_in = ?pause, "read failed, retrying");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
     }

@@ -16,15 +16,15 @@ use super::{
     reload::{ClientError, Connection},
 };
 
-/// Calls in flight at once. Each is a connection; more than this does not make an API server faster.
+/// Requests in flight. Each is a connection; more of them do not make an API server faster.
 pub const IN_FLIGHT: usize = 32;
-/// How long a call may take. Watches may last.
+/// Time limit of a request. Watches are exempt.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a call is repeated that a busy API server refused.
+/// Retries of a request that an overloaded API server rejected.
 const REPETITIONS: u32 = 5;
 
-/// A client for controllers: at most `rate` calls, of which 32 at the same time. Watches are exempt from both, and have
-/// no timeout but the server's.
+/// A client for controllers: limited to `rate` and to 32 requests in flight. Watches are exempt from both and have no
+/// timeout but the server's.
 ///
 /// # Errors
 /// The configuration names certificates, credentials or a proxy that cannot be used.
@@ -35,7 +35,7 @@ pub fn client(
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
     let requests = metrics.layer(&cluster.config.cluster_url);
-    // A layer wraps those above it.
+    // Each layer wraps those above it.
     Ok(builder(cluster, user_agent)?
         .with_layer(&InFlightLayer::new(IN_FLIGHT, PATIENCE))
         .with_layer(&RateLimitLayer::new(rate))
@@ -44,7 +44,7 @@ pub fn client(
         .build())
 }
 
-/// A client for leader election, which no other work may hold up: without limits or repetitions, on connections of its own.
+/// A client for leader election, which nothing may delay: without limits and retries, with connections of its own.
 ///
 /// # Errors
 /// As for [`client`].
@@ -62,7 +62,7 @@ fn builder(cluster: &Cluster, user_agent: &str) -> Result<ClientBuilder<Connecti
 fn transport(mut config: Config, agent: HeaderValue) -> Result<Client, ClientError> {
     config.headers.retain(|(name, _)| name != USER_AGENT);
     config.headers.push((USER_AGENT, agent));
-    // It would repeat creates whose outcome is unknown, for minutes, while holding a slot.
+    // It would retry creates whose outcome is unknown, for minutes, while holding a slot.
     config.default_retry = false;
     let server = config.cluster_url.clone();
     Client::try_from(config).map_err(|error| ClientError::Config { server: address(&server), cause: cause(&error) })

@@ -1,4 +1,4 @@
-//! What time it is, as something that a test can set.
+//! The time, which tests can set.
 
 #[cfg(test)]
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::SignedDuration;
 use jiff::Timestamp;
 
-/// Tells the time. Only shells hold a clock; planners are given `now`.
+/// A clock. Only code that does I/O has one; plans get `now` in their snapshot.
 pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
     /// The time.
     fn now(&self) -> Timestamp;
 }
 
-/// The time of the machine we run on.
+/// The system time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -23,19 +23,19 @@ impl Clock for SystemClock {
     }
 }
 
-/// A time that moves only when told to. Clones share it.
+/// A clock that tests move. Clones share the time.
 #[cfg(test)]
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Mutex<Timestamp>>);
 
 #[cfg(test)]
 impl ManualClock {
-    /// Standing at a time.
+    /// A clock that shows a time.
     pub fn at(now: Timestamp) -> Self {
         Self(Arc::new(Mutex::new(now)))
     }
 
-    /// Moves on; it stops at the end of time.
+    /// Moves forward, at most to the latest representable time.
     pub fn advance(&self, by: SignedDuration) {
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *now = now.checked_add(by).unwrap_or(Timestamp::MAX);

@@ -1,7 +1,7 @@
-//! Events about objects, in `core/v1`: the reference's role grants no other kind.
+//! The event recorder. It writes `core/v1` Events, because the RBAC of the reference grants no other kind.
 //!
-//! Best effort: recording never waits and never fails. A task of its own writes, folds repetitions into a count, and holds
-//! back an object about which too much is said.
+//! Best effort: recording never waits and never fails. A task of its own writes the events, aggregates repetitions into
+//! a count, and rate-limits events per object.
 
 mod correlate;
 
@@ -29,12 +29,12 @@ use correlate::{Correlator, Verdict};
 
 /// Events that may wait to be written.
 const WAITING: usize = 1024;
-/// Longest text that the API server takes, in bytes.
+/// Longest message that the API server accepts, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
-/// How long one write may take.
+/// Time limit of one write.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Records events in the name of one component. Clones write through the same task.
+/// Records events of one component. Clones write through the same task.
 #[derive(Clone, Debug)]
 pub struct Events {
     component: &'static str,
@@ -49,7 +49,7 @@ enum Job {
     Flush(oneshot::Sender<()>),
 }
 
-/// Something that was said of an object.
+/// One occurrence of an event.
 #[derive(Clone, Debug, PartialEq)]
 struct Occurrence {
     component: &'static str,
@@ -59,25 +59,25 @@ struct Occurrence {
 }
 
 impl Events {
-    /// Begins to write events. `client` should have limits of its own, so that events cannot hold up work.
+    /// Starts the recorder. `client` should have limits of its own, so that events do not delay other requests.
     pub fn start(client: Client, component: &'static str, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
         let (jobs, queue) = mpsc::channel(WAITING);
         tokio::spawn(Writer { client, known: Correlator::default(), metrics: metrics.clone() }.run(queue));
         Self { component, jobs, clock, metrics }
     }
 
-    /// In the name of another component.
+    /// The same recorder for another component.
     #[must_use]
     pub fn with_component(&self, component: &'static str) -> Self {
         Self { component, ..self.clone() }
     }
 
-    /// Records what a plan says of an object.
+    /// Records an event on an object.
     pub fn record<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) {
         self.record_for(object.object_ref(&()), event);
     }
 
-    /// Records what is said of the object that is referred to.
+    /// Records an event on the referenced object.
     pub fn record_for(&self, regarding: ObjectReference, event: &Event) {
         let mut event = event.clone();
         event.message.truncate(event.message.floor_char_boundary(LONGEST_MESSAGE));
@@ -87,7 +87,7 @@ impl Events {
         }
     }
 
-    /// Waits until what was recorded so far is written, but not longer than this. Answers whether it is.
+    /// Waits until all events recorded so far are written, at most `within`. Returns whether they are.
     pub async fn flush(&self, within: Duration) -> bool {
         let (done, written) = oneshot::channel();
         let flush = async { self.jobs.send(Job::Flush(done)).await.is_ok() && written.await.is_ok() };
@@ -106,7 +106,7 @@ impl Writer {
         while let Some(job) = queue.recv().await {
             match job {
                 Job::Write(occurrence) => self.write(&occurrence).await,
-                // The one who waits may have gone.
+                // The caller of `flush` may have been dropped.
                 Job::Flush(done) => drop(done.send(())),
             }
         }
@@ -122,7 +122,7 @@ impl Writer {
             }
             Verdict::New => self.create(&events, namespace, occurrence).await,
             Verdict::Again { name, count } => match bump(&events, &name, count, occurrence).await {
-                // The API server forgets events after an hour, or somebody deleted it.
+                // Events expire after an hour, or somebody deleted it.
                 Err(WriteError::Api(kube::Error::Api(status))) if status.code == 404 => {
                     self.create(&events, namespace, occurrence).await
                 }
@@ -131,7 +131,7 @@ impl Writer {
         };
         if let Err(error) = written {
             self.metrics.event_dropped();
-            debug!(%error, reason = %occurrence.event.reason, object = occurrence.regarding.name, "an event is lost");
+            debug!(%error, reason = %occurrence.event.reason, object = occurrence.regarding.name, "event not written");
         }
     }
 
@@ -153,7 +153,7 @@ impl Writer {
 enum WriteError {
     #[error(transparent)]
     Api(kube::Error),
-    #[error("no answer within {}s", PATIENCE.as_secs())]
+    #[error("no response within {}s", PATIENCE.as_secs())]
     Timeout,
 }
 
@@ -166,7 +166,7 @@ async fn bump(api: &Api<CoreEvent>, name: &str, count: i32, occurrence: &Occurre
     within(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await.map(drop)
 }
 
-/// The first event of its kind, named as client-go names them.
+/// Builds a new Event, with a name as in client-go.
 fn event(namespace: &str, occurrence: &Occurrence) -> CoreEvent {
     let Occurrence { component, regarding, event, at } = occurrence;
     let object = regarding.name.as_deref().unwrap_or_default();

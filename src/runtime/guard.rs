@@ -1,4 +1,4 @@
-//! One object that cannot be decoded must not stop the watch of all others.
+//! Decodes objects of a watch so that one undecodable object does not stop the watch for the others.
 
 use std::{borrow::Cow, fmt::Debug};
 
@@ -7,16 +7,16 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-/// An object whose metadata is known and whose content may be unreadable.
+/// A decoded object, or the metadata of one whose content cannot be decoded.
 #[derive(Clone, Debug)]
 pub enum Guard<K> {
-    /// It could be read.
+    /// Decoded.
     Readable(K),
-    /// It could not.
+    /// Not decodable.
     Unreadable {
         /// Its metadata.
         metadata: Box<ObjectMeta>,
-        /// What is wrong with it.
+        /// The decoding error.
         error: String,
     },
 }

@@ -1,5 +1,6 @@
-//! The endpoints: `/healthz`, `/readyz`, `/metrics`, `/configz` and the place of `/debug/pprof`. Plain HTTP, for probes and
-//! scrapers inside the cluster. Anybody in the cluster can reach them, so connections are few and short.
+//! The HTTP endpoints: `/healthz`, `/readyz`, `/metrics`, `/configz` and a stub for `/debug/pprof`. Plain HTTP, for
+//! probes and scrapers inside the cluster. Anybody in the cluster can reach them, so the number and duration of
+//! connections is limited.
 
 mod listener;
 
@@ -37,37 +38,37 @@ use super::{
 };
 use listener::{Bounded, Limits};
 
-/// Answers to `/metrics` that are made at the same time; others wait.
+/// Concurrent responses to `/metrics`; others wait.
 const SCRAPES: usize = 2;
 
-/// What the endpoints speak of.
+/// The data that the endpoints serve.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
-    /// Printed at `/metrics`.
+    /// Served at `/metrics`.
     pub metrics: Metrics,
-    /// Answers `/readyz`.
+    /// Served at `/readyz`.
     pub readiness: Readiness,
     /// Makes `/healthz` fail once it is cancelled.
     pub shutdown: CancellationToken,
-    /// Whether `/debug/pprof` is there (`--profiling`).
+    /// Whether `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
 }
 
-/// The endpoints could not be offered.
+/// The endpoints cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The address cannot be had.
-    #[error("cannot listen on {address}: choose another --address or --port, or end the process that holds it")]
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}: choose another --address or --port, or stop the process that uses it")]
     Bind {
-        /// What was asked for.
+        /// The address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
-/// A server that listens. Connections are accepted, and answered once it serves.
+/// A server that listens. Connections are accepted and are served after [`Self::serve`].
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -75,10 +76,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes an address. With port 0 the operating system chooses one.
+    /// Binds an address. With port 0 the operating system chooses a port.
     ///
     /// # Errors
-    /// The address cannot be had; the process must not go on, because nobody could probe it.
+    /// The address cannot be bound. The process must not continue, because it could not be probed.
     pub async fn bind(address: SocketAddr) -> Result<Self, HttpError> {
         let bind = async {
             let listener = TcpListener::bind(address).await?;
@@ -93,7 +94,7 @@ impl Server {
         self.address
     }
 
-    /// Answers from now on, in a task of its own, until it is stopped.
+    /// Serves in a task of its own until it is stopped.
     pub fn serve(self, endpoints: Endpoints) -> Serving {
         self.serve_within(endpoints, Limits::default())
     }
@@ -105,14 +106,14 @@ impl Server {
         let task = tokio::spawn(async move {
             let listener = Bounded::new(self.listener, limits);
             if let Err(error) = axum::serve(listener, router(endpoints)).with_graceful_shutdown(until).await {
-                warn!(%error, "endpoints ended");
+                warn!(%error, "endpoints stopped");
             }
         });
         Serving { stop, task }
     }
 }
 
-/// A server that answers.
+/// A running server.
 #[derive(Debug)]
 pub struct Serving {
     stop: CancellationToken,
@@ -120,16 +121,16 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Ends it: nothing new is accepted, and answers that are under way get a moment.
+    /// Stops it: accepts no new connections, and gives open requests a moment.
     pub async fn stop(self) {
         self.stop.cancel();
         if timeout(shutdown::ENDPOINTS, self.task).await.is_err() {
-            warn!("connections were still open at the end");
+            warn!("connections still open after the shutdown period");
         }
     }
 }
 
-/// What must be there before work can be done: caches, the lease, API servers. Clones share it.
+/// The readiness of the process: caches, Lease, API servers. Clones share it.
 #[derive(Clone, Default)]
 pub struct Readiness(Arc<Checks>);
 
@@ -142,25 +143,25 @@ struct Checks {
 type Question = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl Readiness {
-    /// Names a part that is not there yet.
+    /// Adds a part that is not ready yet.
     pub fn expect(&self, name: impl Into<String>) -> Part {
         let part = Part { name: name.into(), all: self.clone() };
-        part.missing("not yet there");
+        part.missing("not ready yet");
         part
     }
 
-    /// Asks at each request what is wrong, so that what was ready can be taken back.
+    /// Adds a check that runs at each request, so that readiness can be lost again.
     pub fn ask(&self, problems: impl Fn() -> Vec<String> + Send + Sync + 'static) {
         self.0.questions.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(problems));
     }
 
-    /// Drops the parts whose name begins so: who they belong to has ended.
+    /// Drops the parts whose name has this prefix, when their cell ends.
     pub fn forget(&self, prefix: &str) {
         let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.retain(|name, _| !name.starts_with(prefix));
     }
 
-    /// What is missing, and why.
+    /// The parts that are not ready, with their reasons.
     pub fn missing(&self) -> Vec<String> {
         let parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = parts.iter().filter_map(|(name, why)| why.as_ref().map(|why| format!("{name}: {why}")));
@@ -175,7 +176,7 @@ impl std::fmt::Debug for Readiness {
     }
 }
 
-/// One thing that must be there. It stays known when this handle is dropped.
+/// One part of the readiness. It stays registered when this handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Part {
     name: String,
@@ -183,12 +184,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// It is there.
+    /// The part is ready.
     pub fn ready(&self) {
         self.set(None);
     }
 
-    /// It is not, or no longer. The reason is shown to anybody who asks: no secrets.
+    /// The part is not ready, or no longer. `/readyz` shows the reason to anybody, so it must not contain secrets.
     pub fn missing(&self, why: impl Into<String>) {
         self.set(Some(why.into()));
     }
@@ -218,7 +219,7 @@ struct Served {
     scrapes: Arc<Semaphore>,
 }
 
-/// A connection that is kept open for later is one that others cannot have.
+/// Connections are limited, so none is kept open for a later request.
 async fn last_answer(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
@@ -244,7 +245,7 @@ async fn readyz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, 
     }
 }
 
-/// With thousands of machines the text takes a while, which is not taken from the reconciles.
+/// With thousands of machines this takes a while, so it runs outside the workers of the reconciles.
 async fn scrape(State(Served { endpoints, scrapes }): State<Served>) -> Response {
     let Ok(_one) = scrapes.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     match spawn_blocking(move || endpoints.metrics.render()).await {
@@ -317,7 +318,7 @@ mod tests {
         let cache = running.endpoints.readiness.expect("machine cache");
         let lease = running.endpoints.readiness.expect("lease machine-controller");
         cache.ready();
-        assert_eq!(running.get("/readyz").await, (503, "lease machine-controller: not yet there\n".to_owned()));
+        assert_eq!(running.get("/readyz").await, (503, "lease machine-controller: not ready yet\n".to_owned()));
         lease.ready();
         assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
         cache.missing("no watch for 2m");

@@ -1,6 +1,7 @@
-//! Which clusters to talk to, and whether they answer.
+//! Finds the clusters of a process and checks that they respond.
 //!
-//! The control cluster holds the machine objects, the target cluster gets the nodes. They may be one, and there may be no target.
+//! The control cluster contains the machine objects; the nodes join the target cluster. Both may be the same cluster,
+//! and there may be no target.
 
 mod check;
 mod error;
@@ -21,47 +22,47 @@ pub use error::{API_VERSION, StartError};
 pub(crate) use error::{address, cause};
 pub use source::Cluster;
 
-/// Where the machine objects are (`--control-kubeconfig`).
+/// The control cluster (`--control-kubeconfig`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlKubeconfig {
-    /// In the target cluster.
+    /// The target cluster.
     SameAsTarget,
-    /// In the cluster this pod runs in.
+    /// The cluster this pod runs in.
     InCluster,
     /// In the cluster of this kubeconfig.
     Path(PathBuf),
 }
 
-/// Which cluster the nodes join (`--target-kubeconfig`).
+/// The target cluster (`--target-kubeconfig`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetKubeconfig {
     /// The cluster this pod runs in.
     InCluster,
-    /// There is no such cluster: machines are made and deleted, nodes are never looked at.
+    /// No target cluster: machines are created and deleted without nodes.
     None,
     /// The cluster of this kubeconfig.
     Path(PathBuf),
 }
 
-/// What "in cluster" may also mean.
+/// Where to look for a kubeconfig if none is given and the process runs outside a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nothing else.
+    /// Nowhere.
     None,
-    /// As for kubectl: the files of `KUBECONFIG` come first, `~/.kube/config` counts outside a pod.
+    /// As kubectl does: the files in `KUBECONFIG` first; outside a pod also `~/.kube/config`.
     LocalKubeconfig,
 }
 
-/// How a client calls itself. API servers count and limit requests by it.
+/// User agent of a client. API servers count and limit requests by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserAgent {
-    /// All controllers in one process.
+    /// `mcm run`.
     Mcm,
     /// The controllers of sets and deployments.
     ControllerManager,
     /// The controllers of machines.
     MachineController,
-    /// The lease.
+    /// Leader election.
     LeaderElection,
     /// The simulated cloud, whose VMs register their Nodes.
     SimulatedCloud,
@@ -70,17 +71,17 @@ pub enum UserAgent {
 /// The clusters of one process.
 #[derive(Clone, Debug)]
 pub struct Clusters {
-    /// Holds the machine objects.
+    /// The control cluster.
     pub control: Cluster,
-    /// Gets the nodes; `None` is the mode without a target.
+    /// The target cluster; `None` runs without one.
     pub target: Option<Cluster>,
 }
 
 impl Clusters {
-    /// Reads what the two flags stand for. Nothing is asked over the network.
+    /// Resolves the two flags. Makes no network calls.
     ///
     /// # Errors
-    /// When a file cannot be read or used, when there is no pod, or when nothing says where the machine objects are.
+    /// A file cannot be read or used, the process runs in no pod, or no control cluster is given.
     pub async fn load(
         control: &ControlKubeconfig,
         target: &TargetKubeconfig,
@@ -102,23 +103,25 @@ impl Clusters {
     }
 }
 
-/// A client to try a cluster with. Must be called inside an async runtime.
+/// A client to check a cluster. Must be called inside an async runtime.
 ///
 /// # Errors
-/// When the credentials or certificates cannot be used.
+/// The credentials or certificates cannot be used.
 pub async fn client(cluster: &Cluster, agent: UserAgent) -> Result<Client, StartError> {
     let mut config = cluster.config.clone();
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent.as_str())));
     let server = config.cluster_url.clone();
-    // A credential plugin may take its time.
+    // A credential plugin may be slow.
     match spawn_blocking(move || Client::try_from(config)).await {
         Ok(client) => client.map_err(|error| StartError::from_client(&server, &error)),
-        Err(_) => Err(StartError::Client { server: address(&server), cause: "the process ends".to_owned() }),
+        Err(_) => {
+            Err(StartError::Client { server: address(&server), cause: "the process is shutting down".to_owned() })
+        }
     }
 }
 
 impl UserAgent {
-    /// As it stands in requests.
+    /// Its value in requests.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mcm => concat!("mcm/", env!("CARGO_PKG_VERSION")),

@@ -1,14 +1,14 @@
-//! Leader election on a Lease, with the rules of client-go, so that the Go reference and we exclude each other.
+//! Leader election on a Lease, with the rules of client-go, so that the Go programs and mcm exclude each other.
 //!
-//! At most one process leads: a leader gives up `renew_deadline` after it *sent* its last successful renewal, others take
-//! over `lease_duration` after they *saw* it, both by their own monotonic clock. Times in the Lease are for people; no
-//! decision reads them. Every write carries the resource version of what it is based on.
+//! At most one process leads: a leader stops `renew_deadline` after it *sent* its last successful renewal; others take
+//! over `lease_duration` after they *saw* it. Each uses its own monotonic clock. Times in the Lease are for people; no
+//! decision reads them. Every write carries the resource version on which it is based.
 //!
-//! A monotonic clock stands still while a computer is suspended or a VM is frozen. A leader that wakes up from that believes in
-//! its term until its next renewal, a retry period at most; client-go has the same gap. Writes to existing objects are
-//! guarded by their resource versions meanwhile, and a VM is looked for before it is created.
+//! A monotonic clock stops while a computer is suspended or a VM is paused. A leader that resumes believes to be the
+//! leader until its next renewal, at most one retry period later; client-go has the same gap. Meanwhile resource
+//! versions guard writes to existing objects, and a VM is looked up before it is created.
 //!
-//! The reference's role grants create, get, watch and update of the Lease, hence no list and no patch.
+//! The RBAC of the reference grants create, get, watch and update of Leases, so this code uses neither list nor patch.
 
 mod standby;
 
@@ -30,12 +30,12 @@ use tracing::{debug, info, warn};
 use super::{clock::Clock, events::Events, http::Part, shutdown};
 use crate::{api::reasons::EventReason, plan::Event};
 
-/// The times of an election.
+/// Timing of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// How long others wait for a silent leader (`--leader-elect-lease-duration`). Stored in whole seconds.
     pub lease_duration: Duration,
-    /// How long a leader goes on without a renewal (`--leader-elect-renew-deadline`).
+    /// How long a leader continues without a renewal (`--leader-elect-renew-deadline`).
     pub renew_deadline: Duration,
     /// Time between two attempts (`--leader-elect-retry-period`).
     pub retry_period: Duration,
@@ -51,29 +51,29 @@ impl Default for Timing {
     }
 }
 
-/// Times with which two processes could lead at once, or none for long.
+/// Timing with which two processes could lead at the same time, or none for a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTiming {
-    /// Others would not wait for the leader to give up.
+    /// Others would take over before the leader stops.
     #[error(
         "the lease duration must be at least 1s and longer than the renew deadline; raise --leader-elect-lease-duration"
     )]
     Lease,
-    /// There would be no second attempt.
+    /// A leader would have no second attempt.
     #[error(
         "the renew deadline must be longer than 1.2 retry periods; raise --leader-elect-renew-deadline or lower --leader-elect-retry-period"
     )]
     Renew,
-    /// The API server would be called without a pause.
+    /// There would be no pause between attempts.
     #[error("the retry period must be longer than zero; raise --leader-elect-retry-period")]
     Retry,
 }
 
 impl Timing {
-    /// Checks what safety rests on, as client-go does.
+    /// Validates the timing as client-go does.
     ///
     /// # Errors
-    /// The times do not fit together.
+    /// The timing is invalid.
     pub fn validate(&self) -> Result<(), InvalidTiming> {
         if self.lease_duration < Duration::from_secs(1) || self.seconds() <= self.renew_deadline {
             return Err(InvalidTiming::Lease);
@@ -87,12 +87,12 @@ impl Timing {
         Ok(())
     }
 
-    /// The lease duration as others read it.
+    /// The lease duration as stored in the Lease, in whole seconds.
     const fn seconds(&self) -> Duration {
         Duration::from_secs(self.lease_duration.as_secs())
     }
 
-    /// How long one call may take: short enough for a second one before the deadline.
+    /// Time limit of one call: short enough for a second one before the deadline.
     fn patience(&self) -> Duration {
         self.renew_deadline / 2
     }
@@ -100,19 +100,19 @@ impl Timing {
 
 /// Pause between a conflict and the next attempt of a leader.
 const BREATH: Duration = Duration::from_millis(50);
-/// How much longer than a retry period a pause may be.
+/// Longest pause in multiples of the retry period.
 const JITTER: f64 = 1.2;
 
-/// Which Lease, in whose name.
+/// Configuration of a candidate: which Lease, under which identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease: `machine-controller-manager` or `machine-controller`.
     pub name: String,
-    /// Who we are; see [`identity`].
+    /// The identity of this process; see [`identity`].
     pub identity: String,
-    /// The times.
+    /// The timing.
     pub timing: Timing,
 }
 
@@ -122,7 +122,7 @@ impl Candidacy {
         self.timing.retry_period.mul_f64(1.0 + (JITTER - 1.0) * self.share())
     }
 
-    /// Between 0 and 1, different for each process, so that processes do not all call at the same moment.
+    /// Between 0 and 1, different for each process, so that they do not all call at the same time.
     fn share(&self) -> f64 {
         let mut hasher = DefaultHasher::new();
         self.identity.hash(&mut hasher);
@@ -130,13 +130,13 @@ impl Candidacy {
     }
 }
 
-/// The host name and something that no other process has, also none on the same host.
+/// The host name and a random suffix, unique also among processes on one host.
 pub fn identity() -> String {
     let host = hostname::get().unwrap_or_default();
     format!("{}_{:032x}", host.to_string_lossy(), rand::random::<u128>())
 }
 
-/// One attempt to become the leader, which lasts until it succeeds.
+/// An election in which this process takes part.
 #[derive(Debug)]
 pub struct Election {
     leases: Api<Lease>,
@@ -147,29 +147,29 @@ pub struct Election {
 }
 
 impl Election {
-    /// `client` must not be one whose calls wait for others; see [`lease_client`](super::client::lease_client).
+    /// Calls of `client` must not wait for others; see [`lease_client`](super::client::lease_client).
     ///
     /// # Errors
-    /// The times do not fit together.
+    /// The timing is invalid.
     pub fn new(client: Client, candidacy: Candidacy, clock: Arc<dyn Clock>) -> Result<Self, InvalidTiming> {
         candidacy.timing.validate()?;
         let leases = Api::namespaced(client, &candidacy.namespace);
         Ok(Self { leases, candidacy, clock, events: None, readiness: None })
     }
 
-    /// Tells on the Lease who became leader and who no longer is, in the name of the events' component.
+    /// Records events on the Lease when this process becomes leader and when it stops.
     #[must_use]
     pub fn telling(self, events: Events) -> Self {
         Self { events: Some(events), ..self }
     }
 
-    /// Reports here whether the Lease can be read. A standby is ready too.
+    /// Reports here whether the Lease can be read. A standby is ready, too.
     #[must_use]
     pub fn reporting(self, readiness: Part) -> Self {
         Self { readiness: Some(readiness), ..self }
     }
 
-    /// Waits until we lead. To give up, drop the future; the Lease is ours only once this answers.
+    /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.
     pub async fn acquire(self) -> Leadership {
         let tenure = standby::wait(&self).await;
         info!(lease = self.candidacy.name, identity = self.candidacy.identity, "became leader");
@@ -180,7 +180,7 @@ impl Election {
         Leadership { lost, release, keeper: AbortOnDropHandle::new(keeper) }
     }
 
-    /// Writes the Lease in our name: as a renewal if it is ours already, else as a new term.
+    /// Writes the Lease with our identity: a renewal if it is ours already, otherwise an acquisition.
     async fn claim(&self, base: Option<&Lease>) -> Result<Tenure, Refusal> {
         let sent_at = Instant::now();
         let wish = self.claimed(base);
@@ -196,12 +196,12 @@ impl Election {
         Ok(Tenure { lease, ends_at: sent_at + self.candidacy.timing.renew_deadline })
     }
 
-    /// The Lease, if there is one.
+    /// Reads the Lease; `None` if it does not exist.
     async fn read(&self) -> Result<Option<Lease>, Refusal> {
         self.call(self.leases.get_opt(&self.candidacy.name)).await
     }
 
-    /// A call that is answered in time or not at all.
+    /// A call with a time limit.
     async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Refusal> {
         let patience = self.candidacy.timing.patience();
         timeout(patience, call).await.map_err(|_| Refusal::Silence(patience))?.map_err(Refusal::from)
@@ -242,7 +242,7 @@ impl Election {
     }
 }
 
-/// We lead. Dropped, nothing renews the Lease, and others take over when it runs out.
+/// This process is the leader. When dropped, the Lease is no longer renewed, and others take over when it expires.
 #[derive(Debug)]
 pub struct Leadership {
     lost: CancellationToken,
@@ -251,45 +251,45 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Waits until we lead no more. Then nothing may be written, and the process should end.
+    /// Waits until this process is no longer leader. After that nothing may be written, and the process should end.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Cancelled once we lead no more.
+    /// Cancelled when this process is no longer leader.
     #[cfg(test)]
     fn token(&self) -> CancellationToken {
         self.lost.clone()
     }
 
-    /// Stops renewing, and others wait until the Lease runs out. Call it when not all work has ended: what is under way, at a
-    /// cloud above all, has that long to come to its end before somebody else begins.
+    /// Stops renewing without a release, so others wait until the Lease expires. For a shutdown with running
+    /// reconciles: their calls, especially to clouds, have that long to end before another process begins.
     pub fn abandon(self) {
-        warn!("the lease is not released but runs out, because not all work has ended");
+        warn!("lease not released because reconciles are still running; it expires");
         drop(self);
     }
 
-    /// Hands the Lease over at once. Call it only when all work has ended; see [`abandon`](Self::abandon).
+    /// Releases the Lease. Only if no reconcile is running; see [`abandon`](Self::abandon).
     pub async fn release(self) {
         self.release.cancel();
-        // A keeper that failed has released nothing, and there is nothing more to do.
+        // If the task failed, the Lease is not released and expires.
         let _ = self.keeper.await;
     }
 }
 
-/// The Lease as it became ours, and until when we may rely on it.
+/// The Lease as acquired or renewed, and until when it is valid.
 #[derive(Clone, Debug)]
 struct Tenure {
     lease: Lease,
     ends_at: Instant,
 }
 
-/// A call that did not do what it should.
+/// A failed call.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("somebody else wrote the lease first")]
+    #[error("another process wrote the lease first")]
     Conflict,
-    #[error("no answer within {}ms", .0.as_millis())]
+    #[error("no response within {}ms", .0.as_millis())]
     Silence(Duration),
     #[error(transparent)]
     Api(kube::Error),
@@ -311,7 +311,7 @@ fn holder(spec: &LeaseSpec) -> &str {
 
 /// Renews until the lease is released or lost.
 async fn keep(election: Election, mut tenure: Tenure, lost: CancellationToken, release: CancellationToken) {
-    // Whatever ends this task ends the leadership.
+    // When this task ends for any reason, this process is no longer leader.
     let lost = lost.drop_guard();
     loop {
         tokio::select! {
@@ -329,12 +329,12 @@ async fn keep(election: Election, mut tenure: Tenure, lost: CancellationToken, r
             }
         }
     }
-    // Nobody may work for us any more when others learn that they may.
+    // All work must have stopped before others can acquire the Lease.
     drop(lost);
     hand_over(&election, tenure).await;
 }
 
-/// Tries until it is renewed, or answers `None` once it is somebody else's.
+/// Retries until the Lease is renewed; `None` if another process holds it.
 async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
     let mut base = Some(tenure.lease.clone());
     loop {
@@ -343,10 +343,10 @@ async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
             Err(Refusal::Conflict) => match election.read().await {
                 Ok(Some(lease)) if lease.spec.as_ref().map(holder) != Some(&election.candidacy.identity) => {
                     let by = lease.spec.as_ref().map(holder).unwrap_or_default();
-                    warn!(lease = election.candidacy.name, by, "the lease was taken");
+                    warn!(lease = election.candidacy.name, by, "lease taken by another process");
                     return None;
                 }
-                // An answer to us was lost, or somebody else touched or deleted the object.
+                // Our own response was lost, or somebody changed or deleted the object.
                 Ok(lease) => {
                     base = lease;
                     sleep(BREATH).await;
@@ -356,12 +356,12 @@ async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
             },
             Err(refusal) => refusal,
         };
-        debug!(lease = election.candidacy.name, %refusal, "the lease was not renewed");
+        debug!(lease = election.candidacy.name, %refusal, "lease not renewed, retrying");
         sleep(election.candidacy.timing.retry_period).await;
     }
 }
 
-/// Writes that nobody holds the lease, as client-go does.
+/// Releases the Lease as client-go does, by an empty holder.
 async fn hand_over(election: &Election, tenure: Tenure) {
     let Tenure { mut lease, ends_at } = tenure;
     let told = lease.clone();
@@ -376,8 +376,8 @@ async fn hand_over(election: &Election, tenure: Tenure) {
     let write = election.call(election.leases.replace(name, &params, &lease));
     match timeout_at(ends_at.min(Instant::now() + shutdown::LEASE), write).await {
         Ok(Ok(_)) => info!(lease = name, identity = election.candidacy.identity, "released the lease"),
-        Ok(Err(refusal)) => warn!(lease = name, %refusal, "the lease was not released and has to run out"),
-        Err(_) => warn!(lease = name, "the lease was not released in time and has to run out"),
+        Ok(Err(refusal)) => warn!(lease = name, %refusal, "lease not released, it expires"),
+        Err(_) => warn!(lease = name, "lease not released in time, it expires"),
     }
     election.tell(&told, "stopped leading");
 }

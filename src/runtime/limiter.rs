@@ -1,4 +1,4 @@
-//! Limits on what one client does to an API server: calls per second, and calls at the same time.
+//! Limits of one client: requests per second and requests in flight.
 
 use std::{
     pin::Pin,
@@ -16,38 +16,38 @@ use tokio::{
 };
 use tower::{BoxError, Layer, Service, ServiceExt};
 
-/// How many calls a client may make.
+/// Rate limit of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Calls per second in the long run. Zero or less: no limit.
+    /// Requests per second on average. Zero or less: no limit.
     pub qps: f64,
-    /// Calls that may be made at once after a time of silence. Zero means 10, as in the Go client.
+    /// Requests that may be made at once after a pause. Zero means 10, as in client-go.
     pub burst: u32,
 }
 
 impl Rate {
-    /// Burst of the Go client where none is given.
+    /// Default burst of client-go.
     const DEFAULT_BURST: u32 = 10;
 }
 
-/// Whether a request opens a watch, which lasts for minutes and is not a call like others.
+/// Whether a request opens a watch. A watch lasts for minutes, so the limits do not apply to it.
 pub fn is_watch(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch")))
 }
 
-/// A token bucket whose waiters are served in the order in which they came.
+/// A token bucket that serves waiters in order.
 #[derive(Debug)]
 pub struct TokenBucket {
     interval: Duration,
-    /// How far the next slot may lie in the past: the saved-up burst.
+    /// How far `next` may be in the past: the unused burst.
     savings: Duration,
-    /// When the next slot opens. It advances by one interval per call, however late a waiter wakes, so that a coarse
+    /// Time of the next token. Advances by one interval per request, however late a waiter wakes, so that a coarse
     /// timer does not lower the rate.
     next: Mutex<Instant>,
 }
 
 impl TokenBucket {
-    /// Longest time between two calls.
+    /// Longest time between two requests.
     const SLOWEST: Duration = Duration::from_secs(3600);
 
     /// A full bucket; `None` without a limit.
@@ -62,7 +62,7 @@ impl TokenBucket {
         Some(Self { interval, savings, next: Mutex::new(now.checked_sub(savings).unwrap_or(now)) })
     }
 
-    /// Waits for a token and takes it. A waiter that gives up takes none.
+    /// Waits for a token and takes it. A waiter that is dropped takes none.
     pub async fn take(&self) {
         let came = Instant::now();
         let mut next = self.next.lock().await;
@@ -74,12 +74,12 @@ impl TokenBucket {
     }
 }
 
-/// Holds calls back to a [`Rate`]. Watches pass: there are few, and while one waits its cache grows old.
+/// Limits requests to a [`Rate`]. Watches are exempt: there are few, and a cache is stale while its watch waits.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer(Option<Arc<TokenBucket>>);
 
 impl RateLimitLayer {
-    /// One bucket for all services made from this layer.
+    /// One bucket for all services created by this layer.
     pub fn new(rate: Rate) -> Self {
         Self(TokenBucket::new(rate).map(Arc::new))
     }
@@ -112,7 +112,7 @@ where
     type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Waiting here would hold back watches that stand behind a call.
+        // Waiting here would delay watches behind a request.
         Poll::Ready(Ok(()))
     }
 
@@ -129,8 +129,8 @@ where
     }
 }
 
-/// Bounds the calls in flight, each of which is a connection, and the time that one may take. Of a watch only the beginning
-/// of the answer is bounded.
+/// Bounds the requests in flight (each is a connection) and the duration of a request. Of a watch only the time until
+/// the response begins is bounded.
 #[derive(Clone, Debug)]
 pub struct InFlightLayer {
     slots: Arc<Semaphore>,
@@ -138,7 +138,7 @@ pub struct InFlightLayer {
 }
 
 impl InFlightLayer {
-    /// At most `slots` calls at once (at least one), each answered in full within `patience`.
+    /// At most `slots` requests in flight (at least one), each with a complete response within `patience`.
     pub fn new(slots: usize, patience: Duration) -> Self {
         Self { slots: Arc::new(Semaphore::new(slots.clamp(1, Semaphore::MAX_PERMITS))), patience }
     }
@@ -159,9 +159,9 @@ pub struct InFlight<S> {
     limits: InFlightLayer,
 }
 
-/// The API server did not answer in time. Whether it did what was asked is unknown.
+/// The API server did not respond in time. The outcome of the request is unknown.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("no complete answer from the API server within {}s", .0.as_secs())]
+#[error("no complete response from the API server within {}s", .0.as_secs())]
 pub struct Unanswered(pub Duration);
 
 impl<S, B, R> Service<Request<B>> for InFlight<S>
@@ -198,7 +198,7 @@ where
     }
 }
 
-/// An answer that keeps its slot until it is read or dropped.
+/// A response body that keeps its slot until it is read or dropped.
 #[derive(Debug)]
 pub struct HeldBody<B> {
     body: B,
@@ -245,19 +245,19 @@ where
     }
 }
 
-/// Repeats calls that the API server refused because it is busy: 429 with a time to come back. It did nothing, so any
-/// call may be repeated. All other failures are left to the caller, who knows what they mean; so are evictions, whose
-/// 429 speaks of a disruption budget.
+/// Retries requests that an overloaded API server rejected: 429 with `Retry-After`. Such a request had no effect, so
+/// any may be retried. All other failures are left to the caller, and so are evictions, whose 429 means a disruption
+/// budget.
 #[derive(Clone, Copy, Debug)]
 pub struct RepeatRefused {
     left: u32,
 }
 
 impl RepeatRefused {
-    /// Longest pause that is taken from the server's answer.
+    /// Upper bound of the pause from `Retry-After`.
     const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-    /// At most `times` repetitions of a call.
+    /// At most `times` retries of a request.
     pub const fn at_most(times: u32) -> Self {
         Self { left: times }
     }
@@ -436,7 +436,7 @@ mod tests {
                 axum::body::to_bytes(Answer::new(response.into_body()), 100).await.map_err(axum::Error::into_inner)
             };
             let error = read.await.unwrap_err();
-            assert!(error.to_string().contains("no complete answer from the API server within 60s"), "{error}");
+            assert!(error.to_string().contains("no complete response from the API server within 60s"), "{error}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! What lies between plans and the API server: caches that read their own writes, wake-up queues, leases, clients, events,
-//! metrics, endpoints. No decision about machines is made here.
+//! Everything between plans and the API server: caches that contain our own writes, queues, the reconcile loop, leader
+//! election, clients, events, metrics, endpoints. It makes no decisions about machines.
 
 pub mod cache;
 pub mod cell;

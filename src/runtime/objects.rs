@@ -1,4 +1,4 @@
-//! Writes whose results enter the cache before anyone plans again.
+//! Writes whose responses enter the cache before the next plan.
 
 use std::sync::Arc;
 
@@ -24,20 +24,20 @@ pub struct WriteError {
     source: Box<kube::Error>,
 }
 
-/// Why a write failed, as far as it matters for what comes next.
+/// Classification of a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailure {
-    /// Somebody else wrote in between: look again.
+    /// Somebody else wrote in between: observe again.
     Conflict,
-    /// The object is gone, or another one has its name.
+    /// The object was deleted, or another one has its name.
     Gone,
     /// The name is taken.
     AlreadyExists,
-    /// The API server refused it for good.
+    /// The API server rejected it; a retry does not help without a change.
     Refused,
-    /// The API server was too busy to look at it, and did nothing.
+    /// The API server was overloaded and rejected it without effect.
     Throttled,
-    /// It may have been carried out or not.
+    /// The outcome is unknown.
     Unknown,
 }
 
@@ -71,26 +71,26 @@ impl WriteError {
         &self.key
     }
 
-    /// The whole chain of causes in one line.
+    /// The error with all its causes, in one line.
     pub fn text(&self) -> String {
         chain(self)
     }
 }
 
-/// Whether an answer is about this very object. A 404 is also what an API server says that does not know the kind.
+/// Whether a response is about this object. A 404 can also mean that the API server does not serve the kind.
 fn is_about(status: &Status, key: &Key) -> bool {
     status.details.as_ref().is_some_and(|details| details.name == key.name)
 }
 
-/// Whether an answer says that another object has the name now: a delete fails by its precondition, a patch because the UID
-/// of an object never changes.
+/// Whether a response shows that another object has the name now: a delete fails by its precondition, a patch because a
+/// UID cannot change.
 fn is_about_uid(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     status.message.contains("Precondition failed: UID in precondition")
         || causes.into_iter().any(|cause| cause.field == "metadata.uid")
 }
 
-/// An error and its causes in one line. Of an API server's refusal only its message: the rest repeats it.
+/// An error with its causes, in one line. Of an API server's error only the message, because the rest repeats it.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = said(error);
     let mut source = if refusal(error).is_some() { None } else { error.source() };
@@ -122,9 +122,9 @@ fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Statu
     }
 }
 
-/// The objects of one kind: its cache, and the way to write them.
+/// The objects of one kind: cache and writes.
 pub struct Objects<K: Cached> {
-    /// What is known.
+    /// The cache.
     pub cache: Arc<Cache<K>>,
     api: ApiOfNamespace<K>,
 }
@@ -132,7 +132,7 @@ pub struct Objects<K: Cached> {
 type ApiOfNamespace<K> = Box<dyn Fn(&str) -> Api<K> + Send + Sync>;
 
 impl<K: Cached + Serialize> Objects<K> {
-    /// Objects of a kind that lives in namespaces.
+    /// Objects of a namespaced kind.
     pub fn namespaced(cache: &Arc<Cache<K>>, client: &Client) -> Self
     where
         K: Resource<Scope = NamespaceResourceScope>,
@@ -142,7 +142,7 @@ impl<K: Cached + Serialize> Objects<K> {
         Self { cache: Arc::clone(cache), api: Box::new(api) }
     }
 
-    /// Objects of a kind that lives beside namespaces.
+    /// Objects of a cluster-scoped kind.
     pub fn cluster_wide(cache: &Arc<Cache<K>>, client: &Client) -> Self {
         let client = client.clone();
         Self { cache: Arc::clone(cache), api: Box::new(move |_| Api::all(client.clone())) }
@@ -153,8 +153,8 @@ impl<K: Cached + Serialize> Objects<K> {
         (self.api)(namespace)
     }
 
-    /// Reads an object live, and the cache has the answer. `None` only if the API server says that this very object is not
-    /// there: that it does not serve the kind right now says nothing of the object.
+    /// Reads an object live and stores it in the cache. `None` only if the API server reports that this object does not
+    /// exist; an API server that does not serve the kind at the moment is an error.
     pub async fn read_again(&self, key: &Key) -> kube::Result<Option<Arc<K>>> {
         let known = self.cache.get(key);
         match self.api(&key.namespace).get(&key.name).await {
@@ -176,7 +176,7 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("create", key, created)
     }
 
-    /// Merge-patches an object that is still as it was seen.
+    /// Sends a merge patch with UID and resource version of `seen` as preconditions.
     pub async fn patch(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
@@ -185,7 +185,7 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("patch", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
-    /// Merge-patches the status of an object that is still as it was seen.
+    /// Sends a merge patch of the status with UID and resource version of `seen` as preconditions.
     pub async fn patch_status(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
@@ -193,8 +193,8 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("status update", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
-    /// Strategic merge patch of a built-in object that still has the UID it was seen with: names single entries of lists, so
-    /// it needs no version.
+    /// Sends a strategic merge patch of a built-in object with the UID of `seen` as precondition. It names single
+    /// entries of lists, so it needs no resource version.
     pub async fn patch_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
         let patch = Patch::Strategic(with_uid(patch, seen));
@@ -202,8 +202,8 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("patch", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
-    /// Strategic merge patch of the status of a built-in object that still has the UID it was seen with: names single entries
-    /// of lists, so it needs no version.
+    /// Sends a strategic merge patch of the status of a built-in object with the UID of `seen` as precondition. It
+    /// names single entries of lists, so it needs no resource version.
     pub async fn patch_status_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
         let patch = Patch::Strategic(with_uid(patch, seen));
@@ -211,7 +211,7 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("status update", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
-    /// Deletes this very object.
+    /// Deletes an object with the UID of `seen` as precondition.
     pub async fn delete(&self, seen: &ObjectMeta) -> Result<(), WriteError> {
         let key = Key::of(seen);
         let uid = seen.uid.clone();
@@ -238,7 +238,7 @@ impl<K: Cached + Serialize> Objects<K> {
         }
     }
 
-    /// The API server has just said that an object is not there.
+    /// Stores that an object does not exist, as the API server just reported.
     fn forget_if_gone(&self, error: &WriteError, seen: &ObjectMeta) {
         if error.failure() == WriteFailure::Gone {
             self.cache.removed(&error.key, seen.uid.as_deref().unwrap_or_default());
@@ -250,12 +250,12 @@ impl<K: Cached + Serialize> Objects<K> {
     }
 }
 
-/// A merge patch that fails with a conflict if the object is no longer as it was seen.
+/// Adds UID and resource version to a merge patch, so that it fails with a conflict if the object has changed.
 fn with_precondition(patch: &Value, seen: &ObjectMeta) -> Value {
     with_metadata(patch, "resourceVersion", seen.resource_version.as_deref())
 }
 
-/// A patch that fails with a conflict if another object has taken the name.
+/// Adds the UID to a patch, so that it fails with a conflict if another object has the name.
 fn with_uid(patch: &Value, seen: &ObjectMeta) -> Value {
     with_metadata(patch, "uid", seen.uid.as_deref())
 }

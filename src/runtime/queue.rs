@@ -1,5 +1,5 @@
-//! Which keys to reconcile, with the contract of client-go's work queue: a key waits at most once, it is never reconciled
-//! twice at the same time, and a change during its reconcile leads to another one.
+//! The work queue, with the contract of client-go's: a key waits at most once, it is never reconciled twice at the same
+//! time, and a change during its reconcile leads to another one.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -14,20 +14,20 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::metrics::{self, Working};
 
-/// How much time has to pass between two reconciles of one key.
+/// Minimum time between two reconciles of one key.
 ///
-/// The first change leads to a reconcile at once; those that follow are gathered until the interval since the last
-/// reconcile began is over, so a burst of changes below one object costs two reconciles, not hundreds.
+/// The first change leads to a reconcile immediately. Further changes are gathered until the interval since the start
+/// of the last reconcile has passed, so a burst of changes below one object costs two reconciles, not hundreds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacing {
     /// The interval.
     pub gather: Duration,
-    /// The interval in multiples of what planning took, if that is longer. A plan over many machines costs more, and its
-    /// share of a processor stays the same.
+    /// The interval as a multiple of the planning time, if that is longer. So planning uses a constant share of a CPU,
+    /// however many machines a plan covers.
     pub per_cost: u32,
 }
 
-/// Bounds the pause after an expensive plan: a throttled or suspended process must not be deaf afterwards.
+/// Upper bound of the pause after an expensive plan, because a throttled or suspended process measures too much.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The keys of one controller.
@@ -93,17 +93,17 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         self.name
     }
 
-    /// Measures from now on; a second call changes nothing.
+    /// Starts to export metrics; a second call has no effect.
     pub fn measure(&self, metrics: &metrics::Metrics) {
         let _ = self.meter.set(metrics.queue(self.name));
     }
 
-    /// Asks for a reconcile of this key.
+    /// Enqueues a key.
     pub fn add(&self, key: T) {
         self.schedule(key, None);
     }
 
-    /// Asks for a reconcile of this key at a time, unless it comes sooner anyway.
+    /// Enqueues a key at a time, unless it is due earlier anyway.
     #[cfg(test)]
     fn add_at(&self, key: T, at: Instant) {
         self.schedule(key, Some(at));
@@ -128,7 +128,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         self.changed.notify_one();
     }
 
-    /// Waits for the next key that is due. Until [`Queue::done`] nobody else gets it.
+    /// Waits for the next key that is due. No other worker gets it until [`Queue::done`].
     pub async fn take(&self) -> (T, Option<Working>) {
         loop {
             match self.next() {
@@ -162,7 +162,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         Err(state.delayed.first_key_value().map(|((due, _), _)| *due))
     }
 
-    /// The reconcile of a key ended. It comes again after a change, or else at `requeue_at`.
+    /// The reconcile of a key ended. It is requeued after a change, or else at `requeue_at`.
     pub fn done(&self, key: &T, requeue_at: Option<Instant>) {
         {
             let mut state = self.state.lock();
@@ -185,12 +185,12 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         self.changed.notify_one();
     }
 
-    /// The reconcile of a key failed and will be repeated.
+    /// The reconcile of a key failed and will be retried.
     pub fn retried(&self) {
         self.meter.get().into_iter().for_each(metrics::Queue::retried);
     }
 
-    /// Records what planning for a key took; see [`Pacing::per_cost`].
+    /// Records the planning time of a key; see [`Pacing::per_cost`].
     pub fn charge(&self, key: &T, cost: Duration) {
         let pause = cost.saturating_mul(self.pacing.per_cost).min(LONGEST_PAUSE);
         if let Some(entry) = self.state.lock().keys.get_mut(key) {
@@ -198,7 +198,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         }
     }
 
-    /// Drops a key whose object is gone.
+    /// Drops a key whose object was deleted.
     pub fn forget(&self, key: &T) {
         let mut state = self.state.lock();
         let Some(entry) = state.keys.get_mut(key) else { return };
@@ -219,7 +219,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
 }
 
 impl<T: Clone + Eq + Hash> State<T> {
-    /// Puts a key that is neither ready nor in flight where it belongs; one that is delayed moves only to an earlier time.
+    /// Schedules a key that is neither ready nor in flight. A delayed key moves only to an earlier time.
     fn place(&mut self, key: T, due: Instant, now: Instant, meter: Option<&metrics::Queue>) {
         if let Some(Entry { place: Place::Delayed { position }, .. }) = self.keys.get(&key) {
             if position.0 <= due {
@@ -248,7 +248,7 @@ impl<T: Clone + Eq + Hash> State<T> {
 }
 
 impl Entry {
-    /// When a change may lead to the next reconcile.
+    /// The earliest time of the next reconcile after a change.
     fn earliest(&self, pacing: Pacing, now: Instant) -> Instant {
         let interval = pacing.gather.max(self.pause);
         self.taken_at.map_or(now, |taken_at| taken_at + interval)

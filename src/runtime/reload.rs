@@ -1,8 +1,8 @@
-//! The connection to an API server is made anew when the files that describe it change, or before its certificate runs out.
+//! Replaces the client of an API server when its kubeconfig files change, or before its client certificate expires.
 //!
-//! kube-rs reads tokens of files and of plugins again by itself; client certificates, CAs and tokens that stand in a
-//! kubeconfig are built into its client, so that client is replaced. Watches that are open stay with the old one until they
-//! end, after minutes at most.
+//! kube-rs reloads tokens from files and plugins. Client certificates, CAs and tokens inside a kubeconfig are built
+//! into its client, so that client is replaced. Open watches stay with the old one until they end, after a few minutes
+//! at most.
 
 use std::{
     sync::Arc,
@@ -23,19 +23,19 @@ use super::{
     objects::chain,
 };
 
-/// How often the files are looked at, by the next call.
+/// How often the files are checked, by the next request.
 const LOOK: Duration = Duration::from_secs(10);
-/// How long before its end a certificate is replaced.
+/// How long before its expiry a certificate is replaced.
 const RESERVE: SignedDuration = SignedDuration::from_secs(60);
 
-/// A client could not be made.
+/// A client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The user agent cannot be sent.
-    #[error("cannot use {0:?} as user agent: it may hold printable ASCII characters only")]
+    /// The user agent is invalid.
+    #[error("cannot use {0:?} as user agent: only printable ASCII characters are allowed")]
     UserAgent(String),
     /// TLS, credentials or proxy.
-    #[error("cannot make a client of {server}: {cause}; check certificates, credentials and proxy of the kubeconfig")]
+    #[error("create a client for {server}: {cause}; check certificates, credentials and proxy in the kubeconfig")]
     Config {
         /// Address of the API server.
         server: String,
@@ -44,10 +44,10 @@ pub enum ClientError {
     },
 }
 
-/// Makes the client of a configuration.
+/// Creates a client from a configuration.
 type Build = Arc<dyn Fn(Config) -> Result<Client, ClientError> + Send + Sync>;
 
-/// A client whose credentials stay fresh. Clones share it.
+/// A client that reloads its credentials. Clones share it.
 #[derive(Clone)]
 pub(super) struct Connection {
     build: Build,
@@ -60,7 +60,7 @@ struct State {
     cluster: Cluster,
     looked_at: Instant,
     is_looking: bool,
-    /// The last problem that was told.
+    /// The last problem that was logged.
     problem: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Connection {
         Ok(Self { build: Arc::new(build), every, state: Arc::new(Mutex::new(state)) })
     }
 
-    /// The client for the next call; from time to time it is looked whether it is still the right one.
+    /// The client for the next request. Checks the files from time to time.
     fn client(&self) -> Client {
         let mut state = self.state.lock();
         if !state.is_looking && state.looked_at.elapsed() >= self.every {
@@ -95,7 +95,7 @@ impl Connection {
         state.client.clone()
     }
 
-    /// The credentials were refused: the next call looks at once.
+    /// The credentials were rejected: the next request checks the files immediately.
     fn refused(&self) {
         let mut state = self.state.lock();
         if let Some(long_ago) = state.looked_at.checked_sub(self.every) {
@@ -111,7 +111,7 @@ impl Connection {
         match outcome {
             Ok(None) => state.problem = None,
             Ok(Some((client, cluster))) => {
-                tracing::info!(server, "credentials or certificates changed and were read again");
+                tracing::info!(server, "credentials or certificates reloaded");
                 (state.client, state.cluster, state.problem) = (client, cluster, None);
             }
             Err(problem) => {
@@ -119,7 +119,7 @@ impl Connection {
                     tracing::warn!(
                         server,
                         problem,
-                        "credentials or certificates changed and cannot be used; those of before are"
+                        "cannot reload credentials or certificates, the previous ones stay in use"
                     );
                 }
                 state.problem = Some(problem);
@@ -139,7 +139,7 @@ impl Connection {
             None => return Ok(None),
         };
         let (build, config) = (Arc::clone(&self.build), cluster.config.clone());
-        // A credential plugin may take its time.
+        // A credential plugin may be slow.
         let built = spawn_blocking(move || build(config)).await.map_err(|error| error.to_string())?;
         built.map(|client| Some((client, cluster))).map_err(|error| chain(&error))
     }

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: the first asks for an orderly end, the second ends at once.
+//! SIGTERM and SIGINT: the first starts a graceful shutdown, the second ends the process immediately.
 
 use std::{io, time::Duration};
 
@@ -7,19 +7,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// How long reconciles that are under way may go on after the wish to stop.
+/// How long running reconciles may take after a signal.
 pub const WORK: Duration = Duration::from_secs(20);
 /// How long the release of a lease may take.
 pub const LEASE: Duration = Duration::from_secs(3);
-/// How long events may hold up the end.
+/// How long the last events may take.
 pub const EVENTS: Duration = Duration::from_secs(2);
-/// How long open connections to the endpoints may.
+/// How long open connections to the endpoints may take.
 pub const ENDPOINTS: Duration = Duration::from_secs(1);
-/// After this long a pod is killed, unless it says otherwise.
+/// Kubernetes' default `terminationGracePeriodSeconds`.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
 const _: () = {
     let sum = WORK.as_secs() + LEASE.as_secs() + EVENTS.as_secs() + ENDPOINTS.as_secs();
-    assert!(sum < GRACE_PERIOD.as_secs(), "one after the other they must end in time");
+    assert!(sum < GRACE_PERIOD.as_secs(), "the sum of all periods must be below the grace period");
 };
 
 /// Exit code after a second signal.
@@ -28,7 +28,7 @@ const IMPATIENT: i32 = 1;
 /// A token that is cancelled by the first SIGTERM or SIGINT; a second one ends the process with exit code 1.
 ///
 /// # Errors
-/// The operating system refuses to tell us of signals.
+/// The signal handlers cannot be installed.
 pub fn on_signal() -> io::Result<CancellationToken> {
     let token = CancellationToken::new();
     let signals = stream::select(
@@ -51,11 +51,11 @@ fn arrivals(kind: SignalKind, name: &'static str) -> io::Result<impl Stream<Item
 /// Cancels at the first signal, returns at the second.
 async fn obey(mut signals: impl Stream<Item = &'static str> + Unpin, token: CancellationToken) {
     if let Some(name) = signals.next().await {
-        info!(signal = name, "shutting down; a second signal ends the process at once");
+        info!(signal = name, "shutting down; a second signal ends the process immediately");
         token.cancel();
     }
     match signals.next().await {
-        Some(name) => warn!(signal = name, "ending at once"),
+        Some(name) => warn!(signal = name, "second signal, ending immediately"),
         None => std::future::pending().await,
     }
 }

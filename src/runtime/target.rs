@@ -1,5 +1,5 @@
-//! Target clusters: where the Nodes of Machines are. A cell may have none, one, or one for each of many clusters, which
-//! come and go while it runs.
+//! Target clusters, which the Nodes of Machines join. A cell has none, one, or several that are connected and
+//! disconnected while it runs.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,17 @@ use super::{
 };
 use crate::api::node::Node;
 
-/// Names a target cluster within a cell.
+/// Identifies a target cluster within a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TargetId(Arc<str>);
 
 impl TargetId {
-    /// The target of a cell that has one.
+    /// The only target of a cell.
     pub fn only() -> Self {
         Self::named("target")
     }
 
-    /// One of several.
+    /// One of several targets.
     pub fn named(name: &str) -> Self {
         Self(name.into())
     }
@@ -44,7 +44,7 @@ impl fmt::Display for TargetId {
 /// A Node of one target cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeKey {
-    /// In which cluster.
+    /// Its cluster.
     pub target: TargetId,
     /// Its name.
     pub name: String,
@@ -68,12 +68,12 @@ impl fmt::Display for NodeKey {
     }
 }
 
-/// Which objects of the control cluster belong to which target.
+/// Assignment of objects of the control cluster to targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Assignment {
     /// There is no target cluster.
     None,
-    /// All belong to the same.
+    /// All objects have the same target.
     One(TargetId),
     /// The value of this label names the target.
     Label(String),
@@ -81,7 +81,7 @@ pub(crate) enum Assignment {
 
 /// A target cluster that is connected.
 pub(crate) struct Target {
-    /// Its name.
+    /// Its identifier.
     pub id: TargetId,
     /// A client for it.
     pub client: Client,
@@ -93,18 +93,18 @@ pub(crate) struct Target {
 /// The target of an object.
 #[derive(Clone)]
 pub(crate) enum TargetOf {
-    /// Objects have no target here.
+    /// The cell has no target.
     NoTarget,
-    /// It has one that is not connected, or its label names none: nothing is known of its Node.
+    /// The target is not connected, or the label is absent: its Node is unknown.
     Unknown,
-    /// It has this one.
+    /// The target.
     Known(Arc<Target>),
 }
 
 type NodeHandler = Box<dyn Fn(&Target, &Change<Node>) + Send + Sync>;
 type TrustHandler = Box<dyn Fn(&Target, &Trust) + Send + Sync>;
 
-/// Where the caches of Nodes are told of, and how they are called there.
+/// Registration of the Node caches for `/readyz` and `/metrics`.
 struct Followed {
     prefix: String,
     caches: Arc<trust::Caches>,
@@ -133,7 +133,7 @@ impl Target {
 }
 
 impl Targets {
-    /// None is connected yet. `make_cache` gives the cache of Nodes of each.
+    /// Without connected targets. `make_cache` creates the cache of Nodes of each.
     pub fn new(assignment: Assignment, make_cache: fn() -> Arc<Cache<Node>>) -> Arc<Self> {
         Arc::new(Self {
             assignment,
@@ -150,12 +150,12 @@ impl Targets {
         self.handlers.write().push(Box::new(handler));
     }
 
-    /// Calls `handler` when the Nodes of a target are no longer trusted, and when they are again.
+    /// Calls `handler` when the Nodes of a target become untrusted, and when they are trusted again.
     pub fn on_trust_change(&self, handler: impl Fn(&Target, &Trust) + Send + Sync + 'static) {
         self.trust_handlers.write().push(Box::new(handler));
     }
 
-    /// Connects a target and watches its Nodes. One of the same name is replaced.
+    /// Connects a target and watches its Nodes. Replaces one of the same name.
     pub fn connect(&self, id: &TargetId, client: &Client) -> Arc<Target> {
         let cache = (self.make_cache)();
         let target = Arc::new_cyclic(|weak: &std::sync::Weak<Target>| {
@@ -185,19 +185,19 @@ impl Targets {
         target
     }
 
-    /// Begins to watch, after everybody who wants to hear of changes has said so.
-    /// `/readyz` and `/metrics` tell of them, each under its name after `prefix`.
+    /// Starts the watches, after all handlers are registered. `/readyz` and `/metrics` show the caches under their
+    /// names with `prefix`.
     pub fn start(&self, prefix: String, caches: &Arc<trust::Caches>) {
         let followed = self.followed.get_or_init(|| Followed { prefix, caches: Arc::clone(caches) });
         self.all().iter().for_each(|target| target.start(followed));
     }
 
-    /// Objects have targets.
+    /// Whether the cell has targets.
     pub fn exist(&self) -> bool {
         self.assignment != Assignment::None
     }
 
-    /// The only target, if objects all have the same and it is connected.
+    /// The only target, if all objects have the same and it is connected.
     pub fn only(&self) -> Option<Arc<Target>> {
         match &self.assignment {
             Assignment::One(id) => self.get(id),
@@ -210,7 +210,7 @@ impl Targets {
         self.connected.read().get(id).cloned()
     }
 
-    /// All that are connected.
+    /// All connected targets.
     pub fn all(&self) -> Vec<Arc<Target>> {
         self.connected.read().values().cloned().collect()
     }

@@ -1,7 +1,7 @@
-//! How far the content of a cache can be relied on, as one value: it follows from when its API server was last heard.
+//! Trust in a cache, as one value. It is computed from the time at which its API server last sent anything.
 //!
-//! Everything that concludes something from what a cache does *not* hold asks this first, and so do `/readyz`, the metric
-//! and the log.
+//! Everything that concludes something from an object *missing* in a cache checks this first. `/readyz`, a metric and
+//! the log show it.
 
 use std::{
     sync::{Arc, Weak},
@@ -12,32 +12,32 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// What the content of a cache is worth.
+/// Trust in the content of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It was never complete.
+    /// The cache was never filled.
     Unknown {
-        /// What is waited for.
+        /// The reason.
         why: String,
     },
-    /// It is as old as the limit at most.
+    /// The content is at most as old as the limit.
     Trusted,
-    /// It may be older: what is missing may exist, and what is there may be gone.
+    /// The content may be older: a missing object may exist, and a cached one may be deleted.
     Untrusted {
-        /// When the API server was last heard.
+        /// When the API server last sent anything.
         since: Timestamp,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
 }
 
 impl Trust {
-    /// Conclusions may be drawn from what is missing.
+    /// Whether a missing object may be treated as absent.
     pub fn is_trusted(&self) -> bool {
         *self == Self::Trusted
     }
 
-    /// What is wrong, for people.
+    /// The problem as text; `None` if the cache is trusted.
     pub fn problem(&self) -> Option<String> {
         match self {
             Self::Trusted => None,
@@ -47,29 +47,29 @@ impl Trust {
     }
 }
 
-/// How a watch proves that it is alive. A quiet kind has no events; then the API server's bookmarks (about one a minute)
-/// and the end of the watch, which the server is asked for, are the signs of life.
+/// Timing of a watch. For a kind without changes, the signs of life are the API server's bookmarks (about one a minute)
+/// and the end of the watch after its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Liveness {
     /// The API server ends a watch after this long, in whole seconds. Each end costs one call.
     pub watch_timeout: Duration,
-    /// A watch that says nothing for this long is opened anew.
+    /// A watch that is silent for this long is opened again.
     pub idle_timeout: Duration,
-    /// The answer to a new watch must begin within this time.
+    /// The response to a new watch must begin within this time.
     pub open_timeout: Duration,
-    /// The cache is not trusted once nothing was heard for this long.
+    /// The cache becomes untrusted after this much silence.
     pub limit: Duration,
 }
 
 impl Liveness {
-    /// For Nodes: machines are given up and drains are skipped by what they say.
+    /// For Nodes, because Machines fail and drains are skipped on their account.
     pub const TARGET: Self = Self {
         watch_timeout: Duration::from_secs(30),
         idle_timeout: Duration::from_secs(33),
         open_timeout: Duration::from_secs(10),
         limit: Duration::from_secs(45),
     };
-    /// For kinds of the control cluster: every write to them is checked by the API server.
+    /// For kinds of the control cluster, whose writes are guarded by resource versions.
     pub const CONTROL: Self = Self {
         watch_timeout: Duration::from_secs(290),
         idle_timeout: Duration::from_secs(90),
@@ -78,11 +78,11 @@ impl Liveness {
     };
 }
 
-/// After a silence the watch is resumed and brings what was missed: as long as this it is given for that.
+/// After a silence, how long a resumed watch may take to deliver the missed changes.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// A point in time by two clocks. The monotonic one stands still while the computer is suspended, the other may be set;
-/// the longer of both times is the safe one.
+/// A point in time by two clocks. The monotonic clock stops while the computer is suspended, and the wall clock may be
+/// set, so the longer of both durations is used.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     monotonic: Instant,
@@ -100,19 +100,19 @@ impl Moment {
     }
 }
 
-/// What is known of the connection between a cache and its API server.
+/// State of the connection between a cache and its API server.
 #[derive(Debug, Default)]
 struct Record {
-    /// `None`: nothing is watched, and what was listed is all there is.
+    /// `None` without a watch: the content is only listed.
     limit: Option<Duration>,
-    /// A listing is complete.
+    /// A list is complete.
     is_filled: bool,
-    /// Everything is read anew, and only the end of that proves anything.
+    /// A relist is running; only its end counts as a sign of life.
     is_listing: bool,
     heard: Option<Moment>,
     /// The last silence beyond the limit: when it began and ended.
     silence: Option<(Moment, Moment)>,
-    /// When the API server was heard again after the last silence beyond the limit.
+    /// When the API server responded again after the last silence beyond the limit.
     recovered: Option<Moment>,
     failure: Option<String>,
 }
@@ -153,50 +153,50 @@ impl Record {
         let Some(limit) = self.limit else { return Trust::Trusted };
         if now.since(heard) > limit {
             let limit = limit.as_secs();
-            let why = format!("nothing heard from the API server for more than {limit} s{}", failure());
+            let why = format!("no response from the API server for more than {limit} s{}", failure());
             return Trust::Untrusted { since: heard.wall, why };
         }
         match self.silence {
             Some((began, ended)) if now.since(ended) < SETTLE => Trust::Untrusted {
                 since: began.wall,
-                why: "the API server was silent, and what was missed is being read".to_owned(),
+                why: "the API server was silent, missed changes are being read".to_owned(),
             },
             _ => Trust::Trusted,
         }
     }
 }
 
-/// The pulse of one cache.
+/// The liveness of one cache.
 #[derive(Debug, Default)]
 pub(super) struct Pulse(Mutex<Record>);
 
 impl Pulse {
-    /// From now on silence beyond this counts.
+    /// Sets the limit of silence.
     pub fn expect(&self, limit: Duration) {
         self.0.lock().limit = Some(limit);
     }
 
-    /// The watch lives.
+    /// A sign of life of the watch.
     pub fn heard(&self) {
         self.0.lock().heard(Moment::now());
     }
 
-    /// Everything is read anew.
+    /// A relist begins.
     pub fn listing(&self) {
         self.0.lock().is_listing = true;
     }
 
-    /// Everything was read.
+    /// The relist is complete.
     pub fn listed(&self) {
         self.0.lock().listed(Moment::now());
     }
 
-    /// Something went wrong, shown for as long as nothing is heard. True if that was not known.
+    /// Stores an error, which is shown until the next sign of life. True if it is new.
     pub fn failed(&self, failure: String) -> bool {
         self.0.lock().failure.replace(failure).is_none()
     }
 
-    /// A listing is complete.
+    /// Whether a list is complete.
     pub fn is_filled(&self) -> bool {
         self.0.lock().is_filled
     }
@@ -205,12 +205,12 @@ impl Pulse {
         self.0.lock().trust(Moment::now())
     }
 
-    /// How long ago the API server was heard again after the last silence beyond the limit, if there was one.
+    /// How long ago the API server responded again after the last silence beyond the limit, if there was one.
     pub fn recovered_for(&self) -> Option<Duration> {
         self.0.lock().recovered.map(|recovered| Moment::now().since(recovered))
     }
 
-    /// Time since the API server was heard.
+    /// Time since the API server last sent anything.
     pub fn age(&self) -> Option<Duration> {
         let record = self.0.lock();
         record.limit?;
@@ -218,17 +218,17 @@ impl Pulse {
     }
 }
 
-/// Something that follows an API server.
+/// A cache that watches an API server.
 pub trait Watched: Send + Sync {
     /// The kind, in the plural.
     fn plural(&self) -> String;
-    /// What its content is worth.
+    /// Trust in its content.
     fn trust(&self) -> Trust;
-    /// Time since the API server was heard; `None` if it never was, or nothing is watched.
+    /// Time since the API server last sent anything; `None` if it never did, or without a watch.
     fn age(&self) -> Option<Duration>;
 }
 
-/// All caches of the process, for `/readyz` and `/metrics`. A cache that is dropped leaves.
+/// All caches of the process, for `/readyz` and `/metrics`. A dropped cache is removed.
 #[derive(Default)]
 pub struct Caches(Mutex<Vec<(String, Weak<dyn Watched>)>>);
 
@@ -239,7 +239,7 @@ impl Caches {
         self.0.lock().push((cluster.to_owned(), Arc::downgrade(&cache)));
     }
 
-    /// What is wrong, one line for each cache.
+    /// The problems, one line for each cache.
     pub fn problems(&self) -> Vec<String> {
         let problem = |(cluster, cache): (String, Arc<dyn Watched>)| {
             cache.trust().problem().map(|problem| format!("{} of {cluster}: {problem}", cache.plural()))
@@ -247,7 +247,7 @@ impl Caches {
         self.all().into_iter().filter_map(problem).collect()
     }
 
-    /// Each with its cluster.
+    /// All caches with their clusters.
     pub fn all(&self) -> Vec<(String, Arc<dyn Watched>)> {
         let mut caches = self.0.lock();
         caches.retain(|(_, cache)| cache.strong_count() > 0);
@@ -300,7 +300,7 @@ mod tests {
         world.pass(1);
         let Trust::Untrusted { since, why } = world.trust() else { panic!("{:?}", world.trust()) };
         assert_eq!(since, Timestamp::UNIX_EPOCH);
-        assert_eq!(why, "nothing heard from the API server for more than 45 s");
+        assert_eq!(why, "no response from the API server for more than 45 s");
     }
 
     #[test]

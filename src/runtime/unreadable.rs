@@ -1,4 +1,4 @@
-//! Events on objects that exist but cannot be decoded.
+//! Events on objects that exist and cannot be decoded.
 
 use std::sync::{
     Arc,
@@ -43,5 +43,8 @@ fn reference<K: Cached>(meta: &ObjectMeta) -> ObjectReference {
 }
 
 fn event(error: &str) -> Event {
-    Event::warning(EventReason::Unreadable, format!("cannot be read and is left alone until it is corrected: {error}"))
+    Event::warning(
+        EventReason::Unreadable,
+        format!("cannot be decoded and is left alone until it is corrected: {error}"),
+    )
 }

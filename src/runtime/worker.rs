@@ -1,7 +1,7 @@
-//! Takes keys from a queue and reconciles them, several at once and never one twice.
+//! Workers that take keys from a queue and reconcile them, several at the same time.
 //!
-//! kube-rs has a `Controller` for this. Ours differs in what it needs: keys of objects that are gone are reconciled too,
-//! keys that wait for a free worker keep their order, and a key costs no task until its turn comes.
+//! kube-rs has a `Controller` for this. Here, keys of deleted objects are reconciled too, waiting keys keep their
+//! order, and a waiting key needs no task.
 
 use std::{collections::HashMap, fmt::Display, future::Future, hash::Hash, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ pub(crate) enum Requeue {
     OnChange,
     /// At this time, or after a change.
     At(Timestamp),
-    /// After a while, or after a change.
+    /// After a duration, or after a change.
     After(Duration),
 }
 
@@ -33,22 +33,22 @@ impl From<Option<Timestamp>> for Requeue {
     }
 }
 
-/// A reconcile that could not be finished.
+/// A failed reconcile.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReconcileError {
     /// A write failed.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// A read failed; nothing was concluded from it.
+    /// A live read failed.
     #[error("read of {what} failed")]
     Read {
-        /// What was read.
+        /// The object that was read.
         what: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A plan that never comes to rest.
+    /// A plan that does not converge.
     #[error("the plan for {key} does not converge (last step: {step}): please report this as a bug")]
     Restless {
         /// The object.
@@ -56,12 +56,12 @@ pub(crate) enum ReconcileError {
         /// The last step.
         step: String,
     },
-    /// A plan that would break a bound, and was not carried out.
-    #[error("the plan for {key} was not carried out, because {violation}: please report this as a bug")]
+    /// A plan that would break a bound and was not executed.
+    #[error("the plan for {key} was not executed, because {violation}: please report this as a bug")]
     Refused {
         /// The object.
         key: String,
-        /// What it would break.
+        /// The bound that it would break.
         violation: String,
     },
 }
@@ -72,7 +72,7 @@ impl ReconcileError {
         Self::Read { what: what.to_string(), source: Box::new(source) }
     }
 
-    /// Somebody else wrote the object first, or deleted it.
+    /// Whether somebody else wrote or deleted the object first.
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Write(error) if matches!(error.failure(), WriteFailure::Conflict | WriteFailure::Gone))
     }
@@ -80,16 +80,16 @@ impl ReconcileError {
 
 /// Reconciles the object of a key.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// What names an object.
+    /// Key of an object.
     type Key: Clone + Eq + Hash + std::fmt::Debug + Display + Send + Sync + 'static;
 
-    /// Reconciles one object; when to do it again.
+    /// Reconciles one object; returns when to requeue it.
     fn handle(&self, key: &Self::Key) -> impl Future<Output = Result<Requeue, ReconcileError>> + Send;
 }
 
-/// First and longest pause before a failed reconcile is repeated.
+/// First and longest pause before a failed reconcile is retried.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
-/// The same after a conflict: the watch brings the newer state any moment.
+/// The same after a conflict, which the watch resolves soon.
 const CONFLICT_RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 fn backoff((first, longest): (Duration, Duration), attempt: u32) -> Duration {
@@ -102,7 +102,7 @@ pub(crate) struct Workers<H: Handler> {
     queue: Arc<Queue<H::Key>>,
     clock: Arc<dyn Clock>,
     limit: usize,
-    /// Failures in a row, by key.
+    /// Consecutive failures, by key.
     failures: Arc<Mutex<HashMap<H::Key, u32>>>,
 }
 
@@ -112,7 +112,7 @@ impl<H: Handler> Workers<H> {
         Self { handler, queue, clock, limit: limit.max(1), failures: Arc::default() }
     }
 
-    /// Works until `stop`, then waits for the reconciles in flight. Dropped, it aborts them.
+    /// Runs until `stop`, then waits for the reconciles in flight. Dropping the future aborts them.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut in_flight = JoinSet::new();
         loop {
@@ -133,7 +133,7 @@ impl<H: Handler> Workers<H> {
     }
 
     async fn work(&self, key: &H::Key) {
-        // Also if the handler panics, the key must not stay in flight for ever.
+        // A panic of the handler must not leave the key in flight forever.
         let mut turn = Turn { queue: &self.queue, key, requeue_at: Some(Instant::now() + RETRY.1) };
         turn.requeue_at = match self.handler.handle(key).await {
             Ok(requeue) => {
@@ -171,7 +171,7 @@ impl<H: Handler> Workers<H> {
         retry_in
     }
 
-    /// An object is gone.
+    /// An object was deleted: forgets its failures.
     pub fn forget(&self, key: &H::Key) {
         self.failures.lock().remove(key);
         self.queue.forget(key);

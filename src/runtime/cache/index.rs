@@ -4,8 +4,8 @@ use std::{any::Any, borrow::Borrow, collections::HashMap, fmt::Debug, hash::Hash
 
 use super::Cached;
 
-/// What objects can be found by. Its type says what it is unique in: a name alone is not enough where there are several
-/// namespaces or clusters.
+/// A value by which objects are found. Its type contains the scope: a name alone is ambiguous with several namespaces
+/// or clusters.
 pub trait Term: Clone + Debug + Eq + Hash + Send + Sync + 'static {}
 impl<T: Clone + Debug + Eq + Hash + Send + Sync + 'static> Term for T {}
 
@@ -34,7 +34,7 @@ impl<K, T> Index<K, T> {
     }
 }
 
-/// An index with any type of term, to be kept by a cache.
+/// An index with any type of term, so that a cache can hold several.
 pub trait AnyIndex<K: Cached>: Sync {
     #[doc(hidden)]
     fn keep(&self) -> Box<dyn Kept<K>>;
@@ -53,7 +53,7 @@ pub trait Kept<K: Cached>: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Most terms lead to one object, some to thousands: sorted lists are small and quick enough for both.
+/// Most terms have one object, some have thousands; sorted lists are small and fast enough for both.
 pub(super) struct Postings<K, T> {
     name: &'static str,
     terms: fn(&K) -> Vec<T>,

@@ -1,8 +1,9 @@
-//! The objects of one kind, kept up to date by a watch and by what our own writes returned, so that no plan works on a
-//! state older than its own last action.
+//! The objects of one kind, updated by a watch and by the responses of our own writes, so that no plan works on a state
+//! older than its own last action.
 //!
-//! An object enters if it is newer than what is held, whether the watch brought it or the answer to a write. What is gone
-//! stays gone, by UID, also for an answer that is late. A listing is the truth: it repairs whatever else went wrong.
+//! An object is stored if it is newer than the stored one, whether it comes from the watch or from the response of a
+//! write. A deleted object stays deleted, by UID, also if a late response contains it. A list is authoritative: it
+//! repairs everything that went wrong before.
 
 mod index;
 mod store;
@@ -30,7 +31,7 @@ use super::{
 };
 use store::Store;
 
-/// What can be cached.
+/// A kind that can be cached.
 pub trait Cached: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
 impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> Cached for K {}
 
@@ -49,7 +50,7 @@ impl Key {
         Self { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
     }
 
-    /// Something of this name in the namespace of an object.
+    /// The key of this name in the namespace of an object.
     pub fn beside(meta: &ObjectMeta, name: &str) -> Self {
         Self::new(meta.namespace.clone().unwrap_or_default(), name)
     }
@@ -69,49 +70,49 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// What happened to an object.
+/// A change of one object.
 #[derive(Debug)]
 pub struct Change<K> {
     /// Which object.
     pub key: Key,
     /// Its metadata, as last known.
     pub meta: ObjectMeta,
-    /// What was held before; `None` if nothing readable was.
+    /// The object before; `None` if none was stored or it was unreadable.
     pub old: Option<Arc<K>>,
-    /// What is held now; `None` if it is gone or unreadable.
+    /// The object now; `None` if it was deleted or is unreadable.
     pub new: Option<Arc<K>>,
-    /// It no longer exists.
+    /// It was deleted.
     pub gone: bool,
-    /// It exists and could not be decoded: what is wrong with it.
+    /// The decoding error, if it exists and cannot be decoded.
     pub unreadable: Option<String>,
 }
 
-/// An object that exists but could not be decoded.
+/// An object that exists and cannot be decoded.
 #[derive(Clone, Debug)]
 pub struct Unreadable {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// What is wrong with it.
+    /// The decoding error.
     pub error: String,
 }
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 type TrustHandler = Box<dyn Fn(&Trust) + Send + Sync>;
 
-/// Objects of one kind, with indexes and listeners.
+/// Objects of one kind, with indexes and handlers.
 pub struct Cache<K: Cached> {
     store: RwLock<Store<K>>,
     handlers: RwLock<Vec<Handler<K>>>,
     trust_handlers: RwLock<Vec<TrustHandler>>,
     prune: fn(&mut K),
     pulse: Arc<Pulse>,
-    /// As last said.
+    /// The trust that handlers were last told.
     is_trust_lost: AtomicBool,
     filled: Notify,
 }
 
 impl<K: Cached> Cache<K> {
-    /// An empty cache with its indexes. `prune` drops from each object what nobody reads.
+    /// An empty cache with its indexes. `prune` removes fields that nothing reads.
     pub fn new(indexes: &[&dyn AnyIndex<K>], prune: fn(&mut K)) -> Arc<Self> {
         Arc::new(Self {
             store: RwLock::new(Store::new(indexes)),
@@ -124,12 +125,12 @@ impl<K: Cached> Cache<K> {
         })
     }
 
-    /// Calls `handler` after each change, in the task that caused it: it must only pass the news on.
+    /// Calls `handler` after each change, in the task that caused it, so it must return quickly.
     pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
         self.handlers.write().push(Box::new(handler));
     }
 
-    /// Calls `handler` when the trust in a filled cache is lost, and when it is there again.
+    /// Calls `handler` when a filled cache becomes untrusted, and when it is trusted again.
     pub fn on_trust(&self, handler: impl Fn(&Trust) + Send + Sync + 'static) {
         self.trust_handlers.write().push(Box::new(handler));
     }
@@ -148,12 +149,12 @@ impl<K: Cached> Cache<K> {
         self.store.read().objects().len()
     }
 
-    /// Objects that an index lists under a term, by key.
+    /// The objects with a term of an index, by key.
     pub fn by<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized>(&self, index: &Index<K, T>, term: &Q) -> Vec<Arc<K>> {
         self.with(index, term, <[Arc<K>]>::to_vec)
     }
 
-    /// Reads the objects under a term while the cache is locked, without copying the list.
+    /// Reads the objects with a term while the cache is locked, without copying the list.
     pub fn with<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized, R>(
         &self,
         index: &Index<K, T>,
@@ -164,33 +165,32 @@ impl<K: Cached> Cache<K> {
         if let Some(objects) = store.by(index, term) {
             return read(objects);
         }
-        debug_assert!(false, "the cache of {} does not keep the index {}", K::plural(&()), index.name());
+        debug_assert!(false, "the cache of {} has no index {}", K::plural(&()), index.name());
         let found: Vec<_> = store.objects().filter(|object| index.matches(object, term)).cloned().collect();
         read(&found)
     }
 
-    /// Objects that exist but could not be decoded.
+    /// Objects that exist and cannot be decoded.
     pub fn unreadable(&self) -> Vec<Unreadable> {
         self.store.read().unreadable().cloned().collect()
     }
 
-    /// A listing is complete.
+    /// A list is complete, so the cache is filled.
     pub fn is_synced(&self) -> bool {
         self.pulse.is_filled()
     }
 
-    /// What the content is worth now.
+    /// Whether the content can be trusted now.
     pub fn trust(&self) -> Trust {
         self.pulse.trust()
     }
 
-    /// How long ago the API server was heard again after the last silence that cost the trust in the content, if there was
-    /// one.
+    /// How long ago the cache became trusted again after the last interruption, if there was one.
     pub fn recovered_for(&self) -> Option<Duration> {
         self.pulse.recovered_for()
     }
 
-    /// Waits for the first listing.
+    /// Waits for the first list.
     pub async fn wait_synced(&self) {
         loop {
             let filled = self.filled.notified();
@@ -201,7 +201,7 @@ impl<K: Cached> Cache<K> {
         }
     }
 
-    /// Takes in what the watch brought.
+    /// Stores an event of the watch.
     pub fn observe(&self, event: watcher::Event<Guard<K>>) {
         match event {
             watcher::Event::Init => {
@@ -229,7 +229,7 @@ impl<K: Cached> Cache<K> {
         }
     }
 
-    /// Takes in the object that a write returned.
+    /// Stores the object that a write returned.
     pub fn wrote(&self, mut object: K) -> Arc<K> {
         if is_removed(object.meta()) {
             let uid = object.meta().uid.clone().unwrap_or_default();
@@ -242,7 +242,7 @@ impl<K: Cached> Cache<K> {
         object
     }
 
-    /// Takes in that a write removed an object for good.
+    /// Stores that a write deleted an object.
     pub fn removed(&self, key: &Key, uid: &str) {
         self.change(|store| store.remove(key, uid, None));
     }
@@ -254,21 +254,21 @@ impl<K: Cached> Cache<K> {
         object
     }
 
-    /// Changes the store, then tells the handlers, which may read it.
+    /// Changes the store, then calls the handlers, which may read it.
     fn change<C: IntoIterator<Item = Change<K>>>(&self, change: impl FnOnce(&mut Store<K>) -> C) {
         let changes = change(&mut self.store.write());
         let handlers = self.handlers.read();
         for change in changes {
             if let Some(error) = &change.unreadable {
                 let kind = K::plural(&());
-                tracing::warn!(%kind, object = %change.key, error, "object cannot be read and is left alone");
+                tracing::warn!(%kind, object = %change.key, error, "object cannot be decoded and is left alone");
             }
             handlers.iter().for_each(|handler| handler(&change));
         }
     }
 }
 
-/// A write that answers an object in this state has removed it.
+/// Whether an object in a response shows that the write deleted it.
 fn is_removed(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
         && meta.finalizers.as_ref().is_none_or(Vec::is_empty)

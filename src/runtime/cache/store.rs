@@ -1,4 +1,4 @@
-//! What a cache holds, and which of several states of an object counts. No locks, no time.
+//! The content of a cache, and which of several states of an object is stored. Without locks and time.
 
 use std::{
     borrow::Borrow,
@@ -16,28 +16,28 @@ use super::{
 };
 use crate::runtime::guard::Guard;
 
-/// How many objects that are gone are remembered: more than can go while one call is under way.
+/// How many deleted objects are remembered: more than can be deleted while one call is in flight.
 pub(super) const REMEMBERED: usize = 10_000;
 
-/// The objects of one kind with their indexes, and what is needed to tell an old state from a new one.
+/// The objects of one kind with their indexes, and the facts that distinguish old states from new ones.
 pub(super) struct Store<K: Cached> {
     objects: BTreeMap<Key, Arc<K>>,
     unreadable: BTreeMap<Key, Unreadable>,
     indexes: Vec<Box<dyn Kept<K>>>,
     gone: Gone,
-    /// Objects that a write returned and the watch has not shown yet, with the listing they were written in.
+    /// Objects that a write returned and the watch has not shown yet, with the number of lists begun before.
     unconfirmed: HashMap<Key, u64>,
-    /// How many listings have begun.
+    /// How many lists have begun.
     listing: u64,
     listed: Vec<Guard<K>>,
 }
 
-/// Whether an object has to be newer than what is held.
+/// Source of an object; decides whether it has to be newer than the stored one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// It may have been overtaken.
+    /// It may be older than the stored object.
     Newer,
-    /// It is what the API server has now, even if its version is lower: etcd may have been restored.
+    /// It is the current state, even if its resource version is lower: etcd may have been restored.
     Truth,
 }
 
@@ -66,13 +66,13 @@ impl<K: Cached> Store<K> {
         self.unreadable.values()
     }
 
-    /// Objects by a term, by key. `None` if the cache does not keep the index.
+    /// The objects with a term, by key. `None` if the cache does not have the index.
     pub fn by<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized>(&self, index: &Index<K, T>, term: &Q) -> Option<&[Arc<K>]> {
         let kept = self.indexes.iter().find(|kept| kept.name() == index.name())?;
         kept.as_any().downcast_ref::<Postings<K, T>>().map(|postings| postings.get(term))
     }
 
-    /// A listing begins; the request is sent after this.
+    /// A list begins; the request is sent after this.
     pub fn begin_listing(&mut self) {
         self.listing += 1;
         self.listed.clear();
@@ -82,7 +82,7 @@ impl<K: Cached> Store<K> {
         self.listed.push(object);
     }
 
-    /// The listing is complete. It was read after it began, so it is the truth for all that was not written meanwhile.
+    /// The list is complete. It is authoritative for every object that was not written since it began.
     pub fn finish_listing(&mut self) -> Vec<Change<K>> {
         let listed = std::mem::take(&mut self.listed);
         let mut changes = self.remove_unlisted(&listed);
@@ -132,7 +132,7 @@ impl<K: Cached> Store<K> {
         Some(change)
     }
 
-    /// An object is gone for good; another one of its name stays.
+    /// An object was deleted; another one of its name stays.
     pub fn remove(&mut self, key: &Key, uid: &str, last: Option<ObjectMeta>) -> Option<Change<K>> {
         self.gone.insert(uid, self.listing);
         let is_same = |meta: &ObjectMeta| meta.uid.as_deref().unwrap_or_default() == uid;
@@ -165,7 +165,7 @@ impl<K: Cached> Store<K> {
         Some(Change { key, meta, old, new: Some(object), gone: false, unreadable: None })
     }
 
-    /// An object that cannot be read is known by its metadata only.
+    /// Stores an object that cannot be decoded, by its metadata only.
     fn set_aside(&mut self, meta: ObjectMeta, error: String, rule: Rule) -> Option<Change<K>> {
         let key = Key::of(&meta);
         if self.is_stale(&key, &meta, rule) {
@@ -185,7 +185,7 @@ impl<K: Cached> Store<K> {
         old
     }
 
-    /// Whether something newer is held, or the object is known to be gone.
+    /// Whether a newer state is stored, or the object is known to be deleted.
     fn is_stale(&self, key: &Key, meta: &ObjectMeta, rule: Rule) -> bool {
         if meta.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
             return true;
@@ -198,9 +198,8 @@ impl<K: Cached> Store<K> {
     }
 }
 
-/// UIDs of the last objects that went, with the listing in which they did. A watch that is behind, a listing or the answer
-/// to a write that was overtaken may still bring one of them; it would be held for ever, because nobody reports its end a
-/// second time.
+/// UIDs of the last deleted objects, with the number of lists begun before. A slow watch, a list or a late response may
+/// still contain one of them; it would stay in the cache forever, because its deletion is not reported again.
 #[derive(Default)]
 struct Gone {
     uids: HashMap<String, u64>,
@@ -224,7 +223,7 @@ impl Gone {
         }
     }
 
-    /// A listing shows an object: if it went before that began, it is there again.
+    /// A list contains an object: if it was deleted before the list began, it exists again.
     fn revive(&mut self, uid: &str, listing: u64) {
         if self.uids.get(uid).is_some_and(|gone_in| *gone_in < listing) {
             self.uids.remove(uid);
@@ -233,7 +232,7 @@ impl Gone {
     }
 }
 
-/// Resource versions of one kind are ordered; one that cannot be compared counts as newer.
+/// Compares resource versions of one kind as numbers; one that cannot be compared counts as newer.
 fn is_newer(candidate: &ObjectMeta, held: &ObjectMeta) -> bool {
     let version = |meta: &ObjectMeta| meta.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
     match (version(candidate), version(held)) {

@@ -1,4 +1,4 @@
-//! Filling a cache from an API server, and noticing when that goes silent.
+//! Fills a cache from an API server, and notices when its watch is silent.
 
 use std::{
     collections::HashSet,
@@ -28,15 +28,15 @@ use crate::runtime::{
     trust::{Liveness, Pulse, Trust},
 };
 
-/// Objects in one answer to a listing.
+/// Page size of a list.
 const PAGE: u32 = 500;
-/// How often it is looked whether the trust in a cache has changed.
+/// How often the trust in a cache is checked.
 const LOOK: Duration = Duration::from_secs(2);
-/// Pause before everything is read anew because the watch reported an error.
+/// Pause before a relist after an error of the watch.
 const BREATH: Duration = Duration::from_secs(1);
 
 impl<K: Cached> Cache<K> {
-    /// Watches until dropped. `api` gets a client that notices signs of life.
+    /// Watches until dropped. `api` gets a client that observes signs of life.
     pub async fn watch(self: Arc<Self>, client: Client, api: impl FnOnce(Client) -> Api<Guard<K>>, liveness: Liveness) {
         self.pulse.expect(liveness.limit);
         let api = api(listening(client, Arc::clone(&self.pulse), liveness));
@@ -48,7 +48,7 @@ impl<K: Cached> Cache<K> {
         }
     }
 
-    /// Takes in a watch until it ends or reports that something is wrong with it; then everything has to be read anew.
+    /// Stores the events of a watch until it ends or reports an error; then a relist is needed.
     async fn follow(&self, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) {
         let mut events = pin!(events.backoff(Pauses::default()));
         let mut look = tokio::time::interval(LOOK);
@@ -59,8 +59,8 @@ impl<K: Cached> Cache<K> {
                     Some(Ok(event)) => self.observe(event),
                     Some(Err(error)) => {
                         self.interrupted(&error);
-                        // kube-rs would go on from the same version for ever, and might miss what the API server could
-                        // not say; it does read everything anew when the version is too old (410).
+                        // kube-rs would continue from the same version forever and could miss the changes that the API
+                        // server could not report. It relists only if the version is too old (410).
                         if matches!(&error, watcher::Error::WatchError(status) if status.code != 410) {
                             return;
                         }
@@ -77,13 +77,13 @@ impl<K: Cached> Cache<K> {
         let kind = K::plural(&());
         let error = text(error);
         if self.pulse.failed(error.clone()) {
-            tracing::warn!(%kind, error, "watch interrupted, trying again");
+            tracing::warn!(%kind, error, "watch interrupted, retrying");
         } else {
             tracing::debug!(%kind, error, "watch interrupted again");
         }
     }
 
-    /// Says once that the trust was lost, and once that it is there again.
+    /// Logs once when the cache becomes untrusted, and once when it is trusted again.
     fn look(&self) {
         let trust = self.pulse.trust();
         let is_lost = matches!(trust, Trust::Untrusted { .. });
@@ -100,10 +100,10 @@ impl<K: Cached> Cache<K> {
         self.trust_handlers.read().iter().for_each(|handler| handler(&trust));
     }
 
-    /// Reads everything once more: holds what is newer than what is held, and drops what was held and is not there.
+    /// Relists: stores objects that are newer than the stored ones, and drops stored ones that do not exist.
     ///
     /// # Errors
-    /// If the API server could not be asked; what was read until then is held.
+    /// The list failed. Pages read until then are stored.
     pub async fn refresh(&self, api: &Api<Guard<K>>) -> kube::Result<()> {
         let held = self.held();
         let mut listed = HashSet::new();
@@ -119,14 +119,14 @@ impl<K: Cached> Cache<K> {
                 None => break,
             }
         }
-        // It was there before the list was read, and is not on it.
+        // It was stored before the list began and is not in the list.
         for (key, uid) in held.into_iter().filter(|(_, uid)| !listed.contains(uid)) {
             self.removed(&key, &uid);
         }
         Ok(())
     }
 
-    /// Keys and UIDs of everything that is held.
+    /// Keys and UIDs of all stored objects.
     fn held(&self) -> Vec<(Key, String)> {
         let store = self.store.read();
         let readable = store.objects().map(|object| object.meta());
@@ -137,7 +137,7 @@ impl<K: Cached> Cache<K> {
 
 fn text(error: &watcher::Error) -> String {
     match error {
-        watcher::Error::InitialListFailed(error) => format!("the listing failed: {}", chain(error)),
+        watcher::Error::InitialListFailed(error) => format!("the list failed: {}", chain(error)),
         watcher::Error::WatchStartFailed(error) => format!("the watch cannot be opened: {}", chain(error)),
         watcher::Error::WatchFailed(error) => format!("the watch broke off: {}", chain(error)),
         watcher::Error::WatchError(status) => format!("the API server ended the watch: {}", status.message),
@@ -145,7 +145,7 @@ fn text(error: &watcher::Error) -> String {
     }
 }
 
-/// From 0.8 s to 10 s: recovery must not take much longer than the API server does.
+/// From 0.8 s to 10 s, so that recovery takes little longer than that of the API server.
 struct Pauses(Duration);
 
 impl Pauses {
@@ -163,7 +163,7 @@ impl Iterator for Pauses {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        // Tests play the same story every time.
+        // Tests are deterministic.
         let jitter = if cfg!(test) { 0.5 } else { rand::random::<f64>() };
         let pause = self.0.mul_f64(1.0 + 0.2 * jitter);
         self.0 = (self.0 * 2).min(Self::LAST);
@@ -177,7 +177,7 @@ impl kube::runtime::utils::Backoff for Pauses {
     }
 }
 
-/// A client for one watch: opening it takes no longer than allowed, silence ends it, and every sign of life is noted.
+/// A client for one watch: bounds the time to open it, ends it after a silence, and records signs of life.
 fn listening(client: Client, pulse: Arc<Pulse>, liveness: Liveness) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
@@ -198,7 +198,7 @@ fn listening(client: Client, pulse: Arc<Pulse>, liveness: Liveness) -> Client {
     Client::new(service, namespace)
 }
 
-/// The body of an answer. That of a watch ends after too long a silence, as if the API server had ended it.
+/// The body of a response. That of a watch ends after too long a silence, as if the API server had ended it.
 struct Listened {
     body: Body,
     watch: Option<Listening>,
@@ -236,7 +236,7 @@ impl http_body::Body for Listened {
             }
             Poll::Pending => match watch.deadline.as_mut().poll(cx) {
                 Poll::Ready(()) => {
-                    tracing::debug!("a watch was silent for {:?} and is opened anew", watch.idle_timeout);
+                    tracing::debug!(silence = ?watch.idle_timeout, "watch silent, opened again");
                     Poll::Ready(None)
                 }
                 Poll::Pending => Poll::Pending,

@@ -1,4 +1,5 @@
-//! Which events are new, which are repetitions, and which are too many. Pure: the times are those of the events.
+//! Decides which events are new, which are repetitions, and which exceed the rate limit. Pure: it uses only the times
+//! of the events.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Occurrence;
 
-/// How long after its last occurrence an event is counted on.
+/// How long after its last occurrence a repetition increments the count of an event.
 const FOLD: SignedDuration = SignedDuration::from_mins(10);
-/// Events about one object that may be written at once.
+/// Burst of events per object.
 const BURST: f64 = 25.0;
-/// Time after which an object may have one more event.
+/// Period after which an object may have one more event.
 const REFILL: SignedDuration = SignedDuration::from_mins(5);
 /// Entries of each kind that are remembered, as in client-go.
 const REMEMBERED: usize = 4096;
@@ -18,27 +19,27 @@ const REMEMBERED: usize = 4096;
 /// What to do with an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Write it.
+    /// Create a new Event.
     New,
-    /// Count on the one with this name.
+    /// Increment the count of the Event with this name.
     Again {
         /// Its name.
         name: String,
-        /// How often it occurred, this time included.
+        /// The new count.
         count: i32,
     },
-    /// Leave it: too much is said of the object.
+    /// Drop it: the object exceeds the rate limit.
     TooMuch,
 }
 
-/// Remembers what was written.
+/// Remembers the events that were written.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     written: BTreeMap<Said, Written>,
     budgets: BTreeMap<About, Budget>,
 }
 
-/// Who speaks of which object.
+/// Component and object of an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct About {
     component: &'static str,
@@ -48,7 +49,7 @@ struct About {
     uid: String,
 }
 
-/// What makes two events the same.
+/// Key for aggregation: events with the same key are repetitions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Said {
     about: About,
@@ -71,7 +72,8 @@ struct Budget {
 }
 
 impl Correlator {
-    /// Judges an event, which is then taken as written if it is a repetition. A new one is reported with [`Self::created`].
+    /// Decides about an event. A repetition is counted here; a new event only in [`Self::created`], after it was
+    /// written.
     pub(super) fn judge(&mut self, occurrence: &Occurrence) -> Verdict {
         let said = Said::from(occurrence);
         if !self.may_speak(&said.about, occurrence.at) {
@@ -129,7 +131,7 @@ impl From<&Occurrence> for Said {
     }
 }
 
-/// When there are too many entries, drops those that say nothing any more; if that is not enough, the older half.
+/// If there are too many entries, drops the expired ones; if that is not enough, the older half.
 fn shrink<K: Ord, V>(entries: &mut BTreeMap<K, V>, at: impl Fn(&V) -> Timestamp, is_spent: impl Fn(&V) -> bool) {
     if entries.len() <= REMEMBERED {
         return;

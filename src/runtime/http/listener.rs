@@ -1,4 +1,4 @@
-//! A listener with few connections at a time, none of which lives long: descriptors are needed for API servers.
+//! A listener that limits the number and duration of connections, because file descriptors are needed for API servers.
 
 use std::{
     io,
@@ -16,12 +16,12 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Bounds on connections.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// At the same time; the next ones wait until they are accepted.
+    /// Open at the same time; further ones wait to be accepted.
     pub connections: usize,
-    /// From when it is accepted until its answer is read.
+    /// From the accept to the end of the response.
     pub lifetime: Duration,
 }
 
@@ -31,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// See the module.
+/// A listener with [`Limits`] on its connections.
 pub(super) struct Bounded {
     listener: TcpListener,
     slots: Arc<Semaphore>,
@@ -51,7 +51,7 @@ impl axum::serve::Listener for Bounded {
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         // The semaphore is never closed.
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
-        // Errors are of the connection, or pass when descriptors are free again: axum's listener waits for that.
+        // Errors concern one connection or pass when file descriptors are free again; axum's listener waits for that.
         let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
         (Connection { stream, deadline: Box::pin(sleep(self.lifetime)), _slot: slot }, address)
     }
@@ -61,7 +61,7 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// A connection that breaks off at its deadline.
+/// A connection that is closed at its deadline.
 pub(super) struct Connection {
     stream: TcpStream,
     deadline: Pin<Box<Sleep>>,
@@ -69,7 +69,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// What the stream says, or that time is up.
+    /// The result of the stream, or a timeout.
     fn within<T>(
         &mut self,
         cx: &mut Context<'_>,

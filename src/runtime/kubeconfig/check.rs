@@ -1,4 +1,4 @@
-//! Does the API server answer, and does it know our kinds?
+//! Checks that an API server responds and serves our kinds.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use super::error::{API_VERSION, StartError, address, cause, credential_error};
 
 const KINDS: [&str; 4] = ["machines", "machinesets", "machinedeployments", "machineclasses"];
 
-/// What an API server says about itself.
+/// Facts about an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
     /// Its version, such as `v1.36.3`.
     pub git_version: String,
 }
 
-/// How often and for how long an API server is asked.
+/// Timing of a check.
 struct Patience {
-    /// From one question to the next.
+    /// Between two attempts.
     interval: Duration,
-    /// For one answer.
+    /// Time limit of one attempt.
     attempt: Duration,
-    /// In all.
+    /// Time limit in total.
     total: Duration,
 }
 
 const PATIENCE: Patience =
     Patience { interval: Duration::from_secs(1), attempt: Duration::from_secs(3), total: Duration::from_secs(10) };
 
-/// A kind is served a moment after its CRD was created.
+/// An API server serves a kind a moment after its CRD was created.
 const KINDS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits up to 10 s until the control API server is healthy, and up to 5 s more until it serves all four kinds.
 ///
 /// # Errors
-/// When it is not reached, refuses the credentials, cannot be trusted, or does not serve all kinds.
+/// It cannot be reached, rejects the credentials, cannot be trusted, or does not serve all kinds.
 pub async fn check(client: &Client, server: &Uri) -> Result<ServerInfo, StartError> {
     let info = wait_until_ready(client, server).await?;
     let deadline = Instant::now() + KINDS_PATIENCE;
@@ -61,7 +61,7 @@ async fn missing_kinds(client: &Client, server: &Uri) -> Result<Vec<&'static str
         Ok(Err(error)) => return Err(StartError::Refused { server: address(server), cause: cause(&error) }),
         Err(_) => {
             let seconds = KINDS_PATIENCE.as_secs();
-            let cause = format!("it does not say within {seconds} s what it serves");
+            let cause = format!("no list of its kinds within {seconds} s");
             return Err(StartError::Unreachable { server: address(server), cause, seconds });
         }
     };
@@ -71,7 +71,7 @@ async fn missing_kinds(client: &Client, server: &Uri) -> Result<Vec<&'static str
 /// Waits up to 10 s until an API server is healthy, and asks for its version.
 ///
 /// # Errors
-/// When it is not reached, refuses the credentials, or cannot be trusted.
+/// It cannot be reached, rejects the credentials, or cannot be trusted.
 pub async fn wait_until_ready(client: &Client, server: &Uri) -> Result<ServerInfo, StartError> {
     wait(client, server, &PATIENCE).await
 }
@@ -83,7 +83,7 @@ async fn wait(client: &Client, server: &Uri, patience: &Patience) -> Result<Serv
             Ok(Ok(info)) => return Ok(info),
             Ok(Err(Failure::Final(error))) => return Err(error),
             Ok(Err(Failure::Passing(cause))) => cause,
-            Err(_) => format!("no answer within {} s", patience.attempt.as_secs()),
+            Err(_) => format!("no response within {} s", patience.attempt.as_secs()),
         };
         tracing::debug!(server = address(server), cause, "the API server is not ready");
         if Instant::now() + patience.interval >= deadline {
@@ -94,9 +94,9 @@ async fn wait(client: &Client, server: &Uri, patience: &Patience) -> Result<Serv
 }
 
 enum Failure {
-    /// Asking again may help.
+    /// A retry may help.
     Passing(String),
-    /// It will not.
+    /// A retry does not help.
     Final(StartError),
 }
 
@@ -106,7 +106,7 @@ async fn ask(client: &Client, server: &Uri) -> Result<ServerInfo, Failure> {
     Ok(ServerInfo { git_version: version.git_version })
 }
 
-/// Whoever may not see the health, or whose proxy does not show it, has reached a server all the same.
+/// Whether a response proves that a server was reached, even if the user may not read its health or a proxy hides it.
 async fn healthz(client: &Client) -> Result<(), kube::Error> {
     let request = Request::get("/healthz").body(Vec::new()).map_err(kube::Error::HttpError)?;
     match client.request_text(request).await {
@@ -256,7 +256,7 @@ mod tests {
         let error = wait(&client, &url(), &HURRIED).await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "talk to the API server https://api.example:6443: it answered 401 Unauthorized: no"
+            "talk to the API server https://api.example:6443: it responded 401 Unauthorized: no"
         );
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
@@ -275,7 +275,7 @@ mod tests {
     async fn a_server_that_stays_sick_is_reported_with_its_last_answer() {
         let client = server(|_| (500, refusal(500, "InternalError")));
         let error = wait(&client, &url(), &HURRIED).await.unwrap_err().to_string();
-        assert!(error.starts_with("reach the API server https://api.example:6443: it answered 500 InternalError: no"));
+        assert!(error.starts_with("reach the API server https://api.example:6443: it responded 500 InternalError: no"));
         assert!(!error.contains("pass"), "the user part of the address is not shown");
     }
 

@@ -1,4 +1,4 @@
-//! Why the process cannot start, in one sentence, and what to do about it.
+//! Errors at the start of the process, each with a hint.
 
 use std::{
     error::Error,
@@ -12,10 +12,10 @@ use kube::{client::AuthError, config::KubeconfigError};
 /// Group and version of the machine objects.
 pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 
-/// The clusters cannot be used. Never holds anything out of a kubeconfig but server addresses and file names.
+/// A cluster cannot be used. Texts contain nothing of a kubeconfig but server addresses and file names.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// There is no file.
+    /// The file does not exist.
     #[error("read kubeconfig {} ({origin}): no such file", path.display())]
     FileMissing {
         /// The flag or variable that named it.
@@ -30,20 +30,20 @@ pub enum StartError {
         origin: &'static str,
         /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is no kubeconfig.
+    /// The file is not a kubeconfig.
     #[error("read kubeconfig {file} ({origin}): not the YAML of a kubeconfig{place}")]
     Malformed {
         /// The flag or variable that named it.
         origin: &'static str,
         /// Its path.
         file: String,
-        /// Where in the file. The parser's own text would quote the file, and with it a secret.
+        /// Position in the file. The parser's own text would quote the file, which contains secrets.
         place: String,
     },
-    /// The file is a kubeconfig that leads nowhere.
+    /// The kubeconfig is incomplete.
     #[error("use kubeconfig {file} ({origin}): {cause}")]
     Incomplete {
         /// The flag or variable that named it.
@@ -53,29 +53,31 @@ pub enum StartError {
         /// What is missing.
         cause: String,
     },
-    /// There are no credentials of a pod.
+    /// The process runs in no pod, or the pod has no credentials.
     #[error("use the credentials of this pod ({origin}): {cause}")]
     NotInPod {
-        /// The flag that asks for them.
+        /// The flag that requests them.
         origin: &'static str,
         /// What is missing.
         cause: String,
     },
-    /// Nothing leads to a cluster.
-    #[error("find a cluster: KUBECONFIG is not set, there is no ~/.kube/config, and this is no pod")]
+    /// No cluster is given.
+    #[error(
+        "find a cluster: KUBECONFIG is not set, ~/.kube/config does not exist, and the process does not run in a pod"
+    )]
     NoCluster,
-    /// Nothing says where the machine objects are.
+    /// No control cluster is given.
     #[error("find the control cluster: --control-kubeconfig is empty and --target-kubeconfig is none")]
     NoControlCluster,
-    /// No client can be made.
-    #[error("make a client for the API server {server}: {cause}")]
+    /// No client can be created.
+    #[error("create a client for the API server {server}: {cause}")]
     Client {
         /// The address of the server.
         server: String,
         /// What is wrong.
         cause: String,
     },
-    /// A certificate has the format of before 1996.
+    /// A certificate has X.509 version 1.
     #[error(
         "trust the API server {server}: one of the certificates in use is of X.509 version 1, which is not supported"
     )]
@@ -91,25 +93,25 @@ pub enum StartError {
         /// What is wrong with its certificate.
         cause: String,
     },
-    /// No answer, or no good one.
+    /// No response, or an error.
     #[error("reach the API server {server}: {cause} (tried for {seconds} s)")]
     Unreachable {
         /// The address of the server.
         server: String,
-        /// What happened last.
+        /// The last error.
         cause: String,
-        /// How long it was tried.
+        /// Duration of all attempts.
         seconds: u64,
     },
-    /// The credentials are not accepted.
+    /// The credentials are rejected.
     #[error("talk to the API server {server}: {cause}")]
     Refused {
         /// The address of the server.
         server: String,
-        /// What the server said.
+        /// The error of the server.
         cause: String,
     },
-    /// The server does not know our kinds.
+    /// The server does not serve our kinds.
     #[error("the API server {server} does not serve {} of {API_VERSION}", missing.join(", "))]
     KindsMissing {
         /// The address of the server.
@@ -126,7 +128,7 @@ impl StartError {
             Self::FileMissing { .. } => "check the path, and that the secret is mounted",
             Self::Unreadable { .. } => "check the permissions of the file and its folders",
             Self::Malformed { .. } => "try it with kubectl --kubeconfig FILE config view",
-            Self::Incomplete { .. } => "try it with kubectl --kubeconfig FILE config view --minify",
+            Self::Incomplete { .. } => "check it with kubectl --kubeconfig FILE config view --minify",
             Self::NotInPod { .. } => {
                 "outside a pod pass a kubeconfig file with that flag; inside a pod check that its service account token is mounted"
             }
@@ -136,13 +138,13 @@ impl StartError {
             }
             Self::Client { .. } => "check the certificates, keys and the proxy in the kubeconfig",
             Self::OldCertificate { .. } => {
-                "make the certificates again as version 3, with the server's name as a subject alternative name"
+                "create new certificates of version 3, with the server's name as a subject alternative name"
             }
             Self::Untrusted { .. } => {
                 "check the server's address and certificate-authority in the kubeconfig; the certificate must name the address"
             }
             Self::Unreachable { .. } => {
-                "check the server's address in the kubeconfig, and that the server is up and may be reached from here"
+                "check the server's address in the kubeconfig, and that the server is up and reachable from here"
             }
             Self::Refused { .. } => "check the user in the kubeconfig, and its roles",
             Self::KindsMissing { .. } => "install them with: mcm crd | kubectl apply -f -",
@@ -173,8 +175,8 @@ impl StartError {
             .unwrap_or_else(|| Self::Client { server: address(server), cause: cause(error) })
     }
 
-    /// What no second try would change: certificates that cannot be used, told in one sentence. For every place that makes a
-    /// client from a kubeconfig or makes the first call with it.
+    /// Certificate errors that a retry does not solve, as one sentence. For the creation of a client and its first
+    /// call.
     pub fn from_certificate(server: &Uri, error: &kube::Error) -> Option<Self> {
         let text = innermost(error).to_string();
         if text.contains("UnsupportedCertVersion") {
@@ -191,34 +193,34 @@ pub(crate) fn address(url: &Uri) -> String {
     url.port().map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
 }
 
-/// What is at the bottom of an error; layers above it only repeat that something failed.
+/// The innermost cause of an error; the layers above it only repeat that something failed.
 pub(crate) fn cause(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
-        return format!("it answered {} {}: {}", status.code, status.reason, status.message);
+        return format!("it responded {} {}: {}", status.code, status.reason, status.message);
     }
     if let kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } = error {
-        return "only http and https proxies can be used".to_owned();
+        return "only http and https proxies are supported".to_owned();
     }
     if let kube::Error::SerdeError(_) = error {
-        return "it does not answer like an API server".to_owned();
+        return "it does not respond like an API server".to_owned();
     }
     credential_error(error).map_or_else(|| innermost(error).to_string(), credential_cause)
 }
 
-/// Only what is known to be harmless: command lines, output and parser texts may hold the credential itself.
+/// Only harmless parts: command lines, output and parser texts may contain the credential itself.
 fn credential_cause(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { out, .. } => format!("the credential plugin failed with {}", out.status),
         AuthError::AuthExecStart(error) => format!("the credential plugin cannot be started: {error}"),
         AuthError::ReadTokenFile(error, path) => format!("the token file {} cannot be read: {error}", path.display()),
         AuthError::ExecPluginFailed | AuthError::AuthExecParse(_) => {
-            "the credential plugin did not answer with an ExecCredential".to_owned()
+            "the credential plugin did not return an ExecCredential".to_owned()
         }
         _ => "the credentials in the kubeconfig cannot be used".to_owned(),
     }
 }
 
-/// Is it about our own credentials?
+/// Whether an error concerns our own credentials.
 pub(super) fn credential_error(error: &kube::Error) -> Option<&AuthError> {
     layers(error).find_map(|layer| layer.downcast_ref())
 }

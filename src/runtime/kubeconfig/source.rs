@@ -1,4 +1,4 @@
-//! Where the description of a cluster comes from, so that it can be read again when its files change.
+//! Sources of a cluster configuration, so that it can be read again when its files change.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 
 use super::StartError;
 
-/// Where a description comes from.
+/// Source of a cluster configuration.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     /// The pod's own credentials. Their token and CA are read again by kube-rs.
@@ -26,25 +26,25 @@ pub(super) enum Source {
     Environment,
     /// One file.
     File { origin: &'static str, path: PathBuf },
-    /// Nowhere: it stays as it is.
+    /// No source: the configuration never changes.
     Fixed,
 }
 
-/// How to reach and to trust one API server, and who we are to it.
+/// Configuration of the connection to one API server.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     /// For clients.
     pub config: Config,
     source: Source,
-    /// The files behind it as they were when it was read.
+    /// Fingerprints of its files when it was read.
     files: Fingerprint,
 }
 
-/// A hash for each file; contents are not kept, because they are secret.
+/// A hash of each file. Contents are not kept, because they are secret.
 type Fingerprint = Vec<(PathBuf, Option<u64>)>;
 
 impl From<Config> for Cluster {
-    /// A description that does not change.
+    /// A configuration that does not change.
     fn from(config: Config) -> Self {
         Self { config, source: Source::Fixed, files: Vec::new() }
     }
@@ -71,13 +71,13 @@ impl Source {
 }
 
 impl Cluster {
-    /// Reads a description. Nothing is asked over the network.
+    /// Reads a configuration. Makes no network calls.
     pub(super) async fn load(source: Source) -> Result<Self, StartError> {
         let kubeconfig = match &source {
             Source::Pod { origin } => return in_pod(origin),
             Source::Environment => Kubeconfig::read(),
             Source::File { path, .. } => Kubeconfig::read_from(path),
-            // There is nothing to read.
+            // No file to read.
             Source::Fixed => Ok(Kubeconfig::default()),
         };
         let kubeconfig = kubeconfig.map_err(|error| source.error(error))?;
@@ -91,10 +91,10 @@ impl Cluster {
         Ok(Self { config: with_our_retries(config), source, files })
     }
 
-    /// The description as its files have it now; `None` if they are as they were.
+    /// The configuration in its current files; `None` if they did not change.
     ///
     /// # Errors
-    /// When they cannot be read or used, perhaps because somebody is writing them.
+    /// The files cannot be read or used, perhaps because somebody is writing them.
     pub async fn reload(&self) -> Result<Option<Self>, StartError> {
         let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
         let Ok(files) = spawn_blocking(move || fingerprint(paths)).await else { return Ok(None) };
@@ -110,8 +110,8 @@ fn in_pod(origin: &'static str) -> Result<Cluster, StartError> {
     Ok(Cluster { config: with_our_retries(config), source: Source::Pod { origin }, files: Vec::new() })
 }
 
-/// The client would repeat a create whose answer was lost, and an eviction that a budget forbids.
-/// What may be repeated, and when, is known only to the caller.
+/// The client would retry a create whose response was lost, and an eviction that a budget refused.
+/// Only the caller knows what may be retried, and when.
 fn with_our_retries(mut config: Config) -> Config {
     config.default_retry = false;
     config
@@ -147,8 +147,8 @@ fn no_proxy() -> String {
     env::var("NO_PROXY").or_else(|_| env::var("no_proxy")).unwrap_or_default()
 }
 
-/// Whether a proxy that the environment names is used for a server. As in Go, it never is for this host itself. (kube-rs
-/// looks for the proxy in `NO_PROXY`, not for the server.)
+/// Whether the proxy in the environment is used for a server. As in Go, never for this host itself. (kube-rs looks the
+/// proxy up in `NO_PROXY`, not the server.)
 pub(super) fn is_proxied(server: &Uri, proxy: &Uri, no_proxy: &str) -> bool {
     let host = server.host().unwrap_or_default();
     let proxy = proxy.to_string();

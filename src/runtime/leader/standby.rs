@@ -1,4 +1,4 @@
-//! Waiting for the Lease: by watching it, and by its running out.
+//! A standby waits until the Lease is released (by a watch) or expires.
 
 use std::{pin::pin, time::Duration};
 
@@ -13,13 +13,13 @@ use tracing::{debug, info, warn};
 
 use super::{Candidacy, Election, Refusal, Tenure, holder};
 
-/// Longest pause between hearing that the lease is free and taking it, so that many standbys do not all write.
+/// Longest pause between noticing that the Lease is free and acquiring it, so that many standbys do not all write.
 const SPREAD: Duration = Duration::from_millis(250);
 
-/// A watch from here begins with what there is.
+/// A watch from this version begins with the current state.
 const ANY_VERSION: &str = "0";
 
-/// Answers once the Lease is ours.
+/// Returns once the Lease is acquired.
 pub(super) async fn wait(election: &Election) -> Tenure {
     let mut seen = Seen::default();
     loop {
@@ -28,7 +28,8 @@ pub(super) async fn wait(election: &Election) -> Tenure {
             Ok(Outcome::Held(version)) => await_change(election, &mut seen, &version).await,
             Err(Refusal::Conflict) => sleep(SPREAD.mul_f64(election.candidacy.share())).await,
             Err(refusal) => {
-                warn!(lease = election.candidacy.name, %refusal, "cannot take part in the election; check the API server and the role's grants on leases");
+                let lease = &election.candidacy.name;
+                warn!(lease, %refusal, "cannot use the lease; check the API server and the RBAC for leases");
                 if let Some(readiness) = &election.readiness {
                     readiness.missing(refusal.to_string());
                 }
@@ -40,7 +41,7 @@ pub(super) async fn wait(election: &Election) -> Tenure {
 
 enum Outcome {
     Ours(Box<Tenure>),
-    /// Somebody else's, in this resource version.
+    /// Held by another process, in this resource version.
     Held(String),
 }
 
@@ -52,17 +53,17 @@ async fn attempt(election: &Election, seen: &mut Seen) -> Result<Outcome, Refusa
     if let Some(lease) = &lease {
         seen.observe(lease, &election.candidacy);
     }
-    // Also if there is none: somebody deleted the object, and the leader learns of that at its next renewal only.
+    // Also if it was deleted: the leader notices that only at its next renewal.
     if !seen.is_free(&election.candidacy) {
         let version = lease.and_then(|lease| lease.metadata.resource_version);
         return Ok(Outcome::Held(version.unwrap_or_else(|| ANY_VERSION.to_owned())));
     }
     let tenure = election.claim(lease.as_ref()).await?;
-    // If this process was held up since, the answer says only that we held the lease then.
+    // If this process was paused since, the response proves only that it held the Lease then.
     if tenure.ends_at <= Instant::now() { Err(Refusal::Conflict) } else { Ok(Outcome::Ours(Box::new(tenure))) }
 }
 
-/// Answers when it is worth looking again.
+/// Returns when the Lease should be checked again.
 async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
     let Candidacy { name, timing, .. } = &election.candidacy;
     let params = WatchParams::default().fields(&format!("metadata.name={name}"));
@@ -70,7 +71,7 @@ async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
     let mut events = pin!(match opening.await {
         Ok(Ok(events)) => events,
         Ok(Err(error)) => {
-            debug!(lease = name, %error, "the lease cannot be watched, and is polled");
+            debug!(lease = name, %error, "cannot watch the lease, polling it");
             return sleep(election.candidacy.pause()).await;
         }
         Err(_) => return,
@@ -88,14 +89,14 @@ async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
                     return sleep(SPREAD.mul_f64(election.candidacy.share())).await;
                 }
             }
-            // Its holder may lead until its term ends all the same.
+            // Its holder may still lead until the Lease would expire.
             Some(Ok(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_))) => {}
             Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => return sleep(election.candidacy.pause()).await,
         }
     }
 }
 
-/// What the Lease said, and when we heard it.
+/// The Lease as last seen, and when it was seen.
 #[derive(Debug)]
 struct Seen {
     spec: LeaseSpec,
@@ -110,14 +111,14 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Only what is new counts as a sign of life.
+    /// Stores the Lease. Only a changed Lease counts as a renewal.
     fn observe(&mut self, lease: &Lease, candidacy: &Candidacy) {
         let spec = lease.spec.clone().unwrap_or_default();
         if spec == self.spec {
             return;
         }
         if holder(&spec) != holder(&self.spec) {
-            info!(lease = candidacy.name, leader = holder(&spec), "another process leads, or none");
+            info!(lease = candidacy.name, leader = holder(&spec), "leader changed");
         }
         let lasts = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         *self = Self {
@@ -129,7 +130,7 @@ impl Seen {
 
     fn is_free(&self, candidacy: &Candidacy) -> bool {
         let holder = holder(&self.spec);
-        // Ours, if the answer to our claim was lost.
+        // It can be ours if the response to our write was lost.
         holder.is_empty() || holder == candidacy.identity || self.runs_out_at() <= Instant::now()
     }
 

@@ -350,7 +350,7 @@ async fn a_standby_is_ready_once_it_knows_the_lease() {
     let election = server.election("host_1").reporting(readiness.expect("lease machine-controller"));
     let standby = tokio::spawn(election.acquire());
     sleep(Duration::from_secs(11)).await;
-    assert_eq!(readiness.missing(), ["lease machine-controller: no answer within 5000ms"]);
+    assert_eq!(readiness.missing(), ["lease machine-controller: no response within 5000ms"]);
     server.put(held_by("go-host", "2026-01-01T00:00:00.000000Z"));
     server.state().faults.loss = 0.0;
     sleep(Duration::from_secs(10)).await;

@@ -1,16 +1,16 @@
-//! How old caches are.
+//! Metrics of caches: age and trust.
 
 use super::{Collect, Desc, Exposition};
 use crate::runtime::trust::Caches;
 
 const AGE: Desc<2> = Desc::gauge(
     "mcm_cache_age_seconds",
-    "Seconds since the API server of a cache was last heard.",
+    "Seconds since the API server of a cache last sent anything.",
     ["kind", "cluster"],
 );
 const TRUSTED: Desc<2> = Desc::gauge(
     "mcm_cache_trusted",
-    "1 if conclusions are drawn from what a cache does not hold, 0 if it is too old for that.",
+    "1 if a cache is trusted, 0 if it may be stale, so that a missing object counts as unknown.",
     ["kind", "cluster"],
 );
 

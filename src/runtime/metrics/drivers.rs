@@ -1,4 +1,4 @@
-//! Calls of drivers.
+//! Metrics of driver calls.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use super::{Counters, Desc, Exposition, Histograms};
 
 const DRIVER_DURATION: Desc<2> = Desc::histogram(
     "mcm_cloud_api_driver_request_duration_seconds",
-    "Seconds that a successful call of the driver took.",
+    "Duration of successful driver calls in seconds.",
     ["provider", "operation"],
 );
 const DRIVER_FAILED: Desc<3> = Desc::counter(
     "mcm_cloud_api_driver_requests_failed_total",
-    "Calls of the driver that failed, by machine code.",
+    "Failed driver calls, by machine code.",
     ["provider", "operation", "error_code"],
 );
-/// Observes drivers. As in the reference, failed calls are counted and successful ones timed.
+/// Observes driver calls. As in the reference, failed calls are counted and successful ones timed.
 #[derive(Debug)]
 pub struct DriverMetrics {
     calls: Histograms<2>,
@@ -28,7 +28,7 @@ impl Default for DriverMetrics {
 }
 
 impl DriverMetrics {
-    /// A call of a driver ended. The error is the number of a machine code.
+    /// A driver call ended. The error is the number of a machine code.
     pub fn observed(&self, provider: &str, operation: &'static str, duration: Duration, result: Result<(), u8>) {
         match result {
             Ok(()) => self.calls.observe([provider, operation], duration.as_secs_f64()),

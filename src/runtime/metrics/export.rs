@@ -1,5 +1,5 @@
-//! Metrics of objects, read from caches at each scrape. Several cells may have objects of one kind; a family is printed once
-//! for all of them.
+//! Metrics of objects, computed from caches at each scrape. Several cells may have objects of one kind; a family is
+//! exported once for all of them.
 
 use std::{
     any::{Any, TypeId},

@@ -1,4 +1,4 @@
-//! Families that are updated as things happen.
+//! Metric families that are updated when something happens.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ impl<const N: usize, V> Table<N, V> {
 pub struct Counters<const N: usize>(Table<N, f64>);
 
 impl<const N: usize> Counters<N> {
-    /// Counts on. Zero makes the series appear.
+    /// Adds to a counter. Zero creates the series.
     pub fn add(&self, labels: [&str; N], by: f64) {
         *self.0.lock().entry(labels.map(str::to_owned)).or_default() += by;
     }
@@ -80,23 +80,23 @@ pub struct Histograms<const N: usize> {
 
 #[derive(Clone, Debug, Default)]
 struct Observed {
-    /// For each bound, how many were not above it and above the one before; then those above all bounds.
+    /// Counts per bucket, not cumulative; the last one is for values above all bounds.
     counts: Vec<u64>,
     sum: f64,
 }
 
 impl<const N: usize> Histograms<N> {
-    /// With ascending upper bounds.
+    /// A histogram with ascending upper bounds.
     pub fn new(bounds: impl Into<Vec<f64>>) -> Self {
         Self { bounds: bounds.into(), table: Table::default() }
     }
 
-    /// The bounds that a Go program has unless it says otherwise, in seconds.
+    /// The default bounds of Go's Prometheus client, in seconds.
     pub fn with_default_bounds() -> Self {
         Self::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
     }
 
-    /// Bounds that grow by a factor, multiplied up one by one as a Go program does, rounding errors included.
+    /// Exponential bounds, multiplied one by one as Go's Prometheus client does, with the same rounding errors.
     pub fn with_exponential_bounds(first: f64, factor: f64, count: usize) -> Self {
         Self::new(std::iter::successors(Some(first), |bound| Some(bound * factor)).take(count).collect::<Vec<_>>())
     }

@@ -1,7 +1,7 @@
-//! What is measured, under the names of the Go reference, and how it is printed.
+//! The metrics registry, with the names of the Go reference.
 //!
-//! Counters and histograms live here and are updated as things happen. What is known of objects is read from the caches at
-//! the moment of the scrape, so that it is never old and a series ends with its object.
+//! Counters and histograms are stored here. Gauges of objects are computed from the caches at each scrape, so that they
+//! are never stale and a series ends with its object.
 
 mod caches;
 mod drivers;
@@ -27,7 +27,7 @@ use queues::Queues;
 
 use super::cache::{Cache, Cached};
 
-/// Something that is read at each scrape. It must not wait, and must give each family once for all its objects.
+/// A source that is read at each scrape. It must not block and must export each family once for all its objects.
 pub trait Collect: Send + Sync {
     /// Adds its samples.
     fn collect(&self, out: &mut Exposition);
@@ -52,48 +52,48 @@ const EVENTS_DROPPED: Desc<0> =
     Desc::counter("mcm_events_dropped_total", "Events that were not written: too many of them, or a failed write.", []);
 
 impl Metrics {
-    /// With nothing measured yet.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads from a source at each scrape, for as long as the caller keeps it. A standby has none.
+    /// Reads a source at each scrape, until the caller drops it. A standby has none.
     pub fn attach<C: Collect + 'static>(&self, source: &Arc<C>) {
         let source: Arc<dyn Collect> = source.clone();
         self.sources().push(Arc::downgrade(&source));
     }
 
-    /// Exports the objects of a cache for as long as the caller keeps the answer.
+    /// Exports the objects of a cache until the returned value is dropped.
     pub(crate) fn export<K: Cached>(&self, cache: &Arc<Cache<K>>, export: fn(&[Arc<K>], &mut Exposition)) -> Source {
         self.0.exports.add(cache, export)
     }
 
-    /// Calls of drivers.
+    /// Metrics of driver calls.
     pub fn drivers(&self) -> &DriverMetrics {
         &self.0.drivers
     }
 
-    /// What happens to machines.
+    /// Metrics of machine operations.
     pub fn machines(&self) -> &MachineMetrics {
         &self.0.machines
     }
 
-    /// Calls of API servers.
+    /// Metrics of API server requests.
     pub fn requests(&self) -> &RequestMetrics {
         &self.0.requests
     }
 
-    /// A queue, under the name that the reference gives it.
+    /// Metrics of a queue, under its name in the reference.
     pub fn queue(&self, name: &'static str) -> Queue {
         Queue::new(name, self.0.queues.clone())
     }
 
-    /// An event that is lost.
+    /// An event was dropped.
     pub fn event_dropped(&self) {
         self.0.events_dropped.add([], 1.0);
     }
 
-    /// Everything, in the text format that any Prometheus reads; see [`CONTENT_TYPE`].
+    /// Renders all metrics in the Prometheus text format; see [`CONTENT_TYPE`].
     pub fn render(&self) -> String {
         let mut out = Exposition::default();
         self.0.drivers.collect(&mut out);

@@ -1,4 +1,4 @@
-//! The process itself, as Linux describes it. Elsewhere nothing is said.
+//! Metrics of the process, from `/proc`; only on Linux.
 
 use std::fs;
 
@@ -8,11 +8,11 @@ const CPU: Desc<0> = Desc::counter("process_cpu_seconds_total", "Seconds of CPU 
 const RESIDENT: Desc<0> = Desc::gauge("process_resident_memory_bytes", "Bytes of memory in use.", []);
 const VIRTUAL: Desc<0> = Desc::gauge("process_virtual_memory_bytes", "Bytes of address space.", []);
 const STARTED: Desc<0> =
-    Desc::gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", []);
+    Desc::gauge("process_start_time_seconds", "Start time of the process in seconds since 1970.", []);
 const OPEN_FDS: Desc<0> = Desc::gauge("process_open_fds", "Open file descriptors.", []);
 const MAX_FDS: Desc<0> = Desc::gauge("process_max_fds", "File descriptors that may be open.", []);
 
-/// Ticks of `/proc` per second: fixed in Linux's interface to programs, whatever the kernel's own clock.
+/// Ticks per second in `/proc`: fixed by Linux's ABI.
 const TICKS: f64 = 100.0;
 
 pub(super) fn collect(out: &mut Exposition) {
@@ -42,7 +42,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// The name of the program stands in brackets and may hold anything, so fields are counted from the last bracket on.
+    /// The program name is in parentheses and may contain anything, so fields are counted from the last parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let field = |number: usize| rest.split_whitespace().nth(number - 3)?.parse::<f64>().ok();

@@ -1,4 +1,4 @@
-//! Queues of work, under the names that client-go's queues have in the reference.
+//! Metrics of work queues, with the names that client-go's queues have in the reference.
 
 use std::{
     collections::BTreeMap,
@@ -10,20 +10,24 @@ use tokio::time::Instant;
 
 use super::{Counters, Desc, Exposition, Gauges, Histograms};
 
-const DEPTH: Desc<1> = Desc::gauge("mcm_workqueue_depth", "Objects that wait for work.", ["name"]);
-const ADDS: Desc<1> = Desc::counter("mcm_workqueue_adds_total", "Objects that were added.", ["name"]);
+const DEPTH: Desc<1> = Desc::gauge("mcm_workqueue_depth", "Keys in the queue.", ["name"]);
+const ADDS: Desc<1> = Desc::counter("mcm_workqueue_adds_total", "Keys added to the queue.", ["name"]);
 const WAITED: Desc<1> =
-    Desc::histogram("mcm_workqueue_queue_duration_seconds", "Seconds that an object waited for work.", ["name"]);
+    Desc::histogram("mcm_workqueue_queue_duration_seconds", "Seconds that a key waited in the queue.", ["name"]);
 const WORKED: Desc<1> =
-    Desc::histogram("mcm_workqueue_work_duration_seconds", "Seconds that work on an object took.", ["name"]);
-const UNFINISHED: Desc<1> =
-    Desc::gauge("mcm_workqueue_unfinished_work_seconds", "Seconds of work in progress, added up.", ["name"]);
-const LONGEST: Desc<1> = Desc::gauge(
-    "mcm_workqueue_longest_running_processor_seconds",
-    "Seconds of the work that has been in progress for longest.",
+    Desc::histogram("mcm_workqueue_work_duration_seconds", "Duration of a reconcile in seconds.", ["name"]);
+const UNFINISHED: Desc<1> = Desc::gauge(
+    "mcm_workqueue_unfinished_work_seconds",
+    "Sum of the durations of running reconciles, in seconds.",
     ["name"],
 );
-const RETRIES: Desc<1> = Desc::counter("mcm_workqueue_retries_total", "Objects that were added again.", ["name"]);
+const LONGEST: Desc<1> = Desc::gauge(
+    "mcm_workqueue_longest_running_processor_seconds",
+    "Duration of the longest running reconcile, in seconds.",
+    ["name"],
+);
+const RETRIES: Desc<1> =
+    Desc::counter("mcm_workqueue_retries_total", "Keys that were added again after a failure.", ["name"]);
 
 #[derive(Debug)]
 pub(super) struct Queues {
@@ -35,7 +39,7 @@ pub(super) struct Queues {
     progress: Mutex<Progress>,
 }
 
-/// When each piece of work in progress began, by queue and ticket.
+/// Start of each running reconcile, by queue and ticket.
 #[derive(Debug, Default)]
 struct Progress {
     next: u64,
@@ -75,7 +79,7 @@ impl Queues {
     }
 }
 
-/// One queue. Its owner tells it what happens.
+/// Metrics of one queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
     name: &'static str,
@@ -91,23 +95,23 @@ impl Queue {
         Self { name, all }
     }
 
-    /// An object was added that was not waiting already.
+    /// A key was added that was not waiting already.
     pub fn added(&self) {
         self.all.depth.add([self.name], 1.0);
         self.all.adds.add([self.name], 1.0);
     }
 
-    /// An object that waited is gone.
+    /// A waiting key was dropped.
     pub fn dropped(&self) {
         self.all.depth.add([self.name], -1.0);
     }
 
-    /// An object is to be added again because work on it failed.
+    /// A key is added again because its reconcile failed.
     pub fn retried(&self) {
         self.all.retries.add([self.name], 1.0);
     }
 
-    /// Work on an object begins, after it waited so long. It ends when the answer is dropped.
+    /// A reconcile begins, after its key waited for `waited`. It ends when the returned value is dropped.
     pub fn taken(&self, waited: Duration) -> Working {
         self.all.depth.add([self.name], -1.0);
         self.all.waited.observe([self.name], waited.as_secs_f64());
@@ -121,9 +125,9 @@ impl Queue {
     }
 }
 
-/// Work in progress.
+/// A running reconcile.
 #[derive(Debug)]
-#[must_use = "work ends when this is dropped"]
+#[must_use = "the reconcile ends when this is dropped"]
 pub struct Working {
     queue: Queue,
     ticket: u64,

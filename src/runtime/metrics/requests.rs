@@ -1,4 +1,4 @@
-//! Calls of API servers, under client-go's names.
+//! Metrics of API server requests, with client-go's names.
 
 use std::{
     sync::Arc,
@@ -16,18 +16,18 @@ use crate::runtime::limiter::is_watch;
 
 const TOTAL: Desc<3> = Desc::counter(
     "rest_client_requests_total",
-    "Calls of an API server, by the code of the answer.",
+    "Requests to an API server, by status code.",
     ["code", "method", "host"],
 );
 const LATENCY: Desc<2> = Desc::histogram(
     "rest_client_request_latency_seconds",
-    "Seconds that a call of an API server took, with the wait for the client's own limits.",
+    "Duration of requests to an API server in seconds, including the wait for the client's own limits.",
     ["verb", "url"],
 );
-/// Instead of a code, when there was no answer.
+/// Instead of a code, if there was no response.
 const NO_ANSWER: &str = "<error>";
 
-/// Observes the clients of API servers. Clones share what they saw.
+/// Observes the clients of API servers. Clones share the metrics.
 #[derive(Clone, Debug, Default)]
 pub struct RequestMetrics(Arc<Inner>);
 
@@ -44,7 +44,7 @@ impl Default for Inner {
 }
 
 impl RequestMetrics {
-    /// For the client of one API server.
+    /// A layer for the client of one API server.
     pub fn layer(&self, server: &Uri) -> RequestLayer {
         // The user part of an address may be a password.
         let host = server.authority().map(|all| all.as_str().rsplit('@').next().unwrap_or_default().to_owned());
@@ -124,7 +124,7 @@ where
     }
 }
 
-/// A path without names and values, so that there are few of them. What is not a resource has none at all.
+/// A path without names and values, so that there are few series. Empty for a path that is not a resource.
 fn template(uri: &Uri) -> String {
     let mut segments: Vec<&str> = uri.path().split('/').skip(1).collect();
     let resource = match segments.first().copied() {

@@ -1,22 +1,22 @@
-//! The Prometheus text format 0.0.4, number for number as Go prints it.
+//! The Prometheus text format 0.0.4, with numbers formatted as in Go.
 //!
-//! Written here because the names and numbers are an interface: an OpenMetrics encoder appends `_total` to the counters of
-//! the reference that lack it, and Rust prints `0.00000001` where a dashboard has `le="1e-08"`. A sample costs no more than
-//! its text, which matters with tens of thousands of series.
+//! Own code, because names and numbers are an interface: an OpenMetrics encoder appends `_total` to the counters of the
+//! reference that lack it, and Rust prints `0.00000001` where a dashboard has `le="1e-08"`. A sample costs only its
+//! text, which matters with tens of thousands of series.
 
 use std::{collections::BTreeMap, fmt::Write};
 
-/// Media type of what [`Exposition::finish`] answers.
+/// Media type of the text of [`Exposition::finish`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Kind of a family.
+/// Type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A counter.
     Counter,
-    /// Goes up and down.
+    /// A gauge.
     Gauge,
-    /// Counts by size.
+    /// A histogram.
     Histogram,
 }
 
@@ -30,44 +30,44 @@ impl Kind {
     }
 }
 
-/// Name, meaning and labels of a family. The number of labels is part of its type.
+/// Name, help text and labels of a family. The number of labels is part of its type.
 #[derive(Clone, Copy, Debug)]
 pub struct Desc<const N: usize> {
     /// The exact name.
     pub name: &'static str,
-    /// What is measured.
+    /// The help text.
     pub help: &'static str,
-    /// What kind of measure it is.
+    /// Type of the family.
     pub kind: Kind,
-    /// Names of the labels, in the order of their values.
+    /// Names of the labels, in the order of the values.
     pub labels: [&'static str; N],
 }
 
 impl<const N: usize> Desc<N> {
-    /// Of a counter.
+    /// Describes a counter.
     pub const fn counter(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
         Self { name, help, kind: Kind::Counter, labels }
     }
 
-    /// Of a gauge.
+    /// Describes a gauge.
     pub const fn gauge(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
         Self { name, help, kind: Kind::Gauge, labels }
     }
 
-    /// Of a histogram.
+    /// Describes a histogram.
     pub const fn histogram(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
         Self { name, help, kind: Kind::Histogram, labels }
     }
 }
 
-/// The answer to one scrape, in the making. Families may be added to in any order; they are printed by name.
+/// The response to one scrape under construction. Samples may be added in any order; families are sorted by name.
 #[derive(Debug, Default)]
 pub struct Exposition {
     families: BTreeMap<&'static str, String>,
 }
 
 impl Exposition {
-    /// Adds a sample. The caller sees to it that no two samples have the same labels.
+    /// Adds a sample. The caller makes sure that no two samples have the same labels.
     pub fn sample<const N: usize>(&mut self, desc: &Desc<N>, values: [&str; N], value: f64) {
         let body = self.family(desc);
         body.push_str(desc.name);
@@ -77,7 +77,7 @@ impl Exposition {
         body.push('\n');
     }
 
-    /// Adds a histogram: counts for each bound and one for what lies above all of them, not yet summed up.
+    /// Adds a histogram: non-cumulative counts for each bound and one for values above all of them.
     pub fn histogram<const N: usize>(
         &mut self,
         desc: &Desc<N>,
@@ -146,7 +146,7 @@ fn labels<'a>(body: &mut String, pairs: impl Iterator<Item = (&'static str, &'a 
     }
 }
 
-/// The shortest text that reads back the same, with an exponent below 1e-4 and from 1e+6 on: what Go's `%g` prints.
+/// The shortest text that parses to the same number, with an exponent below 1e-4 and from 1e+6, as Go's `%g` prints it.
 fn number(body: &mut String, value: f64) {
     if !value.is_finite() {
         body.push_str(if value.is_nan() {

@@ -180,7 +180,7 @@ async fn a_watch_that_is_accepted_and_never_answered_shows_in_time_and_recovers_
     let shown = world.until(|world| !world.is_trusted()).await;
     assert!(shown > LIVENESS.limit - Duration::from_secs(1) && shown < Duration::from_secs(60), "{shown:?}");
     let problem = world.cache.trust().problem().unwrap();
-    assert!(problem.contains("no complete answer from the API server within 10s"), "{problem}");
+    assert!(problem.contains("no complete response from the API server within 10s"), "{problem}");
     sleep(Duration::from_secs(120)).await;
     assert!(!world.is_trusted(), "attempts are no signs of life");
 
@@ -244,5 +244,5 @@ async fn a_cache_that_cannot_be_filled_says_why() {
     *server.0.refusal.lock() = Some(403);
     let world = world_of(server);
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(world.cache.trust().problem().unwrap(), "not read yet: the listing failed: no");
+    assert_eq!(world.cache.trust().problem().unwrap(), "not read yet: the list failed: no");
 }
