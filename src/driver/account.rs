@@ -1,8 +1,7 @@
 use crate::api::machine::MachineClass;
 
-/// Whose quota and rate limits a call counts against: a provider, and the Secret with the credentials for it.
-///
-/// What one account waits for must not hold up another.
+/// A cloud account: a provider and the Secret with its credentials. Quotas and rate limits apply per account, so slots
+/// and limits do, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Account {
     provider: String,
@@ -11,7 +10,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The account of a class. Secrets are looked for in its own namespace, whatever the reference says.
+    /// The account of a class. Its Secrets are looked up in its own namespace, whatever the reference says.
     pub(crate) fn of(class: &MachineClass) -> Self {
         let secret = class.credentials_secret_ref.as_ref().or(class.secret_ref.as_ref());
         Self {

@@ -1,4 +1,4 @@
-//! Which drivers there are, and which of them serves a class.
+//! The drivers of a process, and which of them serves a class.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::api::machine::MachineClass;
 
-/// Every driver that is built in: one line each.
+/// The built-in drivers, one line each.
 const BUILT_IN: &[BuiltIn] = &[
     #[cfg(feature = "simulated")]
     BuiltIn { provider: simulated::NAME, open: simulated::open },
@@ -23,7 +23,7 @@ struct BuiltIn {
     open: fn(&Environment<'_>) -> Result<Arc<dyn Driver>, OpenError>,
 }
 
-/// Drivers by the name that stands in `MachineClass.provider`, each with its [`Guards`]. The case of names does not matter.
+/// Drivers by their name in `MachineClass.provider` (case-insensitive), each with its [`Guards`].
 #[derive(Clone, Default)]
 pub(crate) struct Catalogue {
     drivers: BTreeMap<String, Arc<dyn Driver>>,
@@ -32,14 +32,14 @@ pub(crate) struct Catalogue {
 /// No driver serves a class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnknownProvider {
-    /// The class names a provider that is not there.
+    /// This process has no driver for the provider of the class.
     #[error("class {class:?} names provider {provider:?}, which this controller does not serve: {}", advice(.known))]
     Other {
         /// Name of the class.
         class: String,
-        /// What it asks for.
+        /// The provider it names.
         provider: String,
-        /// Names that would do, in order.
+        /// The names of all drivers, in order.
         known: Vec<String>,
     },
     /// The class names none, and there is not exactly one to choose from.
@@ -47,7 +47,7 @@ pub(crate) enum UnknownProvider {
     Missing {
         /// Name of the class.
         class: String,
-        /// Names that would do, in order.
+        /// The names of all drivers, in order.
         known: Vec<String>,
     },
 }

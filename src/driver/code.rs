@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// Outcome class of a driver call. Numbers and names are those of the reference.
+/// Code of a failed driver call. Numbers and names are those of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
     Canceled = 1,
@@ -69,7 +69,7 @@ impl Code {
         }
     }
 
-    /// The call may well succeed if it is simply repeated.
+    /// Whether a repeated call may succeed without a change.
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Unknown | Self::DeadlineExceeded | Self::Aborted | Self::Unavailable)
     }

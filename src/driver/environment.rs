@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::simulated_cloud::{CloudApi, InvalidAddress};
 
-/// What a process offers to the drivers that it opens.
+/// What a process passes to the drivers that it opens.
 pub(crate) struct Environment<'a> {
     /// The simulated cloud, in the process or beside it.
     pub simulated_cloud: &'a dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress>,
@@ -11,15 +11,15 @@ pub(crate) struct Environment<'a> {
 /// A driver cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    /// The operator asks for one that is not there.
+    /// The flag names a provider that is not built in.
     #[error("--provider {provider} is not built in: use one of {}", .known.join(", "))]
     NotBuiltIn {
-        /// What was asked for.
+        /// The provider in the flag.
         provider: String,
-        /// Names that would do.
+        /// The built-in providers.
         known: Vec<&'static str>,
     },
-    /// The address of its cloud is not one.
+    /// The address of its cloud is invalid.
     #[error(transparent)]
     Address(#[from] InvalidAddress),
 }

@@ -4,7 +4,7 @@ use super::{code::Code, vm::Vm};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("machine codes error: code = [{code}] message = [{message}]")]
 pub struct DriverError {
-    /// What kind of failure.
+    /// Kind of the failure; decides about retries.
     pub code: Code,
     /// What was attempted and why it failed; free of secrets.
     pub message: String,

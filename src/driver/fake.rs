@@ -1,4 +1,4 @@
-//! A driver for tests of what surrounds drivers.
+//! A driver for tests of the catalogue and the wrappers.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::api::machine::MachineClass;
 
-/// Answers every call in the same way.
+/// Returns the same result for every call.
 pub(crate) struct FakeDriver {
     name: &'static str,
     latency: Duration,

@@ -1,5 +1,5 @@
-//! What is put around every driver: metrics around limits around deadlines. Waiting for a slot is measured, but does not use
-//! up the time that the call itself may take.
+//! The wrappers of every driver: metrics around limits around deadlines. Waiting for a slot counts in the metrics but
+//! not against the deadline of the call.
 //!
 //! Only the catalogue wraps drivers.
 
@@ -32,7 +32,7 @@ use crate::api::{GoDuration, machine::MachineClass};
 /// How drivers are guarded.
 #[derive(Clone)]
 pub(crate) struct Guards {
-    /// Hears of every call.
+    /// Observes every call.
     pub observer: Arc<dyn Observer>,
     /// How long each call may take.
     pub time_limits: TimeLimits,
@@ -40,7 +40,7 @@ pub(crate) struct Guards {
     pub calls_per_account: usize,
 }
 
-/// Controllers bound their calls themselves, to fewer. This bounds what a hanging cloud can cost whoever calls.
+/// Controllers bound their calls to fewer. This bounds all other callers if a cloud hangs.
 const CALLS_PER_ACCOUNT: usize = 200;
 
 impl Guards {
@@ -57,9 +57,9 @@ impl Guards {
     }
 }
 
-/// Hears of every driver call.
+/// Observes every driver call.
 pub(crate) trait Observer: Send + Sync + 'static {
-    /// A call ended after `duration`. A call that its caller gave up is reported as [`Code::Canceled`].
+    /// A call ended after `duration`. A call that its caller dropped is reported as [`Code::Canceled`].
     fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>);
 }
 
@@ -68,11 +68,11 @@ pub(crate) trait Observer: Send + Sync + 'static {
 struct Call {
     provider: &'static str,
     operation: Operation,
-    /// `None` if it asks no cloud.
+    /// `None` if it makes no cloud call.
     account: Option<Account>,
 }
 
-/// Something done around every call of a driver.
+/// A wrapper around the calls of a driver.
 trait Guard: Send + Sync + 'static {
     /// Makes the call, or fails in its place.
     fn around<T: Send>(
@@ -82,7 +82,7 @@ trait Guard: Send + Sync + 'static {
     ) -> impl Future<Output = Result<T, DriverError>> + Send;
 }
 
-/// A driver with something around its calls.
+/// A driver with a wrapper.
 struct Guarded<G> {
     inner: Arc<dyn Driver>,
     guard: G,
@@ -152,7 +152,7 @@ impl Guard for Metering {
     }
 }
 
-/// Reports when dropped, so that a call that was given up is counted too.
+/// Reports when dropped, so that a dropped call is counted too.
 struct Report<'a> {
     observer: &'a dyn Observer,
     provider: &'static str,
@@ -167,7 +167,7 @@ impl Drop for Report<'_> {
     }
 }
 
-/// How long each call may take. One that takes longer is given up: [`Code::DeadlineExceeded`], outcome unknown.
+/// Time limits of calls. A call that takes longer is dropped: [`Code::DeadlineExceeded`], outcome unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeLimits {
     pub create: Duration,
@@ -209,16 +209,16 @@ impl Guard for TimeLimits {
         let limit = self.of(operation);
         timeout(limit, work).await.unwrap_or_else(|_| {
             let limit = GoDuration::from(limit);
-            let message = format!("{operation} of driver {provider} did not end within {limit}; it is tried again");
+            let message = format!("{operation} of driver {provider} did not end within {limit}; it is retried");
             Err(DriverError::new(Code::DeadlineExceeded, message))
         })
     }
 }
 
-/// Bounds the calls of each account that run at a time; the others wait in order. Calls that ask no cloud never wait.
+/// Bounds the concurrent calls of each account; the others wait in order. Calls that make no cloud call never wait.
 struct CallLimits {
     per_account: usize,
-    /// Lives as long as a call of the account does.
+    /// Exists while a call of the account runs or waits.
     slots: Mutex<HashMap<Account, Weak<Semaphore>>>,
 }
 
@@ -346,10 +346,7 @@ mod tests {
         let error = call(&slow, operation).await.unwrap_err();
         assert_eq!(start.elapsed(), Duration::from_secs(seconds));
         assert_eq!(error.code, Code::DeadlineExceeded);
-        assert_eq!(
-            error.message,
-            format!("{operation} of driver fake did not end within {seconds}s; it is tried again")
-        );
+        assert_eq!(error.message, format!("{operation} of driver fake did not end within {seconds}s; it is retried"));
 
         let quick = taking(Duration::from_millis(seconds * 999));
         call(&quick, operation).await.unwrap();

@@ -1,4 +1,4 @@
-//! What controllers ask of a cloud, and the terms in which it answers.
+//! The interface between controllers and clouds.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,56 +20,56 @@ impl std::fmt::Debug for SecretData {
     }
 }
 
-/// What create, initialize, delete and status are about.
+/// Request of create, initialize, delete and status.
 #[derive(Clone, Debug)]
 pub struct MachineRequest {
-    /// The Machine. Its UID is the token that makes creation repeatable; an orphan's has only name, namespace and provider ID.
+    /// The Machine. Its UID is the idempotency token of creation. An orphan has only name, namespace and provider ID.
     pub machine: Arc<Machine>,
     /// Its class.
     pub class: Arc<MachineClass>,
-    /// Merged Secret data; user data has its placeholders replaced in calls of the creation flow.
+    /// Merged Secret data. In `create` and `initialize` the placeholders of the user data are substituted.
     pub secret: SecretData,
 }
 
-/// What a driver can do beyond the six methods.
+/// Optional capabilities of a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// `initialize` does something; otherwise it is not called.
+    /// `initialize` is implemented; otherwise it is not called.
     pub initialize: bool,
-    /// `list` finds every VM of a class; otherwise orphans are not looked for.
+    /// `list` finds every VM of a class; otherwise orphans are not collected.
     pub list: bool,
 }
 
-/// A cloud.
+/// A driver for one cloud.
 ///
-/// All methods may be called concurrently and again after any failure. A result that is not known
-/// (a lost reply, a timeout) is an error with a transient code, never a wrong answer.
+/// All methods may be called concurrently and again after any failure. An unknown result (a lost response, a timeout)
+/// is an error with a transient code, never a wrong result.
 #[async_trait]
 pub trait Driver: Send + Sync + 'static {
     /// Name in `MachineClass.provider`.
     fn name(&self) -> &'static str;
 
-    /// What it can do beyond the six methods.
+    /// Its optional capabilities.
     fn capabilities(&self) -> Capabilities;
 
-    /// What is wrong with a class, all at once and field by field. Asks no cloud. [`crate::driver::spec`] helps.
+    /// Returns all problems of a class, field by field. Makes no cloud call. [`crate::driver::spec`] helps.
     fn validate(&self, class: &MachineClass) -> Problems;
 
-    /// Makes the VM of a Machine, or finds the one that an earlier call made: never a second one.
+    /// Creates the VM of a Machine, or finds the one that an earlier call created. Never creates a second one.
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 
-    /// Finishes a VM after its creation. [`Code::Uninitialized`] asks to be called again.
+    /// Initializes a VM after its creation. [`Code::Uninitialized`] means: call again.
     async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 
-    /// Deletes the VM with the Machine's provider ID or, without one, every VM of the Machine. Nothing there is success.
-    /// Answers the state to keep, if any.
+    /// Deletes the VM with the Machine's provider ID or, without one, every VM of the Machine. Succeeds if there is
+    /// none. Returns the state to store, if any.
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError>;
 
-    /// Looks for the VM of a Machine. [`Code::NotFound`] means that there certainly is none;
-    /// [`Code::Uninitialized`] carries the VM in [`DriverError::vm`].
+    /// Looks the VM of a Machine up. [`Code::NotFound`] means that there certainly is none; [`Code::Uninitialized`]
+    /// carries the VM in [`DriverError::vm`].
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 
-    /// Every VM of a class that is not gone: provider ID to Machine name. A partial list is an error.
+    /// All existing VMs of a class: provider ID to Machine name. A partial list is an error.
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError>;
 
     /// IDs of volumes as they appear in `Node.status.volumesAttached`. Unknown volume types are left out.

@@ -1,5 +1,5 @@
-//! The one interface to clouds: the reference's six methods, its codes, and the catalogue that puts metrics, limits and
-//! deadlines around every driver.
+//! The driver interface: the reference's six methods, its codes, and the catalogue that wraps every driver with
+//! metrics, limits and deadlines.
 
 mod account;
 mod catalogue;

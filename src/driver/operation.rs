@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// The calls of [`Driver`](super::Driver) that may take time, wherever calls are named: metrics, deadlines, faults, counts.
+/// The cloud calls of [`Driver`](super::Driver), as named in metrics, deadlines, faults and statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Operation {
@@ -13,7 +13,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The exact name, which is also the serialized one.
+    /// The exact name, also when serialized.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",

@@ -1,4 +1,4 @@
-//! The driver: what the controllers know of the simulated cloud.
+//! The driver of the simulated cloud.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,16 +21,16 @@ use crate::{
 /// Name in `MachineClass.provider`.
 pub const NAME: &str = "simulated";
 
-/// For the list of built-in drivers.
+/// Opens the driver, for the list of built-in drivers.
 pub(super) fn open(environment: &Environment<'_>) -> Result<Arc<dyn Driver>, OpenError> {
     Ok(Arc::new(SimulatedDriver::new((environment.simulated_cloud)()?)))
 }
 
-/// The driver of a simulated cloud, in this process or in another.
+/// The driver of a simulated cloud, in this process or another.
 #[derive(Debug)]
 pub struct SimulatedDriver {
     cloud: Arc<dyn CloudApi>,
-    /// The cluster of all VMs, if it is not the namespace.
+    /// The tag of all VMs; the namespace if `None`.
     cluster: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl SimulatedDriver {
     }
 
     #[cfg(test)]
-    /// Tags all VMs with `cluster`, and sees only those, instead of going by the namespace.
+    /// Tags all VMs with `cluster` instead of the namespace, and sees only those.
     #[must_use]
     pub fn with_cluster(self, cluster: impl Into<String>) -> Self {
         Self { cluster: Some(cluster.into()), ..self }
@@ -96,7 +96,7 @@ impl Driver for SimulatedDriver {
             provider_spec: request.class.provider_spec.clone(),
         };
         if create.token.is_empty() {
-            // Without it a repeated call would make a second VM.
+            // Without it a repeated call would create a second VM.
             let message = format!("machine {:?} has no UID: it is not from an API server", create.machine_name);
             return Err(DriverError::new(Code::InvalidArgument, message));
         }

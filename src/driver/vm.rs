@@ -1,6 +1,6 @@
 use k8s_openapi::api::core::v1::NodeAddress;
 
-/// A VM as the driver sees it.
+/// A VM as the driver returns it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vm {
     /// Its ID; equals `spec.providerID` of its Node.
@@ -9,6 +9,6 @@ pub struct Vm {
     pub node_name: String,
     /// Its addresses.
     pub addresses: Vec<NodeAddress>,
-    /// Scratch space to hand back with the next call; `None` leaves what is stored.
+    /// State of the driver, passed back with the next call; `None` keeps the stored one.
     pub last_known_state: Option<String>,
 }

@@ -7,10 +7,10 @@ use super::messages::{CreateVm, Failure, Selector, VmList, VmView};
 /// A simulated cloud as its drivers see it.
 #[async_trait]
 pub trait CloudApi: Send + Sync + std::fmt::Debug {
-    /// Makes a VM, or finds the one that an earlier call with the same token made.
+    /// Creates a VM, or finds the one that an earlier call with the same token created.
     async fn create(&self, request: &CreateVm) -> Result<VmView, Failure>;
 
-    /// Finishes a VM that must be initialized.
+    /// Initializes a VM.
     async fn initialize(&self, id: &str) -> Result<VmView, Failure>;
 
     /// Deletes the VMs of a selector, of which there may be none, and returns when they are gone.

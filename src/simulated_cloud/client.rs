@@ -1,4 +1,4 @@
-//! The HTTP API from the other side.
+//! A client of the HTTP API.
 
 use std::time::Duration;
 
@@ -28,13 +28,13 @@ pub struct Client {
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidAddress {
     /// It cannot be understood.
-    #[error("{address:?} is not the address of a simulated cloud: give one such as http://127.0.0.1:10270")]
+    #[error("{address:?} is not the address of a simulated cloud: use one such as http://127.0.0.1:10270")]
     Form {
         /// What was given.
         address: String,
     },
     /// No HTTP client can be had.
-    #[error("cannot make an HTTP client for the simulated cloud")]
+    #[error("cannot create an HTTP client for the simulated cloud")]
     Client(#[from] reqwest::Error),
 }
 
@@ -104,9 +104,9 @@ async fn send(request: RequestBuilder) -> Result<Response, Failure> {
         return Ok(response);
     }
     let body = response.bytes().await.map_err(|error| lost(&error))?;
-    // Whoever answers without a proper body is not the cloud, and what it says about VMs means nothing.
+    // A response without such a body does not come from the cloud, so it says nothing about VMs.
     Err(serde_json::from_slice(&body).unwrap_or_else(|_| {
-        let message = format!("the simulated cloud answered {status} in a form that is not its own: check its address");
+        let message = format!("the response {status} is not from a simulated cloud: check its address");
         Failure::new(Code::Unknown, message)
     }))
 }
@@ -114,7 +114,7 @@ async fn send(request: RequestBuilder) -> Result<Response, Failure> {
 async fn json<T: DeserializeOwned>(response: Response) -> Result<T, Failure> {
     let body = response.bytes().await.map_err(|error| lost(&error))?;
     serde_json::from_slice(&body).map_err(|error| {
-        let message = format!("cannot read the answer of the simulated cloud, check its version: {error}");
+        let message = format!("cannot decode the response of the simulated cloud, check its version: {error}");
         Failure::new(Code::Unknown, message)
     })
 }
@@ -124,13 +124,13 @@ fn lost(error: &reqwest::Error) -> Failure {
     let host = error.url().and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
     let host = host.unwrap_or_default();
     if error.is_connect() {
-        let message = format!("cannot connect to the simulated cloud at {host}: check that it runs");
+        let message = format!("cannot connect to the simulated cloud at {host}: check that it is running");
         Failure::new(Code::Unavailable, message)
     } else if error.is_timeout() {
-        let message = format!("no answer from the simulated cloud at {host} in time; what it did is not known");
+        let message = format!("no response from the simulated cloud at {host} in time; the outcome is unknown");
         Failure::new(Code::DeadlineExceeded, message)
     } else {
-        let message = format!("the answer of the simulated cloud at {host} was lost; what it did is not known");
+        let message = format!("the response of the simulated cloud at {host} was lost; the outcome is unknown");
         Failure::new(Code::Unknown, message)
     }
 }

@@ -190,7 +190,7 @@ impl<'de> Deserialize<'de> for Latency {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let duration = GoDuration::deserialize(deserializer)?;
         if duration.as_nanos() < 0 {
-            return Err(de::Error::custom(format!("the duration {duration} is negative: give zero or more")));
+            return Err(de::Error::custom(format!("the duration {duration} is negative: use zero or more")));
         }
         Ok(Self(duration.as_std()))
     }
@@ -241,7 +241,7 @@ pub enum InvalidControl {
     #[error("the settings are not of the documented form")]
     Form(#[from] serde_json::Error),
     /// A number out of its range.
-    #[error("{field} is {value}: give {expected}")]
+    #[error("{field} is {value}: use {expected}")]
     Range {
         /// Path of the number.
         field: String,
@@ -286,7 +286,7 @@ impl Control {
             let calls = throttle.calls_per_second;
             range("throttle.callsPerSecond".to_owned(), calls, positive(calls), "a number above 0")?;
             let burst = throttle.burst.unwrap_or(1.0);
-            range("throttle.burst".to_owned(), burst, burst.is_finite() && burst >= 1.0, "a number from 1 on")?;
+            range("throttle.burst".to_owned(), burst, burst.is_finite() && burst >= 1.0, "a number of at least 1")?;
         }
         Ok(self)
     }
@@ -319,7 +319,7 @@ const fn unavailable() -> Code {
 fn strict_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
     let name = String::deserialize(deserializer)?;
     let names = || Code::ALL.map(Code::as_str).join(", ");
-    name.parse().map_err(|()| de::Error::custom(format!("{name:?} is not a code: give one of {}", names())))
+    name.parse().map_err(|()| de::Error::custom(format!("{name:?} is not a code: use one of {}", names())))
 }
 
 fn some_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Code>, D::Error> {
@@ -337,7 +337,7 @@ fn operation_or_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     }
     let names = || OPERATIONS.map(Operation::as_str).join(", ");
     let found = OPERATIONS.into_iter().find(|operation| operation.as_str() == name);
-    let refusal = || de::Error::custom(format!("{name:?} is not an operation: give one of {}, *", names()));
+    let refusal = || de::Error::custom(format!("{name:?} is not an operation: use one of {}, *", names()));
     found.map(Some).ok_or_else(refusal)
 }
 
@@ -389,13 +389,13 @@ mod tests {
 
     #[rstest]
     #[case(json!({"latencies": {}}), "unknown field `latencies`")]
-    #[case(json!({"latency": {"create": "-1s"}}), "the duration -1s is negative: give zero or more")]
+    #[case(json!({"latency": {"create": "-1s"}}), "the duration -1s is negative: use zero or more")]
     #[case(json!({"latency": {"create": "soon"}}), r#""soon" is not a duration"#)]
-    #[case(json!({"faults": [{"rate": 1.5}]}), "faults[0].rate is 1.5: give a number from 0 to 1")]
-    #[case(json!({"faults": [{"code": "Bad"}]}), r#""Bad" is not a code: give one of Canceled"#)]
-    #[case(json!({"faults": [{"operation": "reboot"}]}), r#""reboot" is not an operation: give one of create, initialize"#)]
-    #[case(json!({"throttle": {"callsPerSecond": 0}}), "throttle.callsPerSecond is 0: give a number above 0")]
-    #[case(json!({"throttle": {"callsPerSecond": 1, "burst": 0.5}}), "throttle.burst is 0.5: give a number from 1 on")]
+    #[case(json!({"faults": [{"rate": 1.5}]}), "faults[0].rate is 1.5: use a number from 0 to 1")]
+    #[case(json!({"faults": [{"code": "Bad"}]}), r#""Bad" is not a code: use one of Canceled"#)]
+    #[case(json!({"faults": [{"operation": "reboot"}]}), r#""reboot" is not an operation: use one of create, initialize"#)]
+    #[case(json!({"throttle": {"callsPerSecond": 0}}), "throttle.callsPerSecond is 0: use a number above 0")]
+    #[case(json!({"throttle": {"callsPerSecond": 1, "burst": 0.5}}), "throttle.burst is 0.5: use a number of at least 1")]
     fn settings_that_cannot_be_are_refused(#[case] body: Value, #[case] expected: &str) {
         let error = Control::replaced(&Control::default(), body).unwrap_err();
         let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);

@@ -256,8 +256,10 @@ mod tests {
         let path = dir.path().join("state");
         fs::write(&path, "{\"serial\":1}\nshopping list\n").unwrap();
         let error = Inventory::open(&path).unwrap_err();
-        let expected =
-            format!("line 2 of state file {} cannot be read: move the file away to start without VMs", path.display());
+        let expected = format!(
+            "line 2 of state file {} cannot be decoded: move the file away to start without VMs",
+            path.display()
+        );
         assert_eq!(error.to_string(), expected);
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"serial\":1}\nshopping list\n");
     }

@@ -57,7 +57,7 @@ pub(super) struct Journal {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// It cannot be read or written.
-    #[error("cannot use state file {}: check that its folder exists and may be written", .path.display())]
+    #[error("cannot use state file {}: check that its directory exists and is writable", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// It holds something else.
-    #[error("line {line} of state file {} cannot be read: move the file away to start without VMs", .path.display())]
+    #[error("line {line} of state file {} cannot be decoded: move the file away to start without VMs", .path.display())]
     Content {
         /// The file.
         path: PathBuf,

@@ -26,25 +26,25 @@ pub const DEFAULT_ADDRESS: &str = "127.0.0.1:10270";
 /// Flags of the simulated cloud.
 #[derive(Clone, Debug, Args)]
 pub struct CloudArgs {
-    /// Address at which the HTTP API listens. It has no authentication: keep it on loopback.
+    /// Listen address of the HTTP API. It has no authentication: keep it on loopback.
     #[arg(long, default_value = DEFAULT_ADDRESS, value_name = "HOST:PORT")]
     pub address: SocketAddr,
-    /// File that keeps the VMs over restarts; without it they are gone with the process.
+    /// File that stores the VMs across restarts; without it they are lost when the process ends.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     /// Cluster in which VMs register as Nodes; without it they never do.
     #[arg(long, visible_alias = "kubeconfig", value_name = "FILE")]
     pub target_kubeconfig: Option<PathBuf>,
-    /// How often each Node's Lease is renewed; 0 is never.
+    /// Renewal period of each Node's Lease; 0 = never.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     pub heartbeat_period: GoDuration,
-    /// How long a Node outlives its deleted VM.
+    /// How long a Node remains after its VM is deleted.
     #[arg(long, default_value = "5s", value_name = "DURATION")]
     pub node_removal_delay: GoDuration,
-    /// How long after its last heartbeat the Node of a dead VM turns Unknown.
+    /// How long after its last heartbeat the Node of a dead VM becomes Ready=Unknown.
     #[arg(long, default_value = "40s", value_name = "DURATION")]
     pub node_monitor_grace: GoDuration,
-    /// Seed of everything random; a new one each time if absent. With a state file, VM IDs depend on it too.
+    /// Seed of everything random; a random one if absent. With a state file, VM IDs depend on it, too.
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 }
@@ -73,7 +73,7 @@ pub enum ServeError {
     #[error(transparent)]
     State(#[from] JournalError),
     /// Its address cannot be had.
-    #[error("cannot listen at {address}: is something else there? choose another with --address")]
+    #[error("cannot listen on {address}: choose another --address, or stop the process that uses it")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -85,7 +85,7 @@ pub enum ServeError {
     #[error("use the target cluster of the simulated cloud")]
     Target(#[source] StartError),
     /// The server broke off.
-    #[error("the server at {address} broke off")]
+    #[error("the server at {address} failed")]
     Serve {
         /// The address.
         address: SocketAddr,
@@ -165,7 +165,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let cloud = Arc::new(cloud);
     let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
     let vms = cloud.stats().alive;
-    tracing::info!(%address, seed, vms, nodes = target.is_some(), "simulated cloud is open");
+    tracing::info!(%address, seed, vms, nodes = target.is_some(), "simulated cloud started");
     let kept = target.map(|client| tokio::spawn(keep_nodes(Arc::clone(&cloud), client, stop.clone())));
     // Calls under way are cut off: what they began goes on by its clock, also over a restart.
     let outcome = tokio::select! {

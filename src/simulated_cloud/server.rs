@@ -105,7 +105,7 @@ async fn stats(State(cloud): Shared) -> Json<Stats> {
 }
 
 fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not of the documented form: {error}")))
+    serde_json::from_slice(body).map_err(|error| invalid(format!("the body is invalid: {error}")))
 }
 
 fn object(body: &Bytes) -> Result<Value, Failure> {

@@ -17,9 +17,9 @@ async fn serve_http() -> String {
 }
 
 #[rstest]
-#[case("POST", "/v1/vms", "{", 400, "the body is not of the documented form")]
+#[case("POST", "/v1/vms", "{", 400, "the body is invalid")]
 #[case("POST", "/v1/vms", r#"{"machineName": "a", "namespace": "n", "size": 1}"#, 400, "unknown field `size`")]
-#[case("POST", "/v1/vms", r#"{"machineName": "", "namespace": "n"}"#, 400, "machineName and namespace must be given")]
+#[case("POST", "/v1/vms", r#"{"machineName": "", "namespace": "n"}"#, 400, "machineName and namespace are required")]
 #[case(
     "POST",
     "/v1/vms",
@@ -27,11 +27,11 @@ async fn serve_http() -> String {
     400,
     "providerSpec.zone: expected a non-empty string, found the number 1"
 )]
-#[case("DELETE", "/v1/vms?cluster=ns", "", 400, "name the VM by machine or by providerID")]
+#[case("DELETE", "/v1/vms?cluster=ns", "", 400, "name the VM to delete by machine or by providerID")]
 #[case("DELETE", "/v1/vms/vm-1", "", 404, "there is no VM")]
 #[case("POST", "/v1/vms/vm-1/kill", "", 404, "there is no VM")]
 #[case("PUT", "/v1/control", "[]", 400, "the body is not a JSON object")]
-#[case("PATCH", "/v1/control", r#"{"faults": [{"rate": 2}]}"#, 400, "faults[0].rate is 2: give a number from 0 to 1")]
+#[case("PATCH", "/v1/control", r#"{"faults": [{"rate": 2}]}"#, 400, "faults[0].rate is 2: use a number from 0 to 1")]
 #[case("PATCH", "/v1/control", r#"{"speed": 2}"#, 400, "unknown field `speed`")]
 #[case("GET", "/v2/vms", "", 404, "there is no such path")]
 #[case("PUT", "/v1/vms", "", 404, "there is no such method of this path")]

@@ -15,11 +15,11 @@ use crate::{
     driver::{code::Code, error::DriverError, interface::MachineRequest, vm::Vm},
 };
 
-/// How often a call with a transient error is repeated, and the first pause before that, which doubles.
+/// How often a call with a transient error is retried, and the first pause, which doubles.
 const ATTEMPTS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a check did not pass.
+/// Why a check failed or was skipped.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Failed(String),
@@ -34,7 +34,7 @@ pub(super) fn skip<T>(text: impl Into<String>) -> Result<T, Verdict> {
     Err(Verdict::Skipped(text.into()))
 }
 
-/// What one check works with: Machines of its own, and a record of every text that the driver answers.
+/// The environment of one check: Machines of its own, and a record of every text that the driver returns.
 pub(super) struct Bench<'a> {
     pub subject: &'a Subject<'a>,
     number: usize,
@@ -77,14 +77,14 @@ impl<'a> Bench<'a> {
         expect("delete", request, result).map(drop)
     }
 
-    /// The VM, finished or not; `None` if there certainly is none.
+    /// The VM, initialized or not; `None` if there certainly is none.
     pub(super) async fn find(&self, request: &MachineRequest) -> Result<Option<Vm>, Verdict> {
         match self.repeat(|| self.subject.driver.status(request)).await {
             Ok(vm) => Ok(Some(vm)),
             Err(error) if error.code == Code::NotFound => Ok(None),
             Err(DriverError { code: Code::Uninitialized, vm, .. }) => match vm {
                 Some(vm) => Ok(Some(*vm)),
-                None => fail("status answers Uninitialized without the VM"),
+                None => fail("status returned Uninitialized without the VM"),
             },
             Err(error) => expect("status", request, Err(error)),
         }
@@ -93,13 +93,13 @@ impl<'a> Bench<'a> {
     /// Provider IDs and Machine names of all VMs that `class` sees, or a reason to skip.
     pub(super) async fn list(&self, class: &MachineClass) -> Result<BTreeMap<String, String>, Verdict> {
         if !self.subject.driver.capabilities().list {
-            return skip("the driver cannot list");
+            return skip("the driver does not have the capability list");
         }
         let listed = self.repeat(|| self.subject.driver.list(class, &self.subject.secret)).await;
         listed.or_else(|error| fail(format!("list failed: {error}")))
     }
 
-    /// How many VMs of a Machine there are; `None` if the driver cannot list.
+    /// How many VMs of a Machine there are; `None` if the driver does not have the capability list.
     pub(super) async fn count(&self, request: &MachineRequest) -> Result<Option<usize>, Verdict> {
         match self.list(&request.class).await {
             Ok(all) => {
@@ -110,7 +110,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Makes a call again while its error is transient, and records its texts.
+    /// Retries a call while its error is transient, and records its texts.
     pub(super) async fn repeat<T, F>(&self, call: impl Fn() -> F) -> Result<T, DriverError>
     where
         F: Future<Output = Result<T, DriverError>>,
@@ -128,7 +128,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Remembers the texts of an answer.
+    /// Records the texts of a result.
     pub(super) fn record<T>(&self, result: Result<T, DriverError>) -> Result<T, DriverError> {
         if let Err(error) = &result {
             self.texts.lock().extend([error.message.clone(), error.last_known_state.clone().unwrap_or_default()]);
@@ -136,11 +136,11 @@ impl<'a> Bench<'a> {
         result
     }
 
-    /// Deletes whatever the check has left.
+    /// Deletes the VMs that the check left.
     pub(super) async fn clean_up(&self) {
         let requests = self.requests.lock().clone();
         for request in requests {
-            // A check has told already if the driver cannot delete.
+            // Another check reports that deletion fails.
             let _ = self.repeat(|| self.subject.driver.delete(&request)).await;
         }
     }
@@ -162,7 +162,7 @@ fn expect<T>(call: &str, request: &MachineRequest, result: Result<T, DriverError
     result.or_else(|error| fail(format!("{call} of machine {machine} failed: {error}")))
 }
 
-/// As an API server would give, but the same for the same name.
+/// A UID like the API server's, but always the same for the same name.
 fn uid_of(name: &str) -> String {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

@@ -12,15 +12,15 @@ type Verdicts = Result<(), Verdict>;
 type Check = for<'a> fn(&'a Bench<'a>) -> BoxFuture<'a, Verdicts>;
 type CheckOfTexts = fn(&Subject<'_>, &[String]) -> Verdicts;
 
-/// What must be true, and how to find out.
+/// The requirements and their checks.
 pub(super) const ALL: &[(&str, Check)] = &[
-    ("validate accepts a class of which VMs can be made", |bench| Box::pin(ready(valid_class(bench)))),
-    ("an invalid class is refused with paths, and no VM is made of it", |bench| Box::pin(invalid_class(bench))),
+    ("validate accepts a class from which VMs can be created", |bench| Box::pin(ready(valid_class(bench)))),
+    ("an invalid class is rejected with paths, and no VM is created from it", |bench| Box::pin(invalid_class(bench))),
     ("status of a machine without a VM is NotFound", |bench| Box::pin(status_of_nothing(bench))),
     ("delete of a machine without a VM succeeds", |bench| Box::pin(delete_of_nothing(bench))),
-    ("create answers a VM that status finds, by name and by provider ID", |bench| Box::pin(create(bench))),
+    ("create returns a VM that status finds, by name and by provider ID", |bench| Box::pin(create(bench))),
     ("a second create finds the VM of the first", |bench| Box::pin(second_create(bench))),
-    ("concurrent creates make one VM", |bench| Box::pin(concurrent_creates(bench))),
+    ("concurrent creates create one VM", |bench| Box::pin(concurrent_creates(bench))),
     ("a create that was cancelled is found by the next", |bench| Box::pin(cancelled_create(bench))),
     ("a machine with another UID does not get the VM", |bench| Box::pin(other_uid(bench))),
     ("initialize can be repeated and keeps the provider ID", |bench| Box::pin(initialize(bench))),
@@ -28,15 +28,15 @@ pub(super) const ALL: &[(&str, Check)] = &[
     ("delete without a provider ID removes the VM", |bench| Box::pin(delete_by_name(bench))),
     ("a delete that was cancelled is completed by the next", |bench| Box::pin(cancelled_delete(bench))),
     ("a provider ID means this one VM and no other", |bench| Box::pin(gone_provider_id(bench))),
-    ("list has every VM that was made, with the name of its machine", |bench| Box::pin(list(bench))),
-    ("list has no VM that was deleted", |bench| Box::pin(list_after_delete(bench))),
+    ("list contains every VM that was created, with the name of its machine", |bench| Box::pin(list(bench))),
+    ("list contains no VM that was deleted", |bench| Box::pin(list_after_delete(bench))),
     ("VMs of another cluster are neither listed nor deleted", |bench| Box::pin(foreign_cluster(bench))),
     ("volume_ids keeps the order and leaves out unknown types", |bench| Box::pin(volume_ids(bench))),
 ];
 
-/// Checks of all texts that the driver has answered meanwhile.
+/// Checks of all texts that the driver returned.
 pub(super) const OF_TEXTS: &[(&str, CheckOfTexts)] =
-    &[("no text holds a secret", no_secrets), ("brackets in texts come in pairs", paired_brackets)];
+    &[("no text contains a secret", no_secrets), ("brackets in texts come in pairs", paired_brackets)];
 
 fn valid_class(bench: &Bench<'_>) -> Verdicts {
     let problems = bench.subject.driver.validate(&bench.subject.class);
@@ -47,12 +47,12 @@ async fn invalid_class(bench: &Bench<'_>) -> Verdicts {
     let Some(class) = &bench.subject.invalid_class else { return skip("the subject has no invalid class") };
     let problems = bench.subject.driver.validate(class);
     if problems.errors.is_empty() || problems.errors.iter().any(|problem| problem.path.is_empty()) {
-        return fail(format!("validate answers {problems:?}"));
+        return fail(format!("validate returned {problems:?}"));
     }
     let request = bench.machine_of("invalid", class);
     match bench.repeat(|| bench.subject.driver.create(&request)).await {
         Err(error) if error.code == Code::InvalidArgument => expect_none(bench, &bench.machine("invalid")).await,
-        other => fail(format!("create answers {other:?} instead of InvalidArgument")),
+        other => fail(format!("create returned {other:?} instead of InvalidArgument")),
     }
 }
 
@@ -68,7 +68,7 @@ async fn create(bench: &Bench<'_>) -> Verdicts {
     let request = bench.machine("a");
     let vm = bench.create(&request).await?;
     if vm.provider_id.is_empty() || vm.node_name.is_empty() {
-        return fail(format!("create answers a VM without provider ID or node name: {vm:?}"));
+        return fail(format!("create returned a VM without provider ID or node name: {vm:?}"));
     }
     for request in [&request, &with_id(&request, &vm.provider_id)] {
         expect_vm(bench, request, &vm).await?;
@@ -85,7 +85,7 @@ async fn second_create(bench: &Bench<'_>) -> Verdicts {
 
 async fn concurrent_creates(bench: &Bench<'_>) -> Verdicts {
     let request = bench.machine("a");
-    // Who comes second may be refused for the moment, but not be given another VM.
+    // The second call may be rejected for the moment, but must not return another VM.
     let answers = join_all((0..8).map(|_| bench.subject.driver.create(&request))).await;
     let vm = bench.create(&request).await?;
     for answer in answers.into_iter().filter_map(|answer| bench.record(answer).ok()) {
@@ -112,7 +112,7 @@ async fn other_uid(bench: &Bench<'_>) -> Verdicts {
     Arc::make_mut(&mut other.machine).metadata.uid = Some("11111111-0000-4000-8000-000000000000".to_owned());
     match bench.repeat(|| bench.subject.driver.create(&other)).await {
         Ok(found) if found.provider_id == vm.provider_id => {
-            fail("create answers the VM of the machine with the other UID")
+            fail("create returned the VM of the machine with the other UID")
         }
         _ => Ok(()),
     }
@@ -225,7 +225,7 @@ async fn volume_ids(bench: &Bench<'_>) -> Verdicts {
         let expected: Vec<String> = ids.into_iter().flatten().collect();
         match bench.repeat(|| bench.subject.driver.volume_ids(&specs)).await {
             Ok(found) if found == expected => {}
-            other => return fail(format!("volume_ids answers {other:?} instead of {expected:?}")),
+            other => return fail(format!("volume_ids returned {other:?} instead of {expected:?}")),
         }
     }
     Ok(())
@@ -233,11 +233,11 @@ async fn volume_ids(bench: &Bench<'_>) -> Verdicts {
 
 fn no_secrets(subject: &Subject<'_>, texts: &[String]) -> Verdicts {
     let parts = subject.secret.0.iter().filter_map(|(key, value)| Some((key, std::str::from_utf8(value).ok()?)));
-    // Shorter ones would be found by accident.
+    // Shorter values would occur by accident.
     let mut parts = parts.filter(|(_, part)| part.len() >= 6);
     match parts.find(|(_, part)| texts.iter().any(|text| text.contains(part))) {
         None => Ok(()),
-        Some((key, _)) => fail(format!("a text of the driver holds the value of {key}")),
+        Some((key, _)) => fail(format!("a text of the driver contains the value of {key}")),
     }
 }
 
@@ -265,7 +265,7 @@ async fn cancel<T>(moment: Option<Duration>, mut call: Pin<Box<dyn Future<Output
 async fn expect_none(bench: &Bench<'_>, request: &MachineRequest) -> Verdicts {
     match bench.repeat(|| bench.subject.driver.status(request)).await {
         Err(DriverError { code: Code::NotFound, .. }) => Ok(()),
-        other => fail(format!("status answers {other:?} instead of NotFound")),
+        other => fail(format!("status returned {other:?} instead of NotFound")),
     }
 }
 

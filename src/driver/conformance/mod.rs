@@ -1,7 +1,7 @@
-//! What every driver must do, as a suite that runs against any of them.
+//! The conformance suite that every driver must pass.
 //!
-//! The suite makes and deletes real VMs: a handful at a time, each named after the prefix of the subject, and all deleted
-//! at the end. Errors with a transient code are tried again, so that a cloud may have a bad moment.
+//! The suite creates and deletes real VMs: a few at a time, named with the prefix of the subject, all deleted at the
+//! end. Calls that fail with a transient code are retried.
 
 mod bench;
 mod checks;
@@ -16,43 +16,43 @@ use super::interface::{Driver, SecretData};
 use crate::api::machine::MachineClass;
 use bench::{Bench, Verdict};
 
-/// A driver and what to try it with.
+/// A driver and the inputs of its checks.
 pub(crate) struct Subject<'a> {
     pub driver: &'a dyn Driver,
-    /// A class of which VMs can be made.
+    /// A class from which VMs can be created.
     pub class: MachineClass,
-    /// A class that the driver must refuse.
+    /// A class that the driver must reject.
     pub invalid_class: Option<MachineClass>,
-    /// The class of another cluster, whose VMs must not be seen.
+    /// A class of another cluster, whose VMs must stay invisible.
     pub foreign_class: Option<MachineClass>,
-    /// Credentials and user data. No part of it may show in any text.
+    /// Credentials and user data. No part of it may appear in any text.
     pub secret: SecretData,
-    /// Volumes with the IDs expected for them; those without one are of an unknown type.
+    /// Volumes with their expected IDs; those without an ID are of an unknown type.
     pub volumes: Vec<(PersistentVolumeSpec, Option<String>)>,
-    /// What names of Machines begin with; a new one for each run.
+    /// Prefix of Machine names; unique per run.
     pub prefix: String,
 }
 
-/// How one check ended.
+/// Result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
     Failed,
-    /// The driver cannot do that, or the subject does not say what to try it with.
+    /// The driver lacks the capability, or the subject lacks the input.
     Skipped,
 }
 
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckResult {
-    /// What must be true.
+    /// The requirement.
     pub name: &'static str,
     pub outcome: Outcome,
     /// Why it failed or was skipped.
     pub detail: String,
 }
 
-/// The outcome of all checks, in order.
+/// The results of all checks, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub results: Vec<CheckResult>,

@@ -345,7 +345,7 @@ async fn where_nobody_listens_nothing_was_done() {
     drop(listener);
     let driver = remote(&address);
     let error = driver.create(&request("a")).await.unwrap_err();
-    let text = format!("cannot connect to the simulated cloud at {address}: check that it runs");
+    let text = format!("cannot connect to the simulated cloud at {address}: check that it is running");
     assert_eq!((error.code, error.message), (Code::Unavailable, text));
 }
 
@@ -377,7 +377,7 @@ async fn not_found_from_somebody_else_does_not_mean_that_there_is_no_vm() {
 #[case("")]
 fn an_address_that_is_none_is_refused(#[case] address: &str) {
     let text = Client::new(address).unwrap_err().to_string();
-    assert!(text.ends_with("give one such as http://127.0.0.1:10270"), "{text}");
+    assert!(text.ends_with("use one such as http://127.0.0.1:10270"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -387,7 +387,7 @@ async fn calls_beyond_the_throttle_fail_without_effect() {
     driver.create(&request("a")).await.unwrap();
     driver.create(&request("b")).await.unwrap();
     let error = driver.create(&request("c")).await.unwrap_err();
-    let text = "more than 2 calls a second: call again later";
+    let text = "more than 2 calls per second: retry later";
     assert_eq!((error.code, error.message.as_str()), (Code::ResourceExhausted, text));
     tokio::time::sleep(Duration::from_millis(500)).await;
     driver.create(&request("c")).await.unwrap();

@@ -1,7 +1,7 @@
-//! Reads the `providerSpec` of a class, for every cloud: all problems at once, each with its path.
+//! The field reader: reads the `providerSpec` of a class and reports all problems, each with its path.
 //!
-//! Keys match whatever their case and `null` is the same as absent, as for the decoder of the Go drivers. An unknown key
-//! is a warning with the nearest known spelling, not an error: the class may have been written for another version.
+//! Keys are case-insensitive and `null` counts as absent, as for the decoder of the Go drivers. An unknown key is a
+//! warning with the nearest known name, not an error: the class may have been written for another version.
 //!
 //! ```ignore
 //! let mut problems = Problems::default();
@@ -25,7 +25,7 @@ pub(crate) use problems::Problems;
 use problems::quotable;
 pub(crate) use scalar::{Scalar, boolean, duration, found, one_of, quantity, string, text};
 
-/// The fields of one object by their proper names.
+/// The fields of one object, by their known names.
 pub(crate) struct Fields<'a> {
     path: String,
     values: BTreeMap<&'static str, &'a Value>,
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         Self { path, values, problems }
     }
 
-    /// A field that must be given. `None` if it is absent or wrong, which has been reported.
+    /// A required field. `None` if it is absent or invalid; the problem is reported.
     pub(crate) fn required<T>(&mut self, name: &str, kind: &Scalar<T>) -> Option<T> {
         if !self.values.contains_key(name) {
             kind.missing(&self.path_of(name), self.problems);
@@ -56,12 +56,12 @@ impl<'a> Fields<'a> {
         self.optional(name, kind)
     }
 
-    /// A field that may be absent. `None` also if it is wrong, which has been reported.
+    /// An optional field. `None` also if it is invalid; the problem is reported.
     pub(crate) fn optional<T>(&mut self, name: &str, kind: &Scalar<T>) -> Option<T> {
         self.with(name, |path, value, problems| kind.read(path, value, problems))
     }
 
-    /// A field that no [`Scalar`] describes: `read` gets its path and value, and reports what is wrong.
+    /// A field that no [`Scalar`] describes: `read` gets its path and value and reports problems.
     pub(crate) fn with<T>(
         &mut self,
         name: &str,
@@ -71,7 +71,7 @@ impl<'a> Fields<'a> {
         read(&self.path_of(name), value, self.problems)
     }
 
-    /// An object with free keys; those entries that are right.
+    /// An object with arbitrary keys; returns the valid entries.
     pub(crate) fn map<T>(&mut self, name: &str, kind: &Scalar<T>) -> BTreeMap<String, T> {
         let read = |path: &str, value: &Value, problems: &mut Problems| match value {
             Value::Object(object) => Some(
@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
         self.with(name, read).unwrap_or_default()
     }
 
-    /// A list; those items that are right.
+    /// A list; returns the valid items.
     #[cfg_attr(not(test), expect(dead_code, reason = "for clouds to come"))]
     pub(crate) fn list<T>(&mut self, name: &str, kind: &Scalar<T>) -> Vec<T> {
         self.items(name, |path, value, problems| kind.read(path, value, problems))
@@ -105,7 +105,7 @@ impl<'a> Fields<'a> {
         self.with(name, |path, value, problems| read(&mut Fields::of(path.to_owned(), value, known, problems)))
     }
 
-    /// A list of objects; those that `read` makes something of.
+    /// A list of objects; returns those for which `read` returns a value.
     pub(crate) fn objects<T>(
         &mut self,
         name: &str,
@@ -142,7 +142,7 @@ fn refuse<T>(path: &str, expected: &str, value: &Value, problems: &mut Problems)
     None
 }
 
-/// Values by the names that are known, without those that are `null`.
+/// Values by known name, without `null` values.
 fn sorted_out<'a>(
     path: &str,
     object: &'a Map<String, Value>,
@@ -170,9 +170,9 @@ fn unknown(key: &str, known: &[&'static str]) -> String {
     }
 }
 
-/// The known name that the key is most likely a misspelling of.
+/// The known name of which the key is most likely a misspelling.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
-    // A third of the letters wrong is no slip of the pen; neither is a text longer than any name.
+    // More than a third wrong letters is not a typo, nor is a text longer than any name.
     let short = Some(key).filter(|key| key.len() <= 64)?.to_ascii_lowercase();
     let distance = |name: &str| strsim::damerau_levenshtein(&short, &name.to_ascii_lowercase());
     let best = known.iter().map(|name| (distance(name), *name)).min()?;

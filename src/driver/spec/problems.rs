@@ -2,15 +2,15 @@ use std::fmt;
 
 use crate::driver::{code::Code, error::DriverError};
 
-/// A spec with more problems than this is beyond help by listing them.
+/// At most this many problems are listed.
 const MOST_PROBLEMS: usize = 50;
-/// Foreign text is shown up to this length.
+/// Values from the spec are shown up to this length.
 const LONGEST_QUOTE: usize = 40;
 
-/// One thing that is wrong, and where.
+/// One problem and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Where, such as `providerSpec.taints[0].effect`.
+    /// Path, such as `providerSpec.taints[0].effect`.
     pub path: String,
     /// What was expected and what was found.
     pub text: String,
@@ -22,12 +22,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a class.
+/// All problems of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Problems {
-    /// No VM can be made as long as there is one of these.
+    /// Problems with which no VM can be created.
     pub errors: Vec<Problem>,
-    /// These do no harm, but are hardly meant.
+    /// Harmless problems, such as unknown fields.
     pub warnings: Vec<Problem>,
 }
 
@@ -61,7 +61,7 @@ fn push(problems: &mut Vec<Problem>, path: String, text: String) {
     }
 }
 
-/// Foreign text made fit for a machine code message, in which brackets and line ends have a meaning.
+/// Escapes a value for a machine code message, in which brackets and line breaks have a meaning.
 pub(crate) fn quotable(text: &str) -> String {
     let plain = |c: char| match c {
         '[' => '(',

@@ -1,4 +1,4 @@
-//! Values that are not made of other fields.
+//! Values without fields of their own.
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::problems::{Problems, quotable};
 use crate::api::GoDuration;
 
-/// A kind of value: how to read it, and what to tell who wrote something else.
+/// A type of value: how to parse it, and what an error message expects.
 pub(crate) struct Scalar<T> {
     expected: Cow<'static, str>,
     parse: Box<Parse<T>>,
@@ -57,13 +57,13 @@ pub(crate) fn integer(range: RangeInclusive<i64>) -> Scalar<i64> {
     Scalar::new(expected, move |value| value.as_i64().filter(|number| range.contains(number)))
 }
 
-/// One of a few strings, exactly as they are spelled.
+/// One of a few strings, spelled exactly.
 pub(crate) fn one_of(choices: &'static [&'static str]) -> Scalar<&'static str> {
     let parse = move |value: &Value| choices.iter().find(|choice| value.as_str() == Some(**choice)).copied();
     Scalar::new(format!("one of {}", choices.join(", ")), parse)
 }
 
-/// A Go duration that is not negative.
+/// A non-negative Go duration.
 pub(crate) fn duration() -> Scalar<GoDuration> {
     let parse = |value: &Value| {
         let duration: GoDuration = value.as_str()?.parse().ok()?;
@@ -72,7 +72,7 @@ pub(crate) fn duration() -> Scalar<GoDuration> {
     Scalar::new("a duration such as \"1m30s\"", parse)
 }
 
-/// A quantity of the Kubernetes API that is not negative, as a string or a whole number.
+/// A non-negative Kubernetes quantity, as a string or a whole number.
 pub(crate) fn quantity() -> Scalar<Quantity> {
     let parse = |value: &Value| match value {
         Value::String(text) => Some(text.clone()).filter(|text| is_quantity(text)).map(Quantity),
@@ -82,7 +82,7 @@ pub(crate) fn quantity() -> Scalar<Quantity> {
     Scalar::new("a quantity such as \"4\", \"500m\" or \"16Gi\"", parse)
 }
 
-/// A decimal number that is not negative, with one of the API's suffixes.
+/// A non-negative decimal number with one of the API's suffixes.
 fn is_quantity(text: &str) -> bool {
     const SUFFIXES: [&str; 15] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi"];
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -91,7 +91,7 @@ fn is_quantity(text: &str) -> bool {
     number.parse::<f64>().is_ok() && (SUFFIXES.contains(&suffix) || suffix == "Ei" || exponent)
 }
 
-/// What a value is, for a person; short strings as they are.
+/// Describes a value; short strings are quoted.
 pub(crate) fn found(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

@@ -1,7 +1,7 @@
 //! The operations of the simulated cloud.
 //!
-//! Nothing happens in the background: what a VM is doing follows from times that are fixed when an operation begins, so an
-//! operation goes on when its caller hangs up, and goes on after a restart.
+//! There are no background tasks: the state of a VM is computed from times that are fixed when an operation begins, so
+//! an operation continues when its caller disconnects, and after a restart.
 
 mod nodes;
 mod outside;
@@ -79,7 +79,7 @@ impl Cloud {
         Self { clock: Clock::new(), seed, start: control, inner: Mutex::new(inner), changed: Notify::new() }
     }
 
-    /// Makes a VM, or finds the one that an earlier call with the same token made.
+    /// Creates a VM, or finds the one that an earlier call with the same token created.
     ///
     /// # Errors
     /// As documented for `POST /v1/vms`, and injected faults.
@@ -114,7 +114,7 @@ impl Cloud {
         .await
     }
 
-    /// Finishes a VM that must be initialized.
+    /// Initializes a VM.
     ///
     /// # Errors
     /// `NotFound`, `Aborted` while it is being deleted, and injected faults.
@@ -140,7 +140,7 @@ impl Cloud {
     /// `InvalidArgument` if neither a Machine nor a provider ID is named, and injected faults.
     pub async fn delete(&self, selector: &Selector) -> Result<(), Failure> {
         if selector.machine.is_none() && selector.provider_id.is_none() {
-            let message = "nothing is deleted: name the VM by machine or by providerID";
+            let message = "name the VM to delete by machine or by providerID";
             return Err(Failure::new(Code::InvalidArgument, message));
         }
         let machine = self.machine_of(selector);
@@ -198,7 +198,7 @@ impl Cloud {
         if let Some(throttle) = &inner.control.throttle
             && inner.faults.is_throttled(throttle, now)
         {
-            let message = format!("more than {} calls a second: call again later", throttle.calls_per_second);
+            let message = format!("more than {} calls per second: retry later", throttle.calls_per_second);
             return Err(Failure::new(throttle.code, message));
         }
         Ok(inner.faults.strike(&inner.control, operation, machine))
@@ -234,7 +234,7 @@ impl Cloud {
         self.clock.reach(made_at).await;
         let (inner, now) = self.lock();
         inner.vms.get(&id).map(|vm| vm.view(now)).ok_or_else(|| {
-            let message = format!("VM {id} of machine {:?} was removed while it was made", request.machine_name);
+            let message = format!("VM {id} of machine {:?} was deleted during its creation", request.machine_name);
             Failure::new(Code::Aborted, message)
         })
     }
@@ -243,7 +243,7 @@ impl Cloud {
     fn begin(&self, request: &CreateVm) -> Result<(String, Timestamp), Failure> {
         let machine = &request.machine_name;
         if machine.is_empty() || request.namespace.is_empty() {
-            return Err(Failure::new(Code::InvalidArgument, "machineName and namespace must be given"));
+            return Err(Failure::new(Code::InvalidArgument, "machineName and namespace are required"));
         }
         let spec = ProviderSpec::parse(&request.provider_spec)
             .map_err(|error| Failure::new(Code::InvalidArgument, error.to_string()))?;
@@ -284,7 +284,7 @@ impl Cloud {
         match ids.iter().find(|id| inner.vms.get(id).is_some()) {
             None => Ok(()),
             Some(id) => {
-                let message = format!("VM {id} is deleted, but the state file cannot be written: call again later");
+                let message = format!("VM {id} is deleted, but the state file cannot be written: retry later");
                 Err(Failure::new(Code::Unavailable, message))
             }
         }
@@ -349,7 +349,7 @@ impl Cloud {
         let inner = &mut *guard;
         while let Some((at, id)) = inner.vms.due(now) {
             if let Err(error) = inner.vms.remove(&id, at, Departure::Deleted) {
-                tracing::warn!(vm = id, %error, "cannot write that the VM is gone; it is tried again");
+                tracing::warn!(vm = id, %error, "cannot write the deletion of the VM to the state file, retrying");
                 break;
             }
             inner.stats.deleted += 1;
@@ -401,7 +401,7 @@ impl Inner {
                 return Err(Failure::new(Code::AlreadyExists, message));
             }
             if vm.gone_at.is_some() {
-                let message = format!("VM {} of machine {machine:?} is being deleted: call again later", vm.id);
+                let message = format!("VM {} of machine {machine:?} is being deleted: retry later", vm.id);
                 return Err(Failure::new(Code::Aborted, message));
             }
             return Ok(Some(vm));
@@ -411,7 +411,7 @@ impl Inner {
         match self.vms.select(&selector).first() {
             None => Ok(None),
             Some(vm) => {
-                let message = format!("machine {machine:?} has VM {}, made with another token", vm.id);
+                let message = format!("machine {machine:?} has VM {}, created with another token", vm.id);
                 Err(Failure::new(Code::AlreadyExists, message))
             }
         }

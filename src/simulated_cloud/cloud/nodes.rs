@@ -97,6 +97,6 @@ impl Cloud {
 
 fn log_unwritten(outcome: io::Result<()>) {
     if let Err(error) = outcome {
-        tracing::warn!(%error, "cannot write the state file; after a restart a Node may be looked for once more");
+        tracing::warn!(%error, "cannot write the state file; a Node may be checked again after a restart");
     }
 }

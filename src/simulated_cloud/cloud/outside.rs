@@ -49,7 +49,7 @@ impl Cloud {
             return refuse("a condition needs a type");
         }
         if !matches!(request.status.as_deref(), None | Some("True" | "False" | "Unknown")) {
-            return refuse("status of a condition is True, False, Unknown, or null to take the condition back");
+            return refuse("the status of a condition is True, False, Unknown, or null to reset the condition");
         }
         self.change(id, |vm, now| {
             let old = vm.conditions.remove(&request.type_);

@@ -46,7 +46,7 @@ pub async fn keep_nodes(cloud: Arc<Cloud>, client: Client, stop: CancellationTok
             () = keeper.cloud.changed() => keeper.look_at_changed(since),
             Some(done) = keeper.tasks.join_next() => match done {
                 Ok((id, outcome)) => keeper.finish(id, outcome, since),
-                Err(error) => tracing::error!(%error, "a task of a simulated kubelet broke off; its Node is left alone"),
+                Err(error) => tracing::error!(%error, "a task of a simulated kubelet failed; its Node is left alone"),
             },
             () = async { sleep_until(next_due.unwrap_or_else(tokio::time::Instant::now)).await }, if next_due.is_some() => {
                 keeper.look_at_due(since);
@@ -194,11 +194,7 @@ impl Memory {
             Outcome::Failed(error) => {
                 let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(5)).min(LAST_RETRY);
                 let error = chain(&error);
-                tracing::warn!(
-                    vm = id,
-                    error,
-                    "cannot reach or change the Node of a simulated VM; it is tried again in {wait:?}"
-                );
+                tracing::warn!(vm = id, error, "request for the Node of a simulated VM failed, retrying in {wait:?}");
                 self.retry_at = Some(after(now, wait));
                 self.failures = self.failures.saturating_add(1);
                 return;
