@@ -1,4 +1,4 @@
-//! Durations in Go's syntax (`2h0m0s`), as they stand in objects and flags.
+//! Durations in Go's syntax (`2h0m0s`), as used in objects and flags.
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
@@ -6,18 +6,18 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::Validati
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A signed duration of nanoseconds. Read from any spelling Go accepts, written in Go's normal form.
+/// A signed duration in nanoseconds. Parses every form that Go accepts, prints Go's normal form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(i64);
 
-/// The text was not a Go duration.
+/// The text is not a Go duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a duration: write numbers with units, such as \"20m\", \"1h30m\" or \"90s\"")]
 pub struct InvalidDuration {
     text: String,
 }
 
-/// What the CRDs and the parser both accept.
+/// The pattern in the CRDs, which the parser accepts, too.
 pub const PATTERN: &str = r"^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
 const UNITS: [(&str, f64); 8] =
@@ -83,14 +83,14 @@ fn parse(text: &str) -> Option<i64> {
     Some(if negative { -total } else { total })
 }
 
-/// Whole part exactly, fraction in floating point, as Go does.
+/// Parses the whole part exactly and the fraction in floating point, as Go does.
 fn scaled(number: &str, scale: f64) -> Option<i64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
     let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // More digits than these are less than a nanosecond of the longest unit.
+    // Further digits are less than a nanosecond, even for the longest unit.
     let fraction = fraction.get(..fraction.len().min(18))?;
     let digits: i64 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     let unit = scale / 10f64.powi(i32::try_from(fraction.len()).ok()?);

@@ -1,4 +1,4 @@
-//! Types only: what is stored in the API server, and the names that programs agree on. No client, no clock.
+//! Types of stored objects, and names that other programs read. No client, no clock.
 
 pub mod crd;
 pub mod duration;

@@ -1,4 +1,4 @@
-//! A core/v1 Node reduced to what plans read; the rest of the object is never held in memory.
+//! A core/v1 Node reduced to the fields that plans read, to save memory.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSpec {
-    /// True: cordoned, no new pods.
+    /// Whether the Node is cordoned.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub unschedulable: bool,
     /// Taints.

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The merge patch that turns `from` into `to`; `None` if nothing differs. A `null` in either is absent, so what Go
-/// writes as `null` is no difference.
+/// The merge patch from `from` to `to`; `None` if they do not differ. A `null` counts as absent, because Go writes
+/// `null` for absent fields.
 pub fn diff(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(from), Value::Object(to)) = (from, to) else {
         return (from != to).then(|| to.clone());
@@ -22,7 +22,7 @@ pub fn diff(from: &Value, to: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// The body of a status patch: only what differs between the two.
+/// The body of a status patch with the fields that differ.
 pub fn status<S: Serialize>(from: &S, to: &S) -> Value {
     let value = |status: &S| serde_json::to_value(status).unwrap_or_default();
     json!({ "status": diff(&value(from), &value(to)).unwrap_or_else(|| json!({})) })

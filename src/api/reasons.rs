@@ -1,6 +1,6 @@
-//! Reasons and condition types, each an exact string that other programs read.
+//! Reasons and condition types: exact strings that other programs read.
 
-/// Declares an enum whose variants are written as fixed strings.
+/// Declares an enum with a fixed string for each variant.
 macro_rules! strings {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*
@@ -54,6 +54,6 @@ strings! {
 }
 
 strings! {
-    /// Node conditions written by us.
+    /// Node conditions that mcm writes.
     NodeConditionType { Terminating = "Terminating", InPlaceUpdate = "InPlaceUpdate", Preserved = "Preserved" }
 }

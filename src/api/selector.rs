@@ -1,27 +1,27 @@
-//! Label selectors, understood once and then asked many times.
+//! Label selectors, parsed once and evaluated many times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::core::{Expression, Selector as Expressions, SelectorExt};
 
-/// A label selector that was understood. No selector at all matches nothing; an empty one matches everything.
+/// A parsed label selector. An absent selector matches nothing; an empty one matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(Option<Expressions>);
 
-/// A selector that cannot be understood. It must not be read as "matches nothing": that would release every object.
+/// An invalid selector. It must not be treated as "matches nothing", which would release every object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSelector {
-    /// The operator is none of the four.
+    /// The operator is unknown.
     #[error("selector.matchExpressions: key {key:?} has operator {operator:?}: use In, NotIn, Exists or DoesNotExist")]
     Operator {
         /// Key of the requirement.
         key: String,
-        /// What stood there.
+        /// The operator.
         operator: String,
     },
     /// The operator compares with values and there are none.
-    #[error("selector.matchExpressions: key {key:?} with operator {operator} has no values: name at least one")]
+    #[error("selector.matchExpressions: key {key:?} with operator {operator} has no values: add at least one")]
     NoValues {
         /// Key of the requirement.
         key: String,
@@ -39,10 +39,10 @@ pub enum InvalidSelector {
 }
 
 impl Selector {
-    /// Understands a selector.
+    /// Parses a selector.
     ///
     /// # Errors
-    /// If a requirement has an unknown operator, or values that do not fit its operator.
+    /// A requirement has an unknown operator, or values that do not match its operator.
     pub fn parse(selector: Option<&LabelSelector>) -> Result<Self, InvalidSelector> {
         let Some(selector) = selector else {
             return Ok(Self(None));
@@ -62,12 +62,12 @@ impl Selector {
         }
     }
 
-    /// Whether it has no requirement, and so selects every object.
+    /// Whether it has no requirements, so that it selects every object.
     pub fn selects_all(&self) -> bool {
         self.0.as_ref().is_some_and(Expressions::selects_all)
     }
 
-    /// Whether there was no selector, and so no object is selected.
+    /// Whether the selector is absent, so that it selects no object.
     pub const fn selects_none(&self) -> bool {
         self.0.is_none()
     }
@@ -138,8 +138,8 @@ mod tests {
 
     #[rstest]
     #[case(expression("a", "Near", json!(["1"])), "use In, NotIn, Exists or DoesNotExist")]
-    #[case(expression("a", "In", json!([])), "name at least one")]
-    #[case(expression("a", "NotIn", json!(null)), "name at least one")]
+    #[case(expression("a", "In", json!([])), "add at least one")]
+    #[case(expression("a", "NotIn", json!(null)), "add at least one")]
     #[case(expression("a", "Exists", json!(["1"])), "remove them")]
     fn what_cannot_be_understood_is_an_error_and_not_an_empty_match(#[case] selector: Value, #[case] hint: &str) {
         assert!(parse(selector).unwrap_err().to_string().contains(hint));

@@ -1,4 +1,4 @@
-//! Serde helpers for what Go writes: `null` and absent are the zero value, and zero values are not written.
+//! Serde helpers for Go's JSON: `null` and absent are the zero value, and zero values are not written.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
-/// Reads `null` as the zero value.
+/// Deserializes `null` as the zero value.
 pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -15,13 +15,13 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads a map of texts. A `null` map is empty, a `null` value (YAML `key:`) is an empty text.
+/// Deserializes a map of strings. A `null` map is empty, a `null` value (YAML `key:`) is an empty string.
 pub(crate) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let map = Option::<BTreeMap<String, Option<String>>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(map.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
 }
 
-/// Reads a label selector; a `null` value of a label is an empty text.
+/// Deserializes a label selector; a `null` value of a label is an empty string.
 pub(crate) fn selector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LabelSelector>, D::Error> {
     let Some(mut value) = Option::<Value>::deserialize(deserializer)? else { return Ok(None) };
     for text in value.get_mut("matchLabels").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
@@ -32,7 +32,7 @@ pub(crate) fn selector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     serde_json::from_value(value).map(Some).map_err(D::Error::custom)
 }
 
-/// True for the value that Go's `omitempty` leaves out.
+/// Whether Go's `omitempty` omits the value.
 pub(crate) fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use super::schema;
 use crate::api::wire::{is_zero, null_as_default};
 
-/// MachineClass is a kind of VM: its description in the words of the provider, the credentials to make it with, and what
-/// a Node of it offers. It has no spec.
+/// MachineClass describes VMs of one type: the provider's configuration, the credentials to create them, and the
+/// capacity of their Nodes. It has no spec.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["providerSpec"]))]
@@ -21,7 +21,7 @@ pub struct MachineClass {
     /// Standard object metadata.
     #[schemars(skip)]
     pub metadata: ObjectMeta,
-    /// Description of the VM in the words of the provider; handed to the driver as it is.
+    /// Configuration of the VM for the driver, which gets it unchanged.
     #[serde(default)]
     #[schemars(schema_with = "schema::anything")]
     pub provider_spec: Value,
@@ -31,15 +31,16 @@ pub struct MachineClass {
     /// Secret with the `userData` of the VM and, unless `credentialsSecretRef` is set, the credentials for the provider.
     #[serde(default)]
     pub secret_ref: Option<SecretRef>,
-    /// Secret whose entries win over those of `secretRef`; lets classes with different user data share credentials.
+    /// Secret whose entries override those of `secretRef`, so that classes with different user data can share
+    /// credentials.
     #[serde(default)]
     pub credentials_secret_ref: Option<SecretRef>,
-    /// What a Node of this class offers; lets an autoscaler scale from zero, and sets virtual capacity.
+    /// Properties of a Node of this class, so that an autoscaler can scale from zero; also the virtual capacity.
     #[serde(default)]
     pub node_template: Option<ClassNodeTemplate>,
 }
 
-/// Unlike the other kinds this one has no derived root that would write `apiVersion` and `kind`.
+/// Unlike the other kinds, this one has no derived root type that would serialize `apiVersion` and `kind`.
 impl Serialize for MachineClass {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { metadata, provider_spec, provider, secret_ref, credentials_secret_ref, node_template } = self;
@@ -102,12 +103,12 @@ pub struct SecretRef {
     /// Name of the Secret.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub name: String,
-    /// Namespace of the Secret, which is that of the class.
+    /// Namespace of the Secret; must be that of the class.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub namespace: String,
 }
 
-/// What a Node of a class offers.
+/// Properties of a Node of a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend(
@@ -116,15 +117,15 @@ pub struct SecretRef {
     "x-kubernetes-validations" = schema::node_template_rules()
 ))]
 pub struct ClassNodeTemplate {
-    /// Resources of the Node; `cpu`, `gpu` and `memory` must be among them.
+    /// Resources of the Node; must contain `cpu`, `gpu` and `memory`.
     #[serde(default, deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::quantities")]
     pub capacity: BTreeMap<String, Quantity>,
-    /// Resources to write into the Node's capacity that no hardware backs.
+    /// Additional resources to set in the Node's capacity, such as extended resources.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::quantities")]
     pub virtual_capacity: BTreeMap<String, Quantity>,
-    /// Type of the VM in the words of the provider.
+    /// The provider's name of the VM type.
     #[serde(default, deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::provider_name")]
     pub instance_type: String,
@@ -136,10 +137,10 @@ pub struct ClassNodeTemplate {
     #[serde(default, deserialize_with = "null_as_default")]
     #[schemars(schema_with = "schema::provider_name")]
     pub zone: String,
-    /// CPU architecture; read by the autoscaler only.
+    /// CPU architecture; only the autoscaler reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-    /// What else was there.
+    /// Unknown fields.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: Map<String, Value>,

@@ -1,19 +1,19 @@
-//! When two templates are the same. A wrong "no" rolls every Machine of a deployment, so what Go, the API server and
-//! we spell differently (`null`, absent, empty, a duration's spelling) is the same here.
+//! Comparison of templates. A wrong "different" rolls every Machine of a deployment, so forms that Go, the API server
+//! and mcm write differently (`null`, absent, empty, forms of durations) are equal here.
 
 use serde_json::{Map, Value, json};
 
 use super::{MachineSetSpec, MachineTemplate};
 use crate::api::labels;
 
-/// Equal in everything that a rollout is for: metadata other than the label [`labels::TEMPLATE_HASH`], the class
-/// (group and name) and the provider ID. Node template, [`super::MachineConfiguration`] and the kind of the class are
-/// left out: they are changed in place.
+/// Whether two templates are equal in everything that needs a rollout: metadata except the label
+/// [`labels::TEMPLATE_HASH`], the class (group and name) and the provider ID. Node template,
+/// [`super::MachineConfiguration`] and the kind of the class are ignored: they are propagated without a rollout.
 pub fn same_template(one: &MachineTemplate, other: &MachineTemplate) -> bool {
     rollout_key(one) == rollout_key(other)
 }
 
-/// What [`same_template`] compares, in one spelling: equal keys, equal templates.
+/// The part that [`same_template`] compares, in a canonical form.
 pub fn rollout_key(template: &MachineTemplate) -> Value {
     let mut labels = template.metadata.labels.clone();
     labels.remove(labels::TEMPLATE_HASH);
@@ -28,8 +28,8 @@ pub fn rollout_key(template: &MachineTemplate) -> Value {
     .unwrap_or_default()
 }
 
-/// Fields of Kubernetes metadata besides labels, annotations and finalizers. Any other key is dropped by each Go client
-/// that writes the object, so its coming or going must not roll a pool.
+/// Fields of Kubernetes metadata besides labels, annotations and finalizers. Go clients drop any other key when they
+/// write the object, so such a key must not cause a rollout.
 const METADATA: [&str; 12] = [
     "name",
     "generateName",
@@ -53,8 +53,8 @@ fn known(other: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// Brings what a rollout is not for (node template, timeouts and health rules, kind of the class) from `source` into
-/// `target`. Answers the names of the fields that differed in effect; the others are not touched.
+/// Copies the fields that need no rollout (node template, timeouts and health rules, kind of the class) from `source`
+/// to `target`. Returns the names of the fields that changed; equal ones are not touched.
 pub fn update_in_place(target: &mut MachineTemplate, source: &MachineTemplate) -> Vec<&'static str> {
     let mut changed = Vec::new();
     if !target.spec.node_template.same_as(&source.spec.node_template) {
@@ -73,14 +73,14 @@ pub fn update_in_place(target: &mut MachineTemplate, source: &MachineTemplate) -
 }
 
 impl MachineSetSpec {
-    /// True if the set makes Machines of this template; see [`same_template`].
+    /// Whether the set has this template; see [`same_template`].
     pub fn makes(&self, template: &MachineTemplate) -> bool {
         same_template(&self.template, template)
     }
 }
 
-/// Without what Go's `omitempty` leaves out, at any depth; `None` if nothing is left. Entries of label and annotation
-/// maps with an empty text are kept: there, empty is not absent.
+/// Removes what Go's `omitempty` omits, at any depth; `None` if nothing is left. Labels and annotations with an empty
+/// value are kept, because they are not absent.
 fn without_zeros(value: Value) -> Option<Value> {
     fn strip(value: Value, keep_empty_text: bool) -> Option<Value> {
         match value {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default, selector};
 
-/// Machines that are replaced gradually when their template changes.
+/// Spec of a MachineDeployment.
 #[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -29,25 +29,25 @@ use crate::api::wire::{is_zero, null_as_default, selector};
         name = "Ready",
         type_ = "integer",
         json_path = ".status.readyReplicas",
-        description = "Number of machines that run."
+        description = "Number of machines in phase Running."
     ),
     printcolumn(
         name = "Desired",
         type_ = "integer",
         json_path = ".spec.replicas",
-        description = "Number of machines wanted."
+        description = "Desired number of machines."
     ),
     printcolumn(
         name = "Up-to-date",
         type_ = "integer",
         json_path = ".status.updatedReplicas",
-        description = "Number of machines made from the current template."
+        description = "Number of machines with the current template."
     ),
     printcolumn(
         name = "Available",
         type_ = "integer",
         json_path = ".status.availableReplicas",
-        description = "Number of machines that serve."
+        description = "Number of available machines."
     ),
     printcolumn(
         name = "Age",
@@ -59,32 +59,32 @@ use crate::api::wire::{is_zero, null_as_default, selector};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::deployment_rules()))]
 pub struct MachineDeploymentSpec {
-    /// How many Machines; 0 if absent.
+    /// Desired number of Machines; 0 if absent.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub replicas: i32,
-    /// Which Machines belong to the deployment. Must match the labels of the template.
+    /// Selects the Machines of the deployment. Must match the labels of the template.
     #[serde(default, deserialize_with = "selector", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::selector")]
     pub selector: Option<LabelSelector>,
-    /// The Machines to make. A change of its labels, annotations or class name replaces all Machines.
+    /// Template of the Machines. A change of its labels, annotations or class name replaces all Machines.
     pub template: MachineTemplate,
     /// How Machines are replaced.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub strategy: Strategy,
-    /// Stored and not used.
+    /// Stored but not used.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub min_ready_seconds: i32,
-    /// How many old, empty sets to keep for a rollback; all if absent.
+    /// How many old, empty MachineSets to keep for a rollback; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub revision_history_limit: Option<i32>,
-    /// If true, nothing is rolled out; scaling goes on.
+    /// If true, the rollout is paused; scaling continues.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub paused: bool,
-    /// Asks for a rollback; cleared when done.
+    /// Requests a rollback; cleared when done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_to: Option<RollbackConfig>,
-    /// Seconds without progress after which the rollout is reported as stuck; never if absent.
+    /// Seconds without progress after which the condition Progressing becomes False; never if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_deadline_seconds: Option<i32>,
     /// How many failed Machines of a set may be preserved automatically.
@@ -92,10 +92,10 @@ pub struct MachineDeploymentSpec {
     pub auto_preserve_failed_machine_max: i32,
 }
 
-/// Which revision to return to.
+/// A request to roll back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RollbackConfig {
-    /// The revision; 0 for the one before.
+    /// The revision; 0 for the previous one.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub revision: i64,
 }
@@ -120,11 +120,11 @@ pub struct Strategy {
 /// A recognised strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StrategyType {
-    /// Old Machines go while new ones come, within bounds.
+    /// Old Machines are deleted while new ones are created, within the bounds.
     RollingUpdate,
-    /// All old Machines go before the first new one comes.
+    /// All old Machines are deleted before the first new one is created.
     Recreate,
-    /// Machines are kept, their Nodes are updated.
+    /// Machines are kept and their Nodes are updated in place.
     InPlaceUpdate,
 }
 
@@ -144,7 +144,7 @@ impl Strategy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollingUpdate {
-    /// How many Machines may be missing: a number or a percentage of replicas, rounded down.
+    /// How many Machines may be unavailable: a number or a percentage of replicas, rounded down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int_or_percent")]
     pub max_unavailable: Option<IntOrString>,
@@ -158,7 +158,7 @@ pub struct RollingUpdate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceUpdate {
-    /// How many Machines may be missing: a number or a percentage of replicas, rounded down.
+    /// How many Machines may be unavailable: a number or a percentage of replicas, rounded down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int_or_percent")]
     pub max_unavailable: Option<IntOrString>,
@@ -171,17 +171,17 @@ pub struct InPlaceUpdate {
     pub orchestration_type: String,
 }
 
-/// What is known of a deployment.
+/// Status of a MachineDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineDeploymentStatus {
-    /// Generation of the spec that this status answers.
+    /// Generation of the spec that was last observed.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// Machines that exist, terminating ones included.
+    /// Machines that exist, including terminating ones.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub replicas: i32,
-    /// Machines of the current template.
+    /// Machines with the current template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub updated_replicas: i32,
     /// Machines in phase Running.
@@ -190,13 +190,13 @@ pub struct MachineDeploymentStatus {
     /// Machines in phase Running or Available.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub available_replicas: i32,
-    /// Machines that are still missing.
+    /// Machines that are missing or not available.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub unavailable_replicas: i32,
     /// Failed Machines that are preserved.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub preserved_failed_replicas: i32,
-    /// How often the name of a new set was taken.
+    /// How often the name of a new MachineSet was already taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
     /// Conditions of the deployment.
@@ -216,16 +216,16 @@ pub struct MachineDeploymentCondition {
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// When the condition was last confirmed.
+    /// When the condition was last updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
     /// When the status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
+    /// Reason, in CamelCase.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub reason: String,
-    /// Why, in words.
+    /// Message for people.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub message: String,
 }

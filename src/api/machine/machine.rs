@@ -62,25 +62,25 @@ pub struct MachineSpec {
     /// ID of the VM at the cloud provider. Written once, when the VM exists; empty means that no VM is known.
     #[serde(rename = "providerID", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub provider_id: String,
-    /// Labels, annotations and taints that the Node shall carry.
+    /// Labels, annotations and taints of the Node.
     #[serde(rename = "nodeTemplate", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub node_template: NodeTemplate,
-    /// Timeouts and health rules of this Machine; what is absent falls back to the controller's flags.
+    /// Timeouts and health rules of this Machine. The controller's flags are the defaults.
     #[serde(flatten)]
     pub configuration: MachineConfiguration,
 }
 
-/// Timeouts and health rules; what is absent falls back to the controller's flags.
+/// Timeouts and health rules. The controller's flags are the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineConfiguration {
-    /// How long to drain before pods are deleted by force, e.g. `2h`.
+    /// How long a drain may take before it is forced, e.g. `2h`.
     #[serde(rename = "drainTimeout", default, skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<GoDuration>,
-    /// How long a Machine may be Unknown before it is Failed and replaced, e.g. `10m`.
+    /// How long a Machine may be Unknown before it becomes Failed and is replaced, e.g. `10m`.
     #[serde(rename = "healthTimeout", default, skip_serializing_if = "Option::is_none")]
     pub health_timeout: Option<GoDuration>,
-    /// How long creating the VM and joining the cluster may take before the Machine is Failed, e.g. `20m`.
+    /// How long creation and joining the cluster may take before the Machine becomes Failed, e.g. `20m`.
     #[serde(rename = "creationTimeout", default, skip_serializing_if = "Option::is_none")]
     pub creation_timeout: Option<GoDuration>,
     /// How long an in-place update may take, e.g. `20m`.
@@ -89,10 +89,10 @@ pub struct MachineConfiguration {
     /// How long a preserved Machine is kept, e.g. `96h`.
     #[serde(rename = "machinePreserveTimeout", default, skip_serializing_if = "Option::is_none")]
     pub machine_preserve_timeout: Option<GoDuration>,
-    /// If true, an unhealthy Machine stays Unknown and never becomes Failed by timeout.
+    /// If true, an unhealthy Machine stays Unknown and does not become Failed.
     #[serde(rename = "disableHealthTimeout", default, skip_serializing_if = "Option::is_none")]
     pub disable_health_timeout: Option<bool>,
-    /// How often an eviction is tried, 20 seconds apart, before the pod is deleted.
+    /// For how many periods of 20 seconds a pod is evicted before it is deleted.
     #[serde(rename = "maxEvictRetries", default, skip_serializing_if = "Option::is_none")]
     pub max_evict_retries: Option<i32>,
     /// Comma-separated Node condition types that make the Machine unhealthy unless they are False. Replaces the
@@ -101,7 +101,7 @@ pub struct MachineConfiguration {
     pub node_conditions: Option<String>,
 }
 
-/// What is known of a Machine.
+/// Status of a Machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineStatus {
@@ -111,57 +111,57 @@ pub struct MachineStatus {
     /// Conditions of the Node, as last seen.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<NodeCondition>,
-    /// The last operation on the Machine. Its description is also the state of a deletion.
+    /// The last operation on the Machine. During a deletion its description stores the progress.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub last_operation: LastOperation,
-    /// The phase, and since when.
+    /// The phase, and when it began.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub current_status: CurrentStatus,
-    /// Scratch space of the driver.
+    /// State of the driver, passed back with the next call.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub last_known_state: String,
 }
 
-/// What was attempted last on a Machine.
+/// The last operation on a Machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What happened, in words; during a deletion it ends with the step that comes next.
+    /// Message for people; during a deletion it ends with the next step.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub description: String,
     /// Code of the driver's error, such as `ResourceExhausted`.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub error_code: String,
-    /// When this was written.
+    /// When the operation was last updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// How it went.
+    /// State of the operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<OperationState>,
-    /// What kind of operation it was.
+    /// Type of the operation.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub type_: Option<OperationType>,
 }
 
-/// The phase of a Machine, and since when.
+/// The phase of a Machine, and when it began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CurrentStatus {
     /// The phase.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub phase: MachinePhase,
-    /// Whether a timeout runs in this phase.
+    /// Whether a timeout applies in this phase.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub timeout_active: bool,
-    /// When the phase was entered.
+    /// When the phase began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// Until when a failed Machine is preserved.
+    /// When the preservation of a failed Machine ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_expiry_time: Option<Time>,
 }
 
-/// An enum of texts that other programs write, too. A text that is not listed is kept as it is.
+/// An enum of strings that other programs write, too. An unknown string is kept.
 macro_rules! texts {
     ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*
@@ -171,7 +171,7 @@ macro_rules! texts {
         pub enum $name { $($variant,)+ Other(String) }
 
         impl $name {
-            /// The exact text.
+            /// The exact string.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $text,)+
@@ -217,12 +217,12 @@ texts! {
 }
 
 texts! {
-    /// How an operation went.
+    /// State of an operation.
     OperationState { Processing = "Processing", Failed = "Failed", Successful = "Successful" }
 }
 
 texts! {
-    /// What kind of operation.
+    /// Type of an operation.
     OperationType {
         Create = "Create", Update = "Update", InPlaceUpdate = "InPlaceUpdate", DrainNode = "DrainNode",
         HealthCheck = "HealthCheck", Delete = "Delete",
@@ -237,22 +237,22 @@ impl Default for MachinePhase {
 }
 
 impl Machine {
-    /// The phase; empty if the status was never written.
+    /// The phase; empty if there is no status.
     pub fn phase(&self) -> MachinePhase {
         self.status.as_ref().map(|status| status.current_status.phase.clone()).unwrap_or_default()
     }
 
-    /// Being deleted, by its phase or by its deletion timestamp.
+    /// Terminating, by its phase or its deletion timestamp.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some() || self.phase() == MachinePhase::Terminating
     }
 
-    /// Counts as available: its VM serves, and nobody is deleting it.
+    /// Whether it counts as available.
     pub fn is_available(&self) -> bool {
         matches!(self.phase(), MachinePhase::Running | MachinePhase::Available) && !self.is_terminating()
     }
 
-    /// Name of its Node; none before the VM was created.
+    /// Name of its Node; `None` before the VM was created.
     pub fn node_name(&self) -> Option<&str> {
         self.metadata.labels.as_ref()?.get(labels::NODE).map(String::as_str).filter(|name| !name.is_empty())
     }

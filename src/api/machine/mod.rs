@@ -1,4 +1,4 @@
-//! `machine.sapcloud.io/v1alpha1`: the native kinds, wire-exact with the Go reference.
+//! The kinds of `machine.sapcloud.io/v1alpha1`, serialized exactly like the Go reference.
 
 mod class;
 mod compare;

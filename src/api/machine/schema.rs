@@ -1,10 +1,10 @@
-//! What the API server checks before it stores an object, beyond the types of its fields.
+//! Admission rules of the CRDs (CEL), beyond the types of the fields.
 //!
-//! A rule refuses what could only be stored and never acted on, and its message says what to write instead. No rule may
-//! stand in the way of an object that was stored before the rule was installed, because its finalizers must come off and
-//! its replicas must go down like those of any other. The API server helps: it does not check a value again that an update
-//! leaves as it was. A rule over several fields cannot count on that, since any of them may change; such a rule is
-//! [`tolerant`]. An expression must not fail either, whatever was stored: the API server never forgives that.
+//! A rule rejects a spec that could never work, and its message says what to write instead. A rule must not block
+//! updates of an object that was stored before the rule was installed, because its finalizers must be removable and its
+//! replicas reducible. The API server does not check a value again that an update leaves unchanged. That does not hold
+//! for a rule over several fields, since any of them may change; such a rule is [`tolerant`]. An expression must not
+//! fail either, whatever was stored, because the API server then rejects every update.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -32,7 +32,7 @@ pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The provider's name of something; never empty.
+/// A name that the provider defines; never empty.
 pub(super) fn provider_name(_: &mut SchemaGenerator) -> Schema {
     let rule = value_rule("self != ''", "write what the provider calls it");
     json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
@@ -131,10 +131,10 @@ pub(super) fn deployment_rules() -> Vec<ValidationRule> {
     rules
 }
 
-/// The labels of the selector, one by one: what is tolerated is the pair that was missing in the stored template.
+/// Checks the labels of the selector one by one. Tolerates a pair that was missing in the stored template already.
 fn selects_template() -> ValidationRule {
     let wanted = "self.selector.matchLabels[key]";
-    // A slash is in no label: it stands for a label that is not there.
+    // No label value contains a slash, so it represents an absent label.
     let label = |spec: &str| format!("{spec}.?template.?metadata.?labels[?key].orValue('/')");
     let was_wanted = "oldSelf.?selector.?matchLabels[?key].orValue('/')";
     ValidationRule {
@@ -151,7 +151,7 @@ fn selects_template() -> ValidationRule {
     }
 }
 
-/// Only the block that the type names is checked; what stands in the other is not read.
+/// Checks only the block of the strategy that the type names.
 pub(super) fn strategy_rules() -> Vec<ValidationRule> {
     const BOUND: &str = "write a number of machines such as 1, or a percentage such as 20%";
     const SELECTION: &str = "write Auto to let the controller select the nodes, or Manual to select them with a label";
@@ -168,7 +168,7 @@ pub(super) fn strategy_rules() -> Vec<ValidationRule> {
     rules
 }
 
-/// What a strategy of this type needs is there, and `holds` for its value.
+/// The field that a strategy of this type requires is present, and `holds` for its value.
 fn part_of_strategy(
     type_: &str,
     block: &str,
@@ -181,7 +181,7 @@ fn part_of_strategy(
     let is_missing = required(&field, message, |strategy| {
         format!("{strategy}.?type.orValue('') != '{type_}' || {strategy}.?{block}.?{part}.hasValue()")
     });
-    // Another bad value is refused: only the very one that was stored may stay.
+    // Another invalid value is rejected; only the stored one is tolerated.
     let is_malformed = ValidationRule {
         rule: format!(
             "!has(self.type) || self.type != '{type_}' || !has(self.{block}) || !has({value}) || {} || \
@@ -203,7 +203,7 @@ pub(super) fn node_template_rules() -> Vec<ValidationRule> {
     })]
 }
 
-/// A rule about one value: an update that leaves it as it was does not ask it.
+/// A rule about one value. The API server does not check it for an update that leaves the value unchanged.
 pub(super) fn value_rule(rule: &str, message: &str) -> ValidationRule {
     ValidationRule { rule: rule.into(), message: Some(message.into()), ..ValidationRule::default() }
 }
@@ -217,8 +217,8 @@ fn required(field: &str, message: &str, holds: impl Fn(&str) -> String) -> Valid
     }
 }
 
-/// A rule that an object may go on breaking if it did before. `holds` writes the condition for `self` and for `oldSelf`,
-/// which is optional: it reaches into both with `.?`.
+/// A rule that an object may still break if it did before. `holds` returns the condition for `self` and for `oldSelf`,
+/// which is optional, so it uses `.?` on both.
 fn tolerant(field: &str, holds: impl Fn(&str) -> String) -> ValidationRule {
     ValidationRule {
         rule: format!("{} || oldSelf.hasValue() && !({})", holds("self"), holds("oldSelf")),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{ClassSpec, LastOperation, MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default, selector};
 
-/// A number of equal Machines.
+/// Spec of a MachineSet.
 #[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -26,7 +26,7 @@ use crate::api::wire::{is_zero, null_as_default, selector};
         name = "Desired",
         type_ = "integer",
         json_path = ".spec.replicas",
-        description = "Number of machines wanted."
+        description = "Desired number of machines."
     ),
     printcolumn(
         name = "Current",
@@ -38,7 +38,7 @@ use crate::api::wire::{is_zero, null_as_default, selector};
         name = "Ready",
         type_ = "integer",
         json_path = ".status.readyReplicas",
-        description = "Number of machines that run."
+        description = "Number of machines in phase Running."
     ),
     printcolumn(
         name = "Age",
@@ -50,20 +50,20 @@ use crate::api::wire::{is_zero, null_as_default, selector};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::set_rules()))]
 pub struct MachineSetSpec {
-    /// How many Machines; 0 if absent.
+    /// Desired number of Machines; 0 if absent.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub replicas: i32,
-    /// Which Machines belong to the set. Must match the labels of the template.
+    /// Selects the Machines of the set. Must match the labels of the template.
     #[serde(default, deserialize_with = "selector", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::selector")]
     pub selector: Option<LabelSelector>,
-    /// Stored and not used; the class is named in the template.
+    /// Stored but not used; the template names the class.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub machine_class: ClassSpec,
-    /// The Machines to make.
+    /// Template of the Machines.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub template: MachineTemplate,
-    /// Stored and not used.
+    /// Stored but not used.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub min_ready_seconds: i32,
     /// How many failed Machines may be preserved automatically.
@@ -71,11 +71,11 @@ pub struct MachineSetSpec {
     pub auto_preserve_failed_machine_max: i32,
 }
 
-/// What is known of a set.
+/// Status of a MachineSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineSetStatus {
-    /// Machines that exist, terminating ones included.
+    /// Machines that exist, including terminating ones.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub replicas: i32,
     /// Machines that carry all labels of the template.
@@ -93,7 +93,7 @@ pub struct MachineSetStatus {
     /// Failed Machines that were preserved automatically.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub auto_preserve_failed_machine_count: i32,
-    /// Generation of the spec that this status answers.
+    /// Generation of the spec that was last observed.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// Conditions of the set.
@@ -104,7 +104,7 @@ pub struct MachineSetStatus {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub conditions: Vec<MachineSetCondition>,
-    /// When the set last acted.
+    /// When the status was last changed.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub last_operation: LastOperation,
     /// Machines whose last operation failed.
@@ -124,10 +124,10 @@ pub struct MachineSetCondition {
     /// When the status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
+    /// Reason, in CamelCase.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub reason: String,
-    /// Why, in words.
+    /// Message for people.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub message: String,
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use super::{LastOperation, MachineSpec};
 use crate::api::wire::{is_zero, null_as_default, texts};
 
-/// Which MachineClass describes the VM.
+/// Reference to the MachineClass that describes the VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassSpec {
-    /// API group of the class. Not read; kept because it takes part in template comparison.
+    /// API group of the class. Only used to compare templates.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub api_group: String,
     /// Kind of the class; `MachineClass`.
@@ -23,7 +23,7 @@ pub struct ClassSpec {
     pub name: String,
 }
 
-/// Metadata in a template: labels and annotations are used, anything else is kept as it is.
+/// Metadata in a template. Labels, annotations and finalizers are used; other fields are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
@@ -37,14 +37,14 @@ pub struct TemplateMeta {
     /// Finalizers for the object made from the template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// What else was there.
+    /// Unknown fields.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: Map<String, Value>,
 }
 
 impl TemplateMeta {
-    /// Without what says nothing: `null`s such as Go's `creationTimestamp: null`.
+    /// Removes `null`s such as Go's `creationTimestamp: null`.
     pub fn normalised(&self) -> Self {
         let mut meta = self.clone();
         meta.other.retain(|_, value| !value.is_null());
@@ -52,26 +52,26 @@ impl TemplateMeta {
     }
 }
 
-/// What the Node of a Machine shall carry: labels, annotations and taints are kept in step.
+/// Labels, annotations and taints of the Node, which mcm keeps in sync.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeTemplate {
     /// Labels and annotations for the Node.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub metadata: TemplateMeta,
-    /// Taints for the Node; other fields of a Node's spec are stored and not used.
+    /// Taints for the Node; other fields of a Node's spec are stored but not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<NodeSpec>,
 }
 
 impl NodeTemplate {
-    /// Equal in effect: absent, `null` and empty parts are the same.
+    /// Semantic equality: absent, `null` and empty parts are equal.
     pub fn same_as(&self, other: &Self) -> bool {
         let spec = |template: &Self| template.spec.clone().unwrap_or_default();
         self.metadata.normalised() == other.metadata.normalised() && spec(self) == spec(other)
     }
 }
 
-/// The Machines that a set or deployment makes.
+/// Template of the Machines of a MachineSet or MachineDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineTemplate {
     /// Labels, annotations and finalizers of each Machine. The labels must contain those of the selector.
@@ -92,7 +92,7 @@ pub struct MachineSummary {
     /// ID of its VM at the cloud provider; empty if there is none yet.
     #[serde(rename = "providerID", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub provider_id: String,
-    /// What was attempted, and why it failed.
+    /// The failed operation.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub last_operation: LastOperation,
     /// Name of the owner of the Machine.
