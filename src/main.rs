@@ -1,4 +1,4 @@
-//! The one binary: what it does is decided by its arguments and by the name it is called by.
+//! The binary. Its arguments, and the name under which it is invoked, select the command.
 
 use std::process::ExitCode;
 

@@ -272,7 +272,7 @@ fn outside_a_pod_a_go_program_needs_a_kubeconfig() {
 fn run_says_where_it_has_looked_for_a_cluster() {
     assert_eq!(
         stderr(&mut mcm(&["run"]), 1),
-        "error: find a cluster: KUBECONFIG is not set, there is no ~/.kube/config, and this is no pod\n\
+        "error: find a cluster: KUBECONFIG is not set, ~/.kube/config does not exist, and the process does not run in a pod\n\
          hint: pass --target-kubeconfig FILE\n"
     );
 }
@@ -304,7 +304,7 @@ fn an_api_server_that_is_not_there_is_named_within_seconds() {
     assert!(
         said.ends_with(
             ") (tried for 10 s)\n\
-             hint: check the server's address in the kubeconfig, and that the server is up and may be reached from here\n"
+             hint: check the server's address in the kubeconfig, and that the server is up and reachable from here\n"
         ),
         "{said}"
     );
@@ -327,7 +327,7 @@ fn a_proxy_of_the_environment_is_not_asked_for_this_host() {
     let said = stderr(mcm(&["machine-controller", "--target-kubeconfig"]).arg(&path), 1);
     assert_eq!(
         said,
-        "error: make a client for the API server https://127.0.0.1:1: only http and https proxies can be used\n\
+        "error: create a client for the API server https://127.0.0.1:1: only http and https proxies are supported\n\
          hint: check the certificates, keys and the proxy in the kubeconfig\n"
     );
 }

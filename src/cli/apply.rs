@@ -12,13 +12,13 @@ use kube::{
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// A kind is served a moment after its CRD was created.
+/// An API server serves a kind a moment after its CRD was created.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Applies every document of a YAML text in order, waiting for kinds that are about to be served.
 ///
 /// # Errors
-/// If a document is no object, its kind is not served, or the API server refuses it.
+/// A document is not an object, its kind is not served, or the API server rejects it.
 pub async fn apply(client: &Client, yaml: &str, manager: &str) -> Result<()> {
     for document in serde_yaml_ng::Deserializer::from_str(yaml) {
         let value = serde_yaml_ng::Value::deserialize(document).context("read YAML")?;
@@ -32,7 +32,7 @@ pub async fn apply(client: &Client, yaml: &str, manager: &str) -> Result<()> {
 }
 
 async fn apply_one(client: &Client, object: &DynamicObject, manager: &str) -> Result<()> {
-    let types = object.types.as_ref().context("an object without apiVersion and kind")?;
+    let types = object.types.as_ref().context("read an object: apiVersion or kind is missing")?;
     let kind = GroupVersionKind::try_from(types)?;
     let what = format!("{} {}", kind.kind, object.name_any());
     let parameters = PatchParams::apply(manager).force();

@@ -1,4 +1,4 @@
-//! The commands, and which of them the name of the program stands for.
+//! The sub-commands, and which of them a program name invokes.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -21,9 +21,9 @@ const CONTROLLER_MANAGER: &str = "machine-controller-manager";
 const MACHINE_CONTROLLER: &str = "machine-controller";
 const HELP_WIDTH: usize = 110;
 
-/// Runs machines for Kubernetes: a drop-in for Gardener's Machine Controller Manager
+/// Machine controllers for Kubernetes, a drop-in for Gardener's Machine Controller Manager
 ///
-/// Called by the name machine-controller-manager or machine-controller it is that program, with that program's flags.
+/// Invoked as machine-controller-manager or machine-controller, it accepts all flags of that program.
 #[derive(Parser)]
 #[command(name = "mcm", version)]
 struct Mcm {
@@ -31,7 +31,7 @@ struct Mcm {
     command: Command,
 }
 
-/// What to do.
+/// The sub-command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run all controllers in one process
@@ -42,7 +42,7 @@ pub enum Command {
     MachineController(Box<MachineControllerOptions>),
     /// Serve a simulated cloud for other processes to use
     SimulatedCloud(SimulatedCloudOptions),
-    /// Show what this does, on simulated machines
+    /// Show the product with simulated machines
     Demo(DemoOptions),
     /// Print the custom resource definitions, ready for kubectl apply
     Crd {
@@ -58,10 +58,10 @@ pub enum Command {
     Version,
 }
 
-/// What the process was told to do.
+/// Parses the command line.
 ///
 /// # Errors
-/// When it was asked for help, or cannot understand the arguments.
+/// Help was requested, or the arguments are invalid.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, Rejection> {
     let mut args = args.into_iter();
     let called = Called::by(&args.next().unwrap_or_default());
@@ -111,7 +111,7 @@ impl Command {
     }
 }
 
-/// The name the program was called by.
+/// The name under which the program was invoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Called {
     Mcm,
@@ -149,7 +149,8 @@ impl Called {
                 .about("Runs the controllers of machines and classes"),
         };
         like_pflag(command).mut_subcommands(|sub| {
-            // The drop-in programs keep the limits of the Go programs; these are the ones that Gardener sets for them.
+            // The drop-in programs keep the defaults of the Go programs; these are the limits that Gardener sets for
+            // them.
             let sub = if sub.get_name() == "run" {
                 sub.mut_arg("kube_api_qps", |arg| arg.default_value("150"))
                     .mut_arg("kube_api_burst", |arg| arg.default_value("200"))
@@ -161,7 +162,7 @@ impl Called {
     }
 }
 
-/// The last of several wins, and a value may begin with a dash.
+/// The last occurrence of a flag wins, and a value may begin with a dash.
 fn like_pflag(command: clap::Command) -> clap::Command {
     command.args_override_self(true).max_term_width(HELP_WIDTH).mut_args(|arg| {
         let takes_next_word = arg.get_action().takes_values() && !arg.is_positional() && !arg.is_require_equals_set();

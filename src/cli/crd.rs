@@ -4,15 +4,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 
 use crate::api::crd::{crds, yaml};
 
-/// Why no definition can be printed.
+/// A definition cannot be printed.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// There is no such kind.
-    #[error("print the definition of kind {given:?}: there is no such kind, write one of {known}")]
+    /// The kind does not exist.
+    #[error("print the definition of kind {given:?}: there is no such kind, use one of {known}")]
     UnknownKind {
-        /// What was asked for.
+        /// The kind in the argument.
         given: String,
-        /// The kinds there are.
+        /// All kinds.
         known: String,
     },
     /// A definition cannot be written as YAML.
@@ -20,7 +20,7 @@ pub enum RenderError {
     Yaml {
         /// Name of the definition.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: serde_yaml_ng::Error,
     },
@@ -29,7 +29,7 @@ pub enum RenderError {
 /// One definition by its kind, plural, singular or short name, or all of them.
 ///
 /// # Errors
-/// When there is no such kind.
+/// The kind does not exist.
 pub fn render(kind: Option<&str>) -> Result<String, RenderError> {
     let all = crds();
     let wanted: Vec<_> = all.iter().filter(|crd| kind.is_none_or(|kind| is_called(crd, kind))).collect();
@@ -83,7 +83,7 @@ mod tests {
         let text = render(Some("pod")).unwrap_err().to_string();
         assert_eq!(
             text,
-            "print the definition of kind \"pod\": there is no such kind, write one of MachineClass, Machine, MachineSet, \
+            "print the definition of kind \"pod\": there is no such kind, use one of MachineClass, Machine, MachineSet, \
              MachineDeployment"
         );
     }

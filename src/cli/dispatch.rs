@@ -15,8 +15,8 @@ use super::{
     logging, run, simulated_cloud, version,
 };
 
-/// Does what the arguments say; the first one is the name of the program. Answers the exit code: 0 for success,
-/// 1 for a command that failed, 2 for a command line that cannot be understood.
+/// Executes a command line; the first argument is the program name. Returns the exit code: 0 for success, 1 for a
+/// failed command, 2 for an invalid command line.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match args::parse(args) {
         Ok(command) => match execute(command) {
@@ -49,14 +49,14 @@ fn serve(log: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()>
 
 fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the threads of the process")?;
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
     let outcome = runtime.block_on(work);
-    // A name that is still being resolved must not hold up the exit.
+    // A pending name resolution must not delay the exit.
     runtime.shutdown_background();
     outcome
 }
 
-/// To standard output; a reader that has seen enough (`mcm crd | head`) is no failure.
+/// Writes to standard output. A closed pipe (`mcm crd | head`) is not an error.
 fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

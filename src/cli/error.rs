@@ -1,4 +1,4 @@
-//! What the user reads when nothing was started: one line that says what is wrong, one that says what to do.
+//! Errors of the command line: one line with the error, one with a hint.
 
 use std::{error::Error as _, process::ExitCode};
 
@@ -13,27 +13,27 @@ use crate::runtime::kubeconfig::StartError;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
-/// A command line that leads nowhere.
+/// A command line that runs no command.
 #[derive(Debug)]
 pub enum Rejection {
     /// Help or the version was asked for.
     Answer(clap::Error),
     /// It cannot be understood.
     Usage {
-        /// What is wrong.
+        /// The error.
         message: String,
-        /// What to write instead.
+        /// The hint.
         hint: String,
-        /// What the process leaves with.
+        /// Exit code of the process.
         code: u8,
     },
 }
 
-/// The words of one command line, for texts that quote it.
+/// One invocation, for texts that quote it.
 pub struct Spoken<'a> {
     /// The name of the command, as the user types it.
     pub command: String,
-    /// Whether it stands for one of the Go programs, and leaves with their exit codes.
+    /// Whether it replaces one of the Go programs and uses their exit codes.
     pub is_go_name: bool,
     /// Its arguments.
     pub args: &'a [std::ffi::OsString],
@@ -59,11 +59,11 @@ impl Rejection {
         Self::Usage { message: conflicts.to_string(), hint: see_help(spoken), code }
     }
 
-    /// Prints it and says what to leave with.
+    /// Prints it and returns the exit code.
     pub(super) fn report(&self) -> ExitCode {
         match self {
             Self::Answer(error) => {
-                // Nobody is left to hear that the reader of the help has gone.
+                // A closed pipe is not an error.
                 error.print().ok();
                 u8::try_from(error.exit_code()).map_or(ExitCode::from(USAGE), ExitCode::from)
             }
@@ -75,7 +75,7 @@ impl Rejection {
     }
 }
 
-/// Prints why a command failed and says what to leave with.
+/// Prints the error of a command and returns the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let hint = error.chain().find_map(|layer| layer.downcast_ref::<StartError>()).map(StartError::hint);
     print(&format!("{error:#}"), hint);
@@ -159,12 +159,12 @@ fn first_line(error: &clap::Error) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-/// Guesses about what was meant.
+/// Hints for common mistakes.
 mod guess {
     use super::Spoken;
     use crate::cli::flags::value::boolean;
 
-    /// `--leader-elect false` reads as a flag and a stray word.
+    /// `--leader-elect false` is parsed as a flag and an extra argument.
     pub fn boolean_after(given: &str, spoken: &Spoken<'_>) -> Option<String> {
         boolean(given).ok()?;
         let position = spoken.args.iter().position(|arg| arg == given)?;
@@ -172,7 +172,7 @@ mod guess {
         Some(format!("a boolean flag takes its value after \"=\": {flag}={given}"))
     }
 
-    /// `-port=1` reads as a bundle of short flags. Answers the whole word and the name of the flag in it.
+    /// `-port=1` is parsed as several short flags. Returns the whole argument and the name of the flag in it.
     pub fn single_dashed<'a>(given: &str, spoken: &'a Spoken<'_>) -> Option<(&'a str, &'a str)> {
         spoken.args.iter().filter_map(|arg| arg.to_str()).find_map(|word| {
             let name = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?.split('=').next()?;

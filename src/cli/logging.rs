@@ -1,4 +1,4 @@
-//! Log lines on standard error.
+//! Logs on standard error.
 
 use std::io::{self, IsTerminal};
 
@@ -7,16 +7,17 @@ use tracing_subscriber::{EnvFilter, fmt};
 
 use super::flags::{LogFormat, LogOptions};
 
-/// The variable whose filter, if it is set, is used instead of `--v`.
+/// The environment variable whose filter overrides `--v`.
 const OVERRIDE: &str = "RUST_LOG";
 
-/// The client logs the whole of an answer that it cannot read, which may be a secret. What it knows it also returns.
+/// Silences kube's client, which logs whole responses that it cannot decode, and they may contain secrets. It returns
+/// the same errors.
 const SILENT: &str = "kube_client::client=off";
 
-/// Sends the logs of this process where the flags say, from now on. A second call changes nothing.
+/// Installs the logger. A second call has no effect.
 ///
 /// # Errors
-/// When `RUST_LOG` cannot be read as a filter.
+/// `RUST_LOG` is not a valid filter.
 pub fn install(options: &LogOptions) -> Result<()> {
     let directives = match std::env::var(OVERRIDE) {
         Ok(text) if !text.is_empty() => text,
@@ -36,7 +37,7 @@ pub fn install(options: &LogOptions) -> Result<()> {
     Ok(())
 }
 
-/// Our own lines at the level that klog's number stands for; libraries only when something is wrong.
+/// Our own modules at the level of klog's number, libraries only with warnings.
 fn directives(verbosity: i32) -> String {
     let level = match verbosity {
         ..=2 => "info",

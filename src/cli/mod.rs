@@ -1,4 +1,4 @@
-//! The command line: sub-commands, flags, and what the process says when it cannot start.
+//! The command line: sub-commands, flags and their errors.
 
 pub mod apply;
 mod args;

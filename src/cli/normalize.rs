@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// `--min_resync_period` is `--min-resync-period`; values and what follows a bare `--` stay as they are.
+/// `--min_resync_period` becomes `--min-resync-period`; values and everything after a bare `--` stay as they are.
 pub fn underscores_to_dashes(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut flags_ended = false;
     args.into_iter()

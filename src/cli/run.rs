@@ -18,13 +18,13 @@ use crate::{
     },
 };
 
-/// A Node without the finalizer that its Machine's own reconciles should have added gets it after this long.
+/// Age at which the node controller adds a finalizer that the machine controller should have added.
 const FINALIZER_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// All controllers in one process.
 ///
 /// # Errors
-/// When the clusters cannot be reached, the endpoints cannot be served, or a lease is lost.
+/// The clusters cannot be reached, the endpoints cannot be served, or a Lease is lost.
 pub async fn run(options: RunOptions) -> Result<()> {
     let mut process = process_options(&options.generic, UserAgent::Mcm, vec![SETS, MACHINES], options.listen());
     process.fallback = Fallback::LocalKubeconfig;

@@ -1,6 +1,6 @@
-//! What this binary is.
+//! `mcm version`.
 
-/// Name, version, commit if it is known, and the API it serves.
+/// Name, version, commit if known, and the API group.
 pub fn text() -> String {
     let commit = option_env!("MCM_COMMIT").unwrap_or("unknown");
     format!(

@@ -113,7 +113,7 @@ async fn a_class_shows_what_its_driver_finds_wrong_with_it() {
     let text = "providerSpec.zone: expected a non-empty string, found the number 7; \
                 providerSpec.neverJion: unknown field, ignored: did you mean neverJoin? (warning)";
     assert_eq!(wait::until("the problems on the class", shown).await, text);
-    warned_of(&world, "MachineClass", "small", &format!("The driver refuses the class: {text}")).await;
+    warned_of(&world, "MachineClass", "small", &format!("The driver rejects the class: {text}")).await;
 
     world.classes().await;
     wait::until("the annotation to go", async || shown().await.is_none().then_some(())).await;

@@ -1,4 +1,4 @@
-//! The story, act by act. Each waits for a state and says how long it took.
+//! The acts of the demo. Each waits for a state and reports its duration.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::api::machine::{MachineDeployment, MachinePhase};
 
 const REPLICAS: usize = 5;
 const FEWER: usize = 2;
-/// An act that takes longer has failed.
+/// Time limit of an act.
 const LIMIT: Duration = Duration::from_secs(90);
 
 struct Play<'a> {
@@ -30,7 +30,7 @@ struct Play<'a> {
     acts: Vec<Act>,
 }
 
-/// Plays all acts; with `keep` the last one is left out.
+/// Plays all acts, with `keep` all but the last one.
 pub async fn play(stage: &Stage, screen: &Screen, keep: bool) -> Result<Summary> {
     let start = Instant::now();
     let mut play = Play { stage, scene: Scene::watch(&stage.client), screen, acts: Vec::new() };
@@ -65,7 +65,7 @@ impl Play<'_> {
         let reached = |props: &Props| {
             running(props, "large") == REPLICAS && props.machines.len() == REPLICAS && available(props) == REPLICAS
         };
-        let result = "every machine was replaced, one or two at a time, pods moved first".to_owned();
+        let result = "every machine was replaced, one or two at a time, after its pods were evicted".to_owned();
         let done = |props: &Props| running(props, "large") as u64;
         self.act("Roll them to a larger class", Some(REPLICAS as u64), &result, reached, done).await
     }
@@ -73,31 +73,31 @@ impl Play<'_> {
     async fn kill(&mut self) -> Result<()> {
         let props = self.scene.props();
         let victim = props.machines.values().find(|machine| machine.phase() == MachinePhase::Running);
-        let victim = victim.context("no machine runs")?;
+        let victim = victim.context("no machine is Running")?;
         let name = victim.name_any();
         self.stage.kill_vm(&victim.spec.provider_id).await?;
         let gone = name.clone();
         let reached = move |props: &Props| !props.machines.contains_key(&gone) && running(props, "large") == REPLICAS;
-        let result = format!("{name} turned Unknown, then Failed, and was replaced");
-        self.act(&format!("Kill the VM of {name} behind the manager's back"), None, &result, reached, |_| 0).await
+        let result = format!("{name} became Unknown, then Failed, and was replaced");
+        self.act(&format!("Kill the VM of {name}"), None, &result, reached, |_| 0).await
     }
 
     async fn scale_down(&mut self) -> Result<()> {
         self.until_pods_run().await?;
         self.patch(json!({"spec": {"replicas": FEWER}})).await?;
         let reached = |props: &Props| props.machines.len() == FEWER && running(props, "large") == FEWER;
-        let result = format!("{} machines were drained, budget respected, and removed", REPLICAS - FEWER);
+        let result = format!("{} machines were drained within the disruption budget and deleted", REPLICAS - FEWER);
         self.act("Scale down to two while pods run", None, &result, reached, |_| 0).await
     }
 
     async fn remove(&mut self) -> Result<()> {
-        // Pods that have nowhere to go would hold up the drain, as their budget demands.
+        // Pods without another node would block the drain, because of their disruption budget.
         let workloads: Api<Deployment> = Api::namespaced(self.stage.client.clone(), "demo");
         workloads.delete("workload", &DeleteParams::background()).await.context("delete the workload")?;
         self.deployments().delete("pool", &DeleteParams::background()).await.context("delete the deployment")?;
         let reached =
             |props: &Props| props.machines.is_empty() && props.deployments.is_empty() && props.nodes.is_empty();
-        self.act("Remove everything", None, "no machine, no node, no VM is left", reached, |_| 0).await
+        self.act("Remove everything", None, "no machine, node or VM is left", reached, |_| 0).await
     }
 
     async fn act(
@@ -138,7 +138,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// A drain is worth watching only if there are pods to move.
+    /// Waits for running pods, so that the drain has something to evict.
     async fn until_pods_run(&self) -> Result<()> {
         let runs = |props: &Props| {
             let running = props.pods.values().filter(|pod| {
@@ -147,7 +147,11 @@ impl Play<'_> {
             });
             running.count() == 6
         };
-        if self.scene.until(LIMIT, |_| {}, runs).await { Ok(()) } else { bail!("the pods of the workload do not run") }
+        if self.scene.until(LIMIT, |_| {}, runs).await {
+            Ok(())
+        } else {
+            bail!("the pods of the workload are not running")
+        }
     }
 
     async fn patch(&self, patch: Value) -> Result<()> {

@@ -1,4 +1,4 @@
-//! A guided tour: machines are created, rolled, killed, drained and removed, and one sees it happen.
+//! The demo: creates, rolls, kills, drains and deletes machines, and shows it on the screen.
 
 mod acts;
 mod scene;
@@ -15,11 +15,11 @@ use clap::{Args, ValueEnum};
 /// Flags of `mcm demo`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DemoOptions {
-    /// The cluster to show it on; it gets the CRDs and a namespace `demo`
+    /// Kubeconfig of the cluster to use; the demo installs the CRDs and creates a namespace `demo`
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: PathBuf,
 
-    /// Where the logs of the processes go
+    /// Directory for the logs of the processes
     #[arg(long, value_name = "FOLDER", default_value = "target/demo")]
     pub logs: PathBuf,
 
@@ -27,7 +27,7 @@ pub struct DemoOptions {
     #[arg(long)]
     pub keep: bool,
 
-    /// How to report the end
+    /// Format of the final report
     #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub output: Output,
 
@@ -36,7 +36,7 @@ pub struct DemoOptions {
     pub record: Option<PathBuf>,
 }
 
-/// How the end is reported.
+/// Format of the final report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// A table.
@@ -45,14 +45,14 @@ pub enum Output {
     Json,
 }
 
-/// Runs the tour.
+/// Runs the demo.
 ///
 /// # Errors
-/// When a part of it cannot be started, or an act does not reach its end.
+/// A process cannot be started, or an act does not reach its goal in time.
 pub async fn run(options: DemoOptions) -> Result<()> {
     let live = std::io::stderr().is_terminal() && std::env::var_os("CI").is_none();
     let screen = screen::Screen::new(live, options.record.clone());
-    let mut stage = stage::Stage::set(&options).await.context("set the stage")?;
+    let mut stage = stage::Stage::set(&options).await.context("prepare the demo")?;
     let outcome = acts::play(&stage, &screen, options.keep).await;
     let outcome = outcome.with_context(|| format!("see the logs in {}", options.logs.display()));
     if !options.keep || outcome.is_err() {

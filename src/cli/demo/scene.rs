@@ -1,4 +1,4 @@
-//! What there is to see: machines, nodes and pods as watches bring them.
+//! The objects that the demo shows: machines, nodes and pods, from watches.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::api::{
     node::Node,
 };
 
-/// Everything that is watched, by name.
+/// The watched objects, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Props {
     /// Machines.
@@ -69,12 +69,12 @@ impl Scene {
         Self { props, changed, watches }
     }
 
-    /// What is there now.
+    /// The current objects.
     pub fn props(&self) -> Props {
         self.props.lock().clone()
     }
 
-    /// Waits until something holds, showing each change; false if it does not in time.
+    /// Waits until a condition holds and shows each change; false if it does not hold in time.
     pub async fn until(&self, limit: Duration, mut show: impl FnMut(&Props), reached: impl Fn(&Props) -> bool) -> bool {
         let start = Instant::now();
         loop {
@@ -87,7 +87,7 @@ impl Scene {
             if start.elapsed() > limit {
                 return false;
             }
-            // Also now and then, for ages and clocks.
+            // Redraw periodically, too, because ages change.
             let _ = tokio::time::timeout(Duration::from_millis(200), changed).await;
         }
     }

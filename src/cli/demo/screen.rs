@@ -1,4 +1,4 @@
-//! Where it is drawn: in place on a terminal, as plain lines anywhere else.
+//! Output of the demo: redrawn in place on a terminal, plain lines elsewhere.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{scene::Props, view};
 
-/// Frames are not drawn more often.
+/// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(80);
 
 /// A terminal, or a pipe.
@@ -34,13 +34,13 @@ pub struct Picture<'a> {
 }
 
 impl Screen {
-    /// A live one redraws in place.
+    /// With `live`, redraws in place.
     pub fn new(live: bool, record: Option<PathBuf>) -> Self {
         let colours = live && std::env::var_os("NO_COLOR").is_none();
         Self { live, colours, bars: MultiProgress::new(), record, said: Mutex::default() }
     }
 
-    /// Prints a text, above what is redrawn.
+    /// Prints a text above the table.
     pub fn say(&self, text: &str) {
         if self.live {
             let _ = self.bars.println(text);
@@ -88,7 +88,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl Picture<'_> {
-    /// Shows what is there now.
+    /// Shows the current objects.
     pub fn show(&mut self, props: &Props, steps_done: u64) {
         if !self.screen.live {
             self.screen.say_changes(props);

@@ -1,4 +1,4 @@
-//! The processes behind the tour: the simulated cloud and the manager, children of this one.
+//! The child processes of the demo: the simulated cloud and `mcm run`.
 
 use std::{net::TcpListener, path::Path, process::Stdio, time::Duration};
 
@@ -22,7 +22,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const CLOUD_LOG: &str = "simulated-cloud.log";
 const MANAGER_LOG: &str = "mcm.log";
 
-/// Everything that runs behind the tour.
+/// The processes and clients of the demo.
 pub struct Stage {
     /// The cluster.
     pub client: Client,
@@ -34,7 +34,7 @@ pub struct Stage {
 impl Stage {
     /// Installs the CRDs and starts the processes.
     pub async fn set(options: &DemoOptions) -> Result<Self> {
-        std::fs::create_dir_all(&options.logs).context("make the folder for logs")?;
+        std::fs::create_dir_all(&options.logs).context("create the log directory")?;
         let kubeconfig = Kubeconfig::read_from(&options.kubeconfig)
             .with_context(|| format!("read the kubeconfig {}", options.kubeconfig.display()))?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -84,7 +84,7 @@ impl Stage {
         apply::apply(&self.client, WORKLOAD, "mcm-demo").await
     }
 
-    /// Stops the VM of a machine behind the manager's back.
+    /// Stops the VM of a machine through the simulated cloud's API.
     pub async fn kill_vm(&self, provider_id: &str) -> Result<()> {
         let id = provider_id.rsplit('/').next().unwrap_or_default();
         let url = format!("{}/v1/vms/{id}/kill", self.cloud);
@@ -93,7 +93,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The cloud's own count.
+    /// The statistics of the simulated cloud.
     pub async fn statistics(&self) -> Result<Value> {
         Ok(reqwest::get(format!("{}/v1/stats", self.cloud)).await?.json().await?)
     }
@@ -110,7 +110,7 @@ impl Stage {
         }
     }
 
-    /// What to type next when everything was left running.
+    /// Hints for `--keep`.
     pub fn how_to_look_around(&self) -> String {
         format!(
             "Everything is left running. Look around with:\n\n  \
@@ -140,7 +140,7 @@ impl Stage {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        bail!("{what} does not answer at {url}; what it said is in {}", log.display())
+        bail!("{what} does not respond at {url}; its log is {}", log.display())
     }
 }
 

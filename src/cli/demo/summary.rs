@@ -1,15 +1,15 @@
-//! What is told at the end.
+//! The final report.
 
 use serde::Serialize;
 
-/// What the tour showed.
+/// Results of the demo.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    /// Each act.
+    /// The acts.
     pub acts: Vec<Act>,
-    /// How long all of it took.
+    /// Duration in total.
     pub seconds: f64,
-    /// VMs that the cloud made.
+    /// VMs that the cloud created.
     pub vms_created: u64,
     /// VMs that are left.
     pub vms_alive: u64,
@@ -18,10 +18,10 @@ pub struct Summary {
 /// One act.
 #[derive(Debug, Serialize)]
 pub struct Act {
-    /// What was asked for.
+    /// Title.
     pub title: String,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// What one saw.
+    /// Result.
     pub result: String,
 }

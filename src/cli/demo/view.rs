@@ -1,4 +1,4 @@
-//! What is drawn, as text made from plain data.
+//! Renders tables as text. Pure.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
 use jiff::Timestamp;
@@ -49,12 +49,12 @@ pub fn summary(summary: &Summary) -> String {
         ]);
     }
     format!(
-        "{table}\n{:.1} s in all; the cloud made {} VMs, {} are left.",
+        "{table}\n{:.1} s in all; the cloud created {} VMs, {} are left.",
         summary.seconds, summary.vms_created, summary.vms_alive
     )
 }
 
-/// The phase as `kubectl get mc` shows it, with a word for the empty one.
+/// The phase as `kubectl get mc` shows it, with a text for the empty one.
 pub fn shown_phase(machine: &Machine) -> String {
     let phase = machine.phase();
     let shown = match &phase {
@@ -104,7 +104,7 @@ const fn colour_of(phase: &MachinePhase) -> Color {
     }
 }
 
-/// A frame as a picture.
+/// A frame as SVG.
 pub fn svg(frame: &str) -> String {
     let lines = frame.lines().enumerate().map(|(row, line)| {
         let line = line.replace('&', "&amp;").replace('<', "&lt;");

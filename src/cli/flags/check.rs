@@ -1,4 +1,4 @@
-//! Rules between flags; rules of a single flag are in [`super::value`].
+//! Rules that involve several flags; rules of a single flag are in [`super::value`].
 
 use std::fmt;
 
@@ -8,22 +8,22 @@ use super::{
 };
 use crate::api::GoDuration;
 
-/// client-go waits up to this much longer than the retry period, to keep replicas apart.
+/// client-go's jitter: pauses are up to this multiple of the retry period.
 const RETRY_JITTER: f64 = 1.2;
 
-/// Flags that cannot be together.
+/// Conflicting flags.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
-    /// Nothing says where the machine objects are.
+    /// No control cluster is given.
     #[error("--control-kubeconfig must not be empty when --target-kubeconfig is none")]
     NoControlCluster,
     /// Lock profiles are part of profiling.
     #[error("--contention-profiling needs --profiling")]
     ContentionWithoutProfiling,
-    /// Only leases can be locks.
+    /// Leases are the only kind of lock.
     #[error("--leader-elect-resource-lock={0}: must be leases")]
     ResourceLock(String),
-    /// A leader would outlive its lease.
+    /// Others would take over before the leader stops.
     #[error("--leader-elect-lease-duration={lease}: must be more than --leader-elect-renew-deadline={renew}")]
     LeaseTooShort {
         /// The lease duration.
@@ -31,7 +31,7 @@ pub enum Conflict {
         /// The renew deadline.
         renew: GoDuration,
     },
-    /// A leader would have no second try.
+    /// A leader would have no second attempt.
     #[error("--leader-elect-renew-deadline={renew}: must be more than 1.2 times --leader-elect-retry-period={retry}")]
     RenewTooShort {
         /// The renew deadline.
@@ -39,10 +39,10 @@ pub enum Conflict {
         /// The retry period.
         retry: GoDuration,
     },
-    /// A pause of nothing.
+    /// There would be no pause between attempts.
     #[error("--leader-elect-retry-period=0s: must be more than 0s")]
     NoRetryPeriod,
-    /// A server would be called unreachable before it is asked twice.
+    /// A server would count as unreachable before the second check.
     #[error(
         "--machine-safety-apiserver-statuscheck-period={period}: must not be less than --machine-safety-apiserver-statuscheck-timeout={timeout}"
     )]
@@ -69,30 +69,30 @@ impl fmt::Display for Conflicts {
 }
 
 impl ControllerManagerOptions {
-    /// Are there flags that cannot be together?
+    /// Checks for conflicting flags.
     ///
     /// # Errors
-    /// All that were found.
+    /// All conflicts.
     pub fn check(&self) -> Result<(), Conflicts> {
         verdict(generic_conflicts(&self.generic))
     }
 }
 
 impl MachineControllerOptions {
-    /// Are there flags that cannot be together?
+    /// Checks for conflicting flags.
     ///
     /// # Errors
-    /// All that were found.
+    /// All conflicts.
     pub fn check(&self) -> Result<(), Conflicts> {
         verdict(generic_conflicts(&self.generic).chain(machine_conflicts(&self.machine)))
     }
 }
 
 impl RunOptions {
-    /// Are there flags that cannot be together?
+    /// Checks for conflicting flags.
     ///
     /// # Errors
-    /// All that were found.
+    /// All conflicts.
     pub fn check(&self) -> Result<(), Conflicts> {
         verdict(generic_conflicts(&self.generic).chain(machine_conflicts(&self.machine)))
     }
@@ -113,7 +113,7 @@ fn generic_conflicts(options: &GenericOptions) -> impl Iterator<Item = Conflict>
         .chain(election_conflicts(&options.leader_election))
 }
 
-/// The election's own flags mean nothing while it is off.
+/// Timing flags are ignored while leader election is off.
 fn election_conflicts(options: &LeaderElectionOptions) -> impl Iterator<Item = Conflict> {
     let (lease, renew, retry) = (options.lease_duration, options.renew_deadline, options.retry_period);
     [

@@ -1,19 +1,19 @@
-//! Flags that say where machines come from.
+//! Flags of the drivers.
 
 use clap::Args;
 use reqwest::Url;
 
 use super::value;
 
-/// Where machines come from.
+/// Flags of the drivers.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Drivers")]
 pub struct DriverOptions {
-    /// Serve only the classes of this provider; all built-in drivers serve if it is not given
+    /// Serve only classes of this provider; all built-in drivers if absent
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// The simulated cloud to use; one lives inside this process if it is not given
+    /// URL of the simulated cloud; embedded in this process if absent
     #[arg(long, value_name = "URL", value_parser = value::http_url)]
     pub simulated_cloud: Option<Url>,
 }

@@ -7,21 +7,21 @@ use clap::{ArgAction, Args, ValueEnum};
 use super::value;
 use crate::runtime::kubeconfig::{ControlKubeconfig, TargetKubeconfig};
 
-/// Where to listen, which clusters to talk to and how fast.
+/// Flags of endpoints, clusters, leader election and logs.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(next_help_heading = "Clusters")]
 pub struct GenericOptions {
-    /// Kubeconfig of the cluster that holds the machine objects: a file, "inClusterConfig" for the pod's own
-    /// credentials, or empty for the target cluster
+    /// Kubeconfig of the control cluster, which contains the machine objects: a file, "inClusterConfig" for the
+    /// credentials of this pod, or empty for the target cluster
     #[arg(long, default_value = "", value_name = "FILE")]
     pub control_kubeconfig: ControlKubeconfig,
 
-    /// Kubeconfig of the cluster that the nodes join: a file, "none" if there is no such cluster, or empty for
-    /// the pod's own credentials
+    /// Kubeconfig of the target cluster, which the nodes join: a file, "none" to run without one, or empty for
+    /// the credentials of this pod
     #[arg(long, default_value = "", value_name = "FILE")]
     pub target_kubeconfig: TargetKubeconfig,
 
-    /// The namespace of the control cluster to work in
+    /// Control namespace: the namespace of the machine objects
     #[arg(long, default_value = "default", value_parser = value::namespace)]
     pub namespace: String,
 
@@ -29,11 +29,11 @@ pub struct GenericOptions {
     #[arg(long, default_value = "20", value_name = "RATE", value_parser = value::rate)]
     pub kube_api_qps: f32,
 
-    /// Requests above that rate that may go out at once
+    /// Burst of requests above that rate
     #[arg(long, default_value = "30", value_name = "COUNT", value_parser = value::count)]
     pub kube_api_burst: u32,
 
-    /// How often every object is looked at again without a change
+    /// Accepted and ignored: objects are reconciled after changes and at the times that waits name
     #[arg(long, default_value = "12h", value_name = "DURATION", value_parser = value::duration)]
     pub min_resync_period: Duration,
 
@@ -41,7 +41,7 @@ pub struct GenericOptions {
     #[command(flatten)]
     pub leader_election: LeaderElectionOptions,
 
-    /// The address the HTTP endpoints listen on
+    /// Listen address of the HTTP endpoints
     #[arg(
         help_heading = "HTTP endpoints",
         long,
@@ -74,11 +74,11 @@ pub struct GenericOptions {
     pub compatibility: CompatibilityFlags,
 }
 
-/// Which replica works. The defaults and rules are those of client-go.
+/// Leader election, with the defaults and rules of client-go.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaderElectionOptions {
-    /// Let one of several replicas work at a time
+    /// Only one of several replicas is active at a time
     #[arg(
         long = "leader-elect",
         value_name = "BOOL",
@@ -91,7 +91,7 @@ pub struct LeaderElectionOptions {
     )]
     pub enabled: bool,
 
-    /// How long the others wait before they take over from a silent leader
+    /// How long a standby waits without a renewal before it takes over
     #[arg(
         long = "leader-elect-lease-duration",
         default_value = "15s",
@@ -100,7 +100,7 @@ pub struct LeaderElectionOptions {
     )]
     pub lease_duration: Duration,
 
-    /// How long the leader tries to renew before it gives up
+    /// How long the leader retries a renewal before it stops
     #[arg(
         long = "leader-elect-renew-deadline",
         default_value = "10s",
@@ -109,7 +109,7 @@ pub struct LeaderElectionOptions {
     )]
     pub renew_deadline: Duration,
 
-    /// The pause between two attempts to get or renew the lease
+    /// Pause between two attempts to acquire or renew the lease
     #[arg(
         long = "leader-elect-retry-period",
         default_value = "2s",
@@ -118,25 +118,25 @@ pub struct LeaderElectionOptions {
     )]
     pub retry_period: Duration,
 
-    /// What holds the lock; "leases" is the only kind there is
+    /// Kind of the lock object; only "leases"
     #[arg(long = "leader-elect-resource-lock", default_value = "leases", value_name = "KIND")]
     pub(super) resource_lock: String,
 }
 
-/// What is written to standard error, and how.
+/// Flags of the logs on standard error.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Logging")]
 pub struct LogOptions {
-    /// How much is logged: 0 to 2 info, 3 and 4 debug, from 5 trace; RUST_LOG overrides it
+    /// Log level: 0 to 2 info, 3 and 4 debug, 5 and more trace; RUST_LOG overrides it
     #[arg(short = 'v', long = "v", default_value = "0", value_name = "LEVEL", value_parser = value::level)]
     pub verbosity: i32,
 
-    /// How a log line is written: text or json
+    /// Log format: text or json
     #[arg(long = "log-format", default_value = "text", value_name = "FORMAT", hide_possible_values = true)]
     pub format: LogFormat,
 }
 
-/// How a log line is written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.
@@ -145,11 +145,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Flags that existing manifests carry and that change nothing here. They are still checked as the Go programs do.
+/// Flags that existing manifests contain and that have no effect here. They are validated as in the Go programs.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Accepted for compatibility, no effect")]
 pub struct CompatibilityFlags {
-    /// The drivers are chosen by each MachineClass
+    /// Each MachineClass names its driver
     #[arg(long, default_value = "", value_name = "NAME")]
     cloud_provider: String,
 
@@ -162,11 +162,11 @@ pub struct CompatibilityFlags {
     )]
     kube_api_content_type: String,
 
-    /// All controllers start at once
+    /// All controllers start immediately
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = value::duration)]
     controller_start_interval: Duration,
 
-    /// There are no lock profiles; it still needs --profiling
+    /// There are no lock profiles; still requires --profiling
     #[arg(
         long,
         value_name = "BOOL",
@@ -183,7 +183,7 @@ pub struct CompatibilityFlags {
     #[arg(long, default_value = "", value_name = "PATTERN=LEVEL,…")]
     vmodule: String,
 
-    /// Logs are written at once
+    /// Logs are written immediately
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = value::duration)]
     log_flush_frequency: Duration,
 }

@@ -6,23 +6,23 @@ use clap::Args;
 
 use super::value;
 
-/// How long a machine may take for what, unless its own spec says otherwise.
+/// Defaults for machines, which a machine can override in its spec.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Machines")]
 pub struct MachineOptions {
-    /// How long a new machine may take to join before it has failed
+    /// How long a new machine may take to join before it fails
     #[arg(long, default_value = "20m", value_name = "DURATION", value_parser = value::duration)]
     pub machine_creation_timeout: Duration,
 
-    /// How long a machine may be unhealthy before it has failed
+    /// How long a machine may be unhealthy before it fails
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = value::duration)]
     pub machine_health_timeout: Duration,
 
-    /// How long a drain may take before the machine is deleted by force
+    /// How long a drain may take before it is forced
     #[arg(long, default_value = "2h", value_name = "DURATION", value_parser = value::duration)]
     pub machine_drain_timeout: Duration,
 
-    /// How long an in-place update may take before it has failed
+    /// How long an in-place update may take before it fails
     #[arg(
         long = "machine-inplace-update-timeout",
         default_value = "20m",
@@ -31,7 +31,7 @@ pub struct MachineOptions {
     )]
     pub machine_in_place_update_timeout: Duration,
 
-    /// How often the eviction of one pod is tried, 20s apart, before the pod is deleted
+    /// For how many periods of 20s a pod is evicted before it is deleted
     #[arg(long, default_value = "360", value_name = "COUNT", value_parser = value::count)]
     pub machine_max_evict_retries: u32,
 
@@ -47,7 +47,7 @@ pub struct MachineOptions {
     #[arg(long, default_value = "96h", value_name = "DURATION", value_parser = value::duration)]
     pub machine_preserve_timeout: Duration,
 
-    /// How long an API server may be unreachable before all work on machines stops
+    /// How long an API server may be unreachable before machines are frozen
     #[arg(
         long = "machine-safety-apiserver-statuscheck-timeout",
         default_value = "30s",
@@ -65,7 +65,7 @@ pub struct MachineOptions {
     )]
     pub api_server_check_period: Duration,
 
-    /// How often virtual machines without an object are looked for
+    /// How often orphan VMs are collected
     #[arg(
         long = "machine-safety-orphan-vms-period",
         default_value = "15m",
@@ -74,7 +74,7 @@ pub struct MachineOptions {
     )]
     pub orphan_vms_period: Duration,
 
-    /// Conditions of a node that make its machine unhealthy when true, split at commas and otherwise taken as written
+    /// Node conditions that make a machine unhealthy when true, separated by commas without spaces
     #[arg(
         long,
         default_value = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
@@ -82,27 +82,27 @@ pub struct MachineOptions {
     )]
     pub node_conditions: NodeConditions,
 
-    /// Groups of a bootstrap token, as its field auth-extra-groups wants them
+    /// Value of the field auth-extra-groups of bootstrap tokens
     #[arg(long, default_value = "", value_name = "GROUP,…")]
     pub bootstrap_token_auth_extra_groups: String,
 
-    /// The pause before a creation is tried again after the cloud ran out of something; 0 means 10m
+    /// Retry period after a stock-out or an exhausted quota; 0 means 10m
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = value::exhausted_retry)]
     pub resource_exhausted_retry: Duration,
 }
 
-/// Types of node conditions that are bad news when true.
+/// Types of node conditions that are unhealthy when true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeConditions(Vec<String>);
 
 impl NodeConditions {
-    /// In the order they were written.
+    /// In the given order.
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }
 }
 
-/// Spaces and empty parts are kept, as in Go: a condition of that name does not exist, so they match nothing.
+/// Spaces and empty parts are kept, as in Go; they match no condition.
 impl FromStr for NodeConditions {
     type Err = Infallible;
 

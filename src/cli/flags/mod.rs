@@ -1,7 +1,6 @@
-//! Every flag, parsed into plain structs. What can be refused is refused here, so that nothing behind
-//! this module checks a flag again.
+//! All flags, parsed into plain structs and validated here, so that no other module validates them.
 //!
-//! Spelling is pflag's: two dashes, `_` is as good as `-`, the last of several wins, a boolean takes its value after `=`.
+//! The syntax is pflag's: two dashes, `_` equals `-`, the last occurrence wins, a boolean takes its value after `=`.
 
 mod check;
 mod driver;

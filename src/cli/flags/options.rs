@@ -6,15 +6,15 @@ use clap::Args;
 
 use super::{DriverOptions, GenericOptions, MachineOptions, RolloutOptions, value};
 
-/// Workers per queue of sets and deployments when nothing is said.
+/// Default of workers per queue of sets and deployments.
 const DEFAULT_SET_WORKERS: usize = 10;
-/// Workers per queue of machines when nothing is said.
+/// Default of workers per queue of machines.
 const DEFAULT_MACHINE_WORKERS: usize = 50;
 
-/// All of `machine-controller-manager`.
+/// All flags of `machine-controller-manager`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ControllerManagerOptions {
-    /// The port of the HTTP endpoints
+    /// Port of the HTTP endpoints
     #[arg(
         help_heading = "HTTP endpoints",
         long,
@@ -42,10 +42,10 @@ pub struct ControllerManagerOptions {
     pub generic: GenericOptions,
 }
 
-/// All of `machine-controller`.
+/// All flags of `machine-controller`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct MachineControllerOptions {
-    /// The port of the HTTP endpoints
+    /// Port of the HTTP endpoints
     #[arg(
         help_heading = "HTTP endpoints",
         long,
@@ -68,7 +68,7 @@ pub struct MachineControllerOptions {
     )]
     pub concurrent_syncs: usize,
 
-    /// Where machines come from.
+    /// Drivers.
     #[command(flatten)]
     pub driver: DriverOptions,
 
@@ -77,10 +77,10 @@ pub struct MachineControllerOptions {
     pub generic: GenericOptions,
 }
 
-/// All of `run`: both of the others in one process.
+/// All flags of `run`, which is both of the others in one process.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct RunOptions {
-    /// The port of the HTTP endpoints
+    /// Port of the HTTP endpoints
     #[arg(
         help_heading = "HTTP endpoints",
         long,
@@ -89,7 +89,7 @@ pub struct RunOptions {
     )]
     pub port: u16,
 
-    /// Workers per queue, of all controllers alike [default: 10 for sets and deployments, 50 for machines]
+    /// Workers per queue, for all controllers [default: 10 for sets and deployments, 50 for machines]
     #[arg(
         help_heading = "Clusters",
         long,
@@ -98,8 +98,7 @@ pub struct RunOptions {
     )]
     pub concurrent_syncs: Option<usize>,
 
-    /// A YAML file that lists control namespaces with their target clusters, to serve all of them; it is read again
-    /// when it changes
+    /// YAML file with the control namespaces to serve and their target clusters; it is reloaded when it changes
     #[arg(help_heading = "Clusters", long, value_name = "FILE")]
     pub cells: Option<PathBuf>,
 
@@ -111,7 +110,7 @@ pub struct RunOptions {
     #[command(flatten)]
     pub machine: MachineOptions,
 
-    /// Where machines come from.
+    /// Drivers.
     #[command(flatten)]
     pub driver: DriverOptions,
 
@@ -121,21 +120,21 @@ pub struct RunOptions {
 }
 
 impl ControllerManagerOptions {
-    /// Where the HTTP endpoints listen.
+    /// Listen address of the HTTP endpoints.
     pub fn listen(&self) -> SocketAddr {
         SocketAddr::new(self.generic.address, self.port)
     }
 }
 
 impl MachineControllerOptions {
-    /// Where the HTTP endpoints listen.
+    /// Listen address of the HTTP endpoints.
     pub fn listen(&self) -> SocketAddr {
         SocketAddr::new(self.generic.address, self.port)
     }
 }
 
 impl RunOptions {
-    /// Where the HTTP endpoints listen.
+    /// Listen address of the HTTP endpoints.
     pub fn listen(&self) -> SocketAddr {
         SocketAddr::new(self.generic.address, self.port)
     }

@@ -6,23 +6,23 @@ use clap::{ArgAction, Args};
 
 use super::value;
 
-/// How sets and deployments are kept within their bounds.
+/// Safety of sets and deployments.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Sets and deployments")]
 pub struct RolloutOptions {
-    /// Machines above desired + maxSurge from which a set or deployment is frozen
+    /// Number of machines above desired + maxSurge at which a set or deployment is frozen
     #[arg(long, default_value = "2", value_name = "COUNT", value_parser = value::count)]
     pub safety_up: u32,
 
-    /// How far below that limit the number must fall before it is unfrozen
+    /// How far the number of machines must fall below that limit before it is unfrozen
     #[arg(long, default_value = "1", value_name = "COUNT", value_parser = value::count)]
     pub safety_down: u32,
 
-    /// How often the number of machines is compared with those limits
+    /// How often the number of machines is checked
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = value::duration)]
     pub machine_safety_overshooting_period: Duration,
 
-    /// Ask the cluster autoscaler to leave nodes alone while they are rolled
+    /// Disable scale-down by the cluster autoscaler for nodes of a rollout
     #[arg(
         long,
         value_name = "BOOL",

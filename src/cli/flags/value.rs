@@ -1,4 +1,4 @@
-//! From the text of one flag to its value. An error says what is allowed; which flag it was, the caller knows.
+//! Parses the value of one flag. An error says what is allowed; the caller adds the name of the flag.
 
 use std::{borrow::Cow, net::IpAddr, time::Duration};
 
@@ -6,7 +6,7 @@ use reqwest::Url;
 
 use crate::api::GoDuration;
 
-/// The text after a flag is not what the flag takes.
+/// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule}")]
 pub struct InvalidValue {
@@ -15,12 +15,12 @@ pub struct InvalidValue {
     class: Class,
 }
 
-/// How a value is wrong. The Go programs leave with another exit code for each.
+/// Kind of an invalid value. The Go programs use different exit codes for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It cannot be read at all.
+    /// It cannot be parsed.
     Syntax,
-    /// It can be read, and is not allowed.
+    /// It is out of range.
     Range,
 }
 
@@ -37,12 +37,12 @@ impl InvalidValue {
         Self { hint: Some(hint), ..self }
     }
 
-    /// What to write instead, when it can be guessed.
+    /// A correct value, if it can be guessed.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// How the value is wrong.
+    /// The kind.
     pub fn class(&self) -> Class {
         self.class
     }
@@ -63,7 +63,7 @@ pub fn boolean(text: &str) -> Result<bool, InvalidValue> {
 /// A Go duration of zero or more.
 ///
 /// # Errors
-/// When it cannot be read, has no unit, or is negative.
+/// It cannot be parsed, has no unit, or is negative.
 pub fn duration(text: &str) -> Result<Duration, InvalidValue> {
     const RULE: &str = "must be a duration of zero or more, such as 90s, 20m or 1h30m";
     match text.parse::<GoDuration>() {
@@ -75,7 +75,7 @@ pub fn duration(text: &str) -> Result<Duration, InvalidValue> {
     }
 }
 
-/// The pause after an exhausted resource: a duration, where zero means the default of ten minutes.
+/// The retry period after an exhausted resource: a duration, where zero means the default of ten minutes.
 ///
 /// # Errors
 /// As for [`duration`].
