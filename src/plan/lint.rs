@@ -1,5 +1,6 @@
 //! A second look at a plan before it is carried out. A lint works out from the snapshot and the steps alone what the plan
-//! would lead to, with none of the planner's arithmetic, and refuses a plan that would break a bound.
+//! would lead to, with none of the planner's arithmetic, and refuses a plan that would break a bound. Kinds bring the lints;
+//! here are the words in which they refuse.
 
 use std::fmt;
 
@@ -14,14 +15,36 @@ pub(crate) struct Violation {
 /// What a plan must never do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Rule {
-    /// Have more Machines than replicas + maxSurge.
-    TooManyMachines,
-    /// Leave fewer Machines available than replicas - maxUnavailable.
-    TooFewAvailable,
+    /// Conclude anything from what was not read.
+    ActsOnUnknown,
+    /// Create Machines and delete surplus ones at once.
+    CreatesAndDeletes,
+    /// Delete an object that others still use.
+    DeletesInUse,
+    /// Delete a Machine that is preserved.
+    DeletesPreserved,
+    /// Take pods off a Node that stays.
+    DisturbsPods,
+    /// Create Machines for a set that must not grow.
+    GrowsWhileFrozen,
+    /// Leave a VM to which no Machine leads.
+    LosesVm,
     /// Have Machines of two templates at once, where the strategy forbids it.
     Overlap,
-    /// Delete an object that others still belong to.
-    DeletesOwner,
+    /// Leave fewer Machines available than replicas - maxUnavailable.
+    TooFewAvailable,
+    /// Give a Machine up before its timeout.
+    TooEarly,
+    /// Delete Machines beyond the surplus, those that failed and those that the autoscaler chose.
+    TooManyDeleted,
+    /// Have more Machines than replicas + maxSurge.
+    TooManyMachines,
+    /// Give up more unhealthy Machines at once than permitted.
+    TooManyReplaced,
+    /// Have two VMs for one Machine, or one that nobody asked for.
+    TooManyVms,
+    /// Change an object of another owner.
+    TouchesForeign,
 }
 
 impl Violation {
@@ -33,10 +56,21 @@ impl Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = match self.rule {
-            Rule::TooManyMachines => "it would have too many machines",
-            Rule::TooFewAvailable => "it would leave too few machines available",
+            Rule::ActsOnUnknown => "it would act on what is not known",
+            Rule::CreatesAndDeletes => "it would create and delete machines at once",
+            Rule::DeletesInUse => "it would delete an object that is still in use",
+            Rule::DeletesPreserved => "it would delete a machine that is preserved",
+            Rule::DisturbsPods => "it would take pods off a node that stays",
+            Rule::GrowsWhileFrozen => "it would create machines for a set that must not grow",
+            Rule::LosesVm => "it would lose a VM",
             Rule::Overlap => "it would have machines of two templates at once",
-            Rule::DeletesOwner => "it would delete an object that is still in use",
+            Rule::TooEarly => "it would give a machine up too early",
+            Rule::TooFewAvailable => "it would leave too few machines available",
+            Rule::TooManyDeleted => "it would delete too many machines",
+            Rule::TooManyMachines => "it would have too many machines",
+            Rule::TooManyReplaced => "it would replace too many machines at once",
+            Rule::TooManyVms => "it would have a VM too many",
+            Rule::TouchesForeign => "it would change an object of another owner",
         };
         write!(f, "{rule}: {}", self.text)
     }

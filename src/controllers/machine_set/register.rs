@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use super::{Action, Failure, InFlightWrites, MachineSets, Snapshot, metrics, plan};
+use super::{Action, Failure, InFlightWrites, MachineSets, Snapshot, lint::lint, metrics, plan};
 use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineSet},
@@ -56,6 +56,10 @@ impl Reconciler for MachineSets {
 
     fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
         plan(snapshot)
+    }
+
+    fn lint(&self, snapshot: &Snapshot, plan: &Plan<Action>) -> Option<String> {
+        lint(snapshot, &plan.steps).first().map(ToString::to_string)
     }
 
     async fn apply(

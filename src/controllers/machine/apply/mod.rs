@@ -16,7 +16,7 @@ pub(crate) use lanes::Lanes;
 pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
 
 use self::lanes::Lane;
-use super::{Action, ClassView, Learned, Memory, SecretFacts, Snapshot, metrics, plan};
+use super::{Action, ClassView, Learned, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan};
 use crate::{
     api::{machine::MachineStatus, patch},
     controllers::machine::Ports,
@@ -84,6 +84,10 @@ impl Reconciler for Machines {
 
     fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
         plan(snapshot, &self.context.policy)
+    }
+
+    fn lint(&self, snapshot: &Snapshot, plan: &Plan<Action>) -> Option<String> {
+        lint(snapshot, &self.context.policy, &plan.steps).first().map(ToString::to_string)
     }
 
     async fn apply(

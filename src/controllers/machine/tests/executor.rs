@@ -21,7 +21,7 @@ use crate::{
     },
     controllers::{
         machine::{
-            Memory, Policy, Ports,
+            Action, Memory, Policy, Ports,
             apply::{Lanes, Machines},
             take_permit,
         },
@@ -40,7 +40,7 @@ use crate::{
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
-        reconcile::{Loop, States},
+        reconcile::{Loop, Reconciler, States},
         secrets::Secrets,
         target::{Assignment, Target, TargetId, Targets},
         worker::{Handler, ReconcileError, Requeue},
@@ -617,4 +617,17 @@ async fn a_long_reconcile_lets_others_have_its_slot() {
     };
     let requeue = reconciled.await.unwrap();
     assert!(matches!(requeue, Requeue::After(Duration::ZERO)), "{requeue:?}");
+}
+
+#[tokio::test]
+async fn the_loop_asks_the_lint() {
+    let shop = Shop::new();
+    shop.linked("Running", &json!({}));
+    let reconciler = &shop.reconciler.reconciler;
+    let snapshot = reconciler.observe(&key(), &Memory::default(), &Default::default()).unwrap();
+    let mut plan = reconciler.plan(&snapshot);
+    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    plan.then(Action::CreateVm, "no reason");
+    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    assert_eq!(refusal, "it would have a VM too many: spec.providerID is cloud:///1");
 }

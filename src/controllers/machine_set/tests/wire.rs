@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::super::{InFlight, InFlightWrites, MachineSets};
+use super::super::{Action, InFlight, InFlightWrites, MachineSets};
 use crate::{
     api::machine::{Machine, MachineSet},
     controllers::testing::{Fate, Wire},
@@ -20,7 +20,7 @@ use crate::{
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
-        reconcile::Loop,
+        reconcile::{Loop, Reconciler},
         worker::{Handler, ReconcileError, Requeue},
     },
 };
@@ -249,4 +249,16 @@ async fn deletions_carry_the_uid_and_patches_the_version_that_was_seen() {
     assert!(shell.wire.count("DELETE machines/m000") > 0);
     let successor: Machine = shell.wire.get("machines/m000").unwrap();
     assert!(successor.uid() != first && !successor.is_terminating());
+}
+
+#[tokio::test]
+async fn the_loop_asks_the_lint() {
+    let shell = Shell::new(1, 1);
+    let reconciler = &shell.runner.reconciler;
+    let snapshot = reconciler.observe(&key(), &Default::default(), &()).unwrap();
+    let mut plan = reconciler.plan(&snapshot);
+    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    plan.then(Action::DeleteMachine(Arc::clone(&snapshot.machines[0])), "no reason");
+    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    assert!(refusal.starts_with("it would delete too many machines: machine m000 "), "{refusal}");
 }
