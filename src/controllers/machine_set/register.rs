@@ -102,7 +102,7 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
         in_flight: Arc::clone(&in_flight),
         events,
         clock: shared.clock,
-        metrics: shared.metrics,
+        measured: shared.metrics.of(),
         entropy: shared.entropy,
     };
     let queue = Queue::new("machineset", PACING);

@@ -6,6 +6,7 @@ mod lanes;
 mod node;
 mod permits;
 mod pods;
+mod secret_data;
 
 use std::{sync::Arc, time::Duration};
 
@@ -232,14 +233,14 @@ impl Machines {
             permit.keep();
         }
         let written = turn.track(answer)?;
-        metrics::transition(&snapshot.machine, &written, snapshot, &self.context);
+        metrics::transition(&written, snapshot, self.context.now(), &self.context.measured);
         snapshot.machine = written;
         Ok(())
     }
 
     async fn read_secret(&self, snapshot: &mut Snapshot, session: &mut Session) {
         let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
-        let answer = self.context.secrets.of_class(class).await.map(|merged| {
+        let answer = secret_data::of_class(class, &self.context.secrets).await.map(|merged| {
             let facts = SecretFacts::of(&merged.data, merged.missing);
             session.secret = merged.data;
             facts
