@@ -359,9 +359,10 @@ mod tests {
     #[tokio::test]
     async fn metrics_have_the_media_type_that_old_scrapers_expect() {
         let running = run(false).await;
+        running.endpoints.metrics.event_dropped();
         let answer = reqwest::get(format!("{}/metrics", running.url)).await.unwrap();
         assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-        assert!(answer.text().await.unwrap().contains("\nmcm_machine_stale_machines_total 0\n"));
+        assert!(answer.text().await.unwrap().contains("\nmcm_events_dropped_total 1\n"));
     }
 
     #[rstest]

@@ -1,5 +1,4 @@
-//! Secrets of the control namespace: metadata of all, data only of those that a class in use refers to, read when it
-//! changed.
+//! Secrets of the control namespace: metadata of all, data only of those that are asked for, read when it changed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,10 +10,9 @@ use kube::{Api, Client, ResourceExt, core::PartialObjectMeta};
 use parking_lot::Mutex;
 
 use super::cache::{Cache, Key};
-use crate::{
-    api::machine::{MachineClass, SecretRef},
-    driver::SecretData,
-};
+
+/// What a Secret holds. It must not reach a log.
+pub type Data = BTreeMap<String, Vec<u8>>;
 
 /// The Secrets of a control cluster. Clones share what they have read.
 #[derive(Clone)]
@@ -28,16 +26,7 @@ pub struct Secrets {
 #[derive(Clone)]
 struct Held {
     version: Option<String>,
-    data: Arc<BTreeMap<String, Vec<u8>>>,
-}
-
-/// The merged data of a class.
-#[derive(Clone, Debug, Default)]
-pub struct Merged {
-    /// Data of `secretRef`, overlaid by that of `credentialsSecretRef`.
-    pub data: SecretData,
-    /// Secrets that the class names and that certainly do not exist.
-    pub missing: Vec<String>,
+    data: Arc<Data>,
 }
 
 impl Secrets {
@@ -53,53 +42,36 @@ impl Secrets {
         secrets
     }
 
-    /// Drops what was read of a Secret that no class refers to any more.
+    /// Drops what was read of a Secret that nobody asks for any more.
     pub fn forget(&self, secret: &Key) {
         self.held.lock().remove(secret);
     }
 
-    /// The data for calls about a class.
+    /// The data of a Secret; `None` if it certainly does not exist.
     ///
     /// # Errors
-    /// If a Secret could not be read; one that certainly does not exist is no error but listed as missing.
-    pub async fn of_class(&self, class: &MachineClass) -> Result<Merged, kube::Error> {
-        let mut merged = Merged::default();
-        for reference in [&class.secret_ref, &class.credentials_secret_ref].into_iter().flatten() {
-            match self.data(class.metadata.namespace.as_deref().unwrap_or_default(), reference).await? {
-                Some(data) => merged.data.0.extend(data.iter().map(|(key, value)| (key.clone(), value.clone()))),
-                None => merged.missing.push(format!("{}/{}", reference.namespace, reference.name)),
-            }
-        }
-        Ok(merged)
-    }
-
-    /// Only Secrets beside the class count, whatever namespace the reference names.
-    async fn data(
-        &self,
-        namespace: &str,
-        reference: &SecretRef,
-    ) -> Result<Option<Arc<BTreeMap<String, Vec<u8>>>>, kube::Error> {
-        let elsewhere = !reference.namespace.is_empty() && reference.namespace != namespace;
-        if elsewhere || reference.name.is_empty() {
-            return Ok(None);
-        }
-        let key = Key::new(namespace, &reference.name);
-        let known = self.cache.get(&key);
+    /// If it could not be read.
+    pub async fn data(&self, key: &Key) -> Result<Option<Arc<Data>>, kube::Error> {
+        let known = self.cache.get(key);
         if let Some(known) = &known
-            && let Some(held) = self.held.lock().get(&key)
+            && let Some(held) = self.held.lock().get(key)
             && held.version == known.resource_version()
         {
             return Ok(Some(Arc::clone(&held.data)));
         }
-        let Some(secret) = Api::<Secret>::namespaced(self.client.clone(), namespace).get_opt(&key.name).await? else {
-            self.held.lock().remove(&key);
+        let Some(secret) = self.read(key).await? else {
+            self.held.lock().remove(key);
             return Ok(None);
         };
-        let data: BTreeMap<_, _> = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
+        let data: Data = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
         let held = Held { version: secret.metadata.resource_version, data: Arc::new(data) };
         let data = Arc::clone(&held.data);
-        self.held.lock().insert(key, held);
+        self.held.lock().insert(key.clone(), held);
         Ok(Some(data))
+    }
+
+    async fn read(&self, key: &Key) -> Result<Option<Secret>, kube::Error> {
+        Api::namespaced(self.client.clone(), &key.namespace).get_opt(&key.name).await
     }
 }
 
@@ -119,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn data_are_read_once_and_forgotten_with_their_secret_and_with_their_last_class() {
+    async fn data_are_read_once_and_forgotten_with_their_secret_or_when_nobody_needs_them() {
         let reads = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&reads);
         let service = tower::service_fn(move |_: http::Request<Body>| {
@@ -132,18 +104,15 @@ mod tests {
         let cache = Cache::new(&[], |_| {});
         let secrets = Secrets::new(Arc::clone(&cache), &Client::new(service, "default"));
         cache.observe(Event::Apply(Guard::Readable(metadata("7"))));
-        let class: MachineClass = serde_json::from_value(
-            json!({ "metadata": { "namespace": "n" }, "secretRef": { "name": "s", "namespace": "n" } }),
-        )
-        .unwrap();
+        let key = Key::new("n", "s");
         for _ in 0..3 {
-            assert_eq!(secrets.of_class(&class).await.unwrap().data.0["key"], b"value");
+            assert_eq!(secrets.data(&key).await.unwrap().unwrap()["key"], b"value");
         }
         assert_eq!(reads.load(Ordering::SeqCst), 1);
 
-        secrets.forget(&Key::new("n", "s"));
+        secrets.forget(&key);
         assert!(secrets.held.lock().is_empty());
-        secrets.of_class(&class).await.unwrap();
+        secrets.data(&key).await.unwrap();
         cache.observe(Event::Delete(Guard::Readable(metadata("8"))));
         assert!(secrets.held.lock().is_empty(), "credentials of a deleted Secret are not kept");
     }

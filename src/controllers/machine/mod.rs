@@ -23,6 +23,7 @@ mod apply;
 mod conditions;
 mod create;
 mod delete;
+mod lint;
 mod memory;
 pub(crate) mod metrics;
 mod observe;

@@ -1,4 +1,4 @@
-use super::{Action, Policy, Snapshot, create, delete, running, steps::wait_for_nodes};
+use super::{Action, Policy, Snapshot, create, delete, running, steps::wait_for_nodes, views::VmView};
 use crate::{
     api::{labels, machine::MachinePhase},
     controllers::object::finalizer,
@@ -27,7 +27,8 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         plan.wait(WaitKind::SpecCorrection, "spec.class.kind and spec.class.name to be set", None);
         return plan;
     }
-    if snapshot.machine.node_name().is_some() && snapshot.machine.phase() != MachinePhase::New {
+    let owes_id = matches!(snapshot.learned.vm, VmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
+    if snapshot.machine.node_name().is_some() && snapshot.machine.phase() != MachinePhase::New && !owes_id {
         append(&mut plan, running::plan(snapshot, policy));
         append(&mut plan, running::node_sync::plan(snapshot));
         if !plan.steps.is_empty() {

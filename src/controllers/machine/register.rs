@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::{
     Policy, Snapshot,
     apply::{Lanes, Machines, Permits},
-    may_call_driver, metrics,
+    may_call_driver,
+    metrics::{self, MachineMetrics},
 };
 use crate::{
     api::{
@@ -23,7 +24,6 @@ use crate::{
         cell::{Builder, Kept},
         clock::Clock,
         events::Events,
-        metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::States,
@@ -85,7 +85,7 @@ pub(crate) struct Ports {
     pub permits: Arc<Permits>,
     pub policy: Policy,
     pub events: Events,
-    pub metrics: Metrics,
+    pub measured: Arc<MachineMetrics>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -105,7 +105,7 @@ impl Ports {
             permits,
             policy: settings.machine.clone(),
             events: config.events.with_component(controllers::MACHINES.lease),
-            metrics: config.shared.metrics.clone(),
+            measured: config.shared.metrics.of(),
             clock: Arc::clone(&config.shared.clock),
         }
     }
@@ -158,8 +158,8 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
     let (secrets, classes) = (ports.secrets.clone(), Arc::clone(&ports.classes));
     builder.on_change::<MachineClass>(move |change| {
-        let before = change.old.iter().flat_map(|class| [&class.secret_ref, &class.credentials_secret_ref]);
-        for secret in before.flatten().map(|secret| Key::beside(&change.meta, &secret.name)) {
+        let before = change.old.iter().flat_map(|class| machine_class::secret_refs(class));
+        for secret in before.map(|secret| Key::beside(&change.meta, &secret.name)) {
             if machine_class::naming(&classes.cache, &secret).next().is_none() {
                 secrets.forget(&secret);
             }
@@ -173,13 +173,13 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
 
     // Decisions about the Nodes of this target, and postponed ones, have to be made again.
-    let unfrozen = ports.metrics.clone();
-    builder.on_start(move || unfrozen.machines().frozen(false));
+    let unfrozen = Arc::clone(&ports.measured);
+    builder.on_start(move || unfrozen.frozen(false));
     let (all, of_target, reconciled) = (Arc::clone(&machines), Arc::clone(&targets), Arc::clone(&queue));
-    let metrics = ports.metrics.clone();
+    let measured = Arc::clone(&ports.measured);
     targets.on_trust_change(move |target, _| {
         let is_untrusted = |target: &Arc<Target>| matches!(target.nodes.cache.trust(), Trust::Untrusted { .. });
-        metrics.machines().frozen(of_target.all().iter().any(is_untrusted));
+        measured.frozen(of_target.all().iter().any(is_untrusted));
         for machine in all.cache.all() {
             if matches!(of_target.of(&machine.metadata), TargetOf::Known(own) if own.id == target.id) {
                 reconciled.add(Key::of(&machine.metadata));

@@ -4,6 +4,7 @@ mod create;
 mod delete;
 mod executor;
 mod health;
+mod lint;
 mod stale;
 mod transcripts;
 mod world;

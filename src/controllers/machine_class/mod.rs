@@ -18,7 +18,10 @@ use serde_json::Value;
 pub(crate) use plan::plan;
 pub(crate) use register::{KIND, Reconciler, naming};
 
-use crate::{api::machine::MachineClass, driver::spec::Problems};
+use crate::{
+    api::machine::{MachineClass, SecretRef},
+    driver::spec::Problems,
+};
 
 /// The input of a plan for a class.
 #[derive(Clone, Debug)]
@@ -64,10 +67,10 @@ pub enum Action {
 
 /// The Secrets that a class names. They are looked up in the namespace of the class, whatever the reference says.
 pub fn secret_names(class: &MachineClass) -> BTreeSet<&str> {
-    [&class.secret_ref, &class.credentials_secret_ref]
-        .into_iter()
-        .flatten()
-        .map(|reference| reference.name.as_str())
-        .filter(|name| !name.is_empty())
-        .collect()
+    secret_refs(class).map(|reference| reference.name.as_str()).filter(|name| !name.is_empty()).collect()
+}
+
+/// The references of a class to Secrets. The data of a later one overlay those of an earlier one.
+pub fn secret_refs(class: &MachineClass) -> impl Iterator<Item = &SecretRef> {
+    [&class.secret_ref, &class.credentials_secret_ref].into_iter().flatten()
 }

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use super::{Action, Snapshot, apply, observe, plan};
+use super::{Action, Snapshot, apply, observe, plan, secret_refs};
 use crate::{
     api::machine::{Machine, MachineClass},
     controllers::{self, Kind, Settings, object::prune, secret::MetadataOfSecret},
@@ -25,8 +25,7 @@ const WORKERS: usize = 16;
 
 /// Index: the Secrets that a class refers to.
 const BY_SECRET: &Index<MachineClass, Key> = &Index::new("secret", |class| {
-    let references = [&class.secret_ref, &class.credentials_secret_ref];
-    references.into_iter().flatten().map(|secret| Key::beside(&class.metadata, &secret.name)).collect()
+    secret_refs(class).map(|secret| Key::beside(&class.metadata, &secret.name)).collect()
 });
 
 impl Kept for MachineClass {

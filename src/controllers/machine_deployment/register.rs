@@ -13,6 +13,7 @@ use crate::{
     },
     controllers::{
         self, Kind, Settings,
+        machine::metrics::MachineMetrics,
         machine_set::InFlightWrites,
         object::{owner, prune},
     },
@@ -103,10 +104,10 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let queue = Queue::new("machinedeployment", PACING);
     builder.controller::<MachineDeployment, _>(reconciler, &queue, &Arc::default(), WORKERS, |_| true);
     builder.export::<MachineDeployment>(|deployments, out| metrics::machine_deployments(deployments, out));
-    let metrics = shared.metrics;
+    let measured = shared.metrics.of::<MachineMetrics>();
     builder.on_change::<MachineDeployment>(move |change| {
         if change.gone {
-            metrics.machines().forget(&change.key.namespace, &change.key.name);
+            measured.forget(&change.key.namespace, &change.key.name);
         }
     });
     let settled = Arc::clone(&queue);

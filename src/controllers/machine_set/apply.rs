@@ -16,13 +16,12 @@ use crate::{
         patch,
         reasons::EventReason,
     },
-    controllers::object::owner,
+    controllers::{machine::metrics::MachineMetrics, object::owner},
     plan::{Event, Step},
     runtime::{
         cache::Key,
         clock::Clock,
         events::Events,
-        metrics::Metrics,
         objects::{Objects, WriteError, WriteFailure},
         reconcile::Turn,
     },
@@ -41,7 +40,7 @@ pub(crate) struct MachineSets {
     pub in_flight: Arc<InFlightWrites>,
     pub events: Events,
     pub clock: Arc<dyn Clock>,
-    pub metrics: Metrics,
+    pub measured: Arc<MachineMetrics>,
     /// Seeds for the names of new Machines.
     pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -210,7 +209,7 @@ impl<'a> Batch<'a> {
         let name = machine.name_any();
         let answer = self.kind.machines.delete(&machine.metadata).await;
         if answer.is_ok() && is_replaced_for_health(&machine) {
-            self.kind.metrics.machines().stale_deleted();
+            self.kind.measured.stale_deleted();
         }
         self.finish(&name, answer, event, |error| {
             (EventReason::FailedDelete, format!("Error deleting machine {name}: {error}"))

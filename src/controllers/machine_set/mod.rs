@@ -5,6 +5,7 @@ mod apply;
 mod claim;
 mod construct;
 mod in_flight;
+mod lint;
 pub(crate) mod metrics;
 mod observe;
 mod plan;

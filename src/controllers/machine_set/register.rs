@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use super::{Action, Failure, InFlightWrites, MachineSets, Snapshot, metrics, plan};
+use super::{Action, Failure, InFlightWrites, MachineSets, Snapshot, lint::lint, metrics, plan};
 use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineSet},
@@ -58,6 +58,10 @@ impl Reconciler for MachineSets {
         plan(snapshot)
     }
 
+    fn lint(&self, snapshot: &Snapshot, plan: &Plan<Action>) -> Option<String> {
+        lint(snapshot, &plan.steps).first().map(ToString::to_string)
+    }
+
     async fn apply(
         &self,
         snapshot: Snapshot,
@@ -98,7 +102,7 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
         in_flight: Arc::clone(&in_flight),
         events,
         clock: shared.clock,
-        metrics: shared.metrics,
+        measured: shared.metrics.of(),
         entropy: shared.entropy,
     };
     let queue = Queue::new("machineset", PACING);

@@ -7,10 +7,7 @@ use serde_json::Value;
 
 use super::{Snapshot, apply, observe, plan};
 use crate::{
-    api::{
-        labels,
-        machine::{MachineClass, SecretRef},
-    },
+    api::{labels, machine::MachineClass},
     controllers::{self, Kind, Settings, machine_class},
     plan::{Plan, Step},
     runtime::{
@@ -90,11 +87,9 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
     builder.controller(reconciler, &queue, &Arc::<States<Reconciler>>::default(), WORKERS, is_ours);
 
     builder.on_change::<MachineClass>(move |change| {
-        let references = |class: &Arc<MachineClass>| [class.secret_ref.clone(), class.credentials_secret_ref.clone()];
-        let named = |class: Option<&Arc<MachineClass>>| class.map(references).into_iter().flatten().flatten();
-        let named: Vec<SecretRef> = named(change.old.as_ref()).chain(named(change.new.as_ref())).collect();
-        for secret in named.into_iter().filter(|secret| !secret.name.is_empty()) {
-            known.add(Key::new(&change.key.namespace, secret.name));
+        let classes = change.old.iter().chain(&change.new);
+        for secret in classes.flat_map(|class| machine_class::secret_names(class)) {
+            known.add(Key::new(&change.key.namespace, secret));
         }
     });
 }

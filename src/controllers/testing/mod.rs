@@ -6,6 +6,7 @@ mod clock;
 mod model;
 mod stand_in;
 mod store;
+mod tiny;
 mod wire;
 mod world;
 

@@ -1,24 +1,26 @@
 //! The metrics registry, with the names of the Go reference.
 //!
-//! Counters and histograms are stored here. Gauges of objects are computed from the caches at each scrape, so that they
-//! are never stale and a series ends with its object.
+//! Counters and histograms are stored here; kinds bring their own ([`Metrics::of`]). Gauges of objects are computed from
+//! the caches at each scrape, so that they are never stale and a series ends with its object.
 
 mod caches;
 mod drivers;
 mod export;
 mod family;
-mod machines;
 mod process;
 mod queues;
 mod requests;
 mod text;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::{
+    any::{Any, TypeId},
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
 
 pub use drivers::DriverMetrics;
 pub(crate) use export::Source;
 pub use family::{Counters, Gauges, Histograms};
-pub use machines::{MachineMetrics, Pool};
 pub use queues::{Queue, Working};
 pub use requests::RequestMetrics;
 pub use text::{CONTENT_TYPE, Desc, Exposition};
@@ -28,7 +30,7 @@ use queues::Queues;
 use super::cache::{Cache, Cached};
 
 /// A source that is read at each scrape. It must not block and must export each family once for all its objects.
-pub trait Collect: Send + Sync {
+pub trait Collect: Any + Send + Sync {
     /// Adds its samples.
     fn collect(&self, out: &mut Exposition);
 }
@@ -42,7 +44,7 @@ struct Inner {
     drivers: DriverMetrics,
     events_dropped: Counters<0>,
     exports: export::Exports,
-    machines: MachineMetrics,
+    measures: Mutex<BTreeMap<TypeId, Arc<dyn Collect>>>,
     queues: Arc<Queues>,
     requests: RequestMetrics,
     sources: Mutex<Vec<Weak<dyn Collect>>>,
@@ -73,9 +75,12 @@ impl Metrics {
         &self.0.drivers
     }
 
-    /// Metrics of machine operations.
-    pub fn machines(&self) -> &MachineMetrics {
-        &self.0.machines
+    /// The metrics of a kind: one instance for all cells, created at its first use.
+    pub(crate) fn of<M: Collect + Default>(&self) -> Arc<M> {
+        let mut measures = self.measures();
+        let known = measures.entry(TypeId::of::<M>()).or_insert_with(|| Arc::new(M::default()));
+        let known: Arc<dyn Any + Send + Sync> = Arc::<dyn Collect>::clone(known);
+        known.downcast().unwrap_or_default()
     }
 
     /// Metrics of API server requests.
@@ -97,12 +102,12 @@ impl Metrics {
     pub fn render(&self) -> String {
         let mut out = Exposition::default();
         self.0.drivers.collect(&mut out);
-        self.0.machines.collect(&mut out);
         self.0.queues.collect(&mut out);
         self.0.requests.collect(&mut out);
         self.0.events_dropped.collect(&EVENTS_DROPPED, &mut out);
         process::collect(&mut out);
         self.0.exports.collect(&mut out);
+        self.measures().values().for_each(|measured| measured.collect(&mut out));
         let sources: Vec<_> = {
             let mut sources = self.sources();
             sources.retain(|source| source.strong_count() > 0);
@@ -114,7 +119,11 @@ impl Metrics {
         out.finish()
     }
 
-    fn sources(&self) -> std::sync::MutexGuard<'_, Vec<Weak<dyn Collect>>> {
+    fn measures(&self) -> MutexGuard<'_, BTreeMap<TypeId, Arc<dyn Collect>>> {
+        self.0.measures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sources(&self) -> MutexGuard<'_, Vec<Weak<dyn Collect>>> {
         self.0.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -147,5 +156,23 @@ mod tests {
         assert!(metrics.render().contains("\nup 1\n"));
         drop(source);
         assert!(!metrics.render().contains("\nup "));
+    }
+    #[derive(Default)]
+    struct Steps(Counters<0>);
+
+    impl Collect for Steps {
+        fn collect(&self, out: &mut Exposition) {
+            self.0.collect(&Desc::counter("steps_total", "Steps.", []), out);
+        }
+    }
+
+    #[test]
+    fn what_a_kind_measures_is_one_for_all_cells_and_stays() {
+        let metrics = Metrics::new();
+        for _cell in 0..2 {
+            metrics.clone().of::<Steps>().0.add([], 1.0);
+        }
+        let text = metrics.render();
+        assert!(text.contains("\nsteps_total 2\n"), "{text}");
     }
 }

@@ -30,19 +30,19 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
         Action::CreateVm => {
             let answer = driver.create(&request).await;
             snapshot.now = context.now();
-            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), context);
+            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);
             snapshot.vm_created(answer);
         }
         Action::InitializeVm => {
             let answer = driver.initialize(&request).await;
             snapshot.now = context.now();
-            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), context);
+            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);
             snapshot.vm_initialized(answer);
         }
         _ => {
             let answer = driver.delete(&request).await;
             snapshot.now = context.now();
-            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), context);
+            metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);
             snapshot.vm_deleted(answer);
         }
     }

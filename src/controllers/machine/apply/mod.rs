@@ -6,6 +6,7 @@ mod lanes;
 mod node;
 mod permits;
 mod pods;
+mod secret_data;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ pub(crate) use lanes::Lanes;
 pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
 
 use self::lanes::Lane;
-use super::{Action, ClassView, Learned, Memory, SecretFacts, Snapshot, metrics, plan};
+use super::{Action, ClassView, Learned, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan};
 use crate::{
     api::{machine::MachineStatus, patch},
     controllers::machine::Ports,
@@ -84,6 +85,10 @@ impl Reconciler for Machines {
 
     fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
         plan(snapshot, &self.context.policy)
+    }
+
+    fn lint(&self, snapshot: &Snapshot, plan: &Plan<Action>) -> Option<String> {
+        lint(snapshot, &self.context.policy, &plan.steps).first().map(ToString::to_string)
     }
 
     async fn apply(
@@ -229,14 +234,14 @@ impl Machines {
             permit.keep();
         }
         let written = turn.track(answer)?;
-        metrics::transition(&snapshot.machine, &written, snapshot, &self.context);
+        metrics::transition(&written, snapshot, self.context.now(), &self.context.measured);
         snapshot.machine = written;
         Ok(())
     }
 
     async fn read_secret(&self, snapshot: &mut Snapshot, session: &mut Session) {
         let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
-        let answer = self.context.secrets.of_class(class).await.map(|merged| {
+        let answer = secret_data::of_class(class, &self.context.secrets).await.map(|merged| {
             let facts = SecretFacts::of(&merged.data, merged.missing);
             session.secret = merged.data;
             facts

@@ -21,7 +21,7 @@ use crate::{
     },
     controllers::{
         machine::{
-            Memory, Policy, Ports,
+            Action, Memory, Policy, Ports,
             apply::{Lanes, Machines},
             take_permit,
         },
@@ -40,7 +40,7 @@ use crate::{
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
-        reconcile::{Loop, States},
+        reconcile::{Loop, Reconciler, States},
         secrets::Secrets,
         target::{Assignment, Target, TargetId, Targets},
         worker::{Handler, ReconcileError, Requeue},
@@ -133,6 +133,7 @@ struct Shop {
     target: Arc<Target>,
     states: Arc<States<Machines>>,
     reconciler: Loop<Machines>,
+    metrics: Metrics,
 }
 
 fn key() -> Key {
@@ -171,12 +172,12 @@ impl Shop {
             permits: Arc::default(),
             policy: Policy::default(),
             events: Events::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
-            metrics,
+            measured: metrics.of(),
             clock: time,
         });
         let states = Arc::<States<Machines>>::default();
         let reconciler = Loop::new(Machines { context: Arc::clone(&context) }, queue, Arc::clone(&states));
-        let shop = Self { api, cloud, clock, context, target, states, reconciler };
+        let shop = Self { api, cloud, clock, context, target, states, reconciler, metrics };
         let class = json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
             "metadata": { "name": "c", "namespace": "ns", "uid": "class", "resourceVersion": "1", "finalizers": [labels::FINALIZER] },
@@ -593,7 +594,19 @@ async fn a_vm_that_could_not_join_is_no_deletion_of_a_machine_in_the_metrics() {
     shop.target.nodes.cache.wrote(serde_json::from_value(node).unwrap());
     shop.reconcile().await.unwrap();
     assert_eq!(*shop.cloud.calls.lock(), ["status", "create", "delete"]);
-    assert!(!shop.context.metrics.render().contains("mcm_machine_delete_duration_seconds{"));
+    assert!(!shop.metrics.render().contains("mcm_machine_delete_duration_seconds{"));
+}
+
+#[tokio::test]
+async fn the_deletion_of_a_machine_is_measured_from_the_wish_to_the_end_of_its_vm() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.reconcile().await.unwrap();
+    let text = shop.metrics.render();
+    let series =
+        r#"mcm_machine_delete_duration_seconds{namespace="ns",machine_deployment="pool",instance_type="",zone=""} 10"#;
+    assert!(text.lines().any(|line| line == series), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -617,4 +630,17 @@ async fn a_long_reconcile_lets_others_have_its_slot() {
     };
     let requeue = reconciled.await.unwrap();
     assert!(matches!(requeue, Requeue::After(Duration::ZERO)), "{requeue:?}");
+}
+
+#[tokio::test]
+async fn the_loop_asks_the_lint() {
+    let shop = Shop::new();
+    shop.linked("Running", &json!({}));
+    let reconciler = &shop.reconciler.reconciler;
+    let snapshot = reconciler.observe(&key(), &Memory::default(), &Default::default()).unwrap();
+    let mut plan = reconciler.plan(&snapshot);
+    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    plan.then(Action::CreateVm, "no reason");
+    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    assert_eq!(refusal, "it would have a VM too many: spec.providerID is cloud:///1");
 }

@@ -14,7 +14,8 @@ use crate::{
     },
     controllers::{
         machine::{
-            Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, PodCall, Policy, SecretFacts, Snapshot, plan,
+            Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, PodCall, Policy, SecretFacts, Snapshot,
+            lint::lint, plan,
         },
         testing::{merge, merge_strategically},
     },
@@ -319,6 +320,14 @@ impl World {
         }
     }
 
+    /// What a reconcile would begin with.
+    pub fn snapshot(&self) -> Snapshot {
+        let (machine, class, trust) = (Arc::new(self.machine().clone()), self.class.clone(), self.trust.clone());
+        let snapshot = Snapshot::new(machine, class, trust, Learned::default(), self.memory.clone(), self.now);
+        let node = self.look_up(&snapshot.node_key());
+        snapshot.with_node(node, self.rivals.iter().cloned().map(Arc::new).collect())
+    }
+
     /// One pass: plan and act until there is nothing to do. Memory survives it unless the process crashes.
     pub fn pass(&mut self) {
         let Some(machine) = self.machine.clone() else { return };
@@ -332,6 +341,7 @@ impl World {
             snapshot = snapshot.with_node(node, rivals);
             snapshot.now = self.now;
             let plan = plan(&snapshot, &self.policy);
+            assert_eq!(lint(&snapshot, &self.policy, &plan.steps), [], "{plan}");
             self.tell(&plan);
             if plan.steps.is_empty() {
                 self.waits = plan.waits.iter().map(|wait| wait.text.clone()).collect();

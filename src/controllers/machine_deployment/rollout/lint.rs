@@ -220,7 +220,7 @@ fn deletes_owner(sets: &[Set<'_>], steps: &[Step<Action>]) -> Option<Violation> 
         steps.iter().any(|step| matches!(&step.action, Action::DeleteSet(deleted) if Arc::ptr_eq(deleted, set.set)))
     };
     let in_use = sets.iter().find(|set| is_deleted(set) && (set.has_machines() || set.after > 0))?;
-    Some(Violation::new(Rule::DeletesOwner, format!("machine set {} has machines", in_use.set.name_any())))
+    Some(Violation::new(Rule::DeletesInUse, format!("machine set {} has machines", in_use.set.name_any())))
 }
 
 fn length(count: usize) -> i64 {

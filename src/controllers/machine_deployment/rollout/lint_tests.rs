@@ -107,7 +107,7 @@ fn recreate_has_machines_of_one_template() {
 fn a_set_with_machines_is_not_deleted_while_its_deployment_stays() {
     let mut snapshot = snapshot(rolling());
     let delete = Step { action: Action::DeleteSet(snapshot.sets[0].clone()), reason: String::new(), event: None };
-    assert_eq!(rules(&snapshot, std::slice::from_ref(&delete)), [Rule::DeletesOwner]);
+    assert_eq!(rules(&snapshot, std::slice::from_ref(&delete)), [Rule::DeletesInUse]);
     let mut deployment = (*snapshot.deployment).clone();
     deployment.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(snapshot.now));
     snapshot.deployment = deployment.into();

@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Policy, apply::MachineDeployments},
+    super::{Action, Policy, apply::MachineDeployments},
     drive::{deployment, rolling},
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
-        reconcile::Loop,
+        reconcile::{Loop, Reconciler},
         target::{Assignment, TargetId, Targets},
         worker::{Handler, ReconcileError, Requeue},
     },
@@ -199,4 +199,16 @@ async fn a_set_that_is_refused_is_reported_once() {
     let progressing = status.conditions.iter().find(|condition| condition.type_ == "Progressing").unwrap();
     assert_eq!((progressing.reason.as_str(), shell.new_set().is_none()), ("MachineSetCreateError", true));
     assert_eq!(shell.wire.count("PATCH machinedeployments/pool/status"), 1);
+}
+
+#[tokio::test]
+async fn the_loop_asks_the_lint() {
+    let shell = Shell::new();
+    let reconciler = &shell.runner.reconciler;
+    let snapshot = reconciler.observe(&Key::new("shoot", "pool"), &Default::default(), &()).unwrap();
+    let mut plan = reconciler.plan(&snapshot);
+    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    plan.then(Action::DeleteSet(Arc::clone(&snapshot.sets[0])), "no reason");
+    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    assert_eq!(refusal, "it would delete an object that is still in use: machine set old has machines");
 }

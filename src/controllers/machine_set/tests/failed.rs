@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, plan},
+    super::Action,
     world::{World, after, annotated, both, merge, now, phase, preserved_until, waits},
 };
 use crate::api::labels;
@@ -20,7 +20,7 @@ fn a_failed_machine_is_replaced_after_it_was_deleted() {
 #[test]
 fn failed_machines_stay_while_the_set_is_short() {
     let world = World::new(3).machine("a", phase("Failed")).machine("b", json!({}));
-    let steps = plan(&world.snapshot()).steps;
+    let steps = world.plan().steps;
     assert!(matches!(steps.as_slice(), [step] if matches!(step.action, Action::CreateMachine(_))), "{steps:?}");
 }
 

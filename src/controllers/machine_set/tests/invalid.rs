@@ -3,10 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{
-    super::plan,
-    world::{World, after, waits},
-};
+use super::world::{World, after, waits};
 use crate::api::reasons::EventReason;
 
 #[rstest]
@@ -21,7 +18,7 @@ use crate::api::reasons::EventReason;
 fn an_invalid_set_says_so_once_and_touches_nothing(#[case] spec: Value, #[case] text: &str) {
     let mut world = World::new(3).with(json!({ "spec": spec })).machines(1);
     let valid = World::new(1).set["spec"].clone();
-    let plan = plan(&world.snapshot());
+    let plan = world.plan();
     let event = plan.steps[0].event.clone().unwrap();
     assert_eq!((event.warning, event.reason), (true, EventReason::InvalidSpec));
     assert!(event.message.starts_with(text), "{}", event.message);

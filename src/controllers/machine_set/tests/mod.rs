@@ -2,6 +2,7 @@ mod belonging;
 mod deletion;
 mod failed;
 mod invalid;
+mod lint;
 mod order;
 mod properties;
 mod replicas;

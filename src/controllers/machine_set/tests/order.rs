@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, plan},
+    super::Action,
     world::{World, after, annotated, both, phase, preserved_until},
 };
 use crate::api::labels;
@@ -44,7 +44,8 @@ fn who_goes_first(#[case] first: Value, #[case] second: Value) {
         let world = World::new(1)
             .machine(victim, both(keep.clone(), first.clone()))
             .machine(survivor, both(keep.clone(), second.clone()));
-        let deletions: Vec<String> = plan(&world.snapshot())
+        let deletions: Vec<String> = world
+            .plan()
             .steps
             .iter()
             .filter_map(|step| match &step.action {

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, construct, plan, replicas},
+    super::{Action, construct, replicas},
     world::{World, both, phase, waits},
 };
 use crate::api::{labels, reasons::EventReason};
@@ -13,7 +13,7 @@ use crate::api::{labels, reasons::EventReason};
 #[test]
 fn a_new_set_is_guarded_first_then_grows_then_reports() {
     let mut world = World::new(3).with(json!({ "metadata": { "finalizers": ["foreign"] } }));
-    let first = plan(&world.snapshot());
+    let first = world.plan();
     assert!(matches!(first.steps[0].action, Action::PatchSet(_)));
     assert_eq!(first.steps.len(), 4);
     let event = first.steps[1].event.clone().unwrap();
@@ -30,7 +30,7 @@ fn a_new_set_is_guarded_first_then_grows_then_reports() {
 #[test]
 fn a_new_set_without_machines_is_guarded_then_reports() {
     let mut world = World::new(0).with(json!({ "metadata": { "finalizers": null } }));
-    assert_eq!(plan(&world.snapshot()).steps.len(), 1, "one write of the set at a time");
+    assert_eq!(world.plan().steps.len(), 1, "one write of the set at a time");
     world.settle();
     assert_eq!((world.status_writes, world.status().observed_generation), (1, 1));
 }
@@ -53,11 +53,11 @@ fn a_scale_down_deletes_exactly_the_surplus_and_touches_no_survivor(#[case] from
 #[test]
 fn large_steps_are_taken_in_bounded_plans() {
     let mut world = World::new(1200);
-    assert_eq!(plan(&world.snapshot()).steps.len(), replicas::BATCH);
+    assert_eq!(world.plan().steps.len(), replicas::BATCH);
     world.settle();
     assert_eq!((world.active(), world.peak), (1200, 1200));
     let mut world = World::new(0).machines(1200);
-    assert_eq!(plan(&world.snapshot()).steps.len(), replicas::BATCH);
+    assert_eq!(world.plan().steps.len(), replicas::BATCH);
     world.settle();
     assert_eq!(world.active(), 0);
 }

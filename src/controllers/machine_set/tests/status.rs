@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, Failure, plan},
+    super::{Action, Failure},
     world::{World, after, both, phase, preserved_until},
 };
 use crate::plan::Plan;
@@ -55,7 +55,7 @@ fn a_failure_is_reported_before_the_work_is_tried_again_and_withdrawn_after_succ
 ) {
     let mut world = World::new(replicas).machines(1);
     world.failure = Some(Failure { message: "quota".into() });
-    let plan_after_failure = plan(&world.snapshot());
+    let plan_after_failure = world.plan();
     assert!(matches!(plan_after_failure.steps[0].action, Action::WriteStatus(_)));
     world.apply(Plan { steps: plan_after_failure.steps.into_iter().take(1).collect(), waits: Vec::new() });
     let condition = world.status().conditions.remove(0);
@@ -63,7 +63,7 @@ fn a_failure_is_reported_before_the_work_is_tried_again_and_withdrawn_after_succ
     assert_eq!((condition.reason.as_str(), condition.message.as_str()), (reason, "quota"));
 
     world.failure = Some(Failure { message: "quota, attempt 2".into() });
-    let again = plan(&world.snapshot());
+    let again = world.plan();
     assert!(!again.steps.iter().any(|step| matches!(step.action, Action::WriteStatus(_))), "one report is enough");
 
     world.failure = None;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::super::{InFlight, InFlightWrites, MachineSets};
+use super::super::{Action, InFlight, InFlightWrites, MachineSets};
 use crate::{
     api::machine::{Machine, MachineSet},
     controllers::testing::{Fate, Wire},
@@ -20,7 +20,7 @@ use crate::{
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
-        reconcile::Loop,
+        reconcile::{Loop, Reconciler},
         worker::{Handler, ReconcileError, Requeue},
     },
 };
@@ -32,6 +32,7 @@ struct Shell {
     machines: Arc<Cache<Machine>>,
     in_flight: Arc<InFlightWrites>,
     woken: Arc<Mutex<Vec<Key>>>,
+    metrics: Metrics,
     runner: Loop<MachineSets>,
 }
 
@@ -50,11 +51,11 @@ impl Shell {
             in_flight: Arc::clone(&in_flight),
             events: Events::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
             clock,
-            metrics,
+            measured: metrics.of(),
             entropy: Arc::new(|| 7),
         };
         let runner = Loop::new(reconciler, Queue::new("sets", Pacing::default()), Arc::default());
-        let shell = Self { wire, sets, machines: cached, in_flight, woken, runner };
+        let shell = Self { wire, sets, machines: cached, in_flight, woken, metrics, runner };
         shell.edit(&json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
             "metadata": {
@@ -249,4 +250,29 @@ async fn deletions_carry_the_uid_and_patches_the_version_that_was_seen() {
     assert!(shell.wire.count("DELETE machines/m000") > 0);
     let successor: Machine = shell.wire.get("machines/m000").unwrap();
     assert!(successor.uid() != first && !successor.is_terminating());
+}
+
+#[tokio::test]
+async fn the_loop_asks_the_lint() {
+    let shell = Shell::new(1, 1);
+    let reconciler = &shell.runner.reconciler;
+    let snapshot = reconciler.observe(&key(), &Default::default(), &()).unwrap();
+    let mut plan = reconciler.plan(&snapshot);
+    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    plan.then(Action::DeleteMachine(Arc::clone(&snapshot.machines[0])), "no reason");
+    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    assert!(refusal.starts_with("it would delete too many machines: machine m000 "), "{refusal}");
+}
+
+#[rstest]
+#[case::for_its_health("HealthCheck", 1)]
+#[case::for_its_creation("Create", 0)]
+#[tokio::test]
+async fn a_machine_that_is_replaced_for_its_health_is_counted(#[case] operation: &str, #[case] expected: usize) {
+    let shell = Shell::new(1, 1);
+    let failed = json!({"status": {"currentStatus": {"phase": "Failed"}, "lastOperation": {"type": operation, "state": "Failed"}}});
+    shell.machines.wrote(shell.wire.put("machines/m000", &failed));
+    shell.reconcile().await.unwrap();
+    let text = shell.metrics.render();
+    assert!(text.contains(&format!("\nmcm_machine_stale_machines_total {expected}\n")), "{text}");
 }

@@ -118,15 +118,23 @@ impl World {
         self.machines.values().filter(is_active).count()
     }
 
+    /// What the set does next; never anything that the lint refuses.
+    pub(super) fn plan(&self) -> Plan<Action> {
+        let snapshot = self.snapshot();
+        let plan = plan(&snapshot);
+        assert_eq!(lint::lint(&snapshot, &plan.steps), [], "{plan:?}");
+        plan
+    }
+
     pub(super) fn settle(&mut self) -> Plan<Action> {
         for _ in 0..20 {
-            let plan = plan(&self.snapshot());
+            let plan = self.plan();
             if plan.steps.is_empty() {
                 return plan;
             }
             self.apply(plan);
         }
-        panic!("no rest after 20 plans: {:?}", plan(&self.snapshot()));
+        panic!("no rest after 20 plans: {:?}", self.plan());
     }
 
     pub(super) fn apply(&mut self, plan: Plan<Action>) {

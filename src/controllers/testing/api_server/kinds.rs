@@ -34,6 +34,7 @@ pub(crate) static SETS: Kind = Kind::custom("machinesets", "MachineSet", true);
 pub(crate) static DEPLOYMENTS: Kind = Kind::custom("machinedeployments", "MachineDeployment", true);
 pub(crate) static CLASSES: Kind = Kind::custom("machineclasses", "MachineClass", false);
 pub(crate) static SECRETS: Kind = Kind::core("secrets", "Secret", true, false);
+pub(crate) static CONFIG_MAPS: Kind = Kind::core("configmaps", "ConfigMap", true, false);
 pub(crate) static NODES: Kind = Kind::core("nodes", "Node", false, true);
 pub(crate) static PODS: Kind = Kind::core("pods", "Pod", true, true);
 pub(crate) static EVENTS: Kind = Kind::core("events", "Event", true, false);
@@ -56,8 +57,8 @@ pub(crate) static LEASES: Kind = Kind {
     is_custom: false,
 };
 
-pub(crate) static ALL: [&Kind; 10] =
-    [&MACHINES, &SETS, &DEPLOYMENTS, &CLASSES, &SECRETS, &NODES, &PODS, &EVENTS, &BUDGETS, &LEASES];
+pub(crate) static ALL: [&Kind; 11] =
+    [&MACHINES, &SETS, &DEPLOYMENTS, &CLASSES, &SECRETS, &CONFIG_MAPS, &NODES, &PODS, &EVENTS, &BUDGETS, &LEASES];
 
 /// The kind at a path, the namespace, and what follows.
 pub(super) fn find(path: &str) -> Option<(&'static Kind, &str, Vec<&str>)> {

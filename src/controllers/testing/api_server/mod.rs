@@ -28,7 +28,7 @@ use tower::BoxError;
 
 pub(crate) use self::{
     call::{Call, OUTSIDE, Verb},
-    kinds::{BUDGETS, CLASSES, DEPLOYMENTS, EVENTS, Kind, LEASES, MACHINES, NODES, PODS, SECRETS, SETS},
+    kinds::{BUDGETS, CLASSES, CONFIG_MAPS, DEPLOYMENTS, EVENTS, Kind, LEASES, MACHINES, NODES, PODS, SECRETS, SETS},
     merge::merge_strategically,
     network::{Broken, Fate, Network, Outcome, Perfect},
     store::{Object, Refusal},

@@ -1,0 +1,98 @@
+//! What the driver gets to see of the Secrets of a class.
+
+use crate::{
+    api::machine::MachineClass,
+    controllers::machine_class,
+    driver::SecretData,
+    runtime::{cache::Key, secrets::Secrets},
+};
+
+/// The merged data of a class.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Merged {
+    /// Data of `secretRef`, overlaid by that of `credentialsSecretRef`.
+    pub data: SecretData,
+    /// Secrets that the class names and that certainly do not exist.
+    pub missing: Vec<String>,
+}
+
+/// The data for calls about a class. Only Secrets beside the class count, whatever namespace a reference names.
+///
+/// # Errors
+/// If a Secret could not be read; one that certainly does not exist is no error but listed as missing.
+pub(super) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<Merged, kube::Error> {
+    let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
+    let mut merged = Merged::default();
+    for reference in machine_class::secret_refs(class) {
+        let is_elsewhere = !reference.namespace.is_empty() && reference.namespace != namespace;
+        let data = if is_elsewhere || reference.name.is_empty() {
+            None
+        } else {
+            secrets.data(&Key::new(namespace, &reference.name)).await?
+        };
+        match data {
+            Some(data) => merged.data.0.extend(data.iter().map(|(key, value)| (key.clone(), value.clone()))),
+            None => merged.missing.push(format!("{}/{}", reference.namespace, reference.name)),
+        }
+    }
+    Ok(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        controllers::{
+            secret::MetadataOfSecret,
+            testing::{Fate, Wire},
+        },
+        runtime::cell::Kept,
+    };
+
+    /// Secrets `user-data` and `credentials`, and what a class of theirs gets.
+    async fn merged(wire: &Wire, mut class: Value) -> Result<Merged, kube::Error> {
+        for (name, data) in
+            [("user-data", json!({ "userData": "YQ==", "key": "YQ==" })), ("credentials", json!({ "key": "Yg==" }))]
+        {
+            let secret = json!({ "metadata": { "name": name, "namespace": "shoot" }, "data": data });
+            wire.put::<Secret>(&format!("secrets/{name}"), &secret);
+        }
+        class["metadata"] = json!({ "name": "c", "namespace": "shoot" });
+        let class: MachineClass = serde_json::from_value(class).unwrap();
+        of_class(&class, &Secrets::new(MetadataOfSecret::cache(), &wire.client())).await
+    }
+
+    fn text(merged: &Merged) -> String {
+        let data = merged.data.0.iter().map(|(key, value)| format!("{key}={}", String::from_utf8_lossy(value)));
+        data.collect::<Vec<_>>().join(" ")
+    }
+
+    #[tokio::test]
+    async fn credentials_overlay_the_rest() {
+        let both = json!({ "secretRef": { "name": "user-data" }, "credentialsSecretRef": { "name": "credentials", "namespace": "shoot" } });
+        let merged = merged(&Wire::new(), both).await.unwrap();
+        assert_eq!((text(&merged).as_str(), merged.missing.len()), ("key=b userData=a", 0));
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_not_there_or_elsewhere_is_missing() {
+        let wire = Wire::new();
+        let gone = json!({ "secretRef": { "name": "user-data" }, "credentialsSecretRef": { "name": "gone", "namespace": "shoot" } });
+        let without = merged(&wire, gone).await.unwrap();
+        assert_eq!((text(&without).as_str(), without.missing), ("key=a userData=a", vec!["shoot/gone".to_owned()]));
+        let elsewhere = json!({ "secretRef": { "name": "credentials", "namespace": "garden" } });
+        let without = merged(&wire, elsewhere).await.unwrap();
+        assert_eq!((text(&without).as_str(), without.missing), ("", vec!["garden/credentials".to_owned()]));
+        assert_eq!(wire.count("GET secrets/credentials"), 0, "another namespace's Secret is not even read");
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_cannot_be_read_is_not_missing() {
+        let wire = Wire::new();
+        wire.judge(|_| Fate::Refused);
+        assert!(merged(&wire, json!({ "secretRef": { "name": "user-data" } })).await.is_err());
+    }
+}

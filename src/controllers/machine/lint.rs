@@ -1,0 +1,404 @@
+//! Refuses a plan that would break a bound: of VMs, of what is concluded from Nodes, of who is given up. What may be done is
+//! read from the snapshot anew, with nothing of what the planner found.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    Action, Policy, Snapshot,
+    delete::progress::Progress,
+    memory::{Call, NodeWrite},
+    policy::{after, created_at},
+    views::{ClassView, NodeAnswer, NodeView, PodsView, SecretView, VmView},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachinePhase, MachineStatus},
+        node::Node,
+    },
+    controllers::object::finalizer,
+    drain::{PodRef, policy as drain_policy},
+    plan::{
+        Step,
+        lint::{Rule, Violation},
+    },
+    safety::{
+        meltdown::{Permit, PermitKey},
+        trust::TargetTrust,
+    },
+};
+
+/// What the steps would break.
+pub(super) fn lint(snapshot: &Snapshot, policy: &Policy, steps: &[Step<Action>]) -> Vec<Violation> {
+    let facts = Facts { snapshot, policy, steps, progress: Progress::of(&snapshot.machine) };
+    let broken = steps.iter().filter_map(|step| facts.check(&step.action));
+    facts.forgets_vm().into_iter().chain(broken).collect()
+}
+
+/// The Machine, and what is done with it.
+struct Facts<'a> {
+    snapshot: &'a Snapshot,
+    policy: &'a Policy,
+    steps: &'a [Step<Action>],
+    /// How far its deletion has come, as its status says.
+    progress: Progress,
+}
+
+type Verdict = Result<(), Violation>;
+
+fn refuse(rule: Rule, text: impl Into<String>) -> Verdict {
+    Err(Violation::new(rule, text))
+}
+
+impl Facts<'_> {
+    fn check(&self, action: &Action) -> Option<Violation> {
+        let verdict = match action {
+            Action::CreateVm => self.create_vm(),
+            Action::InitializeVm => self.initialize_vm(),
+            Action::DeleteVm => self.delete_vm(),
+            Action::PatchMachine(patch) => self.remove_finalizer(patch).and_then(|()| self.change_vm(patch)),
+            Action::WriteStatus(next) => {
+                self.give_up(next).and_then(|()| self.become_unknown(next)).and_then(|()| self.advance(next))
+            }
+            Action::EvictPod(pod) | Action::DeletePod(pod) => self.take_pod(pod),
+            Action::DeleteNode(node) => self.delete_node(node),
+            Action::PatchNode { node, purpose, .. }
+            | Action::StrategicPatchNode { node, purpose, .. }
+            | Action::PatchNodeStatus { node, purpose, .. } => match purpose {
+                NodeWrite::Sync => Ok(()),
+                NodeWrite::Announce | NodeWrite::Cordon => self.close_node(node),
+                NodeWrite::RemoveFinalizer | NodeWrite::Delete => self.delete_node(node),
+            },
+            Action::WaivePermit(dead) => self.waive_permit(dead),
+            Action::ReadSecret
+            | Action::GetVmStatus
+            | Action::GetNode(_)
+            | Action::EnsureBootstrapToken(_)
+            | Action::DeleteBootstrapToken { .. }
+            | Action::ListPods { .. }
+            | Action::TakePermit(_) => Ok(()),
+        };
+        verdict.err()
+    }
+
+    fn create_vm(&self) -> Verdict {
+        let Snapshot { machine, target, learned, .. } = self.snapshot;
+        let phase = machine.phase();
+        let may_have_none = matches!(
+            phase,
+            MachinePhase::New | MachinePhase::CrashLoopBackOff | MachinePhase::Pending | MachinePhase::Terminating
+        );
+        if self.is_deleting() {
+            return refuse(Rule::TooManyVms, "the machine is being deleted");
+        }
+        if !machine.spec.provider_id.is_empty() {
+            return refuse(Rule::TooManyVms, format!("spec.providerID is {}", machine.spec.provider_id));
+        }
+        if !may_have_none {
+            return refuse(Rule::TooManyVms, format!("in phase {} it had one", phase.as_str()));
+        }
+        if self.steps.iter().filter(|step| step.action == Action::CreateVm).count() > 1 {
+            return refuse(Rule::TooManyVms, "two are created in one plan");
+        }
+        if learned.vm != VmView::NotFound {
+            return refuse(Rule::ActsOnUnknown, "the driver did not say in this reconcile that there is no VM");
+        }
+        if let TargetTrust::Untrusted { since, .. } = target {
+            return refuse(Rule::ActsOnUnknown, format!("the target cluster cannot be trusted since {since}"));
+        }
+        if !finalizer::has(&machine.metadata, labels::FINALIZER) {
+            return refuse(Rule::LosesVm, "without its finalizer the machine can go before its VM");
+        }
+        self.has_class_and_secrets()
+    }
+
+    fn initialize_vm(&self) -> Verdict {
+        match &self.snapshot.learned.vm {
+            VmView::Created(_) | VmView::Uninitialized(_) => self.has_class_and_secrets(),
+            _ => refuse(Rule::ActsOnUnknown, "the driver did not say in this reconcile that the VM is not initialized"),
+        }
+    }
+
+    fn has_class_and_secrets(&self) -> Verdict {
+        if !matches!(self.snapshot.class, ClassView::Present { .. }) {
+            return refuse(Rule::ActsOnUnknown, "the class is not known");
+        }
+        self.has_secrets()
+    }
+
+    fn has_secrets(&self) -> Verdict {
+        match self.snapshot.learned.secret {
+            SecretView::Read(_) => Ok(()),
+            _ => refuse(Rule::ActsOnUnknown, "the Secrets of the class were not read in this reconcile"),
+        }
+    }
+
+    fn waive_permit(&self, dead: &Machine) -> Verdict {
+        let shares_node = self.snapshot.rivals.iter().any(|rival| rival.metadata.uid == dead.metadata.uid);
+        if dead.phase() == MachinePhase::Unknown && shares_node {
+            return Ok(());
+        }
+        refuse(Rule::TooManyReplaced, "only an unhealthy machine with the same Node name needs no replacement permit")
+    }
+
+    /// Nothing comes between the creation of a VM and the record of its ID.
+    fn forgets_vm(&self) -> Option<Violation> {
+        let Snapshot { machine, learned, .. } = self.snapshot;
+        let VmView::Created(vm) = &learned.vm else { return None };
+        let records = |step: &Step<Action>| match &step.action {
+            Action::PatchMachine(patch) => patch.pointer("/spec/providerID").is_some_and(|id| *id == vm.provider_id),
+            _ => false,
+        };
+        let is_owed = machine.spec.provider_id.is_empty() && !self.is_deleting() && !self.steps.is_empty();
+        (is_owed && !self.steps.first().is_some_and(records)).then(|| {
+            Violation::new(Rule::LosesVm, format!("{} was created, and its ID is not stored first", vm.provider_id))
+        })
+    }
+
+    fn delete_vm(&self) -> Verdict {
+        if self.is_deleting() {
+            return match self.progress {
+                Progress::DetachVolumes | Progress::DeleteVm => self.has_secrets(),
+                _ => refuse(Rule::DeletesInUse, "the status does not say that the node of the VM is drained"),
+            };
+        }
+        if self.is_node_of_another_vm() {
+            return Ok(());
+        }
+        let text =
+            "the machine is not being deleted, and its VM has not the name of a node that another VM left behind";
+        refuse(Rule::DeletesInUse, text)
+    }
+
+    /// A Node that an earlier VM left behind has the name of the VM, which can never join then.
+    fn is_node_of_another_vm(&self) -> bool {
+        let Snapshot { machine, node, learned, .. } = self.snapshot;
+        let (NodeView::Present(node), Some(vm)) = (node, learned.vm.vm()) else { return false };
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let is_its_name = name == vm.node_name && machine.node_name().is_none();
+        let is_of_another = match node.spec.provider_id.rsplit('/').next().unwrap_or_default() {
+            "" => {
+                let born = node.metadata.creation_timestamp.as_ref();
+                born.is_some_and(|born| born.0 < created_at(machine))
+            }
+            id => vm.provider_id.rsplit('/').next() != Some(id),
+        };
+        is_its_name && is_of_another && machine.metadata.name.as_deref() != Some(name)
+    }
+
+    /// Nobody has to be told any more which VM there was.
+    fn is_vm_gone(&self) -> bool {
+        self.snapshot.learned.vm == VmView::Deleted || self.progress >= Progress::DeleteNode
+    }
+
+    fn remove_finalizer(&self, patch: &Value) -> Verdict {
+        let machine = &self.snapshot.machine;
+        let Some(kept) = patch.pointer("/metadata/finalizers") else { return Ok(()) };
+        let keeps = kept.as_array().into_iter().flatten().any(|one| one == labels::FINALIZER);
+        if keeps || !finalizer::has(&machine.metadata, labels::FINALIZER) {
+            return Ok(());
+        }
+        if !self.is_deleting() {
+            return refuse(Rule::LosesVm, "its finalizer goes, and the machine is not being deleted");
+        }
+        if !self.is_vm_gone() {
+            return refuse(Rule::LosesVm, "its finalizer goes, and the VM may exist: it was not deleted");
+        }
+        let is_unknown = matches!(self.snapshot.own_node(), NodeView::Unknown | NodeView::Missing);
+        match machine.node_name() {
+            Some(node) if is_unknown && self.progress < Progress::Release => {
+                refuse(Rule::ActsOnUnknown, format!("its finalizer goes, and node {node} may be left"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn change_vm(&self, patch: &Value) -> Verdict {
+        let stored = &self.snapshot.machine.spec.provider_id;
+        match patch.pointer("/spec/providerID") {
+            Some(id) if !stored.is_empty() && id != stored => {
+                refuse(Rule::LosesVm, format!("spec.providerID is {stored} and would become {id}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its set will delete it, and with it the VM.
+    fn give_up(&self, next: &MachineStatus) -> Verdict {
+        let Snapshot { machine, learned, memory, now, .. } = self.snapshot;
+        let phase = machine.phase();
+        if next.current_status.phase != MachinePhase::Failed || phase == MachinePhase::Failed {
+            return Ok(());
+        }
+        let deletes_failed = memory.failure_of(Call::Delete).is_some();
+        if !self.is_deleting() && (learned.vm == VmView::Deleted || self.is_node_of_another_vm() && deletes_failed) {
+            return Ok(());
+        }
+        let (deadline, timeout) = match &phase {
+            MachinePhase::New | MachinePhase::CrashLoopBackOff | MachinePhase::Pending | MachinePhase::Terminating => {
+                let timeout = self.policy.creation_timeout_of(machine);
+                (after(created_at(machine), timeout.as_signed()), format!("creationTimeout {timeout}"))
+            }
+            MachinePhase::Unknown => match self.policy.health_timeout_of(machine) {
+                Some(timeout) => (after(self.unknown_since(), timeout.as_signed()), format!("healthTimeout {timeout}")),
+                None => return refuse(Rule::TooEarly, "disableHealthTimeout is set"),
+            },
+            phase => return refuse(Rule::TooEarly, format!("phase {} has no timeout", phase.as_str())),
+        };
+        let has_vm = machine.node_name().is_some() && !machine.spec.provider_id.is_empty();
+        let may_serve = phase == MachinePhase::Unknown || phase == MachinePhase::Pending && has_vm;
+        let deadline = if may_serve { self.snapshot.target.put_off(deadline) } else { deadline };
+        if *now < deadline {
+            return refuse(Rule::TooEarly, format!("{timeout} ends at {deadline}, and it is {now}"));
+        }
+        if may_serve && !self.is_node_read() {
+            return refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()));
+        }
+        if phase == MachinePhase::Unknown { self.is_permitted() } else { Ok(()) }
+    }
+
+    fn unknown_since(&self) -> Timestamp {
+        let machine = &self.snapshot.machine;
+        let status = machine.status.clone().unwrap_or_default();
+        let since = status.current_status.last_update_time.or(status.last_operation.last_update_time);
+        since.map_or_else(|| created_at(machine), |time| time.0)
+    }
+
+    fn is_permitted(&self) -> Verdict {
+        let Some(key) = PermitKey::of(&self.snapshot.machine) else { return Ok(()) };
+        let limit = self.policy.max_unhealthy_replacements;
+        match &self.snapshot.learned.permit {
+            Permit::Held(others) => match others.blocked_by(limit) {
+                Some(blockers) => refuse(
+                    Rule::TooManyReplaced,
+                    format!("of {key} are out of service {blockers}, and the limit is {limit}"),
+                ),
+                None => Ok(()),
+            },
+            Permit::NotAsked | Permit::Refused { .. } => {
+                refuse(Rule::TooManyReplaced, format!("it does not hold the permit of {key}"))
+            }
+        }
+    }
+
+    fn become_unknown(&self, next: &MachineStatus) -> Verdict {
+        let falls = next.current_status.phase == MachinePhase::Unknown
+            && self.snapshot.machine.phase() == MachinePhase::Running;
+        let is_seen = matches!(self.snapshot.node, NodeView::Present(_)) || self.is_node_read();
+        if falls && !is_seen {
+            return refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()));
+        }
+        Ok(())
+    }
+
+    /// What a status says of a deletion is what the next process goes by.
+    fn advance(&self, next: &MachineStatus) -> Verdict {
+        let is_terminating = next.current_status.phase == MachinePhase::Terminating;
+        let next = if is_terminating { Progress::of_text(&next.last_operation.description) } else { Progress::Start };
+        if next >= Progress::DeleteNode && !self.is_vm_gone() {
+            return refuse(Rule::LosesVm, "the status would say that the VM is gone, and it was not deleted");
+        }
+        let skips = next >= Progress::DetachVolumes && self.progress < Progress::DetachVolumes;
+        if !skips || self.is_vm_gone() || self.is_forced() {
+            return Ok(());
+        }
+        let is_linked = self.snapshot.machine.node_name().is_some();
+        let is_known = match self.snapshot.own_node() {
+            NodeView::NoTarget | NodeView::Absent => true,
+            NodeView::Unknown | NodeView::Missing => false,
+            NodeView::Present(_) if is_linked => matches!(self.snapshot.learned.pods, PodsView::Listed(_)),
+            NodeView::Present(_) => self.is_node_read(),
+        };
+        if is_known {
+            return Ok(());
+        }
+        refuse(Rule::ActsOnUnknown, format!("the drain would be over, and {} or its pods are not known", self.node()))
+    }
+
+    /// The deadline of the drain has passed, the Node has long been broken, or somebody asked for force.
+    fn is_forced(&self) -> bool {
+        let Snapshot { machine, node, now, .. } = self.snapshot;
+        let Some(since) = &machine.metadata.deletion_timestamp else { return false };
+        let label = machine.metadata.labels.as_ref().and_then(|all| all.get(labels::FORCE_DELETION));
+        let seen = match node {
+            NodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
+            _ => machine.status.clone().unwrap_or_default().conditions,
+        };
+        label.is_some_and(|text| drain_policy::is_go_true(text))
+            || *now >= after(since.0, self.policy.drain_timeout_of(machine).as_signed())
+            || drain_policy::broken_from(&seen).is_some_and(|from| *now >= from)
+    }
+
+    fn take_pod(&self, pod: &PodRef) -> Verdict {
+        if !self.is_deleting() {
+            return refuse(Rule::DisturbsPods, format!("pod {pod} would go, and the machine is not being deleted"));
+        }
+        if !matches!(self.snapshot.own_node(), NodeView::Present(_)) {
+            return refuse(Rule::TouchesForeign, format!("pod {pod} is not on a node of this machine"));
+        }
+        let is_listed = match &self.snapshot.learned.pods {
+            PodsView::Listed(pods) => pods.iter().any(|listed| listed.pod == *pod),
+            PodsView::NotListed | PodsView::Failed(_) => false,
+        };
+        if is_listed {
+            Ok(())
+        } else {
+            refuse(Rule::ActsOnUnknown, format!("pod {pod} was not listed in this reconcile"))
+        }
+    }
+
+    fn close_node(&self, node: &Node) -> Verdict {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        if !self.is_deleting() {
+            return refuse(
+                Rule::DisturbsPods,
+                format!("node {name} would be closed, and the machine is not being deleted"),
+            );
+        }
+        self.owns(node)
+    }
+
+    fn delete_node(&self, node: &Node) -> Verdict {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        if !self.is_deleting() {
+            return refuse(Rule::DeletesInUse, format!("node {name}, and the machine is not being deleted"));
+        }
+        if !self.is_vm_gone() {
+            return refuse(Rule::DeletesInUse, format!("node {name}, and its VM may exist: it was not deleted"));
+        }
+        self.owns(node)
+    }
+
+    fn owns(&self, node: &Node) -> Verdict {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        match self.snapshot.own_node() {
+            NodeView::Present(own) if own.metadata.name == node.metadata.name => Ok(()),
+            _ => refuse(Rule::TouchesForeign, format!("node {name} is not of this machine")),
+        }
+    }
+
+    /// Whether the Node is as the API server said in this reconcile, and not as a cache has it that may be behind.
+    fn is_node_read(&self) -> bool {
+        let key = self.snapshot.node_key();
+        match self.snapshot.node {
+            NodeView::NoTarget | NodeView::Absent => true,
+            NodeView::Unknown | NodeView::Missing => false,
+            NodeView::Present(_) => {
+                let read = self.snapshot.learned.node_read.as_ref();
+                read.is_some_and(|read| read.key == key && read.answer == NodeAnswer::Found)
+            }
+        }
+    }
+
+    fn node(&self) -> String {
+        match self.snapshot.machine.node_name() {
+            Some(name) => format!("node {name}"),
+            None => "the node of the machine".to_owned(),
+        }
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.snapshot.machine.metadata.deletion_timestamp.is_some()
+    }
+}

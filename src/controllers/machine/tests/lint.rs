@@ -1,0 +1,535 @@
+//! Plans that no planner makes are refused, and the text names the bound.
+
+use std::sync::Arc;
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::world::{World, at, node, pod, ready};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachinePhase, MachineStatus},
+        node::Node,
+    },
+    controllers::machine::{
+        Action, Call, ClassView, NodeView, NodeWrite, PodsView, Policy, SecretFacts, Snapshot,
+        lint::lint,
+        plan,
+        views::{NodeKey, SecretView, VmView},
+    },
+    driver::{Code, DriverError, Vm},
+    plan::Step,
+    safety::{
+        meltdown::{OutOfService, Permit, PermitKey},
+        trust::TargetTrust,
+    },
+};
+
+type Change = fn(&mut Snapshot);
+
+fn as_it_is(_: &mut Snapshot) {}
+
+fn refusals(snapshot: &Snapshot, actions: impl IntoIterator<Item = Action>) -> Vec<String> {
+    let step = |action| Step { action, reason: "because".to_owned(), event: None };
+    let steps: Vec<_> = actions.into_iter().map(step).collect();
+    lint(snapshot, &Policy::default(), &steps).iter().map(ToString::to_string).collect()
+}
+
+/// `None` if the action is not refused.
+fn refusal(snapshot: &Snapshot, action: Action) -> Option<String> {
+    let texts = refusals(snapshot, [action]);
+    assert!(texts.len() <= 1, "{texts:?}");
+    texts.into_iter().next()
+}
+
+fn edit(snapshot: &mut Snapshot, change: impl FnOnce(&mut Machine)) {
+    change(Arc::make_mut(&mut snapshot.machine));
+}
+
+fn edit_status(snapshot: &mut Snapshot, change: impl FnOnce(&mut MachineStatus)) {
+    edit(snapshot, |machine| change(machine.status.get_or_insert_default()));
+}
+
+fn set_phase(snapshot: &mut Snapshot, phase: MachinePhase) {
+    edit_status(snapshot, |status| status.current_status.phase = phase);
+}
+
+/// Being deleted, so far as this text of its status says.
+fn terminating(snapshot: &mut Snapshot, text: &str) {
+    let now = snapshot.now;
+    edit(snapshot, |machine| machine.metadata.deletion_timestamp = Some(now.into()));
+    set_phase(snapshot, MachinePhase::Terminating);
+    edit_status(snapshot, |status| status.last_operation.description = text.to_owned());
+}
+
+fn set_label(snapshot: &mut Snapshot, label: &str, value: &str) {
+    edit(snapshot, |machine| {
+        machine.metadata.labels.as_mut().unwrap().insert(label.to_owned(), value.to_owned());
+    });
+}
+
+fn own_node(snapshot: &Snapshot) -> Arc<Node> {
+    let NodeView::Present(node) = &snapshot.node else { panic!("{:?}", snapshot.node) };
+    Arc::clone(node)
+}
+
+fn vm() -> Vm {
+    Vm { provider_id: "cloud:///1".to_owned(), node_name: "n".to_owned(), ..Vm::default() }
+}
+
+fn secrets() -> SecretView {
+    SecretView::Read(SecretFacts { has_user_data: true, ..SecretFacts::default() })
+}
+
+fn status(phase: MachinePhase, text: &str) -> Action {
+    let mut status = MachineStatus::default();
+    status.current_status.phase = phase;
+    status.last_operation.description = text.to_owned();
+    Action::WriteStatus(Box::new(status))
+}
+
+fn finalizers(list: &[&str]) -> Action {
+    Action::PatchMachine(json!({ "metadata": { "finalizers": list } }))
+}
+
+const DRAINED: &str = "Drain successful. Initiate VM deletion";
+const VM_GONE: &str = "VM deletion was successful. Initiate node object deletion";
+const RELEASED: &str = "something. Initiate machine object finalizer removal";
+
+/// All that a creation needs is known.
+fn creating() -> Snapshot {
+    let mut snapshot = World::new().snapshot();
+    snapshot.learned.secret = secrets();
+    snapshot.learned.vm = VmView::NotFound;
+    snapshot
+}
+
+#[rstest]
+#[case::all_is_known(as_it_is, None)]
+#[case::being_deleted(|it: &mut Snapshot| terminating(it, ""), Some("it would have a VM too many: the machine is being deleted"))]
+#[case::it_has_one(
+    |it: &mut Snapshot| edit(it, |machine| machine.spec.provider_id = "cloud:///1".to_owned()),
+    Some("it would have a VM too many: spec.providerID is cloud:///1")
+)]
+#[case::pending(|it: &mut Snapshot| set_phase(it, MachinePhase::Pending), None)]
+#[case::it_had_one(|it: &mut Snapshot| set_phase(it, MachinePhase::Running), Some("it would have a VM too many: in phase Running it had one"))]
+#[case::the_driver_was_not_asked(
+    |it: &mut Snapshot| it.learned.vm = VmView::NotAsked,
+    Some("it would act on what is not known: the driver did not say in this reconcile that there is no VM")
+)]
+#[case::the_driver_found_one(
+    |it: &mut Snapshot| it.learned.vm = VmView::Found(vm()),
+    Some("it would act on what is not known: the driver did not say in this reconcile that there is no VM")
+)]
+#[case::the_target_is_away(
+    |it: &mut Snapshot| it.target = TargetTrust::Untrusted { since: at(0), reason: "silent".to_owned() },
+    Some("it would act on what is not known: the target cluster cannot be trusted since 2027-01-15T08:00:00Z")
+)]
+#[case::nothing_holds_the_machine(
+    |it: &mut Snapshot| edit(it, |machine| machine.metadata.finalizers = None),
+    Some("it would lose a VM: without its finalizer the machine can go before its VM")
+)]
+#[case::the_classes_were_not_read(|it: &mut Snapshot| it.class = ClassView::Unknown, Some("it would act on what is not known: the class is not known"))]
+#[case::there_is_no_class(|it: &mut Snapshot| it.class = ClassView::Missing, Some("it would act on what is not known: the class is not known"))]
+#[case::the_secrets_were_not_read(
+    |it: &mut Snapshot| it.learned.secret = SecretView::NotRead,
+    Some("it would act on what is not known: the Secrets of the class were not read in this reconcile")
+)]
+#[case::the_secrets_cannot_be_read(
+    |it: &mut Snapshot| it.learned.secret = SecretView::Failed("forbidden".to_owned()),
+    Some("it would act on what is not known: the Secrets of the class were not read in this reconcile")
+)]
+fn a_vm_is_created_only_if_there_certainly_is_none(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = creating();
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, Action::CreateVm).as_deref(), refused);
+}
+
+#[test]
+fn one_plan_creates_one_vm() {
+    let text = "it would have a VM too many: two are created in one plan";
+    assert_eq!(refusals(&creating(), [Action::CreateVm, Action::CreateVm]), [text, text]);
+}
+
+#[rstest]
+#[case::half_made(VmView::Uninitialized(vm()), secrets(), None)]
+#[case::finished(
+    VmView::Found(vm()),
+    secrets(),
+    Some("it would act on what is not known: the driver did not say in this reconcile that the VM is not initialized")
+)]
+#[case::without_secrets(
+    VmView::Uninitialized(vm()),
+    SecretView::NotRead,
+    Some("it would act on what is not known: the Secrets of the class were not read in this reconcile")
+)]
+fn a_vm_is_initialized_if_the_driver_says_it_is_not(
+    #[case] view: VmView,
+    #[case] secret: SecretView,
+    #[case] refused: Option<&str>,
+) {
+    let mut snapshot = creating();
+    (snapshot.learned.vm, snapshot.learned.secret) = (view, secret);
+    assert_eq!(refusal(&snapshot, Action::InitializeVm).as_deref(), refused);
+}
+
+#[test]
+fn the_id_of_a_new_vm_is_stored_before_anything_else() {
+    let mut snapshot = creating();
+    snapshot.learned.vm = VmView::Created(vm());
+    let stores = |id: &str| Action::PatchMachine(json!({ "spec": { "providerID": id } }));
+    let text = "it would lose a VM: cloud:///1 was created, and its ID is not stored first";
+    assert_eq!(refusal(&snapshot, stores("cloud:///1")), None);
+    for other in [status(MachinePhase::Pending, ""), Action::InitializeVm, stores("cloud:///2")] {
+        assert_eq!(refusal(&snapshot, other).as_deref(), Some(text));
+    }
+    edit(&mut snapshot, |machine| machine.spec.provider_id = "cloud:///1".to_owned());
+    assert_eq!(refusal(&snapshot, status(MachinePhase::Pending, "")), None);
+    let text = "it would lose a VM: spec.providerID is cloud:///1 and would become \"cloud:///2\"";
+    assert_eq!(refusal(&snapshot, stores("cloud:///2")).as_deref(), Some(text));
+}
+
+#[test]
+fn the_planner_stores_it_before_it_looks_at_the_node() {
+    let mut snapshot = creating();
+    set_phase(&mut snapshot, MachinePhase::Pending);
+    set_label(&mut snapshot, labels::NODE, "n");
+    snapshot.learned.vm = VmView::Created(vm());
+    let snapshot = snapshot.with_node(NodeView::Present(Arc::new(node("n", ready()))), Vec::new());
+    let steps = plan(&snapshot, &Policy::default()).steps;
+    assert_eq!(lint(&snapshot, &Policy::default(), &steps), []);
+}
+
+/// A new VM has the name of this Node.
+fn stale(node: Node) -> Snapshot {
+    let mut snapshot = creating();
+    snapshot.learned.vm = VmView::Found(vm());
+    edit(&mut snapshot, |machine| machine.spec.provider_id = "cloud:///1".to_owned());
+    snapshot.with_node(NodeView::Present(Arc::new(node)), Vec::new())
+}
+
+fn node_of(provider_id: &str, born: i64) -> Node {
+    let mut node = node("n", ready());
+    node.spec.provider_id = provider_id.to_owned();
+    node.metadata.creation_timestamp = Some(at(born).into());
+    node
+}
+
+const LIVES: &str = "it would delete an object that is still in use: the machine is not being deleted, and its VM has not the name of a node that \
+                     another VM left behind";
+
+#[rstest]
+#[case::of_an_earlier_vm(node_of("cloud:///0", 5), None)]
+#[case::of_its_own_vm(node_of("other-form/1", -5), Some(LIVES))]
+#[case::older_than_the_machine(node_of("", -5), None)]
+#[case::younger_than_the_machine(node_of("", 5), Some(LIVES))]
+fn the_vm_of_a_machine_that_lives_is_deleted_only_for_a_stale_node(#[case] node: Node, #[case] refused: Option<&str>) {
+    let mut snapshot = stale(node);
+    assert_eq!(refusal(&snapshot, Action::DeleteVm).as_deref(), refused);
+    set_label(&mut snapshot, labels::NODE, "n");
+    assert_eq!(refusal(&snapshot, Action::DeleteVm).as_deref(), Some(LIVES), "its Node is known");
+}
+
+#[rstest]
+#[case::drained(DRAINED, secrets(), None)]
+#[case::forced("Force Drain successful. Delete Volume Attachments", secrets(), None)]
+#[case::not_yet_drained(
+    "Initiate node drain",
+    secrets(),
+    Some("it would delete an object that is still in use: the status does not say that the node of the VM is drained")
+)]
+#[case::not_begun(
+    "",
+    secrets(),
+    Some("it would delete an object that is still in use: the status does not say that the node of the VM is drained")
+)]
+#[case::without_secrets(
+    DRAINED,
+    SecretView::NotRead,
+    Some("it would act on what is not known: the Secrets of the class were not read in this reconcile")
+)]
+fn the_vm_of_a_machine_that_goes_is_deleted_after_the_drain(
+    #[case] text: &str,
+    #[case] secret: SecretView,
+    #[case] refused: Option<&str>,
+) {
+    let mut snapshot = World::running().snapshot();
+    terminating(&mut snapshot, text);
+    snapshot.learned.secret = secret;
+    assert_eq!(refusal(&snapshot, Action::DeleteVm).as_deref(), refused);
+}
+
+#[rstest]
+#[case::of_a_machine_that_lives(
+    as_it_is,
+    Some("it would lose a VM: its finalizer goes, and the machine is not being deleted")
+)]
+#[case::before_the_vm(|it: &mut Snapshot| terminating(it, DRAINED), Some("it would lose a VM: its finalizer goes, and the VM may exist: it was not deleted"))]
+#[case::after_the_vm(|it: &mut Snapshot| { terminating(it, DRAINED); it.learned.vm = VmView::Deleted; }, None)]
+#[case::after_the_vm_that_another_process_deleted(|it: &mut Snapshot| terminating(it, VM_GONE), None)]
+#[case::while_the_node_is_not_known(
+    |it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Unknown; },
+    Some("it would act on what is not known: its finalizer goes, and node n may be left")
+)]
+#[case::while_the_cache_misses_the_node(
+    |it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Missing; },
+    Some("it would act on what is not known: its finalizer goes, and node n may be left")
+)]
+#[case::after_the_node(|it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Absent; }, None)]
+#[case::after_the_node_that_another_process_deleted(|it: &mut Snapshot| { terminating(it, RELEASED); it.node = NodeView::Unknown; }, None)]
+fn a_machine_keeps_its_finalizer_while_it_may_have_a_vm(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = World::running().snapshot();
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, finalizers(&["another"])).as_deref(), refused);
+    assert_eq!(refusal(&snapshot, finalizers(&["another", labels::FINALIZER])), None);
+}
+
+/// Its Node is not healthy, it was read, and every timeout has passed.
+fn sick(phase: MachinePhase) -> Snapshot {
+    let mut world = World::running();
+    world.sleep(24 * 3600);
+    world.edit_status(|status| status.current_status.phase = phase);
+    let mut snapshot = world.snapshot();
+    snapshot.node_was_read(NodeKey::Name("n".to_owned()), Ok(true));
+    snapshot.learned.permit = Permit::Held(OutOfService::default());
+    snapshot
+}
+
+fn unread(snapshot: &mut Snapshot) {
+    snapshot.learned.node_read = None;
+}
+
+fn young(snapshot: &mut Snapshot) {
+    let now = snapshot.now;
+    edit(snapshot, |machine| machine.metadata.creation_timestamp = Some(now.into()));
+    edit_status(snapshot, |status| status.current_status.last_update_time = Some(now.into()));
+}
+
+const UNREAD: &str = "it would act on what is not known: node n was not read live in this reconcile";
+
+#[rstest]
+#[case::did_not_join(MachinePhase::Pending, as_it_is, None)]
+#[case::may_have_joined(MachinePhase::Pending, unread, Some(UNREAD))]
+#[case::has_no_vm_yet(MachinePhase::Pending, |it: &mut Snapshot| { unread(it); edit(it, |machine| machine.spec.provider_id.clear()); }, None)]
+#[case::cannot_be_created(MachinePhase::CrashLoopBackOff, unread, None)]
+#[case::may_still_join(
+    MachinePhase::Pending,
+    young,
+    Some(
+        "it would give a machine up too early: creationTimeout 20m0s ends at 2027-01-16T08:20:13Z, and it is 2027-01-16T08:00:13Z"
+    )
+)]
+#[case::is_not_healthy(MachinePhase::Unknown, as_it_is, None)]
+#[case::may_be_healthy(MachinePhase::Unknown, unread, Some(UNREAD))]
+#[case::is_certainly_gone(MachinePhase::Unknown, |it: &mut Snapshot| { unread(it); it.node = NodeView::Absent; }, None)]
+#[case::may_recover(
+    MachinePhase::Unknown,
+    young,
+    Some(
+        "it would give a machine up too early: healthTimeout 10m0s ends at 2027-01-16T08:10:13Z, and it is 2027-01-16T08:00:13Z"
+    )
+)]
+#[case::may_report_again(
+    MachinePhase::Unknown,
+    |it: &mut Snapshot| it.target = TargetTrust::Trusted { again_since: Some(it.now) },
+    Some("it would give a machine up too early: healthTimeout 10m0s ends at 2027-01-16T08:01:13Z, and it is 2027-01-16T08:00:13Z")
+)]
+#[case::may_be_unknown_for_ever(
+    MachinePhase::Unknown,
+    |it: &mut Snapshot| edit(it, |machine| machine.spec.configuration.disable_health_timeout = Some(true)),
+    Some("it would give a machine up too early: disableHealthTimeout is set")
+)]
+#[case::nobody_asked_for_the_permit(
+    MachinePhase::Unknown,
+    |it: &mut Snapshot| it.learned.permit = Permit::NotAsked,
+    Some("it would replace too many machines at once: it does not hold the permit of pool")
+)]
+#[case::another_one_has_the_permit(
+    MachinePhase::Unknown,
+    |it: &mut Snapshot| it.learned.permit = Permit::Refused { by: "b".to_owned() },
+    Some("it would replace too many machines at once: it does not hold the permit of pool")
+)]
+#[case::another_one_is_out_of_service(
+    MachinePhase::Unknown,
+    |it: &mut Snapshot| {
+        let other: Machine = serde_json::from_value(json!({ "metadata": { "name": "b", "namespace": "ns", "labels": { "name": "pool" } }, "spec": {} })).unwrap();
+        it.learned.permit = Permit::Held(OutOfService::of(&PermitKey::of(&other).unwrap(), [&other]));
+    },
+    Some("it would replace too many machines at once: of pool are out of service b (not created yet), and the limit is 1")
+)]
+#[case::runs(
+    MachinePhase::Running,
+    as_it_is,
+    Some("it would give a machine up too early: phase Running has no timeout")
+)]
+#[case::is_updated_in_place(
+    MachinePhase::InPlaceUpdating,
+    as_it_is,
+    Some("it would give a machine up too early: phase InPlaceUpdating has no timeout")
+)]
+#[case::was_given_up_before(MachinePhase::Failed, unread, None)]
+fn a_machine_is_given_up_when_its_time_is_over_and_its_node_was_read(
+    #[case] phase: MachinePhase,
+    #[case] change: Change,
+    #[case] refused: Option<&str>,
+) {
+    let mut snapshot = sick(phase);
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, status(MachinePhase::Failed, "")).as_deref(), refused);
+}
+
+#[rstest]
+#[case::its_vm_was_deleted(|it: &mut Snapshot| it.learned.vm = VmView::Deleted, true)]
+#[case::its_vm_cannot_be_deleted(|it: &mut Snapshot| it.memory.call_failed(Call::Delete, DriverError::new(Code::Internal, ""), at(10)), true)]
+#[case::its_vm_was_not_deleted(as_it_is, false)]
+fn a_machine_whose_vm_has_the_name_of_a_stale_node_is_given_up_at_once(#[case] change: Change, #[case] accepted: bool) {
+    let mut snapshot = stale(node_of("cloud:///0", 5));
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, status(MachinePhase::Failed, "")).is_none(), accepted);
+}
+
+#[rstest]
+#[case::its_node_is_there(as_it_is, None)]
+#[case::its_node_is_gone(|it: &mut Snapshot| it.node = NodeView::Absent, None)]
+#[case::the_cache_misses_its_node(|it: &mut Snapshot| it.node = NodeView::Missing, Some(UNREAD))]
+#[case::nodes_are_not_known(|it: &mut Snapshot| it.node = NodeView::Unknown, Some(UNREAD))]
+fn a_running_machine_becomes_unknown_for_a_node_that_was_seen(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = World::running().snapshot();
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, status(MachinePhase::Unknown, "")).as_deref(), refused);
+}
+
+const UNDRAINED: &str =
+    "it would act on what is not known: the drain would be over, and node n or its pods are not known";
+const NO_NODE: &str =
+    "it would act on what is not known: the drain would be over, and the node of the machine or its pods are not known";
+
+#[rstest]
+#[case::pods_were_listed(|it: &mut Snapshot| it.learned.pods = PodsView::Listed(Vec::new()), None)]
+#[case::pods_were_not_listed(as_it_is, Some(UNDRAINED))]
+#[case::pods_cannot_be_listed(|it: &mut Snapshot| it.learned.pods = PodsView::Failed("timeout".to_owned()), Some(UNDRAINED))]
+#[case::the_node_is_gone(|it: &mut Snapshot| it.node = NodeView::Absent, None)]
+#[case::the_cache_misses_the_node(|it: &mut Snapshot| it.node = NodeView::Missing, Some(UNDRAINED))]
+#[case::nodes_are_not_known(|it: &mut Snapshot| it.node = NodeView::Unknown, Some(UNDRAINED))]
+#[case::no_node_is_known_by_name(|it: &mut Snapshot| { it.node = NodeView::Missing; edit(it, |machine| drop(machine.metadata.labels.take())); }, Some(NO_NODE))]
+#[case::no_target(|it: &mut Snapshot| it.node = NodeView::NoTarget, None)]
+#[case::by_force(|it: &mut Snapshot| { it.node = NodeView::Unknown; set_label(it, labels::FORCE_DELETION, "true"); }, None)]
+#[case::the_deadline_has_passed(|it: &mut Snapshot| { it.node = NodeView::Unknown; it.now = at(2 * 3600 + 60); }, None)]
+#[case::almost(|it: &mut Snapshot| { it.node = NodeView::Unknown; it.now = at(2 * 3600); }, Some(UNDRAINED))]
+#[case::the_node_is_broken(
+    |it: &mut Snapshot| {
+        let broken = json!([{ "type": "Ready", "status": "Unknown", "lastTransitionTime": at(-1000) }]);
+        it.node = NodeView::Unknown;
+        edit_status(it, |status| status.conditions = serde_json::from_value(broken).unwrap());
+    },
+    None
+)]
+#[case::the_vm_is_gone(|it: &mut Snapshot| { it.node = NodeView::Unknown; it.learned.vm = VmView::Deleted; }, None)]
+#[case::it_was_over_before(|it: &mut Snapshot| { it.node = NodeView::Unknown; terminating(it, DRAINED); }, None)]
+fn a_drain_is_over_when_the_pods_of_its_node_are_known(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = World::running().snapshot();
+    terminating(&mut snapshot, "Initiate node drain");
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, status(MachinePhase::Terminating, DRAINED)).as_deref(), refused);
+    assert_eq!(refusal(&snapshot, status(MachinePhase::Terminating, "Initiate node drain")), None);
+}
+
+#[test]
+fn a_status_does_not_say_that_a_vm_is_gone_that_was_not_deleted() {
+    let mut snapshot = World::running().snapshot();
+    terminating(&mut snapshot, DRAINED);
+    let text = "it would lose a VM: the status would say that the VM is gone, and it was not deleted";
+    assert_eq!(refusal(&snapshot, status(MachinePhase::Terminating, VM_GONE)).as_deref(), Some(text));
+    snapshot.learned.vm = VmView::Deleted;
+    assert_eq!(refusal(&snapshot, status(MachinePhase::Terminating, VM_GONE)), None);
+}
+
+fn of_another_machine(snapshot: &mut Snapshot) {
+    let mut node = (*own_node(snapshot)).clone();
+    node.metadata.labels.get_or_insert_default().insert(labels::MACHINE_NAME.to_owned(), "another".to_owned());
+    snapshot.node = NodeView::Present(Arc::new(node));
+}
+
+#[rstest]
+#[case::listed(as_it_is, None)]
+#[case::of_a_machine_that_lives(
+    |it: &mut Snapshot| edit(it, |machine| machine.metadata.deletion_timestamp = None),
+    Some("it would take pods off a node that stays: pod ns/a would go, and the machine is not being deleted")
+)]
+#[case::not_listed(
+    |it: &mut Snapshot| it.learned.pods = PodsView::Listed(vec![pod("b")]),
+    Some("it would act on what is not known: pod ns/a was not listed in this reconcile")
+)]
+#[case::on_another_one_s_node(
+    of_another_machine,
+    Some("it would change an object of another owner: pod ns/a is not on a node of this machine")
+)]
+fn pods_go_from_the_own_node_of_a_machine_that_goes(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = World::running().snapshot();
+    terminating(&mut snapshot, "Initiate node drain");
+    snapshot.learned.pods = PodsView::Listed(vec![pod("a")]);
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, Action::EvictPod(pod("a").pod)).as_deref(), refused);
+    assert_eq!(refusal(&snapshot, Action::DeletePod(pod("a").pod)).as_deref(), refused);
+}
+
+#[rstest]
+#[case::of_a_machine_that_goes(|it: &mut Snapshot| terminating(it, ""), None)]
+#[case::of_a_machine_that_lives(
+    as_it_is,
+    Some("it would take pods off a node that stays: node n would be closed, and the machine is not being deleted")
+)]
+#[case::of_another_machine(|it: &mut Snapshot| { terminating(it, ""); of_another_machine(it); }, Some("it would change an object of another owner: node n is not of this machine"))]
+fn the_own_node_of_a_machine_that_goes_is_closed(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = World::running().snapshot();
+    change(&mut snapshot);
+    let (node, patch) = (own_node(&snapshot), json!({}));
+    let announce = Action::PatchNodeStatus { node: node.clone(), patch: patch.clone(), purpose: NodeWrite::Announce };
+    let cordon = Action::StrategicPatchNode { node: node.clone(), patch: patch.clone(), purpose: NodeWrite::Cordon };
+    for action in [announce, cordon] {
+        assert_eq!(refusal(&snapshot, action).as_deref(), refused);
+    }
+    let sync = Action::PatchNode { node, patch, purpose: NodeWrite::Sync };
+    assert_eq!(refusal(&snapshot, sync), None);
+}
+
+#[rstest]
+#[case::after_the_vm(|it: &mut Snapshot| terminating(it, VM_GONE), None)]
+#[case::before_the_vm(|it: &mut Snapshot| terminating(it, DRAINED), Some("it would delete an object that is still in use: node n, and its VM may exist: it was not deleted"))]
+#[case::of_a_machine_that_lives(
+    as_it_is,
+    Some("it would delete an object that is still in use: node n, and the machine is not being deleted")
+)]
+#[case::of_another_machine(|it: &mut Snapshot| { terminating(it, VM_GONE); of_another_machine(it); }, Some("it would change an object of another owner: node n is not of this machine"))]
+fn a_node_goes_after_its_vm(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = World::running().snapshot();
+    change(&mut snapshot);
+    let node = own_node(&snapshot);
+    let release =
+        Action::StrategicPatchNode { node: node.clone(), patch: json!({}), purpose: NodeWrite::RemoveFinalizer };
+    for action in [release, Action::DeleteNode(node)] {
+        assert_eq!(refusal(&snapshot, action).as_deref(), refused);
+    }
+}
+
+const NO_WAIVER: &str = "it would replace too many machines at once: only an unhealthy machine with the same Node name needs no \
+                         replacement permit";
+
+#[rstest]
+#[case::dead(MachinePhase::Unknown, true, None)]
+#[case::serving(MachinePhase::Running, true, Some(NO_WAIVER))]
+#[case::with_another_node(MachinePhase::Unknown, false, Some(NO_WAIVER))]
+fn a_permit_is_waived_only_for_a_dead_machine_whose_node_is_in_the_way(
+    #[case] phase: MachinePhase,
+    #[case] is_rival: bool,
+    #[case] refused: Option<&str>,
+) {
+    let mut snapshot = creating();
+    let mut dead = Machine::clone(&snapshot.machine);
+    dead.metadata.uid = Some("dead".to_owned());
+    dead.status.get_or_insert_default().current_status.phase = phase;
+    let dead = Arc::new(dead);
+    snapshot.rivals.extend(is_rival.then(|| Arc::clone(&dead)));
+    assert_eq!(refusal(&snapshot, Action::WaivePermit(dead)).as_deref(), refused);
+}

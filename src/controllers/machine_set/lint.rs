@@ -1,0 +1,249 @@
+//! Refuses a plan that would break a bound. Which Machines belong to the set, how many there would be and which of them may
+//! go is worked out from the objects and the steps, with nothing of what the planner found.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::{Action, Snapshot};
+use crate::{
+    api::{
+        labels,
+        machine::{AUTO_PRESERVED, Machine, MachinePhase},
+        patch,
+        selector::Selector,
+    },
+    controllers::object::{deletion_order::DeletionOrder, finalizer, owner},
+    plan::{
+        Step,
+        lint::{Rule, Violation},
+    },
+};
+
+/// What the steps would break.
+pub(super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Violation> {
+    if steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_))) {
+        return Vec::new();
+    }
+    let facts = Facts::of(snapshot, steps);
+    let checks = [
+        facts.too_many_machines(),
+        facts.grows_while_frozen(),
+        facts.creates_and_deletes(),
+        facts.loses_vm(),
+        facts.touches_foreign(),
+        facts.deletes_without_cause(),
+        facts.deletes_in_use(),
+    ];
+    checks.into_iter().flatten().collect()
+}
+
+/// The set, and what the steps do with its Machines.
+struct Facts<'a> {
+    snapshot: &'a Snapshot,
+    steps: &'a [Step<Action>],
+    is_deleting: bool,
+    selector: Option<Selector>,
+    replicas: usize,
+    /// The Machines that it controls and selects, with those that it may adopt.
+    own: Vec<&'a Machine>,
+    created: Vec<&'a Machine>,
+    deleted: Vec<&'a Machine>,
+}
+
+impl<'a> Facts<'a> {
+    fn of(snapshot: &'a Snapshot, steps: &'a [Step<Action>]) -> Self {
+        let set = &snapshot.set;
+        let selector = Selector::parse(set.spec.selector.as_ref()).ok().filter(|selector| !selector.selects_none());
+        let created = steps.iter().filter_map(|step| match &step.action {
+            Action::CreateMachine(machine) => Some(&**machine),
+            _ => None,
+        });
+        let deleted = steps.iter().filter_map(|step| match &step.action {
+            Action::DeleteMachine(machine) => Some(&**machine),
+            _ => None,
+        });
+        let mut facts = Self {
+            snapshot,
+            steps,
+            is_deleting: set.metadata.deletion_timestamp.is_some(),
+            selector,
+            replicas: usize::try_from(set.spec.replicas).unwrap_or_default(),
+            own: Vec::new(),
+            created: created.collect(),
+            deleted: deleted.collect(),
+        };
+        let own = snapshot.machines.iter().map(Arc::as_ref).filter(|machine| facts.is_own(machine));
+        facts.own = own.collect();
+        facts
+    }
+
+    fn is_own(&self, machine: &Machine) -> bool {
+        let meta = &machine.metadata;
+        let is_selected = self.selector.as_ref().is_some_and(|selector| selector.matches(meta.labels.as_ref()));
+        let is_orphan = owner::controller_of(meta).is_none() && meta.deletion_timestamp.is_none();
+        if self.is_deleting {
+            self.controls(machine) && (is_selected || self.selector.is_none())
+        } else {
+            is_selected && (self.controls(machine) || is_orphan)
+        }
+    }
+
+    fn controls(&self, machine: &Machine) -> bool {
+        let uid = self.snapshot.set.metadata.uid.as_deref();
+        uid.is_some_and(|uid| owner::is_controlled_by(&machine.metadata, uid))
+    }
+
+    fn too_many_machines(&self) -> Option<Violation> {
+        let (created, replicas) = (self.created.len(), self.replicas);
+        let present = self.own.iter().filter(|machine| !machine.is_terminating()).count();
+        let unreadable = self.snapshot.unreadable.len();
+        let text = if created > 0 && self.is_deleting {
+            format!("{created} created for a set that is being deleted")
+        } else if created > 0 && present + unreadable + created > replicas {
+            format!("{present} machines + {unreadable} unreadable + {created} created > {replicas} replicas")
+        } else {
+            return None;
+        };
+        Some(Violation::new(Rule::TooManyMachines, text))
+    }
+
+    fn grows_while_frozen(&self) -> Option<Violation> {
+        let of_set = self.snapshot.set.labels();
+        let is_frozen = of_set.get(labels::FREEZE).is_some_and(|value| value == labels::TRUE);
+        let label = if is_frozen { labels::FREEZE } else { labels::SCALE_UP_DISABLED };
+        let is_held = is_frozen || of_set.contains_key(label);
+        (is_held && !self.created.is_empty())
+            .then(|| Violation::new(Rule::GrowsWhileFrozen, format!("label {label} of the set")))
+    }
+
+    /// Machines that go and Machines that come for them in one plan could not be told from each other if it is interrupted.
+    fn creates_and_deletes(&self) -> Option<Violation> {
+        let (created, deleted) = (self.created.len(), self.deleted.len());
+        (created > 0 && deleted > 0)
+            .then(|| Violation::new(Rule::CreatesAndDeletes, format!("{created} created and {deleted} deleted")))
+    }
+
+    /// What a Machine lacks without which its VM would outlive it, or be another one's.
+    fn loses_vm(&self) -> Option<Violation> {
+        let lack = |machine: &Machine| {
+            if !finalizer::has(&machine.metadata, labels::FINALIZER) {
+                Some("would be created without its finalizer".to_owned())
+            } else if !self.controls(machine) || !self.is_own(machine) {
+                Some("would be created and not belong to the set".to_owned())
+            } else if !machine.spec.provider_id.is_empty() {
+                Some(format!("would be created with the VM {}", machine.spec.provider_id))
+            } else {
+                None
+            }
+        };
+        let text =
+            self.created.iter().find_map(|machine| Some(format!("machine {} {}", machine.name_any(), lack(machine)?)));
+        text.map(|text| Violation::new(Rule::LosesVm, text))
+    }
+
+    fn touches_foreign(&self) -> Option<Violation> {
+        let patched = self.steps.iter().filter_map(|step| match &step.action {
+            Action::PatchMachine { machine, .. } => Some(machine),
+            _ => None,
+        });
+        let is_foreign =
+            |machine: &Machine| owner::controller_of(&machine.metadata).is_some() && !self.controls(machine);
+        let foreign = patched.map(Arc::as_ref).find(|machine| is_foreign(machine));
+        let may_go = |machine: &Machine| if self.is_deleting { self.controls(machine) } else { self.is_own(machine) };
+        let foreign = foreign.or_else(|| self.deleted.iter().copied().find(|machine| !may_go(machine)));
+        foreign.map(|machine| {
+            Violation::new(Rule::TouchesForeign, format!("machine {} is not of this set", machine.name_any()))
+        })
+    }
+
+    fn deletes_without_cause(&self) -> Option<Violation> {
+        if self.deleted.is_empty() {
+            return None;
+        }
+        if self.is_deleting {
+            let is_held = finalizer::has(&self.snapshot.set.metadata, labels::FINALIZER);
+            let text = "the set has no finalizer, so somebody else sees to its machines";
+            return (!is_held).then(|| Violation::new(Rule::TooManyDeleted, text));
+        }
+        let mut candidates: Vec<&Machine> = self.own.clone();
+        candidates.retain(|machine| !machine.is_terminating() && !is_updated_in_place(machine));
+        candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.snapshot.now));
+        let present = candidates.len();
+        let surplus: BTreeSet<String> =
+            candidates.iter().take(present.saturating_sub(self.replicas)).map(|machine| machine.name_any()).collect();
+        let bound =
+            format!("the {} that go first, {present} machines - {} replicas, are others", surplus.len(), self.replicas);
+        self.deleted.iter().find_map(|machine| {
+            let name = machine.name_any();
+            if machine.is_terminating() || surplus.contains(&name) || self.is_chosen(machine) {
+                return None;
+            }
+            if let Some(why) = self.preserved_by(machine) {
+                let text = format!("machine {name} is preserved ({why}); {bound}");
+                return Some(Violation::new(Rule::DeletesPreserved, text));
+            }
+            let is_replaced = machine.phase() == MachinePhase::Failed && !is_updated_in_place(machine);
+            (!is_replaced)
+                .then(|| Violation::new(Rule::TooManyDeleted, format!("machine {name} has not failed; {bound}")))
+        })
+    }
+
+    /// The autoscaler chose it before it last changed the replicas.
+    fn is_chosen(&self, machine: &Machine) -> bool {
+        let time = |text: Option<&String>| text?.parse::<Timestamp>().ok();
+        let of_machine = machine.annotations();
+        let marked = time(of_machine.get(labels::MARKED_FOR_DELETION_TIME));
+        let scaled = time(self.snapshot.set.annotations().get(labels::LAST_SCALER_CHANGE));
+        of_machine.get(labels::PRIORITY).is_some_and(|value| value == "1")
+            && marked.zip(scaled).is_some_and(|(marked, scaled)| marked <= scaled)
+    }
+
+    /// Until when a Machine is preserved, or because of which annotation, as this plan leaves it.
+    fn preserved_by(&self, machine: &Machine) -> Option<String> {
+        if let Some(expiry) = machine.preserve_expiry() {
+            return (expiry > self.snapshot.now).then(|| format!("until {expiry}"));
+        }
+        if machine.phase() != MachinePhase::Failed {
+            return None;
+        }
+        let mut annotations = serde_json::to_value(&machine.metadata.annotations).unwrap_or_default();
+        let patches = self.steps.iter().filter_map(|step| match &step.action {
+            Action::PatchMachine { machine: patched, patch } if patched.metadata.name == machine.metadata.name => {
+                patch.pointer("/metadata/annotations")
+            }
+            _ => None,
+        });
+        patches.for_each(|change| patch::apply(&mut annotations, change));
+        let words = [labels::LAST_NODE_PRESERVE, labels::PRESERVE].map(|key| (key, annotations[key].as_str()));
+        let known = ["now", "when-failed", AUTO_PRESERVED, "false"];
+        let (key, word) =
+            words.into_iter().find_map(|(key, word)| Some((key, word.filter(|word| known.contains(word))?)))?;
+        (word != "false").then(|| format!("{key}={word}"))
+    }
+
+    /// Without its finalizer the set goes, and its Machines would be nobody's.
+    fn deletes_in_use(&self) -> Option<Violation> {
+        let meta = &self.snapshot.set.metadata;
+        let removes = |step: &Step<Action>| match &step.action {
+            Action::PatchSet(patch) => {
+                patch.pointer("/metadata/finalizers").is_some_and(|kept| !holds(kept, labels::FINALIZER))
+            }
+            _ => false,
+        };
+        let left = self.own.len() + self.snapshot.unreadable.len();
+        let is_used = finalizer::has(meta, labels::FINALIZER) && left > 0 && self.steps.iter().any(removes);
+        is_used.then(|| Violation::new(Rule::DeletesInUse, format!("the set has {left} machines")))
+    }
+}
+
+fn holds(list: &Value, name: &str) -> bool {
+    list.as_array().into_iter().flatten().any(|one| one == name)
+}
+
+/// It passes to another set, which must find it.
+fn is_updated_in_place(machine: &Machine) -> bool {
+    machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == "successful")
+}

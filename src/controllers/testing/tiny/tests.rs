@@ -1,0 +1,200 @@
+//! A kind that only its own folder knows, in cells against an API server in memory, on virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    super::{
+        api_server::{ApiServer, CONFIG_MAPS, EVENTS, Perfect, Verb},
+        clock::VirtualClock,
+    },
+    KEYS,
+    register::{KIND, ROLE},
+};
+use crate::{
+    controllers::node,
+    runtime::{
+        cell::{Cell, Config, Ended, Role, Scope, Shared},
+        events::Events,
+        metrics::Metrics,
+        target::{Assignment, Targets},
+    },
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// One process.
+struct Program {
+    cell: Arc<Cell>,
+    metrics: Metrics,
+}
+
+/// A program that plays the role.
+struct Playing {
+    stop: CancellationToken,
+    task: AbortOnDropHandle<Ended>,
+}
+
+impl Program {
+    fn start(server: &ApiServer, clock: &VirtualClock, roles: &[Role]) -> Self {
+        let control = server.client("program");
+        let shared = Shared {
+            clock: Arc::new(clock.clone()),
+            metrics: Metrics::new(),
+            caches: Arc::default(),
+            entropy: Arc::new(|| 7),
+        };
+        let metrics = shared.metrics.clone();
+        let config = Config {
+            name: String::new(),
+            scope: Scope::Namespace("shoot".to_owned()),
+            events: Events::start(control.clone(), "tiny", Arc::clone(&shared.clock), metrics.clone()),
+            control,
+            targets: Targets::new(Assignment::None, node::cache),
+            shared,
+        };
+        Self { cell: Cell::new(config, &[KIND], roles, &()), metrics }
+    }
+
+    fn play(&self) -> Playing {
+        let (cell, stop) = (Arc::clone(&self.cell), CancellationToken::new());
+        let until = stop.clone();
+        Playing { stop, task: AbortOnDropHandle::new(tokio::spawn(async move { cell.play(&ROLE, &until).await })) }
+    }
+
+    /// A figure of the kind's queue.
+    fn queue(&self, family: &str) -> Option<f64> {
+        let text = self.metrics.render();
+        let line = format!("{family}{{name=\"tiny\"}} ");
+        text.lines().find_map(|one| one.strip_prefix(&line)?.parse().ok())
+    }
+}
+
+fn world() -> (ApiServer, VirtualClock) {
+    let clock = VirtualClock::new();
+    (ApiServer::new(&clock, Arc::new(Perfect)), clock)
+}
+
+fn put(server: &ApiServer, name: &str, content: Value) {
+    let mut map = json!({ "metadata": { "name": name, "namespace": "shoot" } });
+    map.as_object_mut().unwrap().extend(content.as_object().unwrap().clone());
+    if server.get(&CONFIG_MAPS, "shoot", name).is_none() {
+        server.create(&CONFIG_MAPS, map).unwrap();
+    } else {
+        server.edit(&CONFIG_MAPS, "shoot", name, |stored| super::super::api_server::merge(stored, &content)).unwrap();
+    }
+}
+
+fn keys(server: &ApiServer, name: &str) -> Option<String> {
+    let map = server.get(&CONFIG_MAPS, "shoot", name)?;
+    map.value["metadata"]["annotations"][KEYS].as_str().map(str::to_owned)
+}
+
+/// Writes of the program to ConfigMaps.
+fn writes(server: &ApiServer) -> usize {
+    let is_read = |verb: Verb| matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+    server.calls().iter().filter(|call| call.kind == &CONFIG_MAPS && !is_read(call.verb)).count()
+}
+
+/// `unreadable-map Unreadable`, for each event.
+fn events(server: &ApiServer) -> Vec<String> {
+    let event = |event: &Value| {
+        format!("{} {}", event["involvedObject"]["name"].as_str().unwrap(), event["reason"].as_str().unwrap())
+    };
+    server.all(&EVENTS).iter().map(|stored| event(&stored.value)).collect()
+}
+
+/// Lets time pass until it is so.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_mins(5), "never: {what}");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_reconciled_and_then_nothing_is_done() {
+    let (server, clock) = world();
+    put(&server, "there", json!({ "data": { "b": "1", "a": "2" } }));
+    let program = Program::start(&server, &clock, &[ROLE]);
+    let _playing = program.play();
+    until("what was there is reconciled", || keys(&server, "there").as_deref() == Some("a,b")).await;
+
+    put(&server, "there", json!({ "data": { "c": "3" } }));
+    put(&server, "new", json!({}));
+    until("a change is", || keys(&server, "there").as_deref() == Some("a,b,c")).await;
+    until("a new one is", || keys(&server, "new").as_deref() == Some("")).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(writes(&server), 3);
+
+    let adds = program.queue("mcm_workqueue_adds_total");
+    sleep(HOUR).await;
+    assert_eq!(writes(&server), 3, "idle");
+    assert_eq!(program.queue("mcm_workqueue_adds_total"), adds, "nothing is even looked at again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_watches_and_acts_only_while_it_plays_its_role() {
+    let (server, clock) = world();
+    let program = Program::start(&server, &clock, &[ROLE]);
+    program.cell.wait_synced().await;
+    put(&server, "a", json!({ "data": { "x": "" } }));
+    put(&server, "odd", json!({ "data": ["no map"] }));
+    sleep(HOUR).await;
+    assert_eq!((writes(&server), events(&server).len()), (0, 0));
+
+    let playing = program.play();
+    until("it acts on what it saw before", || keys(&server, "a").as_deref() == Some("x")).await;
+    playing.stop.cancel();
+    assert_eq!(playing.task.await.unwrap(), Ended::Completely);
+    put(&server, "a", json!({ "data": { "y": "" } }));
+    sleep(HOUR).await;
+    assert_eq!(keys(&server, "a").as_deref(), Some("x"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_without_the_role_does_not_even_watch() {
+    let (server, clock) = world();
+    let _program = Program::start(&server, &clock, &[Role { name: "another", lease: "another" }]);
+    sleep(HOUR).await;
+    assert!(server.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_is_reported_and_left_alone_until_it_is_corrected() {
+    let (server, clock) = world();
+    put(&server, "odd", json!({ "data": ["no map"] }));
+    put(&server, "broken-later", json!({ "data": { "a": "" } }));
+    let program = Program::start(&server, &clock, &[ROLE]);
+    let _playing = program.play();
+    until("the others are reconciled", || keys(&server, "broken-later").as_deref() == Some("a")).await;
+    until("it is reported", || events(&server) == ["odd Unreadable"]).await;
+
+    put(&server, "broken-later", json!({ "data": 7 }));
+    until("it is reported, too", || events(&server).contains(&"broken-later Unreadable".to_owned())).await;
+    sleep(HOUR).await;
+    assert_eq!((writes(&server), keys(&server, "odd")), (1, None));
+
+    put(&server, "odd", json!({ "data": { "even": "" } }));
+    until("it is corrected", || keys(&server, "odd").as_deref() == Some("even")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_the_lint_refuses_is_not_carried_out_and_made_again_later() {
+    let (server, clock) = world();
+    put(&server, "locked", json!({ "immutable": true, "data": { "a": "" } }));
+    let program = Program::start(&server, &clock, &[ROLE]);
+    let _playing = program.play();
+    let retries = || program.queue("mcm_workqueue_retries_total").unwrap();
+    until("it is tried again and again", || retries() >= 5.0).await;
+    put(&server, "free", json!({ "data": { "b": "" } }));
+    until("others are not held up", || keys(&server, "free").as_deref() == Some("b")).await;
+    assert_eq!(keys(&server, "locked"), None);
+
+    put(&server, "locked", json!({ "immutable": false }));
+    until("the next plan is carried out", || keys(&server, "locked").as_deref() == Some("a")).await;
+}
