@@ -16,7 +16,7 @@ const USAGE: u8 = 2;
 /// A command line that runs no command.
 #[derive(Debug)]
 pub enum Rejection {
-    /// Help or the version was asked for.
+    /// Help or version was requested.
     Answer(clap::Error),
     /// It cannot be understood.
     Usage {

@@ -15,9 +15,9 @@
 //! **The end**: no pod that counts is left in a list, or the drain is forced: at `drainTimeout` after the deletion
 //! timestamp, by the label `force-deletion`, or because the Node has been broken for five minutes ([`DrainPolicy`]).
 //!
-//! Pure: the executor lists pods, makes the calls and records their results; [`plan`] decides what comes next. After a
-//! crash the drain continues, because the state of each pod is in the pod. Only the eviction period starts again then;
-//! `drainTimeout` does not.
+//! Pure: the executor lists pods, makes the calls and records their results; [`plan()`] decides what comes next. After
+//! a crash the drain continues, because the state of each pod is in the pod. Only the eviction period starts again
+//! then; `drainTimeout` does not.
 
 pub mod pdb;
 mod plan;

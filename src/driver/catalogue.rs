@@ -56,7 +56,7 @@ impl Catalogue {
     /// The built-in drivers, or only the one of `provider`.
     ///
     /// # Errors
-    /// When `provider` is not built in, or a driver cannot work with what the environment says.
+    /// `provider` is not built in, or a driver cannot be opened.
     pub(crate) fn open(
         environment: &Environment<'_>,
         provider: Option<&str>,
@@ -80,11 +80,11 @@ impl Catalogue {
         Self { drivers: drivers.into_iter().map(guarded).collect() }
     }
 
-    /// The driver of a class. A class without a provider is served by the only driver, if there is only one: the
-    /// reference, one process per driver, leaves the check to drivers, and some make none.
+    /// The driver of a class. A class without a provider gets the only driver, if there is exactly one, because some
+    /// drivers of the reference do not check the provider.
     ///
     /// # Errors
-    /// When no driver has that name.
+    /// No driver has that name.
     pub(crate) fn get(&self, class: &MachineClass) -> Result<Arc<dyn Driver>, UnknownProvider> {
         let provider = class.provider.trim();
         if provider.is_empty() {
@@ -101,10 +101,10 @@ impl Catalogue {
         })
     }
 
-    /// What the driver of a class finds wrong with it. Asks no cloud.
+    /// Validates a class with its driver. Makes no cloud call.
     ///
     /// # Errors
-    /// When no driver serves the class.
+    /// No driver serves the class.
     pub(crate) fn validate(&self, class: &MachineClass) -> Result<Problems, UnknownProvider> {
         self.get(class).map(|driver| driver.validate(class))
     }

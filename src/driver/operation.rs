@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// The cloud calls of [`Driver`](super::Driver), as named in metrics, deadlines, faults and statistics.
+/// The cloud calls of [`Driver`](super::interface::Driver), as named in metrics, deadlines, faults and statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Operation {

@@ -206,14 +206,14 @@ impl<R: Reconciler> Loop<R> {
         }
     }
 
-    /// Further changes can wait until then.
+    /// How long the next status write has to wait; `None` if it may be written now.
     fn hold_status(&self, key: &R::Key) -> Option<Duration> {
         let written_at = self.states.with(key, |state| state.status_written_at)?;
         STATUS_INTERVAL.checked_sub(written_at.elapsed()).filter(|left| !left.is_zero())
     }
 }
 
-/// Which objects wait for one that cannot be decoded is known to nobody, so they look again.
+/// When to requeue. No watch handler enqueues the objects that wait for an unreadable one, so they are polled.
 fn requeue_of<A>(plan: &Plan<A>) -> Requeue {
     let is_blocked = plan.waits.iter().any(|wait| wait.kind == WaitKind::Unreadable);
     if is_blocked { Requeue::After(DECODE_AGAIN) } else { plan.requeue_at().into() }

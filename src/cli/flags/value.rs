@@ -99,7 +99,7 @@ pub fn port(text: &str) -> Result<u16, InvalidValue> {
 /// An address of this host to listen on.
 ///
 /// # Errors
-/// When it is no IP address.
+/// It is not an IP address.
 pub fn address(text: &str) -> Result<IpAddr, InvalidValue> {
     text.parse()
         .map_err(|_| InvalidValue::syntax("must be an IP address, such as 0.0.0.0 (all interfaces), 127.0.0.1 or ::"))
@@ -129,7 +129,7 @@ pub fn count(text: &str) -> Result<u32, InvalidValue> {
 /// A verbosity level of klog; negative ones are as quiet as zero.
 ///
 /// # Errors
-/// When it is no number.
+/// It is not a number.
 pub fn level(text: &str) -> Result<i32, InvalidValue> {
     number(text, "must be a number: 0 to 2 for normal logs, 3 or 4 for more, 5 and above for everything")
 }
@@ -137,7 +137,7 @@ pub fn level(text: &str) -> Result<i32, InvalidValue> {
 /// Requests per second.
 ///
 /// # Errors
-/// When it is not a finite number above 0.
+/// It is not a finite number above 0.
 pub fn rate(text: &str) -> Result<f32, InvalidValue> {
     const RULE: &str = "must be a number of requests per second above 0";
     match text.parse::<f32>() {
@@ -150,7 +150,7 @@ pub fn rate(text: &str) -> Result<f32, InvalidValue> {
 /// A namespace by name.
 ///
 /// # Errors
-/// When no namespace can have this name.
+/// It is not a valid name of a namespace.
 pub fn namespace(text: &str) -> Result<String, InvalidValue> {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_edge_ok = !text.starts_with('-') && !text.ends_with('-');
@@ -166,7 +166,7 @@ pub fn namespace(text: &str) -> Result<String, InvalidValue> {
 /// A media type such as `application/json`, with or without parameters.
 ///
 /// # Errors
-/// When it is not of the form `type/subtype`.
+/// It is not of the form `type/subtype`.
 pub fn media_type(text: &str) -> Result<String, InvalidValue> {
     let is_token = |part: &str| {
         !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`{|}~".contains(c))
@@ -181,7 +181,7 @@ pub fn media_type(text: &str) -> Result<String, InvalidValue> {
 /// The address of an HTTP service.
 ///
 /// # Errors
-/// When it is no `http` or `https` URL.
+/// It is not an `http` or `https` URL.
 pub fn http_url(text: &str) -> Result<Url, InvalidValue> {
     match text.parse::<Url>() {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),

@@ -18,88 +18,90 @@ use crate::{
 /// | Outcome | What the executor does |
 /// |---|---|
 /// | an object was written | the response is in the cache before the next plan |
-/// | a call was answered | the `Snapshot` method named at the action |
+/// | a call returned | calls the `Snapshot` method named as "Result" of the action |
 /// | a write to the Machine fails | the reconcile ends; the next one comes soon after a conflict, else backed off |
 /// | a write to the Node fails | conflict: as above. Not found: `Snapshot::node_gone`. Else `Snapshot::node_failed` |
 ///
-/// Steps of one plan do not depend on each other's outcome; consecutive pod calls run concurrently. If one fails in a
-/// way that ends the reconcile, those after it are dropped.
+/// Steps of one plan do not depend on each other's results; consecutive pod calls run concurrently. If a step ends the
+/// reconcile, the steps after it are dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Read and merge the Secrets of the class. Answer: `Snapshot::secret_read`.
+    /// Read and merge the Secrets of the class. Result: `Snapshot::secret_read`.
     ReadSecret,
-    /// `Driver::status`. Answer: `Snapshot::vm_status`.
+    /// `Driver::status`. Result: `Snapshot::vm_status`.
     GetVmStatus,
-    /// `Driver::create`, with the placeholders of the user data filled in. Answer: `Snapshot::vm_created`.
+    /// `Driver::create`, with the placeholders of the user data substituted. Result: `Snapshot::vm_created`.
     CreateVm,
-    /// `Driver::initialize`, with the placeholders of the user data filled in. Answer: `Snapshot::vm_initialized`.
+    /// `Driver::initialize`, with the placeholders of the user data substituted. Result: `Snapshot::vm_initialized`.
     InitializeVm,
-    /// `Driver::delete`. Answer: `Snapshot::vm_deleted`.
+    /// `Driver::delete`. Result: `Snapshot::vm_deleted`.
     DeleteVm,
     /// JSON merge patch of metadata and spec; the executor adds `metadata.resourceVersion` and `metadata.uid` as preconditions.
     PatchMachine(Value),
-    /// Write the status as a whole, through `/status`, with the resource version as precondition. What is absent is removed.
+    /// Replace the status, through `/status`, with the resource version as precondition.
     WriteStatus(Box<MachineStatus>),
-    /// JSON merge patch of a Node; the executor adds `metadata.resourceVersion` and `metadata.uid` as preconditions, for
-    /// lists are replaced as a whole.
+    /// JSON merge patch of a Node; the executor adds `metadata.resourceVersion` and `metadata.uid` as preconditions,
+    /// because a merge patch replaces whole lists.
     PatchNode {
         /// The Node, as the plan saw it.
         node: Arc<Node>,
         /// The patch.
         patch: Value,
-        /// What for.
+        /// Purpose of the write.
         purpose: NodeWrite,
     },
-    /// Strategic merge patch of a Node's metadata and spec; the executor adds `metadata.uid` as precondition. Needs no resource
-    /// version: it names single fields and entries of lists, so it does not matter who else writes the Node.
+    /// Strategic merge patch of a Node's metadata and spec; the executor adds `metadata.uid` as precondition. It names
+    /// single fields and list entries, so it needs no resource version.
     StrategicPatchNode {
         /// The Node, as the plan saw it.
         node: Arc<Node>,
         /// The patch.
         patch: Value,
-        /// What for.
+        /// Purpose of the write.
         purpose: NodeWrite,
     },
-    /// Strategic merge patch of a Node's `/status`. Needs no resource version: it names single conditions and resources.
+    /// Strategic merge patch of a Node's `/status`. It names single conditions and resources, so it needs no resource
+    /// version.
     PatchNodeStatus {
         /// The Node, as the plan saw it.
         node: Arc<Node>,
         /// The patch.
         patch: Value,
-        /// What for.
+        /// Purpose of the write.
         purpose: NodeWrite,
     },
-    /// Read a Node live; by its label a list. What is found is in the cache then. Answer: `Snapshot::node_was_read`.
+    /// Read a Node live by its name, or list Nodes by their label. Result: `Snapshot::node_was_read`.
     GetNode(NodeKey),
-    /// Delete a Node, with its UID as precondition. After a 409 it is read. Answer: `Snapshot::node_written` or `node_gone`.
+    /// Delete a Node with its UID as precondition. After a 409 it is read. Result: `Snapshot::node_written` or
+    /// `node_gone`.
     DeleteNode(Arc<Node>),
-    /// Have a bootstrap token in the target cluster: use the one that is there, or make one. Its secret part is random and
-    /// known to the executor only. Answer: `Snapshot::token_ensured`.
+    /// Use the existing bootstrap token in the target cluster, or create one. Its secret part is random and known only
+    /// to the executor. Result: `Snapshot::token_ensured`.
     EnsureBootstrapToken(BootstrapToken),
-    /// Delete a bootstrap token. Not found is success, any failure is logged only: it expires by itself.
+    /// Delete a bootstrap token. A failure is only logged, because the token expires.
     DeleteBootstrapToken {
         /// ID of the token.
         id: String,
     },
-    /// List the pods of a Node, live. Answer: `Snapshot::pods_listed`.
+    /// List the pods of a Node, live. Result: `Snapshot::pods_listed`.
     ListPods {
         /// Name of the Node.
         node: String,
     },
-    /// Evict a pod (policy/v1) with its UID as precondition. After a refusal (429) the disruption budgets of the namespace
-    /// are listed for `Refusal::of`. Answer: `Snapshot::pod_called`.
+    /// Evict a pod (policy/v1) with its UID as precondition. After a refusal (429) the disruption budgets of the
+    /// namespace are listed for `Refusal::of`. Result: `Snapshot::pod_called`.
     EvictPod(PodRef),
-    /// Delete a pod with its UID as precondition and grace period 0. Answer: `Snapshot::pod_called`.
+    /// Delete a pod with its UID as precondition and grace period 0. Result: `Snapshot::pod_called`.
     DeletePod(PodRef),
-    /// Take the permit of a key if it is free, then count the Machines of the key. It is given back when the reconcile ends
-    /// and what was written can be seen by others. Answer: `Snapshot::learned.permit`.
+    /// Take the replacement permit of a key if it is free, then count the Machines of the key. It is released when the
+    /// reconcile ends and its writes are in the cache. Result: `Snapshot::learned.permit`.
     TakePermit(PermitKey),
-    /// Let a Machine be given up without counting the others: the cloud reused the name of its Node, so its VM is gone.
+    /// Replace a Machine without a permit: a new VM has the name of its Node, so its own VM is gone.
     WaivePermit(Arc<Machine>),
 }
 
-/// A bootstrap token to have: Secret `bootstrap-token-<id>` in `kube-system`, type `bootstrap.kubernetes.io/token`, with
-/// `usage-bootstrap-authentication` and `usage-bootstrap-signing` set to `true`.
+/// A desired bootstrap token: Secret `bootstrap-token-<id>` in `kube-system`, type `bootstrap.kubernetes.io/token`,
+/// with `usage-bootstrap-authentication` and `usage-bootstrap-signing` set to `true`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootstrapToken {
     /// Public part, `[a-z0-9]{6}`.
@@ -112,7 +114,7 @@ pub struct BootstrapToken {
     pub description: String,
 }
 
-/// As a person would say it, for logs, plans on paper and transcripts. Never with the content of a patch that may be long.
+/// For logs, printed plans and transcripts. Patches are shown by their fields, without values.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();

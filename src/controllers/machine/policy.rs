@@ -60,7 +60,7 @@ impl Policy {
         after(created_at(machine), self.creation_timeout_of(machine).as_signed())
     }
 
-    /// How long a Machine may be Unknown; `None` if for ever.
+    /// How long a Machine may be Unknown; `None` without a limit.
     pub fn health_timeout_of(&self, machine: &Machine) -> Option<GoDuration> {
         let own = &machine.spec.configuration;
         (own.disable_health_timeout != Some(true)).then(|| own.health_timeout.unwrap_or(self.health_timeout))
@@ -85,7 +85,7 @@ impl Policy {
     }
 }
 
-/// When a Machine was created; the beginning of time if it does not say.
+/// When a Machine was created; the earliest time if that is unknown.
 pub(super) fn created_at(machine: &Machine) -> Timestamp {
     machine.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0)
 }

@@ -59,7 +59,7 @@ impl Kept for Machine {
     }
 }
 
-/// The Machines that name a class, whatever kind they say it is.
+/// The Machines that name a class, whatever `class.kind` says.
 pub(crate) fn naming_class(machines: &Cache<Machine>, class: &Key) -> impl Iterator<Item = Arc<Machine>> + use<> {
     machines.by(BY_CLASS, class).into_iter()
 }

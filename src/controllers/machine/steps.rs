@@ -24,7 +24,7 @@ pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reas
     false
 }
 
-/// Sets `patch[path[0]][path[1]]… = value`, making objects on the way.
+/// Sets `patch[path[0]][path[1]]… = value` and creates the objects in between.
 pub(super) fn set(patch: &mut Value, path: &[&str], value: impl Into<Value>) {
     let mut place = patch;
     for key in path {

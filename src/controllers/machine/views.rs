@@ -47,7 +47,7 @@ pub struct NodeRead {
 pub enum NodeAnswer {
     Found,
     Gone,
-    /// The text says why.
+    /// The read failed, with the error text.
     Failed(String),
 }
 

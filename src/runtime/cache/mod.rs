@@ -106,7 +106,7 @@ pub struct Cache<K: Cached> {
     trust_handlers: RwLock<Vec<TrustHandler>>,
     prune: fn(&mut K),
     pulse: Arc<Pulse>,
-    /// The trust that handlers were last told.
+    /// The trust as last reported to handlers.
     is_trust_lost: AtomicBool,
     filled: Notify,
 }

@@ -87,7 +87,7 @@ fn written(
     Ok(())
 }
 
-/// A 409 can mean another UID, or the rejection of an admission webhook. A read tells which.
+/// A 409 can mean another UID, or the rejection of an admission webhook. A read shows which.
 pub(super) async fn delete(context: &Ports, snapshot: &mut Snapshot, node: &Node) {
     let Ok(target) = context.target_of(snapshot) else { return };
     let nodes = &target.nodes;

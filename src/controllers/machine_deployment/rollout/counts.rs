@@ -1,7 +1,7 @@
 //! The Machines of one set as numbers. All arithmetic of a rollout works on these, without objects.
 //!
 //! Example: a set with `spec.replicas: 6` whose Machines are m1 Running, m2 Failed and preserved, m3 Pending, m4 being
-//! deleted, m6 undecodable, m7 Running; the create call for m5 and the delete call for m7 are under way.
+//! deleted, m6 undecodable, m7 Running; the create call for m5 and the delete call for m7 are in flight.
 //!
 //! | Number | Meaning | Example |
 //! |---|---|---|
@@ -18,7 +18,7 @@
 //! | `planned()` | what counts against maxSurge: everything, including replacements of Machines being deleted | 8 |
 //! | `available_after(2)` | available Machines, in the worst case, once `replicas` is 2: of m1 m2 m3 the set deletes m3 | 1 |
 //! | `available_after(1)` | the same for 1: the set deletes m3 and m1 before m2 | 0 |
-//! | `outliving()` | Machines that are not available and that the set may delete after available ones | 2: m2 m6 |
+//! | `outliving()` | Machines that are not available and that the set may keep longer than available ones | 2: m2 m6 |
 
 /// See the table above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub(super) mod examples {
         ReplicaCounts { replicas, live: replicas, expendable: replicas, ..ReplicaCounts::default() }
     }
 
-    /// Of so many replicas, some neither serve nor go first.
+    /// A set with replicas of which some are not available and not deleted first.
     pub(crate) fn with_outliving(replicas: i32, outliving: i32) -> ReplicaCounts {
         ReplicaCounts { available: replicas - outliving, ..healthy(replicas) }
     }
