@@ -247,8 +247,14 @@ async fn readyz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, 
 
 /// With thousands of machines this takes a while, so it runs outside the workers of the reconciles.
 async fn scrape(State(Served { endpoints, scrapes }): State<Served>) -> Response {
-    let Ok(_one) = scrapes.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
-    match spawn_blocking(move || endpoints.metrics.render()).await {
+    let Ok(one) = scrapes.acquire_owned().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    // The work goes on when nobody waits for it any more, and counts until it ends.
+    let render = move || {
+        let text = endpoints.metrics.render();
+        drop(one);
+        text
+    };
+    match spawn_blocking(render).await {
         Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -267,11 +273,16 @@ async fn pprof() -> (StatusCode, &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Condvar, time::Duration};
 
     use rstest::rstest;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
 
     use super::*;
+    use crate::runtime::metrics::{Collect, Exposition};
 
     struct Running {
         url: String,
@@ -363,6 +374,112 @@ mod tests {
         let answer = reqwest::get(format!("{}/metrics", running.url)).await.unwrap();
         assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
         assert!(answer.text().await.unwrap().contains("\nmcm_events_dropped_total 1\n"));
+    }
+
+    /// Holds up every scrape that reads it, until it is opened.
+    #[derive(Default)]
+    struct Gate {
+        state: Mutex<Held>,
+        changed: Condvar,
+    }
+
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Held {
+        now: usize,
+        most: usize,
+        is_open: bool,
+    }
+
+    impl Collect for Gate {
+        fn collect(&self, _: &mut Exposition) {
+            let mut state = self.state.lock().unwrap();
+            state.now += 1;
+            state.most = state.most.max(state.now);
+            while !state.is_open {
+                state = self.changed.wait(state).unwrap();
+            }
+            state.now -= 1;
+        }
+    }
+
+    /// The gate of a running server; opened at last, for the runtime waits for what is held up.
+    struct Keeper(Arc<Gate>);
+
+    impl Keeper {
+        fn of(running: &Running) -> Self {
+            let gate = Arc::default();
+            running.endpoints.metrics.attach(&gate);
+            Self(gate)
+        }
+
+        fn held(&self) -> Held {
+            *self.0.state.lock().unwrap()
+        }
+
+        fn open(&self) {
+            self.0.state.lock().unwrap().is_open = true;
+            self.0.changed.notify_all();
+        }
+    }
+
+    impl Drop for Keeper {
+        fn drop(&mut self) {
+            self.open();
+        }
+    }
+
+    impl Running {
+        async fn begin_scrape(&self) -> TcpStream {
+            let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).await.unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+            stream
+        }
+
+        /// Until as many scrapes are held up, and then for as long as it takes to answer to others.
+        async fn until_held(&self, gate: &Keeper, count: usize) {
+            while gate.held().now < count {
+                self.get("/healthz").await;
+            }
+            for _ in 0..20 {
+                assert_eq!(self.get("/healthz").await.0, 200);
+            }
+        }
+    }
+
+    async fn answer(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        let read = timeout(Duration::from_secs(20), stream.read_to_string(&mut text)).await;
+        // A connection that breaks off may end with an error.
+        let _ = read.expect("an answer, or an end");
+        text
+    }
+
+    #[tokio::test]
+    async fn few_scrapes_are_made_at_once_also_for_those_who_do_not_wait_for_them() {
+        let running = run(false).await;
+        let gate = Keeper::of(&running);
+        let impatient = [running.begin_scrape().await, running.begin_scrape().await];
+        running.until_held(&gate, SCRAPES).await;
+        let patient = [running.begin_scrape().await, running.begin_scrape().await, running.begin_scrape().await];
+        running.until_held(&gate, SCRAPES).await;
+        drop(impatient);
+        running.until_held(&gate, SCRAPES).await;
+        assert_eq!(gate.held(), Held { now: SCRAPES, most: SCRAPES, is_open: false });
+        gate.open();
+        for stream in patient {
+            assert!(answer(stream).await.starts_with("HTTP/1.1 200 OK"), "it has waited");
+        }
+        assert_eq!(gate.held().most, SCRAPES);
+    }
+
+    #[tokio::test]
+    async fn a_scrape_that_takes_too_long_breaks_off() {
+        let limits = Limits { lifetime: Duration::from_millis(300), ..Limits::default() };
+        let running = run_within(false, limits).await;
+        let gate = Keeper::of(&running);
+        assert_eq!(answer(running.begin_scrape().await).await, "");
+        gate.open();
+        assert!(answer(running.begin_scrape().await).await.starts_with("HTTP/1.1 200 OK"));
     }
 
     #[rstest]

@@ -198,7 +198,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::runtime::{cache::Key, clock::SystemClock, queue::Pacing};
+    use crate::runtime::{cache::Key, clock::SystemClock, metrics::Metrics, queue::Pacing};
 
     /// Answers in turn what it was given, then rests.
     struct Scripted {
@@ -222,12 +222,17 @@ mod tests {
         WriteError::new("patch", "Machine", Key::new("n", "a"), kube::Error::Api(Box::new(status))).into()
     }
 
-    async fn pauses(mut answers: Vec<Result<Requeue, ReconcileError>>) -> Vec<u64> {
+    async fn pauses(answers: Vec<Result<Requeue, ReconcileError>>) -> Vec<u64> {
+        pauses_measured(answers, &Metrics::new()).await
+    }
+
+    async fn pauses_measured(mut answers: Vec<Result<Requeue, ReconcileError>>, metrics: &Metrics) -> Vec<u64> {
         answers.reverse();
         let count = answers.len() + 1;
         let handler =
             Arc::new(Scripted { answers: Mutex::new(answers), handled: Mutex::default(), changed: Notify::new() });
         let queue = Queue::new("test", Pacing::default());
+        queue.measure(metrics);
         queue.add("a");
         let stop = CancellationToken::new();
         let workers = Arc::new(Workers::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 1));
@@ -252,6 +257,17 @@ mod tests {
     async fn a_conflict_is_reconciled_again_soon_and_one_that_remains_backs_off() {
         let answers = (0..9).map(|_| Err(refused(409))).collect();
         assert_eq!(pauses(answers).await, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_and_conflicts_count_as_retries_and_requeues_do_not() {
+        let metrics = Metrics::new();
+        let soon = || Ok(Requeue::After(Duration::from_millis(7)));
+        let answers = vec![soon(), Err(refused(403)), Err(refused(409)), soon(), Err(refused(403)), soon()];
+        pauses_measured(answers, &metrics).await;
+        let text = metrics.render();
+        assert!(text.contains("\nmcm_workqueue_retries_total{name=\"test\"} 3\n"), "{text}");
+        assert!(text.contains("\nmcm_workqueue_adds_total{name=\"test\"} 7\n"), "{text}");
     }
 
     /// Counts how many run at once.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use kube::ResourceExt;
+use kube::{ResourceExt, runtime::watcher::Event};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -211,4 +211,26 @@ async fn the_loop_asks_the_lint() {
     plan.then(Action::DeleteSet(Arc::clone(&snapshot.sets[0])), "no reason");
     let refusal = reconciler.lint(&snapshot, &plan).unwrap();
     assert_eq!(refusal, "it would delete an object that is still in use: machine set old has machines");
+}
+
+/// Names tell nothing: a set of a long name cuts it, people name machines as they like.
+#[tokio::test]
+async fn an_unreadable_machine_is_of_the_set_that_owns_it_whatever_its_name() {
+    let shell = Shell::new();
+    let old = shell.sets.get(&Key::new("shoot", "old")).unwrap().uid().unwrap();
+    for (name, set, uid) in [("b", "old", old.as_str()), ("old-abcde", "elsewhere", "another")] {
+        let machine = json!({
+            "metadata": {
+                "name": name, "namespace": "shoot", "uid": format!("uid-{name}"), "resourceVersion": "999",
+                "labels": {"name": "pool"}, "ownerReferences": [owner("MachineSet", set, uid)],
+            },
+            "spec": {"class": "no class"},
+        });
+        shell.machines.observe(Event::Apply(serde_json::from_str(&machine.to_string()).unwrap()));
+    }
+    let snapshot = shell.runner.reconciler.observe(&Key::new("shoot", "pool"), &Default::default(), &()).unwrap();
+    let unreadable: Vec<_> = snapshot.unreadable_machines.iter().map(|it| (it.name.as_str(), &it.set_uid)).collect();
+    assert_eq!(unreadable, [("b", &old)]);
+    shell.reconcile().await.unwrap();
+    assert_eq!(shell.new_set().unwrap().spec.replicas, 1, "the rollout goes on");
 }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -170,10 +171,17 @@ impl World {
     pub(super) fn collect_pods(&self) {
         for pod in self.target.all(&PODS) {
             let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();
-            if self.target.get(&NODES, "", node).is_none() {
+            // A kubelet also ends what the one before it on a Node of that name left behind.
+            let is_over = self.is_past(&pod.value["metadata"]["deletionTimestamp"]);
+            if self.target.get(&NODES, "", node).is_none() || is_over && self.cloud.lock().has_vm_for_node(node) {
                 self.remove_pod(pod.name());
             }
         }
+    }
+
+    fn is_past(&self, time: &Value) -> bool {
+        let time = time.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        time.is_some_and(|time| time < self.now())
     }
 
     /// After each write to either API server.

@@ -11,7 +11,10 @@ use super::{
     wish::Wish,
     world::World,
 };
-use crate::controllers::{MACHINES, SETS};
+use crate::{
+    controllers::{MACHINES, SETS},
+    runtime::trust::Liveness,
+};
 
 /// When the last trouble is over, everything is as wished after this time: the longest timeout is the creation's.
 const PATIENCE: Duration = Duration::from_mins(60);
@@ -22,6 +25,8 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Without elections a successor must not start before what its predecessor sent has arrived.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// The longest time after which a watch that says nothing is opened anew.
+const SILENCE: Duration = Liveness::CONTROL.idle_timeout.saturating_add(Liveness::CONTROL.open_timeout);
 /// A few requests, and what is gathered before somebody acts.
 const SOON: Duration = Duration::from_secs(3);
 /// The longest a VM takes to become a Node that is ready.
@@ -188,6 +193,8 @@ impl Life {
         if world.wish.lock().is_deleted {
             return Ok(());
         }
+        // Until then a watch may have been silent.
+        sleep(SILENCE).await;
         world.wish_for("another node label", Wish::relabel);
         world.within(SOON, "the label on all nodes", || world.what_is_missing().is_empty()).await?;
         world.wish_for("one machine more", |wish| wish.replicas += 1);

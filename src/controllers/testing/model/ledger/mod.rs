@@ -83,6 +83,8 @@ impl Ledger {
     /// The user wishes something else.
     pub(super) fn wished(&mut self, wish: &Wish) {
         let new = Span::of(wish);
+        // What follows from an older wish may be on its way still.
+        self.last_write = Instant::now();
         self.span = Span {
             most: self.span.most.max(new.most).max(self.live()),
             least: self.span.least.min(new.least),
