@@ -32,7 +32,7 @@ pub fn install(options: &LogOptions) -> Result<()> {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
     if installed.is_err() {
-        tracing::debug!("logs were already installed");
+        tracing::debug!("logger already installed");
     }
     Ok(())
 }

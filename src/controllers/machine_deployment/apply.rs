@@ -148,7 +148,7 @@ impl MachineDeployments {
             }
         });
         if let Err(error) = answer {
-            tracing::debug!(node = %name, error = %error.text(), "patch of a node failed");
+            tracing::debug!(node = %name, error = %error.text(), "node patch failed");
         }
     }
 

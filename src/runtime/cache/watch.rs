@@ -93,7 +93,7 @@ impl<K: Cached> Cache<K> {
         let kind = K::plural(&());
         match &trust {
             Trust::Untrusted { since, why } => {
-                tracing::warn!(%kind, %since, why, "cache not trusted: what is missing from it counts as unknown");
+                tracing::warn!(%kind, %since, why, "cache not trusted, missing objects count as unknown");
             }
             _ => tracing::info!(%kind, "cache trusted again"),
         }

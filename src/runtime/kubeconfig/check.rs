@@ -85,7 +85,7 @@ async fn wait(client: &Client, server: &Uri, patience: &Patience) -> Result<Serv
             Ok(Err(Failure::Passing(cause))) => cause,
             Err(_) => format!("no response within {} s", patience.attempt.as_secs()),
         };
-        tracing::debug!(server = address(server), cause, "the API server is not ready");
+        tracing::debug!(server = address(server), cause, "API server not ready");
         if Instant::now() + patience.interval >= deadline {
             return Err(StartError::Unreachable { server: address(server), cause, seconds: patience.total.as_secs() });
         }
