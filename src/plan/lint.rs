@@ -14,35 +14,35 @@ pub(crate) struct Violation {
 /// A bound that no plan may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Rule {
-    /// Conclude anything from what was not read.
+    /// An action on facts that were not read.
     ActsOnUnknown,
-    /// Create Machines and delete surplus ones at once.
+    /// Creations and deletions of Machines in one plan.
     CreatesAndDeletes,
-    /// Delete an object that others still use.
+    /// Deletion of an object that others still use.
     DeletesInUse,
-    /// Delete a Machine that is preserved.
+    /// Deletion of a preserved Machine.
     DeletesPreserved,
-    /// Take pods off a Node that stays.
+    /// Eviction of pods, or a cordon, without a deletion of the Machine.
     DisturbsPods,
-    /// Create Machines for a set that must not grow.
+    /// Creation of Machines for a set that must not be scaled up.
     GrowsWhileFrozen,
-    /// Leave a VM to which no Machine leads.
+    /// A leaked VM.
     LosesVm,
-    /// Have Machines of two templates at once, where the strategy forbids it.
+    /// Machines of two templates at the same time, where the strategy forbids it.
     Overlap,
-    /// Leave fewer Machines available than replicas - maxUnavailable.
+    /// Fewer available Machines than replicas - maxUnavailable.
     TooFewAvailable,
-    /// Give a Machine up before its timeout.
+    /// A Machine that becomes Failed before its timeout.
     TooEarly,
-    /// Delete Machines beyond the surplus, those that failed and those that the autoscaler chose.
+    /// Deletion of Machines that are not surplus, failed or chosen by the autoscaler.
     TooManyDeleted,
-    /// Have more Machines than replicas + maxSurge.
+    /// More Machines than replicas + maxSurge.
     TooManyMachines,
-    /// Give up more unhealthy Machines at once than permitted.
+    /// More replacements of unhealthy Machines than permitted.
     TooManyReplaced,
-    /// Have two VMs for one Machine, or one that nobody asked for.
+    /// A second VM for a Machine, or one that is not needed.
     TooManyVms,
-    /// Change an object of another owner.
+    /// A change of an object of another owner.
     TouchesForeign,
 }
 
@@ -55,20 +55,20 @@ impl Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = match self.rule {
-            Rule::ActsOnUnknown => "it would act on what is not known",
-            Rule::CreatesAndDeletes => "it would create and delete machines at once",
+            Rule::ActsOnUnknown => "it would act on unknown facts",
+            Rule::CreatesAndDeletes => "it would create and delete machines in one plan",
             Rule::DeletesInUse => "it would delete an object that is still in use",
-            Rule::DeletesPreserved => "it would delete a machine that is preserved",
-            Rule::DisturbsPods => "it would take pods off a node that stays",
-            Rule::GrowsWhileFrozen => "it would create machines for a set that must not grow",
-            Rule::LosesVm => "it would lose a VM",
-            Rule::Overlap => "it would have machines of two templates at once",
-            Rule::TooEarly => "it would give a machine up too early",
+            Rule::DeletesPreserved => "it would delete a preserved machine",
+            Rule::DisturbsPods => "it would drain a node whose machine stays",
+            Rule::GrowsWhileFrozen => "it would create machines for a set that must not be scaled up",
+            Rule::LosesVm => "it would leak a VM",
+            Rule::Overlap => "it would create machines of two templates at the same time",
+            Rule::TooEarly => "it would fail a machine before its timeout",
             Rule::TooFewAvailable => "it would leave too few machines available",
             Rule::TooManyDeleted => "it would delete too many machines",
-            Rule::TooManyMachines => "it would have too many machines",
-            Rule::TooManyReplaced => "it would replace too many machines at once",
-            Rule::TooManyVms => "it would have a VM too many",
+            Rule::TooManyMachines => "it would create too many machines",
+            Rule::TooManyReplaced => "it would replace too many unhealthy machines",
+            Rule::TooManyVms => "it would create a VM too many",
             Rule::TouchesForeign => "it would change an object of another owner",
         };
         write!(f, "{rule}: {}", self.text)

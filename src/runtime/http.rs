@@ -248,7 +248,7 @@ async fn readyz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, 
 /// With thousands of machines this takes a while, so it runs outside the workers of the reconciles.
 async fn scrape(State(Served { endpoints, scrapes }): State<Served>) -> Response {
     let Ok(one) = scrapes.acquire_owned().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
-    // The work goes on when nobody waits for it any more, and counts until it ends.
+    // The work continues after the client disconnects, so it holds its slot until it ends.
     let render = move || {
         let text = endpoints.metrics.render();
         drop(one);

@@ -1,4 +1,5 @@
-//! Secrets of the control namespace: metadata of all, data only of those that are asked for, read when it changed.
+//! Secrets of the control namespace: metadata of all from a watch, data only of requested ones, read again after a
+//! change.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::cache::{Cache, Key};
 
-/// What a Secret holds. It must not reach a log.
+/// The data of a Secret. It must not be logged.
 pub type Data = BTreeMap<String, Vec<u8>>;
 
 /// The Secrets of a control cluster. Clones share what they have read.
@@ -42,15 +43,15 @@ impl Secrets {
         secrets
     }
 
-    /// Drops what was read of a Secret that nobody asks for any more.
+    /// Drops the data of a Secret that is not used any more.
     pub fn forget(&self, secret: &Key) {
         self.held.lock().remove(secret);
     }
 
-    /// The data of a Secret; `None` if it certainly does not exist.
+    /// The data of a Secret; `None` if it does not exist.
     ///
     /// # Errors
-    /// If it could not be read.
+    /// The Secret could not be read.
     pub async fn data(&self, key: &Key) -> Result<Option<Arc<Data>>, kube::Error> {
         let known = self.cache.get(key);
         if let Some(known) = &known

@@ -1,5 +1,5 @@
-//! Refuses a plan that would break a bound: of VMs, of what is concluded from Nodes, of who is given up. What may be done is
-//! read from the snapshot anew, with nothing of what the planner found.
+//! Rejects a plan that would break a bound: about VMs, Nodes, pods, and replacements. It computes what is allowed from
+//! the snapshot alone, without the planner's results.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -29,19 +29,19 @@ use crate::{
     },
 };
 
-/// What the steps would break.
+/// The bounds that the steps would break.
 pub(super) fn lint(snapshot: &Snapshot, policy: &Policy, steps: &[Step<Action>]) -> Vec<Violation> {
     let facts = Facts { snapshot, policy, steps, progress: Progress::of(&snapshot.machine) };
     let broken = steps.iter().filter_map(|step| facts.check(&step.action));
     facts.forgets_vm().into_iter().chain(broken).collect()
 }
 
-/// The Machine, and what is done with it.
+/// The Machine and the steps of its plan.
 struct Facts<'a> {
     snapshot: &'a Snapshot,
     policy: &'a Policy,
     steps: &'a [Step<Action>],
-    /// How far its deletion has come, as its status says.
+    /// Progress of its deletion, from the status.
     progress: Progress,
 }
 
@@ -96,19 +96,19 @@ impl Facts<'_> {
             return refuse(Rule::TooManyVms, format!("spec.providerID is {}", machine.spec.provider_id));
         }
         if !may_have_none {
-            return refuse(Rule::TooManyVms, format!("in phase {} it had one", phase.as_str()));
+            return refuse(Rule::TooManyVms, format!("a machine in phase {} had a VM", phase.as_str()));
         }
         if self.steps.iter().filter(|step| step.action == Action::CreateVm).count() > 1 {
-            return refuse(Rule::TooManyVms, "two are created in one plan");
+            return refuse(Rule::TooManyVms, "two VMs in one plan");
         }
         if learned.vm != VmView::NotFound {
-            return refuse(Rule::ActsOnUnknown, "the driver did not say in this reconcile that there is no VM");
+            return refuse(Rule::ActsOnUnknown, "the driver did not report NotFound in this reconcile");
         }
         if let TargetTrust::Untrusted { since, .. } = target {
-            return refuse(Rule::ActsOnUnknown, format!("the target cluster cannot be trusted since {since}"));
+            return refuse(Rule::ActsOnUnknown, format!("the target cluster is not trusted since {since}"));
         }
         if !finalizer::has(&machine.metadata, labels::FINALIZER) {
-            return refuse(Rule::LosesVm, "without its finalizer the machine can go before its VM");
+            return refuse(Rule::LosesVm, "the machine has no finalizer, so it can be deleted before its VM");
         }
         self.has_class_and_secrets()
     }
@@ -116,13 +116,13 @@ impl Facts<'_> {
     fn initialize_vm(&self) -> Verdict {
         match &self.snapshot.learned.vm {
             VmView::Created(_) | VmView::Uninitialized(_) => self.has_class_and_secrets(),
-            _ => refuse(Rule::ActsOnUnknown, "the driver did not say in this reconcile that the VM is not initialized"),
+            _ => refuse(Rule::ActsOnUnknown, "the driver did not report Uninitialized in this reconcile"),
         }
     }
 
     fn has_class_and_secrets(&self) -> Verdict {
         if !matches!(self.snapshot.class, ClassView::Present { .. }) {
-            return refuse(Rule::ActsOnUnknown, "the class is not known");
+            return refuse(Rule::ActsOnUnknown, "the class is unknown");
         }
         self.has_secrets()
     }
@@ -142,7 +142,7 @@ impl Facts<'_> {
         refuse(Rule::TooManyReplaced, "only an unhealthy machine with the same Node name needs no replacement permit")
     }
 
-    /// Nothing comes between the creation of a VM and the record of its ID.
+    /// The provider ID of a created VM must be stored in the next step.
     fn forgets_vm(&self) -> Option<Violation> {
         let Snapshot { machine, learned, .. } = self.snapshot;
         let VmView::Created(vm) = &learned.vm else { return None };
@@ -152,7 +152,10 @@ impl Facts<'_> {
         };
         let is_owed = machine.spec.provider_id.is_empty() && !self.is_deleting() && !self.steps.is_empty();
         (is_owed && !self.steps.first().is_some_and(records)).then(|| {
-            Violation::new(Rule::LosesVm, format!("{} was created, and its ID is not stored first", vm.provider_id))
+            Violation::new(
+                Rule::LosesVm,
+                format!("{} was created, and the next step does not store its ID", vm.provider_id),
+            )
         })
     }
 
@@ -160,18 +163,17 @@ impl Facts<'_> {
         if self.is_deleting() {
             return match self.progress {
                 Progress::DetachVolumes | Progress::DeleteVm => self.has_secrets(),
-                _ => refuse(Rule::DeletesInUse, "the status does not say that the node of the VM is drained"),
+                _ => refuse(Rule::DeletesInUse, "the status does not show that the node is drained"),
             };
         }
         if self.is_node_of_another_vm() {
             return Ok(());
         }
-        let text =
-            "the machine is not being deleted, and its VM has not the name of a node that another VM left behind";
+        let text = "the machine is not being deleted, and no node of an earlier VM has the name of its VM";
         refuse(Rule::DeletesInUse, text)
     }
 
-    /// A Node that an earlier VM left behind has the name of the VM, which can never join then.
+    /// A Node of an earlier VM has the name of this VM, which therefore cannot join.
     fn is_node_of_another_vm(&self) -> bool {
         let Snapshot { machine, node, learned, .. } = self.snapshot;
         let (NodeView::Present(node), Some(vm)) = (node, learned.vm.vm()) else { return false };
@@ -187,7 +189,7 @@ impl Facts<'_> {
         is_its_name && is_of_another && machine.metadata.name.as_deref() != Some(name)
     }
 
-    /// Nobody has to be told any more which VM there was.
+    /// The VM is deleted, so its identity is not needed any more.
     fn is_vm_gone(&self) -> bool {
         self.snapshot.learned.vm == VmView::Deleted || self.progress >= Progress::DeleteNode
     }
@@ -200,15 +202,15 @@ impl Facts<'_> {
             return Ok(());
         }
         if !self.is_deleting() {
-            return refuse(Rule::LosesVm, "its finalizer goes, and the machine is not being deleted");
+            return refuse(Rule::LosesVm, "it removes the finalizer, and the machine is not being deleted");
         }
         if !self.is_vm_gone() {
-            return refuse(Rule::LosesVm, "its finalizer goes, and the VM may exist: it was not deleted");
+            return refuse(Rule::LosesVm, "it removes the finalizer, and the VM was not deleted");
         }
         let is_unknown = matches!(self.snapshot.own_node(), NodeView::Unknown | NodeView::Missing);
         match machine.node_name() {
             Some(node) if is_unknown && self.progress < Progress::Release => {
-                refuse(Rule::ActsOnUnknown, format!("its finalizer goes, and node {node} may be left"))
+                refuse(Rule::ActsOnUnknown, format!("it removes the finalizer, and node {node} may exist"))
             }
             _ => Ok(()),
         }
@@ -218,13 +220,13 @@ impl Facts<'_> {
         let stored = &self.snapshot.machine.spec.provider_id;
         match patch.pointer("/spec/providerID") {
             Some(id) if !stored.is_empty() && id != stored => {
-                refuse(Rule::LosesVm, format!("spec.providerID is {stored} and would become {id}"))
+                refuse(Rule::LosesVm, format!("spec.providerID is {stored} and would change to {id}"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Its set will delete it, and with it the VM.
+    /// A Machine that becomes Failed: its set deletes it together with its VM.
     fn give_up(&self, next: &MachineStatus) -> Verdict {
         let Snapshot { machine, learned, memory, now, .. } = self.snapshot;
         let phase = machine.phase();
@@ -250,7 +252,7 @@ impl Facts<'_> {
         let may_serve = phase == MachinePhase::Unknown || phase == MachinePhase::Pending && has_vm;
         let deadline = if may_serve { self.snapshot.target.put_off(deadline) } else { deadline };
         if *now < deadline {
-            return refuse(Rule::TooEarly, format!("{timeout} ends at {deadline}, and it is {now}"));
+            return refuse(Rule::TooEarly, format!("{timeout} ends at {deadline}, now is {now}"));
         }
         if may_serve && !self.is_node_read() {
             return refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()));
@@ -270,10 +272,9 @@ impl Facts<'_> {
         let limit = self.policy.max_unhealthy_replacements;
         match &self.snapshot.learned.permit {
             Permit::Held(others) => match others.blocked_by(limit) {
-                Some(blockers) => refuse(
-                    Rule::TooManyReplaced,
-                    format!("of {key} are out of service {blockers}, and the limit is {limit}"),
-                ),
+                Some(blockers) => {
+                    refuse(Rule::TooManyReplaced, format!("out of service of {key}: {blockers}; the limit is {limit}"))
+                }
                 None => Ok(()),
             },
             Permit::NotAsked | Permit::Refused { .. } => {
@@ -292,12 +293,12 @@ impl Facts<'_> {
         Ok(())
     }
 
-    /// What a status says of a deletion is what the next process goes by.
+    /// The progress in the status: the next process continues from there.
     fn advance(&self, next: &MachineStatus) -> Verdict {
         let is_terminating = next.current_status.phase == MachinePhase::Terminating;
         let next = if is_terminating { Progress::of_text(&next.last_operation.description) } else { Progress::Start };
         if next >= Progress::DeleteNode && !self.is_vm_gone() {
-            return refuse(Rule::LosesVm, "the status would say that the VM is gone, and it was not deleted");
+            return refuse(Rule::LosesVm, "the status would show that the VM is deleted, and it was not");
         }
         let skips = next >= Progress::DetachVolumes && self.progress < Progress::DetachVolumes;
         if !skips || self.is_vm_gone() || self.is_forced() {
@@ -313,10 +314,10 @@ impl Facts<'_> {
         if is_known {
             return Ok(());
         }
-        refuse(Rule::ActsOnUnknown, format!("the drain would be over, and {} or its pods are not known", self.node()))
+        refuse(Rule::ActsOnUnknown, format!("the drain would end, and {} or its pods are unknown", self.node()))
     }
 
-    /// The deadline of the drain has passed, the Node has long been broken, or somebody asked for force.
+    /// The drain deadline has passed, the Node has been broken for long enough, or the label forces the drain.
     fn is_forced(&self) -> bool {
         let Snapshot { machine, node, now, .. } = self.snapshot;
         let Some(since) = &machine.metadata.deletion_timestamp else { return false };
@@ -332,7 +333,10 @@ impl Facts<'_> {
 
     fn take_pod(&self, pod: &PodRef) -> Verdict {
         if !self.is_deleting() {
-            return refuse(Rule::DisturbsPods, format!("pod {pod} would go, and the machine is not being deleted"));
+            return refuse(
+                Rule::DisturbsPods,
+                format!("pod {pod} would be removed, and the machine is not being deleted"),
+            );
         }
         if !matches!(self.snapshot.own_node(), NodeView::Present(_)) {
             return refuse(Rule::TouchesForeign, format!("pod {pod} is not on a node of this machine"));
@@ -353,7 +357,7 @@ impl Facts<'_> {
         if !self.is_deleting() {
             return refuse(
                 Rule::DisturbsPods,
-                format!("node {name} would be closed, and the machine is not being deleted"),
+                format!("node {name} would be cordoned, and the machine is not being deleted"),
             );
         }
         self.owns(node)
@@ -365,7 +369,7 @@ impl Facts<'_> {
             return refuse(Rule::DeletesInUse, format!("node {name}, and the machine is not being deleted"));
         }
         if !self.is_vm_gone() {
-            return refuse(Rule::DeletesInUse, format!("node {name}, and its VM may exist: it was not deleted"));
+            return refuse(Rule::DeletesInUse, format!("node {name}, and its VM was not deleted"));
         }
         self.owns(node)
     }
@@ -374,11 +378,11 @@ impl Facts<'_> {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         match self.snapshot.own_node() {
             NodeView::Present(own) if own.metadata.name == node.metadata.name => Ok(()),
-            _ => refuse(Rule::TouchesForeign, format!("node {name} is not of this machine")),
+            _ => refuse(Rule::TouchesForeign, format!("node {name} does not belong to this machine")),
         }
     }
 
-    /// Whether the Node is as the API server said in this reconcile, and not as a cache has it that may be behind.
+    /// Whether the Node was read live in this reconcile.
     fn is_node_read(&self) -> bool {
         let key = self.snapshot.node_key();
         match self.snapshot.node {

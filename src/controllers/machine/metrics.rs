@@ -22,8 +22,11 @@ const STALE: Desc<0> = Desc::counter(
     "Failed machines that were deleted because they stayed unhealthy.",
     [],
 );
-const FROZEN: Desc<0> =
-    Desc::gauge("mcm_machine_controller_frozen", "1 while machines are left alone because an API server is away.", []);
+const FROZEN: Desc<0> = Desc::gauge(
+    "mcm_machine_controller_frozen",
+    "1 while the Nodes of a target cluster are not trusted, so that machines are frozen.",
+    [],
+);
 const FAILED_JOIN: Desc<4> = Desc::counter(
     "mcm_machine_num_failed_join",
     "Machines that did not join the cluster in time.",
@@ -31,31 +34,31 @@ const FAILED_JOIN: Desc<4> = Desc::counter(
 );
 const CREATE: Desc<4> = Desc::gauge(
     "mcm_machine_create_duration_seconds",
-    "Seconds from the machine object to its VM, last value.",
+    "Seconds from the creation of the machine to its VM, last value.",
     ["namespace", "machine_deployment", "instance_type", "zone"],
 );
 const INITIALIZE: Desc<4> = Desc::gauge(
     "mcm_machine_initialize_duration_seconds",
-    "Seconds that initialising the VM took, last value.",
+    "Duration of the initialization of the VM in seconds, last value.",
     ["namespace", "machine_deployment", "instance_type", "zone"],
 );
 const JOIN: Desc<4> = Desc::gauge(
     "mcm_machine_join_duration_seconds",
-    "Seconds from the machine object to a ready node, last value.",
+    "Seconds from the creation of the machine to a ready node, last value.",
     ["namespace", "machine_deployment", "instance_type", "zone"],
 );
 const DELETE: Desc<4> = Desc::gauge(
     "mcm_machine_delete_duration_seconds",
-    "Seconds from the wish to delete the machine to the end of its VM, last value.",
+    "Seconds from the deletion timestamp of the machine to the deletion of its VM, last value.",
     ["namespace", "machine_deployment", "instance_type", "zone"],
 );
 const DRAIN: Desc<2> = Desc::gauge(
     "mcm_machine_drain_duration_seconds",
-    "Seconds that the last successful drain took.",
+    "Duration of the last successful drain in seconds.",
     ["namespace", "machine_deployment"],
 );
 
-/// Machines that are told apart in metrics. An unknown instance type or zone is empty.
+/// Labels of a machine in metrics. An unknown instance type or zone is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pool<'a> {
     /// Namespace of the machines.
@@ -74,7 +77,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// What happens to machines: how long it took, and what failed. Durations are kept as whole seconds.
+/// Counters and durations of machine operations. Durations are whole seconds.
 #[derive(Debug)]
 pub(crate) struct MachineMetrics {
     stale: Counters<0>,
@@ -105,47 +108,47 @@ impl Default for MachineMetrics {
 }
 
 impl MachineMetrics {
-    /// A failed machine was deleted to be replaced.
+    /// A failed machine was deleted for replacement.
     pub fn stale_deleted(&self) {
         self.stale.add([], 1.0);
     }
 
-    /// Machines are frozen, or no longer. Until the first call there is no series.
+    /// Sets the gauge. Until the first call there is no series.
     pub fn frozen(&self, frozen: bool) {
         self.frozen.set([], f64::from(u8::from(frozen)));
     }
 
-    /// A machine ran out of time for joining.
+    /// A machine did not join in time.
     pub fn failed_to_join(&self, pool: Pool<'_>) {
         self.failed_join.add(pool.labels(), 1.0);
     }
 
-    /// A VM exists, so long after its machine object was made.
+    /// A VM exists, `after` the creation of its machine.
     pub fn created(&self, pool: Pool<'_>, after: Duration) {
         self.create.set(pool.labels(), whole(after));
     }
 
-    /// Initialising a VM took so long.
+    /// A VM was initialized.
     pub fn initialized(&self, pool: Pool<'_>, took: Duration) {
         self.initialize.set(pool.labels(), whole(took));
     }
 
-    /// A machine runs, so long after its object was made.
+    /// A machine is Running, `after` its creation.
     pub fn joined(&self, pool: Pool<'_>, after: Duration) {
         self.join.set(pool.labels(), whole(after));
     }
 
-    /// A VM is gone, so long after its machine was to be deleted.
+    /// A VM is deleted, `after` the deletion timestamp of its machine.
     pub fn deleted(&self, pool: Pool<'_>, after: Duration) {
         self.delete.set(pool.labels(), whole(after));
     }
 
-    /// A drain succeeded within this time.
+    /// A drain succeeded.
     pub fn drained(&self, namespace: &str, deployment: &str, took: Duration) {
         self.drain.set([namespace, deployment], whole(took));
     }
 
-    /// A deployment is gone, and with it its durations.
+    /// A deployment was deleted: drops its series.
     pub fn forget(&self, namespace: &str, deployment: &str) {
         for gauges in [&self.create, &self.initialize, &self.join, &self.delete] {
             gauges.retain(|[of_namespace, of_deployment, ..]| of_namespace != namespace || of_deployment != deployment);

@@ -70,7 +70,7 @@ pub fn secret_names(class: &MachineClass) -> BTreeSet<&str> {
     secret_refs(class).map(|reference| reference.name.as_str()).filter(|name| !name.is_empty()).collect()
 }
 
-/// The references of a class to Secrets. The data of a later one overlay those of an earlier one.
+/// The references of a class to Secrets. Data of a later one override those of an earlier one.
 pub fn secret_refs(class: &MachineClass) -> impl Iterator<Item = &SecretRef> {
     [&class.secret_ref, &class.credentials_secret_ref].into_iter().flatten()
 }

@@ -1,5 +1,5 @@
-//! Refuses a plan that would break a bound. Which Machines belong to the set, how many there would be and which of them may
-//! go is worked out from the objects and the steps, with nothing of what the planner found.
+//! Rejects a plan that would break a bound. It computes from the objects and the steps which Machines belong to the
+//! set, how many there would be and which may be deleted, without the planner's results.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// What the steps would break.
+/// The bounds that the steps would break.
 pub(super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Violation> {
     if steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_))) {
         return Vec::new();
@@ -40,14 +40,14 @@ pub(super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Violation
     checks.into_iter().flatten().collect()
 }
 
-/// The set, and what the steps do with its Machines.
+/// The set, its Machines and the steps of its plan.
 struct Facts<'a> {
     snapshot: &'a Snapshot,
     steps: &'a [Step<Action>],
     is_deleting: bool,
     selector: Option<Selector>,
     replicas: usize,
-    /// The Machines that it controls and selects, with those that it may adopt.
+    /// The Machines that it controls and selects, and those that it may adopt.
     own: Vec<&'a Machine>,
     created: Vec<&'a Machine>,
     deleted: Vec<&'a Machine>,
@@ -116,25 +116,25 @@ impl<'a> Facts<'a> {
         let label = if is_frozen { labels::FREEZE } else { labels::SCALE_UP_DISABLED };
         let is_held = is_frozen || of_set.contains_key(label);
         (is_held && !self.created.is_empty())
-            .then(|| Violation::new(Rule::GrowsWhileFrozen, format!("label {label} of the set")))
+            .then(|| Violation::new(Rule::GrowsWhileFrozen, format!("the set has the label {label}")))
     }
 
-    /// Machines that go and Machines that come for them in one plan could not be told from each other if it is interrupted.
+    /// A plan with both creations and deletions would be ambiguous if it is interrupted.
     fn creates_and_deletes(&self) -> Option<Violation> {
         let (created, deleted) = (self.created.len(), self.deleted.len());
         (created > 0 && deleted > 0)
             .then(|| Violation::new(Rule::CreatesAndDeletes, format!("{created} created and {deleted} deleted")))
     }
 
-    /// What a Machine lacks without which its VM would outlive it, or be another one's.
+    /// Problems of a new Machine with which its VM could leak or belong to another Machine.
     fn loses_vm(&self) -> Option<Violation> {
         let lack = |machine: &Machine| {
             if !finalizer::has(&machine.metadata, labels::FINALIZER) {
                 Some("would be created without its finalizer".to_owned())
             } else if !self.controls(machine) || !self.is_own(machine) {
-                Some("would be created and not belong to the set".to_owned())
+                Some("would be created without belonging to the set".to_owned())
             } else if !machine.spec.provider_id.is_empty() {
-                Some(format!("would be created with the VM {}", machine.spec.provider_id))
+                Some(format!("would be created with spec.providerID {}", machine.spec.provider_id))
             } else {
                 None
             }
@@ -155,7 +155,7 @@ impl<'a> Facts<'a> {
         let may_go = |machine: &Machine| if self.is_deleting { self.controls(machine) } else { self.is_own(machine) };
         let foreign = foreign.or_else(|| self.deleted.iter().copied().find(|machine| !may_go(machine)));
         foreign.map(|machine| {
-            Violation::new(Rule::TouchesForeign, format!("machine {} is not of this set", machine.name_any()))
+            Violation::new(Rule::TouchesForeign, format!("machine {} does not belong to this set", machine.name_any()))
         })
     }
 
@@ -165,7 +165,7 @@ impl<'a> Facts<'a> {
         }
         if self.is_deleting {
             let is_held = finalizer::has(&self.snapshot.set.metadata, labels::FINALIZER);
-            let text = "the set has no finalizer, so somebody else sees to its machines";
+            let text = "the set has no finalizer, so another controller deletes its machines";
             return (!is_held).then(|| Violation::new(Rule::TooManyDeleted, text));
         }
         let mut candidates: Vec<&Machine> = self.own.clone();
@@ -174,8 +174,11 @@ impl<'a> Facts<'a> {
         let present = candidates.len();
         let surplus: BTreeSet<String> =
             candidates.iter().take(present.saturating_sub(self.replicas)).map(|machine| machine.name_any()).collect();
-        let bound =
-            format!("the {} that go first, {present} machines - {} replicas, are others", surplus.len(), self.replicas);
+        let bound = format!(
+            "it is not among the first {} in deletion order ({present} machines - {} replicas)",
+            surplus.len(),
+            self.replicas
+        );
         self.deleted.iter().find_map(|machine| {
             let name = machine.name_any();
             if machine.is_terminating() || surplus.contains(&name) || self.is_chosen(machine) {
@@ -191,7 +194,7 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The autoscaler chose it before it last changed the replicas.
+    /// The autoscaler marked it before it last changed the replicas.
     fn is_chosen(&self, machine: &Machine) -> bool {
         let time = |text: Option<&String>| text?.parse::<Timestamp>().ok();
         let of_machine = machine.annotations();
@@ -201,7 +204,7 @@ impl<'a> Facts<'a> {
             && marked.zip(scaled).is_some_and(|(marked, scaled)| marked <= scaled)
     }
 
-    /// Until when a Machine is preserved, or because of which annotation, as this plan leaves it.
+    /// Until when a Machine is preserved after this plan, or because of which annotation.
     fn preserved_by(&self, machine: &Machine) -> Option<String> {
         if let Some(expiry) = machine.preserve_expiry() {
             return (expiry > self.snapshot.now).then(|| format!("until {expiry}"));
@@ -224,7 +227,7 @@ impl<'a> Facts<'a> {
         (word != "false").then(|| format!("{key}={word}"))
     }
 
-    /// Without its finalizer the set goes, and its Machines would be nobody's.
+    /// Without its finalizer the set is deleted, and its Machines have no owner.
     fn deletes_in_use(&self) -> Option<Violation> {
         let meta = &self.snapshot.set.metadata;
         let removes = |step: &Step<Action>| match &step.action {
@@ -243,7 +246,7 @@ fn holds(list: &Value, name: &str) -> bool {
     list.as_array().into_iter().flatten().any(|one| one == name)
 }
 
-/// It passes to another set, which must find it.
+/// A Machine that moves to another set after an in-place update.
 fn is_updated_in_place(machine: &Machine) -> bool {
     machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == "successful")
 }

@@ -1,4 +1,4 @@
-//! What the driver gets to see of the Secrets of a class.
+//! The Secret data that the driver gets for a class.
 
 use crate::{
     api::machine::MachineClass,
@@ -10,16 +10,16 @@ use crate::{
 /// The merged data of a class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Merged {
-    /// Data of `secretRef`, overlaid by that of `credentialsSecretRef`.
+    /// Data of `secretRef`, overridden by that of `credentialsSecretRef`.
     pub data: SecretData,
-    /// Secrets that the class names and that certainly do not exist.
+    /// Secrets that the class names and that do not exist.
     pub missing: Vec<String>,
 }
 
-/// The data for calls about a class. Only Secrets beside the class count, whatever namespace a reference names.
+/// Reads the data for calls about a class. A reference to a Secret in another namespace counts as missing.
 ///
 /// # Errors
-/// If a Secret could not be read; one that certainly does not exist is no error but listed as missing.
+/// A Secret could not be read. One that does not exist is not an error but listed as missing.
 pub(super) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<Merged, kube::Error> {
     let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
     let mut merged = Merged::default();

@@ -642,5 +642,5 @@ async fn the_loop_asks_the_lint() {
     assert_eq!(reconciler.lint(&snapshot, &plan), None);
     plan.then(Action::CreateVm, "no reason");
     let refusal = reconciler.lint(&snapshot, &plan).unwrap();
-    assert_eq!(refusal, "it would have a VM too many: spec.providerID is cloud:///1");
+    assert_eq!(refusal, "it would create a VM too many: spec.providerID is cloud:///1");
 }

@@ -107,38 +107,38 @@ fn creating() -> Snapshot {
 
 #[rstest]
 #[case::all_is_known(as_it_is, None)]
-#[case::being_deleted(|it: &mut Snapshot| terminating(it, ""), Some("it would have a VM too many: the machine is being deleted"))]
+#[case::being_deleted(|it: &mut Snapshot| terminating(it, ""), Some("it would create a VM too many: the machine is being deleted"))]
 #[case::it_has_one(
     |it: &mut Snapshot| edit(it, |machine| machine.spec.provider_id = "cloud:///1".to_owned()),
-    Some("it would have a VM too many: spec.providerID is cloud:///1")
+    Some("it would create a VM too many: spec.providerID is cloud:///1")
 )]
 #[case::pending(|it: &mut Snapshot| set_phase(it, MachinePhase::Pending), None)]
-#[case::it_had_one(|it: &mut Snapshot| set_phase(it, MachinePhase::Running), Some("it would have a VM too many: in phase Running it had one"))]
+#[case::it_had_one(|it: &mut Snapshot| set_phase(it, MachinePhase::Running), Some("it would create a VM too many: a machine in phase Running had a VM"))]
 #[case::the_driver_was_not_asked(
     |it: &mut Snapshot| it.learned.vm = VmView::NotAsked,
-    Some("it would act on what is not known: the driver did not say in this reconcile that there is no VM")
+    Some("it would act on unknown facts: the driver did not report NotFound in this reconcile")
 )]
 #[case::the_driver_found_one(
     |it: &mut Snapshot| it.learned.vm = VmView::Found(vm()),
-    Some("it would act on what is not known: the driver did not say in this reconcile that there is no VM")
+    Some("it would act on unknown facts: the driver did not report NotFound in this reconcile")
 )]
 #[case::the_target_is_away(
     |it: &mut Snapshot| it.target = TargetTrust::Untrusted { since: at(0), reason: "silent".to_owned() },
-    Some("it would act on what is not known: the target cluster cannot be trusted since 2027-01-15T08:00:00Z")
+    Some("it would act on unknown facts: the target cluster is not trusted since 2027-01-15T08:00:00Z")
 )]
 #[case::nothing_holds_the_machine(
     |it: &mut Snapshot| edit(it, |machine| machine.metadata.finalizers = None),
-    Some("it would lose a VM: without its finalizer the machine can go before its VM")
+    Some("it would leak a VM: the machine has no finalizer, so it can be deleted before its VM")
 )]
-#[case::the_classes_were_not_read(|it: &mut Snapshot| it.class = ClassView::Unknown, Some("it would act on what is not known: the class is not known"))]
-#[case::there_is_no_class(|it: &mut Snapshot| it.class = ClassView::Missing, Some("it would act on what is not known: the class is not known"))]
+#[case::the_classes_were_not_read(|it: &mut Snapshot| it.class = ClassView::Unknown, Some("it would act on unknown facts: the class is unknown"))]
+#[case::there_is_no_class(|it: &mut Snapshot| it.class = ClassView::Missing, Some("it would act on unknown facts: the class is unknown"))]
 #[case::the_secrets_were_not_read(
     |it: &mut Snapshot| it.learned.secret = SecretView::NotRead,
-    Some("it would act on what is not known: the Secrets of the class were not read in this reconcile")
+    Some("it would act on unknown facts: the Secrets of the class were not read in this reconcile")
 )]
 #[case::the_secrets_cannot_be_read(
     |it: &mut Snapshot| it.learned.secret = SecretView::Failed("forbidden".to_owned()),
-    Some("it would act on what is not known: the Secrets of the class were not read in this reconcile")
+    Some("it would act on unknown facts: the Secrets of the class were not read in this reconcile")
 )]
 fn a_vm_is_created_only_if_there_certainly_is_none(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = creating();
@@ -148,7 +148,7 @@ fn a_vm_is_created_only_if_there_certainly_is_none(#[case] change: Change, #[cas
 
 #[test]
 fn one_plan_creates_one_vm() {
-    let text = "it would have a VM too many: two are created in one plan";
+    let text = "it would create a VM too many: two VMs in one plan";
     assert_eq!(refusals(&creating(), [Action::CreateVm, Action::CreateVm]), [text, text]);
 }
 
@@ -157,12 +157,12 @@ fn one_plan_creates_one_vm() {
 #[case::finished(
     VmView::Found(vm()),
     secrets(),
-    Some("it would act on what is not known: the driver did not say in this reconcile that the VM is not initialized")
+    Some("it would act on unknown facts: the driver did not report Uninitialized in this reconcile")
 )]
 #[case::without_secrets(
     VmView::Uninitialized(vm()),
     SecretView::NotRead,
-    Some("it would act on what is not known: the Secrets of the class were not read in this reconcile")
+    Some("it would act on unknown facts: the Secrets of the class were not read in this reconcile")
 )]
 fn a_vm_is_initialized_if_the_driver_says_it_is_not(
     #[case] view: VmView,
@@ -179,14 +179,14 @@ fn the_id_of_a_new_vm_is_stored_before_anything_else() {
     let mut snapshot = creating();
     snapshot.learned.vm = VmView::Created(vm());
     let stores = |id: &str| Action::PatchMachine(json!({ "spec": { "providerID": id } }));
-    let text = "it would lose a VM: cloud:///1 was created, and its ID is not stored first";
+    let text = "it would leak a VM: cloud:///1 was created, and the next step does not store its ID";
     assert_eq!(refusal(&snapshot, stores("cloud:///1")), None);
     for other in [status(MachinePhase::Pending, ""), Action::InitializeVm, stores("cloud:///2")] {
         assert_eq!(refusal(&snapshot, other).as_deref(), Some(text));
     }
     edit(&mut snapshot, |machine| machine.spec.provider_id = "cloud:///1".to_owned());
     assert_eq!(refusal(&snapshot, status(MachinePhase::Pending, "")), None);
-    let text = "it would lose a VM: spec.providerID is cloud:///1 and would become \"cloud:///2\"";
+    let text = "it would leak a VM: spec.providerID is cloud:///1 and would change to \"cloud:///2\"";
     assert_eq!(refusal(&snapshot, stores("cloud:///2")).as_deref(), Some(text));
 }
 
@@ -216,8 +216,8 @@ fn node_of(provider_id: &str, born: i64) -> Node {
     node
 }
 
-const LIVES: &str = "it would delete an object that is still in use: the machine is not being deleted, and its VM has not the name of a node that \
-                     another VM left behind";
+const LIVES: &str = "it would delete an object that is still in use: the machine is not being deleted, and no node of an \
+                     earlier VM has the name of its VM";
 
 #[rstest]
 #[case::of_an_earlier_vm(node_of("cloud:///0", 5), None)]
@@ -237,17 +237,17 @@ fn the_vm_of_a_machine_that_lives_is_deleted_only_for_a_stale_node(#[case] node:
 #[case::not_yet_drained(
     "Initiate node drain",
     secrets(),
-    Some("it would delete an object that is still in use: the status does not say that the node of the VM is drained")
+    Some("it would delete an object that is still in use: the status does not show that the node is drained")
 )]
 #[case::not_begun(
     "",
     secrets(),
-    Some("it would delete an object that is still in use: the status does not say that the node of the VM is drained")
+    Some("it would delete an object that is still in use: the status does not show that the node is drained")
 )]
 #[case::without_secrets(
     DRAINED,
     SecretView::NotRead,
-    Some("it would act on what is not known: the Secrets of the class were not read in this reconcile")
+    Some("it would act on unknown facts: the Secrets of the class were not read in this reconcile")
 )]
 fn the_vm_of_a_machine_that_goes_is_deleted_after_the_drain(
     #[case] text: &str,
@@ -263,18 +263,18 @@ fn the_vm_of_a_machine_that_goes_is_deleted_after_the_drain(
 #[rstest]
 #[case::of_a_machine_that_lives(
     as_it_is,
-    Some("it would lose a VM: its finalizer goes, and the machine is not being deleted")
+    Some("it would leak a VM: it removes the finalizer, and the machine is not being deleted")
 )]
-#[case::before_the_vm(|it: &mut Snapshot| terminating(it, DRAINED), Some("it would lose a VM: its finalizer goes, and the VM may exist: it was not deleted"))]
+#[case::before_the_vm(|it: &mut Snapshot| terminating(it, DRAINED), Some("it would leak a VM: it removes the finalizer, and the VM was not deleted"))]
 #[case::after_the_vm(|it: &mut Snapshot| { terminating(it, DRAINED); it.learned.vm = VmView::Deleted; }, None)]
 #[case::after_the_vm_that_another_process_deleted(|it: &mut Snapshot| terminating(it, VM_GONE), None)]
 #[case::while_the_node_is_not_known(
     |it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Unknown; },
-    Some("it would act on what is not known: its finalizer goes, and node n may be left")
+    Some("it would act on unknown facts: it removes the finalizer, and node n may exist")
 )]
 #[case::while_the_cache_misses_the_node(
     |it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Missing; },
-    Some("it would act on what is not known: its finalizer goes, and node n may be left")
+    Some("it would act on unknown facts: it removes the finalizer, and node n may exist")
 )]
 #[case::after_the_node(|it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Absent; }, None)]
 #[case::after_the_node_that_another_process_deleted(|it: &mut Snapshot| { terminating(it, RELEASED); it.node = NodeView::Unknown; }, None)]
@@ -306,7 +306,7 @@ fn young(snapshot: &mut Snapshot) {
     edit_status(snapshot, |status| status.current_status.last_update_time = Some(now.into()));
 }
 
-const UNREAD: &str = "it would act on what is not known: node n was not read live in this reconcile";
+const UNREAD: &str = "it would act on unknown facts: node n was not read live in this reconcile";
 
 #[rstest]
 #[case::did_not_join(MachinePhase::Pending, as_it_is, None)]
@@ -317,7 +317,7 @@ const UNREAD: &str = "it would act on what is not known: node n was not read liv
     MachinePhase::Pending,
     young,
     Some(
-        "it would give a machine up too early: creationTimeout 20m0s ends at 2027-01-16T08:20:13Z, and it is 2027-01-16T08:00:13Z"
+        "it would fail a machine before its timeout: creationTimeout 20m0s ends at 2027-01-16T08:20:13Z, now is 2027-01-16T08:00:13Z"
     )
 )]
 #[case::is_not_healthy(MachinePhase::Unknown, as_it_is, None)]
@@ -327,28 +327,28 @@ const UNREAD: &str = "it would act on what is not known: node n was not read liv
     MachinePhase::Unknown,
     young,
     Some(
-        "it would give a machine up too early: healthTimeout 10m0s ends at 2027-01-16T08:10:13Z, and it is 2027-01-16T08:00:13Z"
+        "it would fail a machine before its timeout: healthTimeout 10m0s ends at 2027-01-16T08:10:13Z, now is 2027-01-16T08:00:13Z"
     )
 )]
 #[case::may_report_again(
     MachinePhase::Unknown,
     |it: &mut Snapshot| it.target = TargetTrust::Trusted { again_since: Some(it.now) },
-    Some("it would give a machine up too early: healthTimeout 10m0s ends at 2027-01-16T08:01:13Z, and it is 2027-01-16T08:00:13Z")
+    Some("it would fail a machine before its timeout: healthTimeout 10m0s ends at 2027-01-16T08:01:13Z, now is 2027-01-16T08:00:13Z")
 )]
 #[case::may_be_unknown_for_ever(
     MachinePhase::Unknown,
     |it: &mut Snapshot| edit(it, |machine| machine.spec.configuration.disable_health_timeout = Some(true)),
-    Some("it would give a machine up too early: disableHealthTimeout is set")
+    Some("it would fail a machine before its timeout: disableHealthTimeout is set")
 )]
 #[case::nobody_asked_for_the_permit(
     MachinePhase::Unknown,
     |it: &mut Snapshot| it.learned.permit = Permit::NotAsked,
-    Some("it would replace too many machines at once: it does not hold the permit of pool")
+    Some("it would replace too many unhealthy machines: it does not hold the permit of pool")
 )]
 #[case::another_one_has_the_permit(
     MachinePhase::Unknown,
     |it: &mut Snapshot| it.learned.permit = Permit::Refused { by: "b".to_owned() },
-    Some("it would replace too many machines at once: it does not hold the permit of pool")
+    Some("it would replace too many unhealthy machines: it does not hold the permit of pool")
 )]
 #[case::another_one_is_out_of_service(
     MachinePhase::Unknown,
@@ -356,17 +356,17 @@ const UNREAD: &str = "it would act on what is not known: node n was not read liv
         let other: Machine = serde_json::from_value(json!({ "metadata": { "name": "b", "namespace": "ns", "labels": { "name": "pool" } }, "spec": {} })).unwrap();
         it.learned.permit = Permit::Held(OutOfService::of(&PermitKey::of(&other).unwrap(), [&other]));
     },
-    Some("it would replace too many machines at once: of pool are out of service b (not created yet), and the limit is 1")
+    Some("it would replace too many unhealthy machines: out of service of pool: b (not created yet); the limit is 1")
 )]
 #[case::runs(
     MachinePhase::Running,
     as_it_is,
-    Some("it would give a machine up too early: phase Running has no timeout")
+    Some("it would fail a machine before its timeout: phase Running has no timeout")
 )]
 #[case::is_updated_in_place(
     MachinePhase::InPlaceUpdating,
     as_it_is,
-    Some("it would give a machine up too early: phase InPlaceUpdating has no timeout")
+    Some("it would fail a machine before its timeout: phase InPlaceUpdating has no timeout")
 )]
 #[case::was_given_up_before(MachinePhase::Failed, unread, None)]
 fn a_machine_is_given_up_when_its_time_is_over_and_its_node_was_read(
@@ -400,10 +400,9 @@ fn a_running_machine_becomes_unknown_for_a_node_that_was_seen(#[case] change: Ch
     assert_eq!(refusal(&snapshot, status(MachinePhase::Unknown, "")).as_deref(), refused);
 }
 
-const UNDRAINED: &str =
-    "it would act on what is not known: the drain would be over, and node n or its pods are not known";
+const UNDRAINED: &str = "it would act on unknown facts: the drain would end, and node n or its pods are unknown";
 const NO_NODE: &str =
-    "it would act on what is not known: the drain would be over, and the node of the machine or its pods are not known";
+    "it would act on unknown facts: the drain would end, and the node of the machine or its pods are unknown";
 
 #[rstest]
 #[case::pods_were_listed(|it: &mut Snapshot| it.learned.pods = PodsView::Listed(Vec::new()), None)]
@@ -439,7 +438,7 @@ fn a_drain_is_over_when_the_pods_of_its_node_are_known(#[case] change: Change, #
 fn a_status_does_not_say_that_a_vm_is_gone_that_was_not_deleted() {
     let mut snapshot = World::running().snapshot();
     terminating(&mut snapshot, DRAINED);
-    let text = "it would lose a VM: the status would say that the VM is gone, and it was not deleted";
+    let text = "it would leak a VM: the status would show that the VM is deleted, and it was not";
     assert_eq!(refusal(&snapshot, status(MachinePhase::Terminating, VM_GONE)).as_deref(), Some(text));
     snapshot.learned.vm = VmView::Deleted;
     assert_eq!(refusal(&snapshot, status(MachinePhase::Terminating, VM_GONE)), None);
@@ -455,11 +454,11 @@ fn of_another_machine(snapshot: &mut Snapshot) {
 #[case::listed(as_it_is, None)]
 #[case::of_a_machine_that_lives(
     |it: &mut Snapshot| edit(it, |machine| machine.metadata.deletion_timestamp = None),
-    Some("it would take pods off a node that stays: pod ns/a would go, and the machine is not being deleted")
+    Some("it would drain a node whose machine stays: pod ns/a would be removed, and the machine is not being deleted")
 )]
 #[case::not_listed(
     |it: &mut Snapshot| it.learned.pods = PodsView::Listed(vec![pod("b")]),
-    Some("it would act on what is not known: pod ns/a was not listed in this reconcile")
+    Some("it would act on unknown facts: pod ns/a was not listed in this reconcile")
 )]
 #[case::on_another_one_s_node(
     of_another_machine,
@@ -478,9 +477,9 @@ fn pods_go_from_the_own_node_of_a_machine_that_goes(#[case] change: Change, #[ca
 #[case::of_a_machine_that_goes(|it: &mut Snapshot| terminating(it, ""), None)]
 #[case::of_a_machine_that_lives(
     as_it_is,
-    Some("it would take pods off a node that stays: node n would be closed, and the machine is not being deleted")
+    Some("it would drain a node whose machine stays: node n would be cordoned, and the machine is not being deleted")
 )]
-#[case::of_another_machine(|it: &mut Snapshot| { terminating(it, ""); of_another_machine(it); }, Some("it would change an object of another owner: node n is not of this machine"))]
+#[case::of_another_machine(|it: &mut Snapshot| { terminating(it, ""); of_another_machine(it); }, Some("it would change an object of another owner: node n does not belong to this machine"))]
 fn the_own_node_of_a_machine_that_goes_is_closed(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     change(&mut snapshot);
@@ -496,12 +495,12 @@ fn the_own_node_of_a_machine_that_goes_is_closed(#[case] change: Change, #[case]
 
 #[rstest]
 #[case::after_the_vm(|it: &mut Snapshot| terminating(it, VM_GONE), None)]
-#[case::before_the_vm(|it: &mut Snapshot| terminating(it, DRAINED), Some("it would delete an object that is still in use: node n, and its VM may exist: it was not deleted"))]
+#[case::before_the_vm(|it: &mut Snapshot| terminating(it, DRAINED), Some("it would delete an object that is still in use: node n, and its VM was not deleted"))]
 #[case::of_a_machine_that_lives(
     as_it_is,
     Some("it would delete an object that is still in use: node n, and the machine is not being deleted")
 )]
-#[case::of_another_machine(|it: &mut Snapshot| { terminating(it, VM_GONE); of_another_machine(it); }, Some("it would change an object of another owner: node n is not of this machine"))]
+#[case::of_another_machine(|it: &mut Snapshot| { terminating(it, VM_GONE); of_another_machine(it); }, Some("it would change an object of another owner: node n does not belong to this machine"))]
 fn a_node_goes_after_its_vm(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     change(&mut snapshot);
@@ -513,7 +512,7 @@ fn a_node_goes_after_its_vm(#[case] change: Change, #[case] refused: Option<&str
     }
 }
 
-const NO_WAIVER: &str = "it would replace too many machines at once: only an unhealthy machine with the same Node name needs no \
+const NO_WAIVER: &str = "it would replace too many unhealthy machines: only an unhealthy machine with the same Node name needs no \
                          replacement permit";
 
 #[rstest]

@@ -63,7 +63,7 @@ fn dying() -> Value {
 fn a_set_has_no_more_machines_than_replicas(#[case] world: World, #[case] refused: Option<&str>) {
     let snapshot = world.snapshot();
     let expected: Vec<String> =
-        refused.map(|text| format!("it would have too many machines: {text}")).into_iter().collect();
+        refused.map(|text| format!("it would create too many machines: {text}")).into_iter().collect();
     assert_eq!(refusals(&snapshot, &[create(&snapshot, json!({}))]), expected);
 }
 
@@ -78,7 +78,7 @@ fn unreadable(mut world: World) -> World {
 #[case::disabled(labels::SCALE_UP_DISABLED, "", true)]
 fn a_set_that_must_not_grow_creates_nothing(#[case] label: &str, #[case] value: &str, #[case] refused: bool) {
     let snapshot = World::new(1).with(json!({ "metadata": { "labels": { label: value } } })).snapshot();
-    let text = format!("it would create machines for a set that must not grow: label {label} of the set");
+    let text = format!("it would create machines for a set that must not be scaled up: the set has the label {label}");
     let expected: Vec<String> = refused.then_some(text).into_iter().collect();
     assert_eq!(refusals(&snapshot, &[create(&snapshot, json!({}))]), expected);
 }
@@ -87,19 +87,22 @@ fn a_set_that_must_not_grow_creates_nothing(#[case] label: &str, #[case] value: 
 fn no_plan_creates_and_deletes() {
     let snapshot = World::new(2).machine("a", phase("Failed")).snapshot();
     let steps = [create(&snapshot, json!({})), delete(&snapshot, "a")];
-    assert_eq!(refusals(&snapshot, &steps), ["it would create and delete machines at once: 1 created and 1 deleted"]);
+    assert_eq!(
+        refusals(&snapshot, &steps),
+        ["it would create and delete machines in one plan: 1 created and 1 deleted"]
+    );
 }
 
 #[rstest]
 #[case::as_it_is(json!({}), None)]
 #[case::without_finalizer(json!({ "metadata": { "finalizers": [] } }), Some("without its finalizer"))]
-#[case::of_nobody(json!({ "metadata": { "ownerReferences": [] } }), Some("and not belong to the set"))]
-#[case::released_at_once(json!({ "metadata": { "labels": { "pool": "b" } } }), Some("and not belong to the set"))]
-#[case::with_another_one_s_vm(json!({ "spec": { "providerID": "cloud:///1" } }), Some("with the VM cloud:///1"))]
+#[case::of_nobody(json!({ "metadata": { "ownerReferences": [] } }), Some("without belonging to the set"))]
+#[case::released_at_once(json!({ "metadata": { "labels": { "pool": "b" } } }), Some("without belonging to the set"))]
+#[case::with_another_one_s_vm(json!({ "spec": { "providerID": "cloud:///1" } }), Some("with spec.providerID cloud:///1"))]
 fn a_machine_is_born_so_that_its_vm_cannot_be_lost(#[case] change: Value, #[case] refused: Option<&str>) {
     let snapshot = World::new(1).snapshot();
     let name = construct::machines(&snapshot).next().unwrap().name_any();
-    let text = refused.map(|text| format!("it would lose a VM: machine {name} would be created {text}"));
+    let text = refused.map(|text| format!("it would leak a VM: machine {name} would be created {text}"));
     let expected: Vec<String> = text.into_iter().collect();
     assert_eq!(refusals(&snapshot, &[create(&snapshot, change)]), expected);
 }
@@ -136,8 +139,8 @@ fn a_set_deletes_its_surplus_and_what_it_replaces(
     assert_eq!(texts.len(), usize::from(refused.is_some()), "{texts:?}");
     if let Some(name) = refused {
         assert!(texts[0].starts_with("it would delete too many machines: "), "{texts:?}");
-        assert!(texts[0].contains(&format!("machine {name} has not failed; the ")), "{texts:?}");
-        assert!(texts[0].contains(&format!(" - {} replicas, are others", world.set["spec"]["replicas"])), "{texts:?}");
+        assert!(texts[0].contains(&format!("machine {name} has not failed; it is not among the first ")), "{texts:?}");
+        assert!(texts[0].contains(&format!(" - {} replicas)", world.set["spec"]["replicas"])), "{texts:?}");
     }
 }
 
@@ -157,8 +160,8 @@ fn a_preserved_machine_that_failed_is_not_replaced(#[case] wish: Value, #[case] 
     let world = World::new(1).machine("a", both(phase("Failed"), wish));
     let text = |why| {
         format!(
-            "it would delete a machine that is preserved: machine a is preserved ({why}); the 0 that go first, 1 machines - 1 \
-             replicas, are others"
+            "it would delete a preserved machine: machine a is preserved ({why}); it is not among the first 0 in \
+             deletion order (1 machines - 1 replicas)"
         )
     };
     assert_eq!(deleting(&world, &["a"]), refused.map(text).into_iter().collect::<Vec<_>>());
@@ -180,7 +183,7 @@ fn what_a_plan_preserves_or_lets_go_counts_at_once() {
     let of = |value: Value| json!({ "metadata": { "annotations": { labels::PRESERVE: value } } });
     let plain = World::new(1).machine("a", phase("Failed")).snapshot();
     let texts = refusals(&plain, &[patch(&plain, "a", of(json!("auto-preserved"))), delete(&plain, "a")]);
-    assert!(texts[0].starts_with("it would delete a machine that is preserved"), "{texts:?}");
+    assert!(texts[0].starts_with("it would delete a preserved machine"), "{texts:?}");
     let kept = World::new(1).machine("a", both(phase("Failed"), of(json!("auto-preserved")))).snapshot();
     assert_eq!(refusals(&kept, &[patch(&kept, "a", of(Value::Null)), delete(&kept, "a")]), [""; 0]);
 }
@@ -191,7 +194,7 @@ fn what_a_plan_preserves_or_lets_go_counts_at_once() {
 #[case::of_another_set(json!({ "metadata": { "ownerReferences": [reference("other")] } }), true)]
 fn machines_of_other_sets_are_left_alone(#[case] change: Value, #[case] refused: bool) {
     let snapshot = World::new(0).machine("a", change).snapshot();
-    let text = "it would change an object of another owner: machine a is not of this set".to_owned();
+    let text = "it would change an object of another owner: machine a does not belong to this set".to_owned();
     let expected: Vec<String> = refused.then_some(text).into_iter().collect();
     assert_eq!(refusals(&snapshot, &[patch(&snapshot, "a", json!({}))]), expected);
     let texts = refusals(&snapshot, &[delete(&snapshot, "a")]);
@@ -201,12 +204,12 @@ fn machines_of_other_sets_are_left_alone(#[case] change: Value, #[case] refused:
 #[test]
 fn a_machine_that_the_set_does_not_select_is_not_deleted() {
     let world = World::new(0).machine("a", json!({ "metadata": { "labels": { "pool": "b" } } }));
-    assert!(deleting(&world, &["a"])[0].contains("machine a is not of this set"));
+    assert!(deleting(&world, &["a"])[0].contains("machine a does not belong to this set"));
 }
 
 #[rstest]
 #[case::by_itself(json!([labels::FINALIZER]), None)]
-#[case::by_somebody_else(json!(["foregroundDeletion"]), Some("it would delete too many machines: the set has no finalizer, so somebody else sees to its machines"))]
+#[case::by_somebody_else(json!(["foregroundDeletion"]), Some("it would delete too many machines: the set has no finalizer, so another controller deletes its machines"))]
 fn a_set_that_goes_takes_its_machines_along(#[case] finalizers: Value, #[case] refused: Option<&str>) {
     let world = World::new(3).with(both(dying(), json!({ "metadata": { "finalizers": finalizers } }))).machines(2);
     assert_eq!(deleting(&world, &["m0000", "m0001"]), refused.into_iter().collect::<Vec<_>>());
