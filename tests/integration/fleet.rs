@@ -1,6 +1,11 @@
 //! One process for several control namespaces, each with a target cluster of its own.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
 use kube::{
@@ -22,6 +27,8 @@ const ELECTION: [&str; 3] =
 /// Machines, hence Nodes and VMs, that have the same names in both cells.
 const TWINS: [&str; 2] = ["twin-1", "twin-2"];
 const KILLS: usize = 3;
+/// Every process reads the cells file this often.
+const REREAD: Duration = Duration::from_secs(2);
 
 /// Two namespaces that have everything twice: Machines of the same names, Nodes of the same names in two clusters, VMs of the
 /// same IDs in two clouds.
@@ -78,7 +85,14 @@ async fn two_cells_of_one_process_do_not_meet() {
 
     // A cell that is taken out is let go of, and nothing more is done for it.
     fleet.write(&[0]);
-    wait::until("the leases of the cell to be free", async || holders(second).await.is_empty().then_some(())).await;
+    // The other replica may take them before it reads the file again.
+    let mut free_since: Option<Instant> = None;
+    wait::until("the leases of the cell to be and stay free", async || {
+        let is_free = holders(second).await.is_empty();
+        free_since = is_free.then(|| free_since.unwrap_or_else(Instant::now));
+        free_since.filter(|since| since.elapsed() > REREAD * 2)
+    })
+    .await;
     second.scale(4).await;
     first.scale(4).await;
     serve(first, 4, "large").await;

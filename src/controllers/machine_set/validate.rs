@@ -19,6 +19,9 @@ pub(super) enum InvalidSet {
     NegativeReplicas(i32),
     #[error("spec.selector is missing: set matchLabels to labels of the template")]
     NoSelector,
+    /// Such a set would adopt every Machine of its namespace that has no controller.
+    #[error("spec.selector is empty and selects every machine: set matchLabels to labels of the template")]
+    SelectsAll,
     #[error("spec.{0}")]
     Selector(InvalidSelector),
     #[error("spec.template.metadata.labels is empty: set the labels of the selector")]
@@ -42,6 +45,9 @@ pub(super) fn validate(set: &MachineSet) -> Result<ValidSet, InvalidSet> {
     let selector = Selector::parse(spec.selector.as_ref()).map_err(InvalidSet::Selector)?;
     if selector.selects_none() {
         return Err(InvalidSet::NoSelector);
+    }
+    if selector.selects_all() {
+        return Err(InvalidSet::SelectsAll);
     }
     let labels = &spec.template.metadata.labels;
     if labels.is_empty() {

@@ -14,7 +14,8 @@ use crate::api::reasons::EventReason;
 #[case(json!({ "selector": { "matchExpressions": [{ "key": "q", "operator": "Near" }] } }), "spec.selector.matchExpressions")]
 #[case(json!({ "template": { "spec": { "class": { "kind": "" } } } }), "spec.template.spec.class.kind is empty")]
 #[case(json!({ "template": { "spec": { "class": { "name": null } } } }), "spec.template.spec.class.name is empty")]
-#[case(json!({ "selector": { "matchLabels": null }, "template": { "metadata": null } }), "spec.template.metadata.labels is empty")]
+#[case(json!({ "selector": { "matchLabels": null } }), "spec.selector is empty and selects every machine")]
+#[case(json!({ "template": { "metadata": null } }), "spec.template.metadata.labels is empty")]
 fn an_invalid_set_says_so_once_and_touches_nothing(#[case] spec: Value, #[case] text: &str) {
     let mut world = World::new(3).with(json!({ "spec": spec })).machines(1);
     let valid = World::new(1).set["spec"].clone();
