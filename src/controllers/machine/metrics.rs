@@ -17,6 +17,9 @@ use crate::{
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
+/// In the order of [`Pool::labels`].
+const POOL_LABELS: [&str; 4] = ["namespace", "machine_deployment", "instance_type", "zone"];
+
 const STALE: Desc<0> = Desc::counter(
     "mcm_machine_stale_machines_total",
     "Failed machines that were deleted because they stayed unhealthy.",
@@ -27,30 +30,27 @@ const FROZEN: Desc<0> = Desc::gauge(
     "1 while the Nodes of a target cluster are not trusted, so that machines are frozen.",
     [],
 );
-const FAILED_JOIN: Desc<4> = Desc::counter(
-    "mcm_machine_num_failed_join",
-    "Machines that did not join the cluster in time.",
-    ["namespace", "machine_deployment", "instance_type", "zone"],
-);
+const FAILED_JOIN: Desc<4> =
+    Desc::counter("mcm_machine_num_failed_join", "Machines that did not join the cluster in time.", POOL_LABELS);
 const CREATE: Desc<4> = Desc::gauge(
     "mcm_machine_create_duration_seconds",
     "Seconds from the creation of the machine to its VM, last value.",
-    ["namespace", "machine_deployment", "instance_type", "zone"],
+    POOL_LABELS,
 );
 const INITIALIZE: Desc<4> = Desc::gauge(
     "mcm_machine_initialize_duration_seconds",
     "Duration of the initialization of the VM in seconds, last value.",
-    ["namespace", "machine_deployment", "instance_type", "zone"],
+    POOL_LABELS,
 );
 const JOIN: Desc<4> = Desc::gauge(
     "mcm_machine_join_duration_seconds",
     "Seconds from the creation of the machine to a ready node, last value.",
-    ["namespace", "machine_deployment", "instance_type", "zone"],
+    POOL_LABELS,
 );
 const DELETE: Desc<4> = Desc::gauge(
     "mcm_machine_delete_duration_seconds",
     "Seconds from the deletion timestamp of the machine to the deletion of its VM, last value.",
-    ["namespace", "machine_deployment", "instance_type", "zone"],
+    POOL_LABELS,
 );
 const DRAIN: Desc<2> = Desc::gauge(
     "mcm_machine_drain_duration_seconds",

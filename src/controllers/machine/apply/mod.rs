@@ -188,13 +188,13 @@ impl Machines {
                 snapshot.node_was_read(key, answer);
             }
             Action::PatchNode { node, patch, purpose } => {
-                node::patch(context, snapshot, &node, &patch, purpose).await?
+                node::patch(context, snapshot, &node, &patch, node::Form::Merge, purpose).await?;
             }
             Action::StrategicPatchNode { node, patch, purpose } => {
-                node::patch_strategically(context, snapshot, &node, &patch, purpose).await?;
+                node::patch(context, snapshot, &node, &patch, node::Form::Strategic, purpose).await?;
             }
             Action::PatchNodeStatus { node, patch, purpose } => {
-                node::patch_status(context, snapshot, &node, &patch, purpose).await?;
+                node::patch(context, snapshot, &node, &patch, node::Form::StrategicStatus, purpose).await?;
             }
             Action::DeleteNode(node) => node::delete(context, snapshot, &node).await,
             Action::EnsureBootstrapToken(wanted) => {

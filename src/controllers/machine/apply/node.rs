@@ -35,47 +35,29 @@ async fn read_by_name(nodes: &Objects<Node>, name: &str) -> Result<Option<Arc<No
     read.map_err(|error| format!("cannot read node {name}: {}", chain(&error)))
 }
 
+/// How a patch of a Node is sent.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    Merge,
+    Strategic,
+    StrategicStatus,
+}
+
 pub(super) async fn patch(
     context: &Ports,
     snapshot: &mut Snapshot,
     node: &Node,
     patch: &Value,
+    form: Form,
     purpose: NodeWrite,
 ) -> Result<(), WriteError> {
     let Ok(target) = context.target_of(snapshot) else { return Ok(()) };
-    let answer = target.nodes.patch(&node.metadata, patch).await;
-    written(snapshot, purpose, answer)
-}
-
-pub(super) async fn patch_strategically(
-    context: &Ports,
-    snapshot: &mut Snapshot,
-    node: &Node,
-    patch: &Value,
-    purpose: NodeWrite,
-) -> Result<(), WriteError> {
-    let Ok(target) = context.target_of(snapshot) else { return Ok(()) };
-    let answer = target.nodes.patch_strategically(&node.metadata, patch).await;
-    written(snapshot, purpose, answer)
-}
-
-pub(super) async fn patch_status(
-    context: &Ports,
-    snapshot: &mut Snapshot,
-    node: &Node,
-    patch: &Value,
-    purpose: NodeWrite,
-) -> Result<(), WriteError> {
-    let Ok(target) = context.target_of(snapshot) else { return Ok(()) };
-    let answer = target.nodes.patch_status_strategically(&node.metadata, patch).await;
-    written(snapshot, purpose, answer)
-}
-
-fn written(
-    snapshot: &mut Snapshot,
-    purpose: NodeWrite,
-    answer: Result<Arc<Node>, WriteError>,
-) -> Result<(), WriteError> {
+    let (nodes, meta) = (&target.nodes, &node.metadata);
+    let answer = match form {
+        Form::Merge => nodes.patch(meta, patch).await,
+        Form::Strategic => nodes.patch_strategically(meta, patch).await,
+        Form::StrategicStatus => nodes.patch_status_strategically(meta, patch).await,
+    };
     match answer {
         Ok(_) => snapshot.node_written(purpose),
         Err(error) => match error.failure() {
