@@ -190,6 +190,11 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         self.meter.get().into_iter().for_each(metrics::Queue::retried);
     }
 
+    /// The plan of a key was wrong; `reason` labels the metric.
+    pub fn flawed(&self, reason: &'static str) {
+        self.meter.get().into_iter().for_each(|meter| meter.flawed(reason));
+    }
+
     /// Records the planning time of a key; see [`Pacing::per_cost`].
     pub fn charge(&self, key: &T, cost: Duration) {
         let pause = cost.saturating_mul(self.pacing.per_cost).min(LONGEST_PAUSE);

@@ -10,7 +10,10 @@ use std::{
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 /// Trust in the content of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +83,8 @@ impl Liveness {
 
 /// After a silence, how long a resumed watch may take to deliver the missed changes.
 const SETTLE: Duration = Duration::from_secs(3);
+/// At the limit itself a cache is still trusted.
+const PAST: Duration = Duration::from_millis(1);
 
 /// A point in time by two clocks. The monotonic clock stops while the computer is suspended, and the wall clock may be
 /// set, so the longer of both durations is used.
@@ -118,18 +123,19 @@ struct Record {
 }
 
 impl Record {
-    fn heard(&mut self, now: Moment) {
+    /// True if this ends a silence beyond the limit.
+    fn heard(&mut self, now: Moment) -> bool {
         if self.is_listing {
-            return;
+            return false;
         }
-        if let (Some(heard), Some(limit)) = (self.heard, self.limit)
-            && now.since(heard) > limit
-        {
+        let silence = self.heard.filter(|heard| self.limit.is_some_and(|limit| now.since(*heard) > limit));
+        if let Some(heard) = silence {
             self.silence = Some((heard, now));
             self.recovered = Some(now);
         }
         self.heard = Some(now);
         self.failure = None;
+        silence.is_some()
     }
 
     fn listed(&mut self, now: Moment) {
@@ -164,55 +170,82 @@ impl Record {
             _ => Trust::Trusted,
         }
     }
+
+    /// How long the trust stays as it is unless something is heard; `None` if that is for ever.
+    fn holds_for(&self, now: Moment) -> Option<Duration> {
+        let left = |limit: Duration, since| limit.checked_sub(now.since(since));
+        let settles = self.silence.and_then(|(_, ended)| left(SETTLE, ended)).filter(|left| !left.is_zero());
+        settles.or_else(|| left(self.limit?, self.heard?).map(|left| left + PAST))
+    }
 }
 
 /// The liveness of one cache.
 #[derive(Debug, Default)]
-pub(super) struct Pulse(Mutex<Record>);
+pub(super) struct Pulse {
+    record: Mutex<Record>,
+    silence_ended: Notify,
+}
 
 impl Pulse {
     /// Sets the limit of silence.
     pub fn expect(&self, limit: Duration) {
-        self.0.lock().limit = Some(limit);
+        self.record.lock().limit = Some(limit);
     }
 
     /// A sign of life of the watch.
     pub fn heard(&self) {
-        self.0.lock().heard(Moment::now());
+        if self.record.lock().heard(Moment::now()) {
+            self.silence_ended.notify_one();
+        }
     }
 
     /// A relist begins.
     pub fn listing(&self) {
-        self.0.lock().is_listing = true;
+        self.record.lock().is_listing = true;
     }
 
     /// The relist is complete.
     pub fn listed(&self) {
-        self.0.lock().listed(Moment::now());
+        self.record.lock().listed(Moment::now());
     }
 
     /// Stores an error, which is shown until the next sign of life. True if it is new.
     pub fn failed(&self, failure: String) -> bool {
-        self.0.lock().failure.replace(failure).is_none()
+        self.record.lock().failure.replace(failure).is_none()
     }
 
     /// Whether a list is complete.
     pub fn is_filled(&self) -> bool {
-        self.0.lock().is_filled
+        self.record.lock().is_filled
     }
 
     pub fn trust(&self) -> Trust {
-        self.0.lock().trust(Moment::now())
+        self.record.lock().trust(Moment::now())
+    }
+
+    /// Returns when the trust may have changed, other than by a relist.
+    pub async fn changes(&self) {
+        let holds_for = self.record.lock().holds_for(Moment::now());
+        let expires = async {
+            match holds_for {
+                Some(time) => sleep(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.silence_ended.notified() => {}
+            () = expires => {}
+        }
     }
 
     /// How long ago the API server responded again after the last silence beyond the limit, if there was one.
     pub fn recovered_for(&self) -> Option<Duration> {
-        self.0.lock().recovered.map(|recovered| Moment::now().since(recovered))
+        self.record.lock().recovered.map(|recovered| Moment::now().since(recovered))
     }
 
     /// Time since the API server last sent anything.
     pub fn age(&self) -> Option<Duration> {
-        let record = self.0.lock();
+        let record = self.record.lock();
         record.limit?;
         record.heard.map(|heard| Moment::now().since(heard))
     }
@@ -305,7 +338,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_silence_beyond_the_limit_is_remembered_however_it_ends() {
-        for end in [Record::heard, Record::listed] {
+        let heard = |record: &mut Record, now| assert_eq!(record.heard(now), record.recovered.is_some());
+        for end in [heard, Record::listed] {
             let mut world = World::new();
             world.pass(45);
             end(&mut world.record, world.now);
@@ -314,6 +348,26 @@ mod tests {
             end(&mut world.record, world.now);
             assert_eq!(world.record.recovered.map(|moment| moment.wall), Some(world.now.wall));
         }
+    }
+
+    #[test]
+    fn the_trust_holds_for_exactly_the_time_that_is_told() {
+        let mut world = World::new();
+        let mut seen = vec![world.trust().is_trusted()];
+        let mut let_pass = |world: &mut World| {
+            let time = world.record.holds_for(world.now).unwrap();
+            world.now.monotonic += time - PAST;
+            seen.push(world.trust().is_trusted());
+            world.now.monotonic += PAST;
+            seen.push(world.trust().is_trusted());
+        };
+        let_pass(&mut world);
+        assert_eq!(world.record.holds_for(world.now), None);
+        assert!(world.record.heard(world.now), "the silence is over");
+        assert!(!world.record.heard(world.now));
+        let_pass(&mut world);
+        let_pass(&mut world);
+        assert_eq!(seen, [true, true, false, false, true, true, false]);
     }
 
     #[test]

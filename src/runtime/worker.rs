@@ -72,6 +72,15 @@ impl ReconcileError {
         Self::Read { what: what.to_string(), source: Box::new(source) }
     }
 
+    /// What is wrong with the plan, if the error is a bug in the planner.
+    fn flaw(&self) -> Option<&'static str> {
+        match self {
+            Self::Refused { .. } => Some("bound"),
+            Self::Restless { .. } => Some("restless"),
+            Self::Write(_) | Self::Read { .. } => None,
+        }
+    }
+
     /// Whether somebody else wrote or deleted the object first.
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Write(error) if matches!(error.failure(), WriteFailure::Conflict | WriteFailure::Gone))
@@ -161,6 +170,7 @@ impl<H: Handler> Workers<H> {
             *count - 1
         };
         self.queue.retried();
+        error.flaw().into_iter().for_each(|flaw| self.queue.flawed(flaw));
         let (controller, text) = (self.queue.name(), chain(error));
         if error.is_conflict() {
             tracing::debug!(controller, object = %key, error = %text, "conflict, requeued");
@@ -268,6 +278,20 @@ mod tests {
         let text = metrics.render();
         assert!(text.contains("\nmcm_workqueue_retries_total{name=\"test\"} 3\n"), "{text}");
         assert!(text.contains("\nmcm_workqueue_adds_total{name=\"test\"} 7\n"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flawed_plans_are_counted_by_reason() {
+        let metrics = Metrics::new();
+        let (key, violation, step) = ("pool".to_owned(), "of a bound".to_owned(), "create".to_owned());
+        let bound = ReconcileError::Refused { key: key.clone(), violation };
+        let answers = vec![Err(bound), Err(refused(403)), Err(ReconcileError::Restless { key, step })];
+        pauses_measured(answers, &metrics).await;
+        let text = metrics.render();
+        for reason in ["bound", "restless"] {
+            let line = format!("\nmcm_plans_flawed_total{{name=\"test\",reason=\"{reason}\"}} 1\n");
+            assert!(text.contains(&line), "{text}");
+        }
     }
 
     /// Counts how many run at once.

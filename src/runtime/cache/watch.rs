@@ -30,8 +30,6 @@ use crate::runtime::{
 
 /// Page size of a list.
 const PAGE: u32 = 500;
-/// How often the trust in a cache is checked.
-const LOOK: Duration = Duration::from_secs(2);
 /// Pause before a relist after an error of the watch.
 const BREATH: Duration = Duration::from_secs(1);
 
@@ -51,7 +49,6 @@ impl<K: Cached> Cache<K> {
     /// Stores the events of a watch until it ends or reports an error; then a relist is needed.
     async fn follow(&self, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) {
         let mut events = pin!(events.backoff(Pauses::default()));
-        let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
                 biased;
@@ -67,7 +64,7 @@ impl<K: Cached> Cache<K> {
                     }
                     None => return,
                 },
-                _ = look.tick() => {}
+                () = self.pulse.changes() => {}
             }
             self.look();
         }

@@ -28,6 +28,11 @@ const LONGEST: Desc<1> = Desc::gauge(
 );
 const RETRIES: Desc<1> =
     Desc::counter("mcm_workqueue_retries_total", "Keys that were added again after a failure.", ["name"]);
+const FLAWED: Desc<2> = Desc::counter(
+    "mcm_plans_flawed_total",
+    "Plans that were not executed, because they would have broken a bound, or did not converge: bugs of mcm.",
+    ["name", "reason"],
+);
 
 #[derive(Debug)]
 pub(super) struct Queues {
@@ -36,6 +41,7 @@ pub(super) struct Queues {
     waited: Histograms<1>,
     worked: Histograms<1>,
     retries: Counters<1>,
+    flawed: Counters<2>,
     progress: Mutex<Progress>,
 }
 
@@ -55,6 +61,7 @@ impl Default for Queues {
             waited: durations(),
             worked: durations(),
             retries: Counters::default(),
+            flawed: Counters::default(),
             progress: Mutex::default(),
         }
     }
@@ -67,6 +74,7 @@ impl Queues {
         self.waited.collect(&WAITED, out);
         self.worked.collect(&WORKED, out);
         self.retries.collect(&RETRIES, out);
+        self.flawed.collect(&FLAWED, out);
         for (name, began) in &self.progress().began {
             let seconds = || began.values().map(|at| at.elapsed().as_secs_f64());
             out.sample(&UNFINISHED, [name], seconds().fold(0.0, |sum, next| sum + next));
@@ -109,6 +117,11 @@ impl Queue {
     /// A key is added again because its reconcile failed.
     pub fn retried(&self) {
         self.all.retries.add([self.name], 1.0);
+    }
+
+    /// A plan was wrong; `reason` is one of a few words.
+    pub fn flawed(&self, reason: &'static str) {
+        self.all.flawed.add([self.name, reason], 1.0);
     }
 
     /// A reconcile begins, after its key waited for `waited`. It ends when the returned value is dropped.

@@ -355,6 +355,21 @@ fn a_node_of_another_machine_is_left_alone() {
 }
 
 #[test]
+fn a_node_of_the_same_name_that_belongs_to_another_vm_is_left_alone() {
+    let mut world = World::new();
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(9)));
+    let mut other = node("n", ready());
+    other.spec.provider_id = "cloud:///8".to_owned();
+    world.nodes.insert("n".to_owned(), other);
+    world.delete();
+    world.pass();
+    let skipped = "Skipping drain as nodeName is not a valid one for machine. Initiate VM deletion";
+    assert_eq!(world.descriptions(), [STEPS[0], skipped]);
+    assert!(world.machine.is_none() && world.vms.is_empty());
+    assert!(!world.nodes["n"].spec.unschedulable);
+}
+
+#[test]
 fn a_node_that_never_came_needs_no_drain() {
     let mut world = World::new();
     world.boots = false;

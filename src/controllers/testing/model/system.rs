@@ -25,7 +25,6 @@ use crate::{
         cell::{Cell, Config, Ended, Role, Scope, Shared},
         events::Events,
         leader::{Candidacy, Election, Leadership, Timing},
-        metrics::Metrics,
         target::{Assignment, TargetId, Targets},
     },
 };
@@ -187,7 +186,7 @@ fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell
     let luck = Arc::clone(&world.luck);
     let shared = Shared {
         clock: Arc::new(clock.clone()),
-        metrics: Metrics::new(),
+        metrics: world.metrics.clone(),
         caches: Arc::default(),
         entropy: Arc::new(move || luck.dice(super::dice::Dice::roll)),
     };

@@ -20,7 +20,7 @@ use super::{
     luck::{Luck, Rates},
     wish::Wish,
 };
-use crate::runtime::clock::Clock;
+use crate::runtime::{clock::Clock, metrics::Metrics};
 
 pub(super) const NAMESPACE: &str = "shoot";
 
@@ -32,6 +32,8 @@ pub(super) struct World {
     pub ledger: Mutex<Ledger>,
     /// What is wished of the pool.
     pub wish: Mutex<Wish>,
+    /// Of all processes, living and dead.
+    pub metrics: Metrics,
     /// Events that will still happen.
     pending: AtomicUsize,
 }
@@ -58,6 +60,7 @@ impl World {
             cloud: Mutex::new(cloud),
             ledger: Mutex::new(Ledger::of(&wish)),
             wish: Mutex::new(wish.clone()),
+            metrics: Metrics::new(),
             pending: AtomicUsize::new(0),
             luck,
         });
@@ -91,6 +94,12 @@ impl World {
             event(&world);
             world.pending.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+
+    /// Plans that broke a bound, or did not converge.
+    pub(super) fn flawed_plans(&self) -> Vec<String> {
+        let metrics = self.metrics.render();
+        metrics.lines().filter(|line| line.starts_with("mcm_plans_flawed_total")).map(str::to_owned).collect()
     }
 
     /// Nothing more will happen by itself.
