@@ -44,6 +44,9 @@ struct Arguments {
     /// Folder for report.json and report.svg
     #[arg(long, default_value = "target/bench")]
     output: PathBuf,
+    /// No bootstrap-token placeholder in the Secret: two writes per machine less, for both
+    #[arg(long)]
+    without_tokens: bool,
     /// Seconds without work before the idle memory is read, once without machines and once with all of them
     #[arg(long, default_value_t = 30)]
     idle: u64,

@@ -416,12 +416,13 @@ async fn floor(client: &Client) -> Result<f64> {
 async fn install(client: &Client, arguments: &Arguments) -> Result<()> {
     let crds = Command::new(&arguments.mcm).arg("crd").output().context("run mcm crd")?;
     apply(client, &String::from_utf8(crds.stdout)?, "bench").await?;
+    let token = if arguments.without_tokens { "none" } else { "<<BOOTSTRAP_TOKEN>>" };
     let mut objects = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FLOOR_NAMESPACE}}),
         json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bench", "namespace": NAMESPACE},
-            "stringData": {"userData": "#cloud-config\ntoken: <<BOOTSTRAP_TOKEN>>\n"},
+            "stringData": {"userData": format!("#cloud-config\ntoken: {token}\n")},
         }),
     ];
     objects.extend(["first", "second"].map(|class| {

@@ -48,7 +48,9 @@ impl MachineFacts {
             created_at: before.map_or(now, |before| before.created_at),
             serves_since: None,
         };
-        if facts.is_available() {
+        // While a Machine cannot be read it counts beyond maxUnavailable, so it may be surplus when it can be read again.
+        let is_readable = value["spec"]["drainTimeout"].is_null();
+        if facts.is_available() && is_readable {
             facts.serves_since = Some(before.and_then(|before| before.serves_since).unwrap_or(now));
         }
         facts
