@@ -175,8 +175,7 @@ impl Machines {
         let context = &self.context;
         match action {
             Action::PatchMachine(patch) => {
-                let written = context.machines.patch(&snapshot.machine.metadata, &patch).await;
-                snapshot.machine = turn.track(written)?;
+                turn.track(context.machines.patch(&snapshot.machine.metadata, &patch).await)?;
             }
             Action::WriteStatus(status) => self.write_status(snapshot, &status, turn).await?,
             Action::ReadSecret => self.read_secret(snapshot, &mut turn.session).await,
