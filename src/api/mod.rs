@@ -8,6 +8,7 @@ pub mod node;
 pub mod patch;
 pub mod reasons;
 pub(crate) mod selector;
+pub mod volume_attachment;
 mod wire;
 
 pub use duration::GoDuration;

@@ -20,7 +20,7 @@ pub struct Node {
     /// Taints and cordon.
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: NodeSpec,
-    /// Conditions and capacity.
+    /// Conditions, capacity and volumes.
     #[serde(default, deserialize_with = "null_as_default")]
     pub status: NodeStatus,
 }
@@ -40,7 +40,7 @@ pub struct NodeSpec {
     pub provider_id: String,
 }
 
-/// Conditions and capacity of a Node.
+/// Conditions, capacity and volumes of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
@@ -50,4 +50,15 @@ pub struct NodeStatus {
     /// Resources of the Node.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: BTreeMap<String, Quantity>,
+    /// Volumes that are attached to the Node.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub volumes_attached: Vec<AttachedVolume>,
+}
+
+/// A volume that is attached to a Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedVolume {
+    /// Its name, which contains the ID of the volume at its provider.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub name: String,
 }

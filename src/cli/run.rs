@@ -9,6 +9,7 @@ use super::flags::{
 use crate::{
     api::GoDuration,
     controllers::{MACHINES, SETS, machine, machine_deployment, node},
+    drain::Patience,
     process::{self, CellOptions, Cells, DriverChoice, ProcessOptions, TargetKubeconfigs},
     runtime::{
         cell::{Role, Scope},
@@ -116,6 +117,10 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         health_timeout: options.machine_health_timeout.into(),
         drain_timeout: options.machine_drain_timeout.into(),
         max_evict_retries: i32::try_from(options.machine_max_evict_retries).unwrap_or(i32::MAX),
+        volumes: Patience {
+            detach: GoDuration::from(options.machine_pv_detach_timeout).as_signed(),
+            reattach: GoDuration::from(options.machine_pv_reattach_timeout).as_signed(),
+        },
         node_conditions: options.node_conditions.as_slice().to_vec(),
         resource_exhausted_retry: options.resource_exhausted_retry.into(),
         bootstrap_token_groups: options.bootstrap_token_auth_extra_groups.clone(),

@@ -2,12 +2,16 @@
 //!
 //! **Before**: the Node gets the condition `Terminating` and is cordoned ([`policy`]); only then are its pods listed.
 //!
-//! **Order**: none. All pods are evicted in parallel, by namespace and name. The rules in [`rules`] decide about each
-//! pod on its own, and the first rule that applies wins: mirror pods and pods of DaemonSets are not drained; a forced
-//! drain deletes the rest with grace period 0; finished pods are evicted once and not awaited; pods that came too late
-//! are left; terminating pods are awaited; the others are evicted, with growing pauses between attempts, and deleted
-//! after `maxEvictRetries` periods of 20 s since their first eviction. A pod whose eviction was accepted is not deleted
-//! before its grace period is over.
+//! **Order**: none, unless pods have volumes ([`turns`]). All pods are evicted in parallel, by namespace and name. The
+//! rules in [`rules`] decide about each pod on its own, and the first rule that applies wins: mirror pods and pods of
+//! DaemonSets are not drained; a forced drain deletes the rest with grace period 0; finished pods are evicted once and
+//! not awaited; pods that came too late are left; terminating pods are awaited; pods with volumes wait until these are
+//! known and for their turn; the others are evicted, with growing pauses between attempts, and deleted after
+//! `maxEvictRetries` periods of 20 s since their first eviction. A pod whose eviction was accepted is not deleted before
+//! its grace period is over.
+//!
+//! **Volumes** ([`volumes`]): after a pod is gone, its volumes are awaited: until they are detached from the Node, then
+//! until they are attached to another one, each for a limited time.
 //!
 //! **Which pods count**: those of the first list after the cordon and, once these are gone, those of the next list
 //! ([`Rounds`]). Pods that tolerate a cordoned Node and come back later do not block the drain.
@@ -17,7 +21,7 @@
 //!
 //! Pure: the executor lists pods, makes the calls and records their results; [`plan()`] decides what comes next. After
 //! a crash the drain continues, because the state of each pod is in the pod. Only the eviction period starts again
-//! then; `drainTimeout` does not.
+//! then, and volumes of pods that are gone are not awaited any more; `drainTimeout` does not start again.
 
 pub mod pdb;
 mod plan;
@@ -25,17 +29,22 @@ mod pods;
 pub mod policy;
 mod rounds;
 pub mod rules;
+mod turns;
+pub mod volumes;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
 pub use pdb::Refusal;
-pub use plan::plan;
+pub use plan::{DrainPlan, plan};
+#[cfg(test)]
+pub use pods::Claim;
 pub use pods::PodFacts;
 pub use policy::{DrainPolicy, Mode, Preparation};
 pub use rounds::Rounds;
 pub use rules::Round;
+pub use volumes::{Attachments, ClaimFacts, ClaimRef, Patience, Volume, Volumes};
 
 /// Which pod, and which incarnation of it. A call about it carries the UID as precondition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,3 +103,5 @@ fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod volume_tests;

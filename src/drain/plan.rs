@@ -1,10 +1,17 @@
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
+
 use super::{
-    Method, PodFacts, PodRef, Round,
-    rules::{self, Problem, Verdict},
+    Method, Mode, PodFacts, PodRef, Round, after,
+    rules::{self, POLL, Problem, Verdict},
+    turns,
+    volumes::{Move, Stage},
 };
-use crate::plan::Wait;
+use crate::plan::{Wait, WaitKind};
+
+/// How long it is told that volumes were not detached in time. The reference's pause until the next attempt.
+const TOLD_FOR: SignedDuration = SignedDuration::from_secs(5);
 
 /// The next calls and waits of a drain.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,6 +67,38 @@ impl DrainPlan {
         self.pods += 1;
     }
 
+    /// A terminating pod is awaited itself; after that, its volumes are.
+    fn add_move(&mut self, it: &Move, pods: &[&PodFacts], round: &Round<'_>) {
+        let (names, node) = (it.names(), round.node);
+        let (kind, text, until) = match it.stage(round.patience, round.now) {
+            Stage::Over => return,
+            Stage::Stuck { since } => {
+                let until = after(since, TOLD_FOR);
+                if round.now >= until {
+                    return;
+                }
+                self.tell(Problem {
+                    error: Some("timeout while waiting for PVs to detach from node".to_owned()),
+                    refused_by: None,
+                });
+                let text =
+                    format!("volumes {names} of pod {}, which were not detached from node {node} in time", it.pod);
+                (WaitKind::VolumeDetachment, text, until)
+            }
+            Stage::Detaching { .. } if pods.iter().any(|pod| pod.pod.uid == it.pod.uid) => return,
+            Stage::Detaching { until } => {
+                let text = format!("volumes {names} of pod {} to be detached from node {node}", it.pod);
+                (WaitKind::VolumeDetachment, text, until)
+            }
+            Stage::Reattaching { until } => {
+                let text = format!("volumes {names} of pod {} to be attached to another node", it.pod);
+                (WaitKind::VolumeAttachment, text, until)
+            }
+        };
+        let until = until.min(after(round.now, POLL)).min(round.forced_from);
+        self.waits.push(Wait { kind, text, until: Some(until) });
+    }
+
     fn tell(&mut self, problem: Problem) {
         if let Some(error) = problem.error.filter(|error| !self.errors.contains(error)) {
             self.errors.push(error);
@@ -73,8 +112,13 @@ pub fn plan(pods: &[PodFacts], round: &Round<'_>) -> DrainPlan {
     let mut sorted: Vec<&PodFacts> = pods.iter().collect();
     sorted.sort_by(|a, b| a.pod.cmp(&b.pod));
     let mut plan = DrainPlan::default();
-    for pod in sorted {
-        plan.add(pod, rules::judge(pod, round));
+    let held = turns::held(&sorted, round);
+    let round = Round { held: &held, ..*round };
+    for pod in &sorted {
+        plan.add(pod, rules::judge(pod, &round));
+    }
+    if round.mode == Mode::Normal {
+        round.volumes.moves().for_each(|it| plan.add_move(it, &sorted, &round));
     }
     plan
 }

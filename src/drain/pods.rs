@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::PodRef;
+use super::{PodRef, volumes::ClaimRef};
 
 /// The facts about a pod that a drain needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,18 @@ pub struct PodFacts {
     pub terminating_since: Option<Timestamp>,
     /// Its grace period; once it is terminating, the one that was granted.
     pub grace: SignedDuration,
-    /// Names of the PersistentVolumeClaims of its volumes, including generic ephemeral volumes.
-    pub claims: Vec<String>,
+    /// `spec.priority`; 0 if it has none, as for the scheduler.
+    pub priority: i32,
+    /// The PersistentVolumeClaims of its volumes.
+    pub claims: Vec<Claim>,
+}
+
+/// A PersistentVolumeClaim of a pod, in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub name: String,
+    /// It belongs to a generic ephemeral volume, so it is deleted with the pod.
+    pub is_ephemeral: bool,
 }
 
 impl PodFacts {
@@ -59,17 +69,28 @@ impl PodFacts {
                 .flat_map(|spec| spec.volumes.iter().flatten())
                 .filter_map(|volume| {
                     if let Some(claim) = &volume.persistent_volume_claim {
-                        return Some(claim.claim_name.clone());
+                        return Some(Claim { name: claim.claim_name.clone(), is_ephemeral: false });
                     }
-                    volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name))
+                    let name = format!("{name}-{}", volume.name);
+                    volume.ephemeral.as_ref().map(|_| Claim { name, is_ephemeral: true })
                 })
                 .collect(),
+            priority: spec.and_then(|spec| spec.priority).unwrap_or_default(),
             pod: PodRef {
                 namespace: meta.namespace.clone().unwrap_or_default(),
                 name,
                 uid: Arc::from(meta.uid.as_deref().unwrap_or_default()),
             },
         }
+    }
+
+    pub(super) fn claim_ref(&self, claim: &Claim) -> ClaimRef {
+        ClaimRef { namespace: self.pod.namespace.clone(), name: claim.name.clone() }
+    }
+
+    /// Its claims, with their namespace.
+    pub(super) fn claim_refs(&self) -> impl Iterator<Item = ClaimRef> {
+        self.claims.iter().map(|claim| self.claim_ref(claim))
     }
 
     /// Whether it is drained: every pod except mirror pods and pods of DaemonSets.
@@ -105,7 +126,7 @@ mod tests {
     fn reads_since_when_a_pod_terminates_and_which_claims_it_holds() {
         let pod = facts(json!({
             "metadata": { "name": "db-0", "namespace": "n", "uid": "u", "deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60 },
-            "spec": { "containers": [], "terminationGracePeriodSeconds": 5, "volumes": [
+            "spec": { "containers": [], "priority": 7, "terminationGracePeriodSeconds": 5, "volumes": [
                 { "name": "data", "persistentVolumeClaim": { "claimName": "data-db-0" } },
                 { "name": "scratch", "ephemeral": {} },
                 { "name": "tmp", "emptyDir": {} },
@@ -114,7 +135,10 @@ mod tests {
         }));
         assert_eq!(pod.terminating_since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
         assert_eq!(pod.grace.as_secs(), 60, "what the eviction granted counts, not what the pod asks for");
-        assert_eq!(pod.claims, ["data-db-0", "db-0-scratch"]);
+        let claim = |name: &str, is_ephemeral| Claim { name: name.to_owned(), is_ephemeral };
+        assert_eq!(pod.claims, [claim("data-db-0", false), claim("db-0-scratch", true)]);
+        assert_eq!(pod.priority, 7);
+        assert_eq!(facts(json!({})).priority, 0, "the reference crashes on a pod without one");
         assert!(pod.is_finished);
     }
 }

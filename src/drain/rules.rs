@@ -1,13 +1,19 @@
 //! Decides about one pod by a list of rules; the first rule that applies wins. A new rule is one function and one line
 //! in [`RULES`].
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Answer, Attempt, Attempts, Method, Mode, PodFacts, Rounds, after};
+use super::{
+    Answer, Attempt, Attempts, Method, Mode, PodFacts, Rounds, after,
+    volumes::{Patience, Volumes},
+};
 use crate::plan::WaitKind;
 
-/// In this order. Waiting for the detachment of `PodFacts::claims` belongs after [`told_to_go`].
-pub const RULES: [Rule; 7] = [mirror, daemon, forced, finished, latecomer, told_to_go, evict_or_delete];
+/// In this order.
+pub const RULES: [Rule; 9] =
+    [mirror, daemon, forced, finished, latecomer, told_to_go, unread_volumes, wait_for_turn, evict_or_delete];
 
 /// A rule for one pod.
 pub type Rule = fn(&PodFacts, &Round<'_>) -> Verdict;
@@ -24,6 +30,12 @@ pub struct Round<'a> {
     pub forced_from: Timestamp,
     pub attempts: &'a Attempts,
     pub rounds: &'a Rounds,
+    pub volumes: &'a Volumes,
+    /// Why the volumes of some pods could not be read; `None` if they could.
+    pub unread: Option<&'a str>,
+    pub patience: Patience,
+    /// Pods whose turn has not come, by UID, with what they wait for.
+    pub held: &'a BTreeMap<Arc<str>, String>,
     pub now: Timestamp,
 }
 
@@ -60,14 +72,14 @@ pub fn judge(pod: &PodFacts, round: &Round<'_>) -> Verdict {
 /// Longest time between two evictions of one pod; the reference's fixed one.
 const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(20);
 /// Longest time between two lists while pods terminate; the reference's fixed one.
-const POLL: SignedDuration = SignedDuration::from_secs(5);
+pub(super) const POLL: SignedDuration = SignedDuration::from_secs(5);
 /// Time after the grace period until the termination of a pod counts as stuck.
 const TERMINATION_SLACK: SignedDuration = SignedDuration::from_secs(30);
 /// Refusals before the first event; the next ones follow about every five minutes.
 const REFUSALS_TO_REPORT: (u32, u32) = (6, 15);
 
 impl<'a> Round<'a> {
-    fn attempt(&self, pod: &PodFacts) -> Option<&'a Attempt> {
+    pub(super) fn attempt(&self, pod: &PodFacts) -> Option<&'a Attempt> {
         self.attempts.get(&pod.pod.uid)
     }
 
@@ -79,7 +91,7 @@ impl<'a> Round<'a> {
         self.attempt(pod)?.evicting_since.map(|since| after(since, self.evict_for))
     }
 
-    fn method(&self, pod: &PodFacts) -> Method {
+    pub(super) fn method(&self, pod: &PodFacts) -> Method {
         if self.evict_until(pod).is_some_and(|until| self.now >= until) { Method::Delete } else { Method::Evict }
     }
 
@@ -166,6 +178,31 @@ fn told_to_go(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     }
 }
 
+/// Whether a pod shares volumes decides when it is evicted, so they have to be known.
+fn unread_volumes(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+    if round.volumes.know(pod) {
+        return Verdict::Undecided;
+    }
+    let error = round.unread.unwrap_or("not read yet").to_owned();
+    Verdict::Wait {
+        kind: WaitKind::VolumesUnknown,
+        text: format!("the volumes of pod {}: {error}", pod.pod),
+        until: round.at_most(pod, after(round.now, POLL)),
+        problem: Problem { error: Some(error), refused_by: None },
+    }
+}
+
+/// Volumes move in order, and not too many at a time.
+fn wait_for_turn(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+    let Some(reason) = round.held.get(&pod.pod.uid) else { return Verdict::Undecided };
+    Verdict::Wait {
+        kind: WaitKind::VolumeTurn,
+        text: format!("pod {} to be evicted: {reason}", pod.pod),
+        until: round.at_most(pod, after(round.now, POLL)),
+        problem: Problem::default(),
+    }
+}
+
 /// A pod is evicted until it terminates or its eviction period ends, then deleted.
 fn evict_or_delete(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     let method = round.method(pod);
@@ -218,6 +255,6 @@ const fn is_worth_a_report(count: u32) -> bool {
 }
 
 /// 1, 2, 4, 8, 16, 20, 20, … seconds.
-fn eviction_backoff(count: u32) -> SignedDuration {
+pub(super) fn eviction_backoff(count: u32) -> SignedDuration {
     SignedDuration::from_secs(1 << count.saturating_sub(1).min(8)).min(EVICTION_RETRY)
 }

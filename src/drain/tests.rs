@@ -1,19 +1,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use rstest::rstest;
 
 use super::{plan::DrainPlan, *};
 
-const NOW: i64 = 1_000;
+pub(super) const NOW: i64 = 1_000;
 
-fn at(second: i64) -> Timestamp {
+pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn pod(name: &str) -> PodFacts {
+pub(super) fn pod(name: &str) -> PodFacts {
     PodFacts {
         pod: PodRef { namespace: "ns".to_owned(), name: name.to_owned(), uid: Arc::from(name) },
         labels: BTreeMap::new(),
@@ -22,12 +22,13 @@ fn pod(name: &str) -> PodFacts {
         is_finished: false,
         terminating_since: None,
         grace: SignedDuration::from_secs(30),
+        priority: 0,
         claims: Vec::new(),
     }
 }
 
 /// Evictions began with the last of so many calls.
-fn tried(name: &str, method: Method, second: i64, count: u32, answer: Answer) -> Attempts {
+pub(super) fn tried(name: &str, method: Method, second: i64, count: u32, answer: Answer) -> Attempts {
     tried_since(name, method, second, count, answer, second)
 }
 
@@ -36,15 +37,34 @@ fn tried_since(name: &str, method: Method, second: i64, count: u32, answer: Answ
     Attempts::from([(Arc::from(name), attempt)])
 }
 
-fn refused(is_misconfigured: bool) -> Answer {
+pub(super) fn refused(is_misconfigured: bool) -> Answer {
     Answer::Refused(Refusal { message: "no".to_owned(), budget: Some("ns/b".to_owned()), is_misconfigured })
 }
 
 const HOURS: SignedDuration = SignedDuration::from_hours(2);
 
 fn round<'a>(attempts: &'a Attempts, rounds: &'a Rounds) -> Round<'a> {
-    let forced_from = Timestamp::MAX;
-    Round { node: "n", mode: Mode::Normal, evict_for: HOURS, forced_from, attempts, rounds, now: at(NOW) }
+    round_with(attempts, rounds, &NO_VOLUMES)
+}
+
+static NO_VOLUMES: LazyLock<Volumes> = LazyLock::new(Volumes::default);
+static NOBODY: BTreeMap<Arc<str>, String> = BTreeMap::new();
+const PATIENCE: Patience = Patience { detach: SignedDuration::from_secs(120), reattach: SignedDuration::from_secs(90) };
+
+pub(super) fn round_with<'a>(attempts: &'a Attempts, rounds: &'a Rounds, volumes: &'a Volumes) -> Round<'a> {
+    Round {
+        node: "n",
+        mode: Mode::Normal,
+        evict_for: HOURS,
+        forced_from: Timestamp::MAX,
+        attempts,
+        rounds,
+        volumes,
+        unread: None,
+        patience: PATIENCE,
+        held: &NOBODY,
+        now: at(NOW),
+    }
 }
 
 fn normal(pods: &[PodFacts], attempts: &Attempts) -> DrainPlan {

@@ -24,8 +24,6 @@ pub(crate) use code::Code;
 pub(crate) use environment::{Environment, OpenError};
 pub(crate) use error::DriverError;
 pub(crate) use guard::{Guards, Observer};
-#[cfg(test)]
-pub(crate) use interface::Driver;
-pub(crate) use interface::{Capabilities, MachineRequest, SecretData};
+pub(crate) use interface::{Capabilities, Driver, MachineRequest, SecretData};
 pub(crate) use operation::Operation;
 pub(crate) use vm::Vm;

@@ -68,6 +68,14 @@ pub enum WaitKind {
     Users,
     /// The driver to find a VM that should exist.
     VmLookup,
+    /// Volumes to be attached to another Node.
+    VolumeAttachment,
+    /// Volumes to be detached from a Node.
+    VolumeDetachment,
+    /// The turn of a pod whose volumes move.
+    VolumeTurn,
+    /// The volumes of pods, which could not be read.
+    VolumesUnknown,
 }
 
 impl fmt::Display for Wait {

@@ -13,6 +13,7 @@ pub mod leader;
 pub mod limiter;
 pub mod metrics;
 pub mod objects;
+pub(crate) mod on_demand;
 pub mod queue;
 pub mod reconcile;
 mod reload;

@@ -13,11 +13,19 @@ use parking_lot::{Mutex, RwLock};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    cache::{Cache, Change, Key},
+    cache::{AnyIndex, Cache, Change, Index, Key},
     objects::Objects,
+    on_demand::{self, OnDemand},
     trust::{self, Liveness, Trust},
 };
-use crate::api::node::Node;
+use crate::api::{node::Node, volume_attachment::VolumeAttachment};
+
+/// Index: the PersistentVolume.
+pub(crate) const ATTACHMENTS_BY_VOLUME: &Index<VolumeAttachment, String> =
+    &Index::new("volume", |attachment| vec![attachment.spec.source.persistent_volume_name.clone()]);
+/// Index: the Node.
+pub(crate) const ATTACHMENTS_BY_NODE: &Index<VolumeAttachment, String> =
+    &Index::new("node", |attachment| vec![attachment.spec.node_name.clone()]);
 
 /// Identifies a target cluster within a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +95,8 @@ pub(crate) struct Target {
     pub client: Client,
     /// Its Nodes.
     pub nodes: Objects<Node>,
+    /// Its VolumeAttachments, watched while Nodes with volumes are drained.
+    pub attachments: Arc<OnDemand<VolumeAttachment>>,
     watch: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -175,6 +185,15 @@ impl Targets {
                 id: id.clone(),
                 client: client.clone(),
                 nodes: Objects::cluster_wide(&cache, client),
+                attachments: OnDemand::new(
+                    client,
+                    |client| {
+                        let indexes: [&dyn AnyIndex<VolumeAttachment>; 2] =
+                            [ATTACHMENTS_BY_VOLUME, ATTACHMENTS_BY_NODE];
+                        Arc::new(Objects::cluster_wide(&Cache::new(&indexes, on_demand::prune), client))
+                    },
+                    |attachment| attachment.spec.source.persistent_volume_name.clone(),
+                ),
                 watch: Mutex::default(),
             }
         });

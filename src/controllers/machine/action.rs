@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::{
         machine::{Machine, MachineStatus},
         node::Node,
     },
-    drain::PodRef,
+    drain::{ClaimRef, PodRef},
     safety::meltdown::PermitKey,
 };
 
@@ -83,8 +83,18 @@ pub enum Action {
         /// ID of the token.
         id: String,
     },
-    /// List the pods of a Node, live. Result: `Snapshot::pods_listed`.
+    /// List the pods of a Node, live, and look up where the followed volumes are attached. Result:
+    /// `Snapshot::pods_listed`.
     ListPods {
+        /// Name of the Node.
+        node: String,
+    },
+    /// Read PersistentVolumeClaims and their volumes, live, and ask the driver for the ID of each volume. Result:
+    /// `Snapshot::volumes_read`.
+    ReadVolumes(BTreeSet<ClaimRef>),
+    /// Delete the VolumeAttachments of a Node, each with its UID as precondition. Result: `Snapshot::volumes_detached` or
+    /// `node_failed`.
+    DetachVolumes {
         /// Name of the Node.
         node: String,
     },
@@ -138,6 +148,11 @@ impl fmt::Display for Action {
             Self::EnsureBootstrapToken(_) => f.write_str("ensure the bootstrap token"),
             Self::DeleteBootstrapToken { .. } => f.write_str("delete the bootstrap token"),
             Self::ListPods { node } => write!(f, "list pods of node {node}"),
+            Self::ReadVolumes(claims) => {
+                let names: Vec<String> = claims.iter().map(ToString::to_string).collect();
+                write!(f, "read volumes of claims {}", names.join(", "))
+            }
+            Self::DetachVolumes { node } => write!(f, "delete volume attachments of node {node}"),
             Self::EvictPod(pod) => write!(f, "evict pod {pod}"),
             Self::DeletePod(pod) => write!(f, "delete pod {pod}"),
             Self::TakePermit(key) => write!(f, "take the replacement permit of {key}"),

@@ -1,12 +1,14 @@
 //! Stores the results of calls in the snapshot and the memory.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use super::{
     memory::{Call, NodeWrite},
     snapshot::Snapshot,
     views::{NodeAnswer, NodeKey, NodeRead, NodeView, PodCall, PodsView, SecretFacts, SecretView, TokenView, VmView},
 };
 use crate::{
-    drain::{Answer, Attempt, Method, PodFacts, PodRef},
+    drain::{Answer, Attachments, Attempt, ClaimFacts, ClaimRef, Method, PodFacts, PodRef},
     driver::{Code, DriverError, Vm},
 };
 
@@ -131,16 +133,38 @@ impl Snapshot {
         self.memory.node_failed(purpose, message.into(), self.now);
     }
 
-    /// Result of [`super::Action::ListPods`].
-    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>) {
+    /// Result of [`super::Action::ListPods`], with the names of those followed volumes that are attached to other Nodes.
+    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>, elsewhere: BTreeSet<Arc<str>>) {
+        self.learned.unread_volumes = None;
         self.learned.pods = match answer {
             Ok(pods) => {
                 self.memory.pods.retain(|uid, _| pods.iter().any(|pod| pod.pod.uid == *uid));
                 self.memory.rounds.listed(&pods);
+                if let NodeView::Present(node) = &self.node {
+                    let here = node.status.volumes_attached.iter().map(|volume| volume.name.clone()).collect();
+                    self.memory.volumes.seen(&pods, &Attachments { here, elsewhere }, self.now);
+                }
                 PodsView::Listed(pods)
             }
             Err(message) => PodsView::Failed(message),
         };
+    }
+
+    /// Result of [`super::Action::ReadVolumes`]: what each claim leads to, or why it could not be read.
+    pub fn volumes_read(&mut self, answers: Vec<(ClaimRef, Result<ClaimFacts, String>)>) {
+        for (claim, answer) in answers {
+            match answer {
+                Ok(facts) => self.memory.volumes.read(claim, facts),
+                Err(message) => self.learned.unread_volumes = Some(message),
+            }
+        }
+    }
+
+    /// Result of [`super::Action::DetachVolumes`]: how many VolumeAttachments of the Node were deleted. A failure is
+    /// reported by [`Snapshot::node_failed`].
+    pub fn volumes_detached(&mut self, count: usize) {
+        self.memory.node_written(NodeWrite::DetachVolumes);
+        self.learned.detached = Some(count);
     }
 
     /// Result of an eviction or a delete of a pod.
@@ -152,6 +176,14 @@ impl Snapshot {
                 Answer::Failed(message)
             }
         };
+        if answer == Answer::Accepted
+            && let PodsView::Listed(pods) = &self.learned.pods
+            && let Some(facts) = pods.iter().find(|facts| facts.pod == *pod)
+            && facts.is_drained()
+            && !facts.is_finished
+        {
+            self.memory.volumes.told_to_go(facts, self.now);
+        }
         let before = self.memory.pods.get(&pod.uid);
         let count = before.filter(|attempt| attempt.method == method).map_or(0, |attempt| attempt.count);
         let evicting_since = before.and_then(|attempt| attempt.evicting_since);

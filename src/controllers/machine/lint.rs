@@ -63,12 +63,13 @@ impl Facts<'_> {
             }
             Action::EvictPod(pod) | Action::DeletePod(pod) => self.take_pod(pod),
             Action::DeleteNode(node) => self.delete_node(node),
+            Action::DetachVolumes { node } => self.detach_volumes(node),
             Action::PatchNode { node, purpose, .. }
             | Action::StrategicPatchNode { node, purpose, .. }
             | Action::PatchNodeStatus { node, purpose, .. } => match purpose {
                 NodeWrite::Sync => Ok(()),
                 NodeWrite::Announce | NodeWrite::Cordon => self.close_node(node),
-                NodeWrite::RemoveFinalizer | NodeWrite::Delete => self.delete_node(node),
+                NodeWrite::DetachVolumes | NodeWrite::RemoveFinalizer | NodeWrite::Delete => self.delete_node(node),
             },
             Action::WaivePermit(dead) => self.waive_permit(dead),
             Action::ReadSecret
@@ -77,6 +78,7 @@ impl Facts<'_> {
             | Action::EnsureBootstrapToken(_)
             | Action::DeleteBootstrapToken { .. }
             | Action::ListPods { .. }
+            | Action::ReadVolumes(_)
             | Action::TakePermit(_) => Ok(()),
         };
         verdict.err()
@@ -304,6 +306,12 @@ impl Facts<'_> {
         if !skips || self.is_vm_gone() || self.is_forced() {
             return Ok(());
         }
+        let Snapshot { memory, now, .. } = self.snapshot;
+        if memory.volumes.are_moving(self.policy.volumes, *now)
+            && matches!(self.snapshot.own_node(), NodeView::Present(_))
+        {
+            return refuse(Rule::DeletesInUse, "the drain would end, and volumes of its pods are still awaited");
+        }
         let is_linked = self.snapshot.machine.node_name().is_some();
         let is_known = match self.snapshot.own_node() {
             NodeView::NoTarget | NodeView::Absent => true,
@@ -361,6 +369,16 @@ impl Facts<'_> {
             );
         }
         self.owns(node)
+    }
+
+    fn detach_volumes(&self, node: &str) -> Verdict {
+        if !self.is_deleting() || self.progress != Progress::DetachVolumes {
+            return refuse(Rule::DisturbsPods, format!("volumes of node {node}, and its drain was not forced"));
+        }
+        match self.snapshot.own_node() {
+            NodeView::Present(own) if own.metadata.name.as_deref() == Some(node) => Ok(()),
+            _ => refuse(Rule::TouchesForeign, format!("node {node} does not belong to this machine")),
+        }
     }
 
     fn delete_node(&self, node: &Node) -> Verdict {

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, fmt};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    drain::{Attempts, Rounds},
+    drain::{Attempts, Rounds, Volumes},
     driver::DriverError,
 };
 
@@ -21,6 +21,8 @@ pub struct Memory {
     pub(super) pods: Attempts,
     /// Which pods the drain waits for.
     pub(super) rounds: Rounds,
+    /// The volumes of the pods, and how far they have come.
+    pub(super) volumes: Volumes,
     /// Whether the user data asks for a bootstrap token; `None` if it was not read since the start.
     pub(super) wants_token: Option<bool>,
 }
@@ -58,6 +60,8 @@ pub enum NodeWrite {
     Announce,
     /// Cordon it.
     Cordon,
+    /// Delete its VolumeAttachments.
+    DetachVolumes,
     /// Remove our finalizer.
     RemoveFinalizer,
     /// Delete it.
@@ -70,6 +74,7 @@ impl fmt::Display for NodeWrite {
             Self::Sync => "node template",
             Self::Announce => "condition Terminating",
             Self::Cordon => "cordon",
+            Self::DetachVolumes => "delete volume attachments",
             Self::RemoveFinalizer => "remove our finalizer",
             Self::Delete => "delete",
         })

@@ -2,6 +2,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{GoDuration, labels, machine::Machine},
+    drain::Patience,
     safety::meltdown,
 };
 
@@ -16,6 +17,9 @@ pub struct Policy {
     pub drain_timeout: GoDuration,
     /// How many eviction periods of 20 s pass before pods are deleted (`--machine-max-evict-retries`).
     pub max_evict_retries: i32,
+    /// How long the volumes of drained pods are awaited (`--machine-pv-detach-timeout`,
+    /// `--machine-pv-reattach-timeout`).
+    pub volumes: Patience,
     /// Conditions that must be False on a healthy Node (`--node-conditions`).
     pub node_conditions: Vec<String>,
     /// Retry period after a stock-out or exhausted quota (`--resource-exhausted-retry`); zero means 10 min.
@@ -34,6 +38,7 @@ impl Default for Policy {
             health_timeout: GoDuration::from_secs(10 * 60),
             drain_timeout: GoDuration::from_secs(2 * 60 * 60),
             max_evict_retries: 360,
+            volumes: Patience { detach: SignedDuration::from_mins(2), reattach: SignedDuration::from_secs(90) },
             node_conditions: conditions.map(str::to_owned).to_vec(),
             resource_exhausted_retry: GoDuration::from_secs(10 * 60),
             bootstrap_token_groups: String::new(),

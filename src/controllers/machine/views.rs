@@ -152,6 +152,10 @@ pub struct Learned {
     pub vm: VmView,
     /// The pods of the Node.
     pub pods: PodsView,
+    /// Why volumes of the pods could not be read; `None` if they were read or not yet.
+    pub unread_volumes: Option<String>,
+    /// How many VolumeAttachments of the Node were deleted; `None` if this was not tried or failed.
+    pub detached: Option<usize>,
     /// The permit to mark the Machine Failed for bad health.
     pub permit: Permit,
     /// The last live read of a Node.

@@ -37,9 +37,12 @@ impl Lane {
             Action::CreateVm | Action::InitializeVm => Some(Self::Create),
             // A deletion must not wait behind creations, so neither must its status call.
             Action::GetVmStatus => Some(if is_terminating { Self::Delete } else { Self::Create }),
-            Action::DeleteVm | Action::ListPods { .. } | Action::EvictPod(_) | Action::DeletePod(_) => {
-                Some(Self::Delete)
-            }
+            Action::DeleteVm
+            | Action::ListPods { .. }
+            | Action::ReadVolumes(_)
+            | Action::DetachVolumes { .. }
+            | Action::EvictPod(_)
+            | Action::DeletePod(_) => Some(Self::Delete),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@ mod node;
 mod permits;
 mod pods;
 mod secret_data;
+mod volumes;
 
 use std::{sync::Arc, time::Duration};
 
@@ -204,8 +205,15 @@ impl Machines {
             Action::DeleteBootstrapToken { id } => bootstrap_token::delete(context, snapshot, &id).await,
             Action::ListPods { node } => {
                 let pods = pods::list(context, snapshot, &node).await;
-                snapshot.pods_listed(pods);
+                let elsewhere = volumes::elsewhere(context, snapshot, turn.key, &node);
+                snapshot.now = context.now();
+                snapshot.pods_listed(pods, elsewhere);
             }
+            Action::ReadVolumes(claims) => {
+                let answers = volumes::read(context, snapshot, claims).await;
+                snapshot.volumes_read(answers);
+            }
+            Action::DetachVolumes { node } => volumes::detach(context, snapshot, &node).await,
             Action::TakePermit(permit) => {
                 let (held, view) = take_permit(&context.permits, &context.machines.cache, &permit, turn.key);
                 turn.session.permit = held;

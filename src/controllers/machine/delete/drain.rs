@@ -1,6 +1,6 @@
 //! The drain of the Node during a deletion: connects the Machine with the rules in `crate::drain`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::SignedDuration;
 use serde_json::json;
@@ -24,7 +24,10 @@ use crate::{
         node::Node,
         reasons::{EventReason, NodeConditionType},
     },
-    drain::{self, DrainPolicy, Method, Mode, PodFacts, Preparation, Round, policy as drain_policy},
+    drain::{
+        self, DrainPlan, DrainPolicy, Method, Mode, Patience, PodFacts, Preparation, Round, Volumes,
+        policy as drain_policy,
+    },
     plan::{Event, Plan, WaitKind},
 };
 
@@ -33,7 +36,7 @@ const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Drains the Machine's Node, by force if necessary, then advances to the deletion of the VM.
 pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
-    let policy = drain_policy_of(snapshot, policy);
+    let (policy, patience) = (drain_policy_of(snapshot, policy), policy.volumes);
     let is_forced = policy.is_forced(snapshot.now);
     let node = match snapshot.own_node() {
         NodeView::Present(node) => node,
@@ -77,7 +80,14 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
                 Some(policy.at_most(until)),
             );
         }
-        PodsView::Listed(pods) => drain_pods(plan, snapshot, progress, &policy, &node, pods),
+        PodsView::Listed(pods) => {
+            let unread = snapshot.memory.volumes.unread(pods);
+            if !is_forced && !unread.is_empty() && snapshot.learned.unread_volumes.is_none() {
+                plan.then(Action::ReadVolumes(unread), "volumes decide about the order of the pods and are awaited");
+                return;
+            }
+            drain_pods(plan, snapshot, progress, &policy, patience, &node, pods);
+        }
     }
 }
 
@@ -168,11 +178,14 @@ fn drain_pods(
     snapshot: &Snapshot,
     progress: Progress,
     policy: &DrainPolicy,
+    patience: Patience,
     node: &Node,
     pods: &[PodFacts],
 ) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let mode = policy.mode(snapshot.now);
+    let held = BTreeMap::new();
+    let volumes = &snapshot.memory.volumes;
     let round = Round {
         node: name,
         mode,
@@ -180,6 +193,10 @@ fn drain_pods(
         forced_from: policy.forced_from().unwrap_or(snapshot.now),
         attempts: &snapshot.memory.pods,
         rounds: &snapshot.memory.rounds,
+        volumes,
+        unread: snapshot.learned.unread_volumes.as_deref(),
+        patience,
+        held: &held,
         now: snapshot.now,
     };
     let drain = drain::plan(pods, &round);
@@ -195,7 +212,7 @@ fn drain_pods(
             advance(plan, snapshot, Progress::Drain, &story, "the status shows what the drain waits for");
         }
         None if progress != Progress::Drain => {
-            let event = Event::normal(EventReason::Draining, format!("draining Node {name}: {} pods", drain.pods));
+            let event = Event::normal(EventReason::Draining, announcement_of(&drain, volumes, name, pods));
             advance_recording(
                 plan,
                 snapshot,
@@ -220,11 +237,22 @@ fn drain_pods(
     plan.waits.extend(drain.waits);
 }
 
+/// How much there is to do, and which volumes are not awaited.
+fn announcement_of(drain: &DrainPlan, volumes: &Volumes, node: &str, pods: &[PodFacts]) -> String {
+    let ignored: Vec<String> =
+        volumes.ignored(pods).iter().map(|(claim, reason)| format!("{claim} ({reason})")).collect();
+    let ignored = match ignored.as_slice() {
+        [] => String::new(),
+        claims => format!("; not awaiting the volumes of claims {}", claims.join(", ")),
+    };
+    format!("draining Node {node}: {} pods{ignored}", drain.pods)
+}
+
 fn finish_drain(plan: &mut Plan<Action>, snapshot: &Snapshot, mode: Mode, error: Option<String>, node: &str) {
     let event = Event::normal(EventReason::Drained, format!("Node {node} is drained"));
     match (mode, error) {
         (Mode::Normal, _) => {
-            let reason = "no pod is left to drain";
+            let reason = "no pod is left to drain, and no volume to wait for";
             advance_recording(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason, event);
         }
         (Mode::Forced, None) => {

@@ -10,6 +10,7 @@ use serde_json::Value;
 mod drain;
 mod node;
 pub(super) mod progress;
+mod volumes;
 
 use super::{
     Action, Policy, Snapshot,
@@ -53,7 +54,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         return plan;
     }
     match progress {
-        // Waiting for volumes is not implemented; it belongs into a step for `DetachVolumes`.
+        Progress::DetachVolumes if volumes::plan(&mut plan, snapshot) => {}
         Progress::DetachVolumes | Progress::DeleteVm => delete_vm(&mut plan, snapshot, policy),
         _ => drain_node(&mut plan, snapshot, policy, progress),
     }

@@ -97,6 +97,10 @@ impl Api {
 
     async fn serve(self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
         let (parts, body) = request.into_parts();
+        if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {
+            // Nothing changes by itself.
+            return std::future::pending().await;
+        }
         let bytes = axum::body::to_bytes(Answer::new(body), usize::MAX).await.unwrap();
         let call = Call {
             verb: parts.method.to_string(),
@@ -216,12 +220,14 @@ impl State {
         let query = call.query.replace("%3D", "=").replace("%2F", "/");
         let value_of = |start: &str| query.split('&').find_map(|part| part.strip_prefix(start)).map(str::to_owned);
         let (node, label) = (value_of("fieldSelector=spec.nodeName="), value_of("labelSelector="));
+        let name = value_of("fieldSelector=metadata.name=");
         let scope = call.path.trim_end_matches(plural);
         let items: Vec<&Value> = self
             .objects
             .iter()
             .filter(|(path, _)| path.starts_with(scope) && path.contains(&format!("/{plural}/")))
             .map(|(_, object)| object)
+            .filter(|object| name.as_ref().is_none_or(|name| object["metadata"]["name"] == json!(name)))
             .filter(|object| node.as_ref().is_none_or(|node| object["spec"]["nodeName"] == json!(node)))
             .filter(|object| {
                 label
@@ -235,6 +241,15 @@ impl State {
 }
 
 fn is_collection(path: &str) -> bool {
-    ["pods", "nodes", "poddisruptionbudgets", "secrets", "machines"]
-        .contains(&path.rsplit('/').next().unwrap_or_default())
+    const PLURALS: [&str; 8] = [
+        "pods",
+        "nodes",
+        "poddisruptionbudgets",
+        "secrets",
+        "machines",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "volumeattachments",
+    ];
+    PLURALS.contains(&path.rsplit('/').next().unwrap_or_default())
 }

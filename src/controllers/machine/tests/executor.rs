@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures::FutureExt;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use kube::runtime::watcher::Event;
@@ -51,6 +52,9 @@ use crate::{
 const MACHINES: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/ns/machines";
 const NODE: &str = "/api/v1/nodes/n";
 const PODS: &str = "/api/v1/namespaces/apps/pods";
+const CLAIMS: &str = "/api/v1/namespaces/apps/persistentvolumeclaims";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 
 type Hook = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -114,8 +118,9 @@ impl Driver for Cloud {
         Ok(BTreeMap::new())
     }
 
-    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(Vec::new())
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        self.called("volume_ids")?;
+        Ok(specs.iter().filter_map(|spec| spec.csi.as_ref().map(|csi| csi.volume_handle.clone())).collect())
     }
 }
 
@@ -169,6 +174,7 @@ impl Shop {
                 &Guards::new(Arc::new(Unobserved)),
             )),
             lanes: Lanes::new(1, Arc::clone(&queue)),
+            queue: Arc::clone(&queue),
             permits: Arc::default(),
             policy: Policy::default(),
             events: Events::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
@@ -249,6 +255,46 @@ impl Shop {
             &format!("{PODS}/{name}"),
             json!({ "metadata": { "name": name, "namespace": "apps", "uid": format!("pod-{name}") }, "spec": { "nodeName": node, "containers": [] } }),
         );
+    }
+
+    /// A pod whose claim `data` is bound to the volume `pv`, which is attached to its Node.
+    fn pod_with_volume(&self, name: &str, spec: &Value) {
+        let claim = json!({ "name": "data", "persistentVolumeClaim": { "claimName": "data" } });
+        self.api.put(
+            &format!("{PODS}/{name}"),
+            json!({
+                "metadata": { "name": name, "namespace": "apps", "uid": format!("pod-{name}") },
+                "spec": { "nodeName": "n", "containers": [], "volumes": [claim] },
+            }),
+        );
+        let (claim, volume) = (json!({ "volumeName": "pv" }), json!({ "name": "pv" }));
+        self.api.put(
+            &format!("{CLAIMS}/data"),
+            json!({ "metadata": { "name": "data", "namespace": "apps" }, "spec": claim }),
+        );
+        self.api.put(&format!("{CLAIMS}/other"), json!({ "metadata": { "name": "other", "namespace": "apps" } }));
+        self.api.put(&format!("{VOLUMES}/pv"), json!({ "metadata": volume, "spec": spec }));
+        self.attached(&["vol-1"]);
+    }
+
+    /// The Node has these volumes; in the API server and in the cache.
+    fn attached(&self, ids: &[&str]) {
+        let mut node = self.api.get(NODE).unwrap();
+        let volumes: Vec<Value> =
+            ids.iter().map(|id| json!({ "name": format!("kubernetes.io/csi/d^{id}"), "devicePath": "" })).collect();
+        node["status"]["volumesAttached"] = json!(volumes);
+        let node = self.api.put(NODE, node);
+        self.target.nodes.cache.wrote(serde_json::from_value(node).unwrap());
+    }
+
+    fn attachment(&self, name: &str, node: &str, metadata: &Value) -> Value {
+        let mut attachment = json!({
+            "metadata": { "name": name, "uid": format!("uid-{name}") },
+            "spec": { "attacher": "d", "nodeName": node, "source": { "persistentVolumeName": "pv" } },
+            "status": { "attached": true },
+        });
+        crate::controllers::testing::merge(&mut attachment["metadata"], metadata);
+        self.api.put(&format!("{ATTACHMENTS}/{name}"), attachment)
     }
 
     fn stored(&self) -> Machine {
@@ -643,4 +689,165 @@ async fn the_loop_asks_the_lint() {
     plan.then(Action::CreateVm, "no reason");
     let refusal = reconciler.lint(&snapshot, &plan).unwrap();
     assert_eq!(refusal, "it would create a VM too many: spec.providerID is cloud:///1");
+}
+
+fn csi() -> Value {
+    json!({ "csi": { "driver": "d", "volumeHandle": "vol-1" } })
+}
+
+#[tokio::test]
+async fn a_volume_is_followed_from_its_claim_to_another_node() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod_with_volume("db", &csi());
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.calls("POST", "/eviction").len(), 1);
+    for end in ["/persistentvolumeclaims", "/persistentvolumes"] {
+        let reads = shop.calls("GET", end);
+        assert_eq!(reads.len(), 1, "{end}");
+        assert!(reads[0].query.contains("metadata.name%3D"), "{reads:?}");
+    }
+    shop.wait(1);
+    shop.reconcile().await.unwrap();
+    assert!(shop.cloud.vm.lock().is_some(), "the pod is gone, and its volume is still attached");
+    shop.attached(&["vol-12"]);
+    shop.reconcile().await.unwrap();
+    assert!(shop.cloud.vm.lock().is_some(), "it is detached, and attached nowhere");
+
+    let arrived = shop.attachment("a", "elsewhere", &json!({}));
+    while shop.context.queue.take().now_or_never().is_some() {}
+    shop.target.attachments.demand().cache.wrote(serde_json::from_value(arrived).unwrap());
+    assert_eq!(shop.context.queue.take().now_or_never().map(|(key, _)| key), Some(key()), "the change enqueues it");
+    shop.reconcile().await.unwrap();
+    assert!(shop.cloud.vm.lock().is_none());
+    assert_eq!(*shop.cloud.calls.lock(), ["volume_ids", "delete"], "the ID is asked for once");
+}
+
+#[rstest]
+#[case::a_kind_that_the_driver_does_not_know(json!({ "nfs": { "path": "/", "server": "s" } }), None)]
+#[case::the_driver_fails(csi(), Some(Code::Unimplemented))]
+#[tokio::test]
+async fn a_volume_without_id_is_not_awaited(#[case] spec: Value, #[case] failure: Option<Code>) {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod_with_volume("db", &spec);
+    *shop.cloud.failure.lock() = failure.map(|code| DriverError::new(code, "because"));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.calls("POST", "/eviction").len(), 1);
+    *shop.cloud.failure.lock() = None;
+    shop.wait(1);
+    shop.reconcile().await.unwrap();
+    assert!(shop.cloud.vm.lock().is_none());
+}
+
+#[rstest]
+#[case("/persistentvolumeclaims", "cannot list claim data: ")]
+#[case("/persistentvolumes", "cannot list persistent volume pv: ")]
+#[tokio::test]
+async fn a_pod_whose_volumes_cannot_be_read_stays_and_the_others_go(#[case] end: &'static str, #[case] text: &str) {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod_with_volume("db", &csi());
+    shop.pod("plain", "n");
+    shop.api.rule(move |call| call.is("GET", end).then(|| Reply::Say(503, json!({}))));
+    shop.reconcile().await.unwrap();
+    let evicted = shop.calls("POST", "/eviction");
+    assert_eq!(evicted.len(), 1);
+    assert!(evicted[0].path.ends_with("/plain/eviction"));
+    let told = shop.stored().status.unwrap().last_operation.description;
+    assert!(told.starts_with(&format!("Drain failed due to - {text}")), "{told}");
+}
+
+fn forced(shop: &Shop) {
+    let label = json!({ "metadata": { "deletionTimestamp": at(90), "labels": { "force-deletion": "true" } } });
+    shop.linked("Running", &label);
+    shop.known_node(&ready());
+    shop.pod_with_volume("db", &csi());
+}
+
+#[tokio::test]
+async fn after_a_forced_drain_the_volume_attachments_of_the_node_are_deleted() {
+    let shop = Shop::new();
+    forced(&shop);
+    shop.attachment("mine", "n", &json!({}));
+    shop.attachment("ending", "n", &json!({ "deletionTimestamp": at(95), "finalizers": ["external-attacher/d"] }));
+    shop.attachment("other", "elsewhere", &json!({}));
+    shop.reconcile().await.unwrap();
+    let deletes: Vec<Call> = shop
+        .api
+        .calls()
+        .into_iter()
+        .filter(|call| call.verb == "DELETE" && call.path.starts_with(ATTACHMENTS))
+        .collect();
+    assert_eq!(deletes.len(), 1, "{deletes:?}");
+    assert_eq!(
+        (deletes[0].path.as_str(), &deletes[0].body["preconditions"]["uid"]),
+        (&*format!("{ATTACHMENTS}/mine"), &json!("uid-mine"))
+    );
+    let told = told_statuses(&shop);
+    assert_eq!(
+        told[1..],
+        [
+            "Force Drain successful. Delete Volume Attachments",
+            "No Live VolumeAttachments for node: n. Moving to VM Deletion. Initiate VM deletion",
+        ]
+    );
+    assert!(shop.cloud.vm.lock().is_none());
+    assert!(!shop.cloud.calls.lock().contains(&"volume_ids"), "a forced drain does not follow volumes");
+}
+
+/// Descriptions of all statuses that were written, in order.
+fn told_statuses(shop: &Shop) -> Vec<String> {
+    let writes = shop.calls("PATCH", "/m/status").into_iter();
+    writes
+        .filter_map(|call| call.body.pointer("/status/lastOperation/description")?.as_str().map(str::to_owned))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_node_without_volumes_has_no_attachments_to_delete() {
+    let shop = Shop::new();
+    forced(&shop);
+    shop.attached(&[]);
+    shop.reconcile().await.unwrap();
+    assert!(shop.calls("GET", "/volumeattachments").is_empty());
+    assert!(shop.cloud.vm.lock().is_none());
+}
+
+#[tokio::test]
+async fn attachments_that_cannot_be_deleted_do_not_hold_up_a_forced_deletion_for_ever() {
+    let shop = Shop::new();
+    forced(&shop);
+    shop.attachment("mine", "n", &json!({}));
+    shop.api.rule(|call| call.is("DELETE", "/mine").then(|| Reply::Say(403, status(403, "Forbidden", "mine"))));
+    for _ in 0..3 {
+        shop.reconcile().await.unwrap();
+        assert!(shop.cloud.vm.lock().is_some());
+        shop.wait(5);
+    }
+    shop.reconcile().await.unwrap();
+    assert!(shop.cloud.vm.lock().is_none());
+    let told = told_statuses(&shop);
+    let skipped = "Skipping deleteNodeVolAttachments due to - delete of VolumeAttachment mine failed: Forbidden mine. Moving \
+                   to VM Deletion. Initiate VM deletion";
+    assert!(told.iter().any(|text| text == skipped), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn volume_attachments_are_watched_only_while_somebody_needs_them() {
+    let shop = Shop::new();
+    let attachments = &shop.target.attachments;
+    assert!(!attachments.is_running());
+    shop.attachment("a", "n", &json!({}));
+    attachments.demand().cache.wait_synced().await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(attachments.demand().cache.len(), 1);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(attachments.is_running(), "it was needed again");
+    assert_eq!(shop.calls("GET", "/volumeattachments").len(), 1);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(!attachments.is_running());
 }

@@ -42,6 +42,20 @@ fn a_drain_with_a_stubborn_budget() {
 }
 
 #[test]
+fn a_drain_with_volumes() {
+    let mut world = World::running();
+    world.story.clear();
+    world.attach_detach = (4, 2);
+    world.add_pod_with_volumes("db-0", 100, &["data"]);
+    world.add_pod_with_volumes("web-0", 0, &["shared"]);
+    world.add_pod_with_volumes("web-1", 0, &["shared"]);
+    world.pods.push(pod("plain"));
+    world.delete();
+    world.run_until(|world| world.machine.is_none());
+    assert_snapshot!(world.story);
+}
+
+#[test]
 fn a_target_api_server_that_is_away() {
     let mut world = World::new();
     world.boots = false;

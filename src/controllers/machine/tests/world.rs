@@ -1,7 +1,10 @@
 //! An API server, a target cluster and a cloud in a few lines, with a clock of their own. The driver here makes a second
 //! VM if it is asked twice, so that it is the plan that must not ask twice.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -10,16 +13,16 @@ use crate::{
     api::{
         labels,
         machine::{Machine, MachineClass, MachinePhase, MachineStatus},
-        node::Node,
+        node::{AttachedVolume, Node},
     },
     controllers::{
         machine::{
-            Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, PodCall, Policy, SecretFacts, Snapshot,
-            lint::lint, plan,
+            Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, NodeWrite, PodCall, Policy, SecretFacts,
+            Snapshot, lint::lint, plan,
         },
         testing::{merge, merge_strategically},
     },
-    drain::{Answer, Method, PodFacts, PodRef, Refusal},
+    drain::{Answer, Claim, ClaimFacts, ClaimRef, Method, PodFacts, PodRef, Refusal, Volume},
     driver::{Capabilities, Code, DriverError, Vm},
     plan::{Plan, Step},
     safety::{
@@ -64,6 +67,16 @@ pub struct World {
     /// VMs become Nodes by themselves.
     pub boots: bool,
     pub pods: Vec<PodFacts>,
+    /// What claims lead to; the others do not exist.
+    pub claims: BTreeMap<ClaimRef, ClaimFacts>,
+    /// Volumes that are attached to other Nodes.
+    pub elsewhere: BTreeSet<Arc<str>>,
+    /// How long the attach-detach controller takes to detach a volume, and to attach it elsewhere, in seconds.
+    pub attach_detach: (i64, i64),
+    /// Volumes that left the Node, with the time of the last change.
+    leaving: BTreeMap<Arc<str>, Timestamp>,
+    /// VolumeAttachments of the Node.
+    pub attachments: usize,
     /// Pods that are never let go by the eviction API.
     pub stubborn: Option<Refusal>,
     pub secret: SecretFacts,
@@ -127,6 +140,7 @@ pub fn pod(name: &str) -> PodFacts {
         is_finished: false,
         terminating_since: None,
         grace: SignedDuration::from_secs(30),
+        priority: 0,
         claims: Vec::new(),
     }
 }
@@ -172,6 +186,11 @@ impl World {
             births: 0,
             boots: true,
             pods: Vec::new(),
+            claims: BTreeMap::new(),
+            elsewhere: BTreeSet::new(),
+            attach_detach: (2, 2),
+            leaving: BTreeMap::new(),
+            attachments: 0,
             stubborn: None,
             secret: SecretFacts { has_user_data: true, ..SecretFacts::default() },
             memory: Memory::default(),
@@ -291,7 +310,8 @@ impl World {
 
     fn pass_time(&mut self) {
         let second = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
-        let is_world_busy = self.pods.iter().any(|pod| pod.terminating_since.is_some())
+        let is_world_busy = !self.leaving.is_empty()
+            || self.pods.iter().any(|pod| pod.terminating_since.is_some())
             || (self.boots && self.vms.len() > self.nodes.len());
         self.now = match self.wake_at {
             Some(wake) if !is_world_busy => wake.max(second),
@@ -314,9 +334,51 @@ impl World {
         }
         let pods = self.pods.len();
         self.pods.retain(|pod| pod.terminating_since.is_none_or(|since| now.duration_since(since).as_secs() < 3));
+        self.move_volumes();
         for _ in self.pods.len()..if self.comes_back { pods } else { 0 } {
             self.returned += 1;
             self.pods.push(pod(&format!("back-{}", self.returned)));
+        }
+    }
+
+    /// A pod with claims, whose volumes are attached to the Node. The volume of a claim has its name.
+    pub fn add_pod_with_volumes(&mut self, name: &str, priority: i32, claims: &[&str]) {
+        let mut added = pod(name);
+        added.priority = priority;
+        for claim in claims {
+            added.claims.push(Claim { name: (*claim).to_owned(), is_ephemeral: false });
+            let volume = Volume { name: Arc::from(*claim), id: Arc::from(format!("id-{claim}")) };
+            let claim = ClaimRef { namespace: added.pod.namespace.clone(), name: (*claim).to_owned() };
+            let name = format!("kubernetes.io/csi/driver^{}", volume.id);
+            let attached = &mut self.nodes.get_mut("n").unwrap().status.volumes_attached;
+            if !attached.iter().any(|volume| volume.name == name) {
+                attached.push(AttachedVolume { name });
+            }
+            self.claims.insert(claim, ClaimFacts::Volume(volume));
+        }
+        self.pods.push(added);
+    }
+
+    /// Volumes that no pod uses are detached, and attached where the next pod runs.
+    fn move_volumes(&mut self) {
+        let (now, (detach, attach)) = (self.now, self.attach_detach);
+        let used: BTreeSet<&str> =
+            self.pods.iter().flat_map(|pod| pod.claims.iter().map(|claim| claim.name.as_str())).collect();
+        let Some(node) = self.nodes.get_mut("n") else { return };
+        for facts in self.claims.values() {
+            let ClaimFacts::Volume(volume) = facts else { continue };
+            if used.contains(&*volume.name) || self.elsewhere.contains(&volume.name) {
+                continue;
+            }
+            let since = *self.leaving.entry(Arc::clone(&volume.name)).or_insert(now);
+            let elapsed = now.duration_since(since).as_secs();
+            if elapsed >= detach {
+                node.status.volumes_attached.retain(|attached| !attached.name.ends_with(&*volume.id));
+            }
+            if elapsed >= detach + attach {
+                self.leaving.remove(&volume.name);
+                self.elsewhere.insert(Arc::clone(&volume.name));
+            }
         }
     }
 
@@ -524,8 +586,28 @@ impl World {
                 snapshot.node_was_read(key, failure.map_or(Ok(found.is_some()), Err));
             }
             Action::DeleteBootstrapToken { .. } => {}
-            Action::ListPods { .. } if is_lost => snapshot.pods_listed(Err("no answer".to_owned())),
-            Action::ListPods { .. } => snapshot.pods_listed(Ok(self.pods.clone())),
+            Action::ListPods { .. } if is_lost => snapshot.pods_listed(Err("no answer".to_owned()), BTreeSet::new()),
+            Action::ListPods { .. } => {
+                snapshot.pods_listed(Ok(self.pods.clone()), self.elsewhere.clone());
+            }
+            Action::ReadVolumes(claims) if is_lost => {
+                snapshot.volumes_read(claims.into_iter().map(|claim| (claim, Err("no answer".to_owned()))).collect());
+            }
+            Action::ReadVolumes(claims) => {
+                let read = |claim: ClaimRef| {
+                    let ignored = || ClaimFacts::Ignored("the claim does not exist".to_owned());
+                    (claim.clone(), Ok(self.claims.get(&claim).cloned().unwrap_or_else(ignored)))
+                };
+                snapshot.volumes_read(claims.into_iter().map(read).collect());
+            }
+            Action::DetachVolumes { .. } if is_lost => {
+                snapshot.node_failed(NodeWrite::DetachVolumes, "no answer");
+            }
+            Action::DetachVolumes { node } => {
+                let count = std::mem::take(&mut self.attachments);
+                self.nodes.get_mut(&node).unwrap().status.volumes_attached.clear();
+                snapshot.volumes_detached(count);
+            }
             Action::EvictPod(pod) => self.evict(snapshot, &pod, is_done, is_lost),
             Action::DeletePod(pod) => {
                 if is_done {

@@ -1,0 +1,78 @@
+//! When pods with volumes are evicted: which of them have to wait for others.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Answer, PodFacts, PodRef, Round, after, rules::eviction_backoff, volumes::Volume};
+
+/// Volumes on the move at a time, per Node. The `external-attacher` of a CSI driver works on 10 attachments at a time
+/// for the whole cluster, by default: one drain leaves half of it to others, and two drains use it up. More would only
+/// wait there.
+pub(super) const MOST_MOVING: usize = 5;
+
+/// A pod whose volumes are on the move, or which comes earlier.
+struct Ahead<'a> {
+    pod: &'a PodRef,
+    priority: i32,
+    volumes: BTreeSet<Volume>,
+    /// It was told to go, or is told now.
+    is_moving: bool,
+}
+
+/// Pods that must not be told to go yet, by UID, with the reason.
+///
+/// - Pods with a lower priority wait until those with a higher one, and their volumes, are gone. A pod whose eviction is
+///   refused holds up nobody.
+/// - Of pods that share a volume, one goes after the other.
+/// - At most [`MOST_MOVING`] volumes are on the move, or those of one pod.
+pub(super) fn held(pods: &[&PodFacts], round: &Round<'_>) -> BTreeMap<Arc<str>, String> {
+    let moving = round.volumes.moves().filter(|it| it.is_under_way(round.patience, round.now));
+    let mut ahead: Vec<Ahead<'_>> = moving
+        .map(|it| Ahead { pod: &it.pod, priority: it.priority, volumes: it.volumes.clone(), is_moving: true })
+        .collect();
+    let mut candidates: Vec<(&PodFacts, BTreeSet<Volume>)> = pods
+        .iter()
+        .filter(|pod| {
+            pod.is_drained() && !pod.is_finished && pod.terminating_since.is_none() && round.rounds.count(pod)
+        })
+        .filter(|pod| round.attempt(pod).is_none_or(|attempt| attempt.answer != Answer::Accepted))
+        .map(|pod| (*pod, round.volumes.of(pod)))
+        .filter(|(_, volumes)| !volumes.is_empty())
+        .collect();
+    candidates.sort_by(|(a, _), (b, _)| (Reverse(a.priority), &a.pod).cmp(&(Reverse(b.priority), &b.pod)));
+    let mut held = BTreeMap::new();
+    for (pod, volumes) in candidates {
+        let reason = obstacle(pod, &volumes, &ahead);
+        // It was refused: it is called again, and is in nobody's way until then.
+        let is_refused = round.attempt(pod).is_some();
+        let is_resting =
+            round.attempt(pod).is_some_and(|attempt| round.now < after(attempt.at, eviction_backoff(attempt.count)));
+        if !is_refused || (reason.is_none() && !is_resting) {
+            let is_moving = reason.is_none();
+            // A refused pod that is called again may be accepted now, but its priority does not count.
+            let priority = if is_refused { i32::MIN } else { pod.priority };
+            ahead.push(Ahead { pod: &pod.pod, priority, volumes, is_moving });
+        }
+        if let Some(reason) = reason {
+            held.insert(Arc::clone(&pod.pod.uid), reason);
+        }
+    }
+    held
+}
+
+fn obstacle(pod: &PodFacts, volumes: &BTreeSet<Volume>, ahead: &[Ahead<'_>]) -> Option<String> {
+    if let Some(other) = ahead.iter().find(|other| other.priority > pod.priority) {
+        return Some(format!("pod {} has a higher priority", other.pod));
+    }
+    if let Some((other, volume)) =
+        ahead.iter().find_map(|other| Some((other, other.volumes.intersection(volumes).next()?)))
+    {
+        return Some(format!("pod {} shares volume {} with it", other.pod, volume.name));
+    }
+    let moving: usize = ahead.iter().filter(|other| other.is_moving).map(|other| other.volumes.len()).sum();
+    (moving > 0 && moving + volumes.len() > MOST_MOVING)
+        .then(|| format!("{moving} volumes are on the move, and at most {MOST_MOVING} may be"))
+}

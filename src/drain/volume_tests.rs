@@ -1,0 +1,272 @@
+//! Pods with volumes: their order, and what is awaited after they are gone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use rstest::rstest;
+
+use super::{
+    plan::DrainPlan,
+    tests::{NOW, at, pod, refused, round_with, tried},
+    *,
+};
+
+const TIMED_OUT: &str = "timeout while waiting for PVs to detach from node";
+
+/// A pod of a priority with claims; a name that ends with `*` is that of an ephemeral one. Its grace period is 30 s.
+fn with(name: &str, priority: i32, claims: &[&str]) -> PodFacts {
+    let claim = |name: &&str| Claim { name: name.trim_end_matches('*').to_owned(), is_ephemeral: name.ends_with('*') };
+    PodFacts { priority, claims: claims.iter().map(claim).collect(), ..pod(name) }
+}
+
+/// Every claim leads to the volume of the same name with the ID `id-<name>`; those called `odd…` cannot be followed.
+fn known(pods: &[PodFacts]) -> Volumes {
+    let mut volumes = Volumes::default();
+    for claim in volumes.unread(pods) {
+        let name = claim.name.clone();
+        let facts = match name.strip_prefix("odd") {
+            Some(_) => ClaimFacts::Ignored("of an unknown kind".to_owned()),
+            None => ClaimFacts::Volume(Volume { id: format!("id-{name}").into(), name: name.into() }),
+        };
+        volumes.read(claim, facts);
+    }
+    volumes
+}
+
+fn attached(here: &[&str], elsewhere: &[&str]) -> Attachments {
+    Attachments {
+        here: here.iter().map(|name| format!("kubernetes.io/csi/driver^id-{name}")).collect(),
+        elsewhere: elsewhere.iter().map(|name| Arc::from(*name)).collect(),
+    }
+}
+
+fn planned(pods: &[PodFacts], volumes: &Volumes, attempts: &Attempts, now: i64) -> DrainPlan {
+    plan(pods, &Round { now: at(now), ..round_with(attempts, &Rounds::default(), volumes) })
+}
+
+fn called(plan: &DrainPlan) -> Vec<&str> {
+    plan.calls.iter().map(|call| call.pod.name.as_str()).collect()
+}
+
+fn waits(plan: &DrainPlan) -> Vec<&str> {
+    plan.waits.iter().map(|wait| wait.text.as_str()).collect()
+}
+
+fn first_calls(pods: &[PodFacts]) -> Vec<String> {
+    let plan = planned(pods, &known(pods), &Attempts::new(), NOW);
+    called(&plan).into_iter().map(str::to_owned).collect()
+}
+
+#[rstest]
+#[case::nothing_shared(vec![with("a", 0, &["x"]), with("b", 0, &["y"])], &["a", "b"])]
+#[case::higher_priority_first(vec![with("a", 0, &["x"]), with("b", 7, &["y"])], &["b"])]
+#[case::one_of_those_that_share(vec![with("a", 0, &["x"]), with("b", 0, &["x", "y"]), with("c", 0, &["z"])], &["a", "c"])]
+#[case::who_waits_keeps_its_place(vec![with("a", 0, &["x"]), with("b", 0, &["x", "y"]), with("c", 0, &["y"])], &["a"])]
+#[case::pods_without_volumes_have_no_turn(vec![with("a", 0, &["x"]), with("b", 7, &["y"]), with("c", 0, &[])], &["b", "c"])]
+#[case::nor_have_those_that_cannot_be_followed(vec![with("a", 0, &["odd"]), with("b", 7, &["y"])], &["a", "b"])]
+#[case::one_claim_twice_is_not_shared(vec![with("a", 0, &["x", "x"])], &["a"])]
+#[case::ephemeral_volumes_count(vec![with("a", 0, &["x*"]), with("b", 7, &["y*"])], &["b"])]
+#[case::the_limit(
+    vec![with("a", 0, &["1"]), with("b", 0, &["2", "3"]), with("c", 0, &["4", "5", "6"]), with("d", 0, &["7", "8"])],
+    &["a", "b", "d"]
+)]
+#[case::many_volumes_of_one_pod(vec![with("a", 0, &["1", "2", "3", "4", "5", "6"]), with("b", 0, &["7"])], &["a"])]
+fn the_order_of_pods_with_volumes(#[case] pods: Vec<PodFacts>, #[case] expected: &[&str]) {
+    assert_eq!(first_calls(&pods), expected);
+}
+
+#[test]
+fn who_has_to_wait_is_told_why() {
+    let pods = [with("a", 3, &["x"]), with("b", 3, &["x"]), with("c", 0, &["z"])];
+    let plan = planned(&pods, &known(&pods), &Attempts::new(), NOW);
+    let expected = [
+        "pod ns/b to be evicted: pod ns/a shares volume x with it",
+        "pod ns/c to be evicted: pod ns/a has a higher priority",
+    ];
+    assert_eq!(waits(&plan), expected);
+    assert_eq!(plan.error(), None);
+}
+
+#[test]
+fn a_refused_pod_holds_up_nobody_and_waits_for_those_on_the_move() {
+    let pods = [with("a", 7, &["x"]), with("b", 0, &["x"])];
+    let mut volumes = known(&pods);
+    let attempts = tried("a", Method::Evict, NOW, 1, refused(false));
+    assert_eq!(called(&planned(&pods, &volumes, &attempts, NOW)), ["b"]);
+    volumes.told_to_go(&pods[1], at(NOW));
+    let plan = planned(&pods[..1], &volumes, &attempts, NOW + 1);
+    assert_eq!(called(&plan), Vec::<&str>::new());
+    assert_eq!(waits(&plan)[0], "pod ns/a to be evicted: pod ns/b shares volume x with it");
+    volumes.seen(&pods[..1], &attached(&[], &["x"]), at(NOW + 2));
+    assert_eq!(called(&planned(&pods[..1], &volumes, &attempts, NOW + 2)), ["a"]);
+}
+
+#[test]
+fn a_pod_that_cannot_be_followed_is_awaited_all_the_same() {
+    let mut ending = with("a", 0, &["odd"]);
+    ending.terminating_since = Some(at(NOW));
+    let plan = planned(std::slice::from_ref(&ending), &known(&[ending.clone()]), &Attempts::new(), NOW);
+    assert_eq!(waits(&plan), ["pod ns/a to terminate"]);
+}
+
+/// Told to go at `NOW`, with a grace period of 30 s and 120 s to detach.
+#[rstest]
+#[case::detached_and_attached(&[], &["x"], 1, &[], None)]
+#[case::not_detached(&["x"], &[], 1, &["volumes x of pod ns/a to be detached from node n"], None)]
+#[case::still_here_although_elsewhere(&["x"], &["x"], 1, &["volumes x of pod ns/a to be detached from node n"], None)]
+#[case::not_attached(&[], &[], 1, &["volumes x of pod ns/a to be attached to another node"], None)]
+#[case::a_longer_id_is_another_volume(&["x2"], &["x"], 1, &[], None)]
+#[case::almost_too_late(&["x"], &[], 149, &["volumes x of pod ns/a to be detached from node n"], None)]
+#[case::too_late(&["x"], &[], 150, &["volumes x of pod ns/a, which were not detached from node n in time"], Some(TIMED_OUT))]
+#[case::told_for_some_seconds(&["x"], &[], 154, &["volumes x of pod ns/a, which were not detached from node n in time"], Some(TIMED_OUT))]
+#[case::given_up(&["x"], &[], 155, &[], None)]
+#[case::given_up_before_it_was_detached(&[], &[], 156, &[], None)]
+fn volumes_are_awaited_after_their_pod(
+    #[case] here: &[&str],
+    #[case] elsewhere: &[&str],
+    #[case] second: i64,
+    #[case] expected: &[&str],
+    #[case] error: Option<&str>,
+) {
+    let gone = with("a", 0, &["x"]);
+    let mut volumes = known(std::slice::from_ref(&gone));
+    volumes.told_to_go(&gone, at(NOW));
+    volumes.seen(&[], &attached(here, elsewhere), at(NOW + second));
+    let plan = planned(&[], &volumes, &Attempts::new(), NOW + second);
+    assert_eq!(waits(&plan), expected);
+    assert_eq!(plan.error().as_deref(), error);
+    assert_eq!(plan.is_done(), expected.is_empty());
+}
+
+#[rstest]
+#[case::in_time(90, false)]
+#[case::too_late(91, true)]
+fn reattachment_is_awaited_from_the_detachment_on(#[case] second: i64, #[case] is_done: bool) {
+    let gone = with("a", 0, &["x"]);
+    let mut volumes = known(std::slice::from_ref(&gone));
+    volumes.told_to_go(&gone, at(NOW - 10));
+    volumes.seen(&[], &attached(&[], &[]), at(NOW + 1));
+    let plan = planned(&[], &volumes, &Attempts::new(), NOW + second);
+    assert_eq!(plan.is_done(), is_done);
+    assert_eq!(plan.error(), None, "that it is not attached anywhere is no error");
+}
+
+#[test]
+fn the_next_pod_goes_when_the_volumes_of_the_one_before_have_arrived_or_are_given_up() {
+    let pods = [with("a", 7, &["x"]), with("b", 0, &["y"])];
+    let mut volumes = known(&pods);
+    volumes.told_to_go(&pods[0], at(NOW));
+    let left = &pods[1..];
+    let mut at_second = |second, here: &[&str], elsewhere: &[&str]| {
+        volumes.seen(left, &attached(here, elsewhere), at(NOW + second));
+        called(&planned(left, &volumes, &Attempts::new(), NOW + second)).len()
+    };
+    assert_eq!(at_second(5, &["x", "y"], &[]), 0, "it is attached");
+    assert_eq!(at_second(6, &["y"], &[]), 0, "it is attached nowhere");
+    assert_eq!(at_second(7, &["y"], &["x"]), 1);
+    let mut stuck = known(&pods);
+    stuck.told_to_go(&pods[0], at(NOW));
+    stuck.seen(left, &attached(&["x", "y"], &[]), at(NOW + 150));
+    assert_eq!(called(&planned(left, &stuck, &Attempts::new(), NOW + 150)), ["b"]);
+}
+
+#[rstest]
+#[case::another_pod(false)]
+#[case::a_pod_that_stays(true)]
+fn a_shared_volume_is_awaited_with_the_last_of_its_pods(#[case] is_daemon: bool) {
+    let (gone, mut other) = (with("a", 0, &["x"]), with("b", 0, &["x"]));
+    other.is_daemon = is_daemon;
+    let mut volumes = known(&[gone.clone(), other.clone()]);
+    volumes.told_to_go(&gone, at(NOW));
+    volumes.seen(std::slice::from_ref(&other), &attached(&["x"], &[]), at(NOW + 1));
+    let plan = planned(std::slice::from_ref(&other), &volumes, &Attempts::new(), NOW + 1);
+    assert_eq!(plan.is_done(), is_daemon, "{:?}", plan.waits);
+    if !is_daemon {
+        assert_eq!(called(&plan), ["b"]);
+        volumes.told_to_go(&other, at(NOW + 1));
+        volumes.seen(&[], &attached(&["x"], &[]), at(NOW + 2));
+        assert!(!planned(&[], &volumes, &Attempts::new(), NOW + 2).is_done(), "now it has to be detached");
+    }
+}
+
+#[test]
+fn an_ephemeral_volume_goes_with_its_pod_and_is_not_attached_again() {
+    let gone = with("a", 0, &["x*"]);
+    let mut volumes = known(std::slice::from_ref(&gone));
+    volumes.told_to_go(&gone, at(NOW));
+    volumes.seen(&[], &attached(&["x"], &[]), at(NOW + 1));
+    assert!(!planned(&[], &volumes, &Attempts::new(), NOW + 1).is_done());
+    volumes.seen(&[], &attached(&[], &[]), at(NOW + 2));
+    assert!(planned(&[], &volumes, &Attempts::new(), NOW + 2).is_done());
+}
+
+#[test]
+fn volumes_of_pods_that_somebody_else_deleted_are_awaited_too() {
+    let mut ending = with("a", 0, &["x"]);
+    ending.terminating_since = Some(at(NOW - 5));
+    let mut volumes = known(std::slice::from_ref(&ending));
+    volumes.seen(std::slice::from_ref(&ending), &attached(&["x"], &[]), at(NOW));
+    volumes.seen(&[], &attached(&["x"], &[]), at(NOW + 1));
+    let plan = planned(&[], &volumes, &Attempts::new(), NOW + 1);
+    assert_eq!(waits(&plan), ["volumes x of pod ns/a to be detached from node n"]);
+}
+
+#[test]
+fn pods_whose_volumes_could_not_be_read_wait_and_no_others() {
+    let pods = [with("a", 0, &["x"]), with("b", 0, &[])];
+    let (volumes, attempts, rounds) = (Volumes::default(), Attempts::new(), Rounds::default());
+    let round = Round { unread: Some("cannot list claim x: timeout"), ..round_with(&attempts, &rounds, &volumes) };
+    let plan = plan(&pods, &round);
+    assert_eq!(called(&plan), ["b"]);
+    assert_eq!(waits(&plan), ["the volumes of pod ns/a: cannot list claim x: timeout"]);
+    assert_eq!(plan.error().as_deref(), Some("cannot list claim x: timeout"));
+}
+
+#[test]
+fn a_forced_drain_waits_for_no_volume_and_has_no_order() {
+    let pods = [with("a", 7, &["x"]), with("b", 0, &["y"])];
+    let gone = with("c", 0, &["z"]);
+    let mut volumes = known(&[pods[0].clone(), pods[1].clone(), gone.clone()]);
+    volumes.told_to_go(&gone, at(NOW));
+    let (attempts, rounds) = (Attempts::new(), Rounds::default());
+    let plan = plan(&pods, &Round { mode: Mode::Forced, ..round_with(&attempts, &rounds, &volumes) });
+    assert_eq!((called(&plan), plan.waits.len()), (vec!["a", "b"], 0));
+}
+
+/// The reference never ends here.
+#[test]
+fn without_evictions_pods_with_volumes_are_deleted_in_their_order() {
+    let pods = [with("a", 0, &["x"]), with("b", 7, &["y"])];
+    let (attempts, rounds, mut volumes) = (Attempts::new(), Rounds::default(), known(&pods));
+    let evict_for = DrainPolicy::evict_for(-1);
+    let first = plan(&pods, &Round { evict_for, ..round_with(&attempts, &rounds, &volumes) });
+    assert_eq!((called(&first), first.calls[0].method), (vec!["b"], Method::Delete));
+    volumes.told_to_go(&pods[1], at(NOW));
+    volumes.seen(&pods[..1], &attached(&[], &["y"]), at(NOW));
+    let second = plan(&pods[..1], &Round { evict_for, ..round_with(&attempts, &rounds, &volumes) });
+    assert_eq!((called(&second), second.calls[0].method), (vec!["a"], Method::Delete));
+}
+
+#[test]
+fn no_wait_for_volumes_goes_beyond_the_deadline() {
+    let pods = [with("a", 7, &["x"]), with("b", 0, &["y"])];
+    let mut volumes = known(&pods);
+    volumes.told_to_go(&pods[0], at(NOW));
+    let (attempts, rounds) = (Attempts::new(), Rounds::default());
+    let round = Round { forced_from: at(NOW + 2), ..round_with(&attempts, &rounds, &volumes) };
+    let plan = plan(&pods[1..], &round);
+    assert_eq!(plan.waits.iter().map(|wait| wait.until).collect::<BTreeSet<_>>(), [Some(at(NOW + 2))].into());
+    assert_eq!(plan.waits.len(), 2);
+}
+
+#[test]
+fn what_is_not_followed_has_a_reason() {
+    let mut daemon = with("d", 0, &["odd-2"]);
+    daemon.is_daemon = true;
+    let pods = [with("a", 0, &["odd-1", "x"]), daemon];
+    let reasons: BTreeMap<String, String> =
+        known(&pods).ignored(&pods).into_iter().map(|(claim, why)| (claim.to_string(), why.to_owned())).collect();
+    assert_eq!(reasons, [("ns/odd-1".to_owned(), "of an unknown kind".to_owned())].into());
+}

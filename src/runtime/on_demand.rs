@@ -1,0 +1,144 @@
+//! A cache whose watch runs only while somebody needs it: for kinds with many objects that only some moments concern.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    cache::{Cached, Change, Key},
+    objects::Objects,
+    queue::Queue,
+    trust::Liveness,
+};
+
+/// The watch ends so long after the last demand. A list costs more than an idle watch.
+const KEPT_FOR: Duration = Duration::from_secs(120);
+
+/// Objects of one cluster, watched on demand.
+pub(crate) struct OnDemand<K: Cached> {
+    client: Client,
+    make: fn(&Client) -> Arc<Objects<K>>,
+    term: fn(&K) -> String,
+    state: Mutex<State<K>>,
+}
+
+struct State<K: Cached> {
+    running: Option<Running<K>>,
+    waiting: HashMap<Key, Waiting>,
+    needed_until: Instant,
+}
+
+struct Running<K: Cached> {
+    objects: Arc<Objects<K>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// Who waits for a change, and of what.
+struct Waiting {
+    terms: BTreeSet<Arc<str>>,
+    queue: Arc<Queue<Key>>,
+    until: Instant,
+}
+
+impl<K: Cached> OnDemand<K> {
+    /// Not watched yet. `make` returns an empty cache, and `term` is what waiters name.
+    pub fn new(client: &Client, make: fn(&Client) -> Arc<Objects<K>>, term: fn(&K) -> String) -> Arc<Self> {
+        let state = State { running: None, waiting: HashMap::new(), needed_until: Instant::now() };
+        Arc::new(Self { client: client.clone(), make, term, state: Mutex::new(state) })
+    }
+
+    /// The objects, watched for some minutes from now on.
+    pub fn demand(self: &Arc<Self>) -> Arc<Objects<K>> {
+        let mut state = self.state.lock();
+        state.needed_until = Instant::now() + KEPT_FOR;
+        let running = state.running.get_or_insert_with(|| self.start());
+        Arc::clone(&running.objects)
+    }
+
+    /// As [`OnDemand::demand`]; in this time, a change of an object with one of these terms enqueues the key.
+    pub fn demand_waking(
+        self: &Arc<Self>,
+        key: &Key,
+        terms: BTreeSet<Arc<str>>,
+        queue: &Arc<Queue<Key>>,
+    ) -> Arc<Objects<K>> {
+        let waiting = Waiting { terms, queue: Arc::clone(queue), until: Instant::now() + KEPT_FOR };
+        self.state.lock().waiting.insert(key.clone(), waiting);
+        self.demand()
+    }
+
+    fn start(self: &Arc<Self>) -> Running<K> {
+        let objects = (self.make)(&self.client);
+        let waker = Arc::downgrade(self);
+        objects.cache.on_change(move |change| {
+            if let Some(own) = waker.upgrade() {
+                own.wake(change);
+            }
+        });
+        let watch = Arc::clone(&objects.cache).watch(self.client.clone(), Api::all, Liveness::CONTROL);
+        let own = Arc::downgrade(self);
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = watch => {}
+                () = until_idle(own) => {}
+            }
+        });
+        Running { objects, _task: AbortOnDropHandle::new(task) }
+    }
+
+    fn wake(&self, change: &Change<K>) {
+        let terms = change.old.iter().chain(&change.new).map(|object| (self.term)(object));
+        let terms: BTreeSet<String> = terms.collect();
+        let state = self.state.lock();
+        for (key, waiting) in &state.waiting {
+            if terms.iter().any(|term| waiting.terms.contains(term.as_str())) {
+                waiting.queue.add(key.clone());
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn is_running(&self) -> bool {
+        self.state.lock().running.is_some()
+    }
+}
+
+async fn until_idle<K: Cached>(own: Weak<OnDemand<K>>) {
+    loop {
+        sleep(KEPT_FOR / 4).await;
+        let Some(own) = own.upgrade() else { return };
+        let mut state = own.state.lock();
+        let now = Instant::now();
+        state.waiting.retain(|_, waiting| waiting.until > now);
+        if state.needed_until <= now {
+            // Ends this task, too.
+            let ended = state.running.take();
+            drop(state);
+            drop(ended);
+            return;
+        }
+    }
+}
+
+/// Drops what nothing reads.
+pub(crate) fn prune<K: Resource>(object: &mut K) {
+    let meta = object.meta_mut();
+    *meta = ObjectMeta {
+        name: meta.name.take(),
+        namespace: meta.namespace.take(),
+        uid: meta.uid.take(),
+        resource_version: meta.resource_version.take(),
+        generation: meta.generation.take(),
+        deletion_timestamp: meta.deletion_timestamp.take(),
+        finalizers: meta.finalizers.take(),
+        ..ObjectMeta::default()
+    };
+}
