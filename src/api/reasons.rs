@@ -54,6 +54,11 @@ strings! {
 }
 
 strings! {
+    /// Conditions of a Machine that mcm adds to those of its Node.
+    MachineConditionType { DrainBlocked = "DrainBlocked" }
+}
+
+strings! {
     /// Node conditions that mcm writes.
     NodeConditionType { Terminating = "Terminating", InPlaceUpdate = "InPlaceUpdate", Preserved = "Preserved" }
 }

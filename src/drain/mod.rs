@@ -27,6 +27,7 @@ pub mod pdb;
 mod plan;
 mod pods;
 pub mod policy;
+mod releases;
 mod rounds;
 pub mod rules;
 mod turns;
@@ -42,6 +43,7 @@ pub use plan::{DrainPlan, plan};
 pub use pods::Claim;
 pub use pods::PodFacts;
 pub use policy::{DrainPolicy, Mode, Preparation};
+pub use releases::Allowance;
 pub use rounds::Rounds;
 pub use rules::Round;
 pub use volumes::{Attachments, ClaimFacts, ClaimRef, Patience, Volume, Volumes};
@@ -101,6 +103,8 @@ fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {
     time.checked_add(duration).unwrap_or(Timestamp::MAX)
 }
 
+#[cfg(test)]
+mod pace_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -12,6 +12,8 @@ pub struct Refusal {
     pub message: String,
     /// The budget that refused, `namespace/name`; `None` if none was found.
     pub budget: Option<String>,
+    /// Its resource version, read after the refusal.
+    pub version: Option<String>,
     /// All its pods are healthy and it allows no disruption, so waiting does not help.
     pub is_misconfigured: bool,
 }
@@ -27,6 +29,7 @@ impl Refusal {
             message: message.into(),
             budget: budget
                 .map(|budget| format!("{}/{}", pod.pod.namespace, budget.metadata.name.as_deref().unwrap_or_default())),
+            version: budget.and_then(|budget| budget.metadata.resource_version.clone()),
             is_misconfigured: budget.is_some_and(|budget| is_misconfigured(budget)),
         }
     }

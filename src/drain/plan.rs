@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 
 use super::{
-    Method, Mode, PodFacts, PodRef, Round, after,
+    Method, Mode, PodFacts, PodRef, Round, after, releases,
     rules::{self, POLL, Problem, Verdict},
     turns,
     volumes::{Move, Stage},
@@ -114,6 +114,8 @@ pub fn plan(pods: &[PodFacts], round: &Round<'_>) -> DrainPlan {
     let mut plan = DrainPlan::default();
     let held = turns::held(&sorted, round);
     let round = Round { held: &held, ..*round };
+    let released = releases::released(&sorted, &round);
+    let round = Round { released: &released, ..round };
     for pod in &sorted {
         plan.add(pod, rules::judge(pod, &round));
     }

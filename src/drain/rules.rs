@@ -1,12 +1,15 @@
 //! Decides about one pod by a list of rules; the first rule that applies wins. A new rule is one function and one line
 //! in [`RULES`].
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Answer, Attempt, Attempts, Method, Mode, PodFacts, Rounds, after,
+    Allowance, Answer, Attempt, Attempts, Method, Mode, PodFacts, Rounds, after,
     volumes::{Patience, Volumes},
 };
 use crate::plan::WaitKind;
@@ -36,6 +39,10 @@ pub struct Round<'a> {
     pub patience: Patience,
     /// Pods whose turn has not come, by UID, with what they wait for.
     pub held: &'a BTreeMap<Arc<str>, String>,
+    /// What disruption budgets allow now, by `namespace/name`: those that are watched and refused an eviction.
+    pub allowances: &'a BTreeMap<String, Allowance>,
+    /// Refused pods, by UID, that are evicted again without a pause.
+    pub released: &'a BTreeSet<Arc<str>>,
     pub now: Timestamp,
 }
 
@@ -101,10 +108,10 @@ impl<'a> Round<'a> {
         time.min(next).min(self.forced_from)
     }
 
-    /// When to list again: soon after the last eviction, then less and less often.
+    /// When to list again: every second after an eviction, later after a tenth of the time since.
     fn poll_at(&self) -> Timestamp {
         let accepted = self.attempts.values().filter(|attempt| attempt.answer == Answer::Accepted);
-        let age = accepted.map(|attempt| attempt.at).max().map_or(POLL, |at| self.now.duration_since(at) / 2);
+        let age = accepted.map(|attempt| attempt.at).max().map_or(POLL, |at| self.now.duration_since(at) / 10);
         after(self.now, age.clamp(SignedDuration::from_secs(1), POLL))
     }
 }
@@ -208,8 +215,12 @@ fn evict_or_delete(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     let method = round.method(pod);
     let Some(attempt) = round.attempt(pod).filter(|attempt| attempt.method == method) else { return call(method) };
     let (reason, problem) = failure_of(pod, round.node, &attempt.answer);
-    let retry_at = after(attempt.at, eviction_backoff(attempt.count));
-    if round.now < retry_at {
+    let is_watched = matches!(&attempt.answer, Answer::Refused(refusal)
+        if refusal.budget.as_ref().is_some_and(|budget| round.allowances.contains_key(budget)));
+    // A change of a watched budget releases the pod.
+    let pause = if is_watched { EVICTION_RETRY } else { eviction_backoff(attempt.count) };
+    let retry_at = after(attempt.at, pause);
+    if round.now < retry_at && !round.released.contains(&pod.pod.uid) {
         let text = format!("pod {}: eviction {reason}", pod.pod);
         return Verdict::Wait { kind: WaitKind::Eviction, text, until: round.at_most(pod, retry_at), problem };
     }

@@ -38,7 +38,12 @@ fn tried_since(name: &str, method: Method, second: i64, count: u32, answer: Answ
 }
 
 pub(super) fn refused(is_misconfigured: bool) -> Answer {
-    Answer::Refused(Refusal { message: "no".to_owned(), budget: Some("ns/b".to_owned()), is_misconfigured })
+    Answer::Refused(Refusal {
+        message: "no".to_owned(),
+        budget: Some("ns/b".to_owned()),
+        version: Some("9".to_owned()),
+        is_misconfigured,
+    })
 }
 
 const HOURS: SignedDuration = SignedDuration::from_hours(2);
@@ -48,6 +53,8 @@ fn round<'a>(attempts: &'a Attempts, rounds: &'a Rounds) -> Round<'a> {
 }
 
 static NO_VOLUMES: LazyLock<Volumes> = LazyLock::new(Volumes::default);
+static NO_ALLOWANCES: BTreeMap<String, Allowance> = BTreeMap::new();
+static NONE_RELEASED: BTreeSet<Arc<str>> = BTreeSet::new();
 static NOBODY: BTreeMap<Arc<str>, String> = BTreeMap::new();
 const PATIENCE: Patience = Patience { detach: SignedDuration::from_secs(120), reattach: SignedDuration::from_secs(90) };
 
@@ -63,6 +70,8 @@ pub(super) fn round_with<'a>(attempts: &'a Attempts, rounds: &'a Rounds, volumes
         unread: None,
         patience: PATIENCE,
         held: &NOBODY,
+        allowances: &NO_ALLOWANCES,
+        released: &NONE_RELEASED,
         now: at(NOW),
     }
 }
@@ -107,6 +116,38 @@ fn a_refused_eviction_is_tried_again_after_growing_time(#[case] count: u32, #[ca
     assert_eq!(normal(&[pod("a")], &attempts(NOW - seconds)).calls.len(), 1);
 }
 
+#[rstest]
+#[case::it_allows_two("10", 2, &["a", "b"])]
+#[case::it_allows_none("10", 0, &[])]
+#[case::it_has_not_changed_since("9", 2, &[])]
+#[case::it_is_an_older_one("8", 2, &[])]
+fn as_many_refused_pods_as_their_budget_allows_now_are_evicted_without_a_pause(
+    #[case] version: &str,
+    #[case] disruptions: i32,
+    #[case] expected: &[&str],
+) {
+    let (rounds, volumes) = (Rounds::default(), Volumes::default());
+    let attempts: Attempts =
+        ["a", "b", "c"].iter().flat_map(|name| tried(name, Method::Evict, NOW, 9, refused(false))).collect();
+    let allowances = BTreeMap::from([("ns/b".to_owned(), Allowance { version: version.to_owned(), disruptions })]);
+    let round = Round { allowances: &allowances, ..round_with(&attempts, &rounds, &volumes) };
+    let plan = plan(&[pod("c"), pod("b"), pod("a")], &round);
+    let names: Vec<&str> = plan.calls.iter().map(|call| call.pod.name.as_str()).collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_pod_whose_budget_is_watched_is_evicted_again_after_20_s_at_the_latest() {
+    let (rounds, volumes) = (Rounds::default(), Volumes::default());
+    let allowances = BTreeMap::from([("ns/b".to_owned(), Allowance { version: "9".to_owned(), disruptions: 0 })]);
+    let calls = |second| {
+        let attempts = tried("a", Method::Evict, second, 1, refused(false));
+        let round = Round { allowances: &allowances, ..round_with(&attempts, &rounds, &volumes) };
+        plan(&[pod("a")], &round).calls.len()
+    };
+    assert_eq!((calls(NOW - 19), calls(NOW - 20)), (0, 1));
+}
+
 #[test]
 fn refusals_are_reported_now_and_then() {
     let reported: Vec<u32> = (1..60)
@@ -146,7 +187,7 @@ fn several_errors_are_one_text_without_repetitions() {
 
 #[rstest]
 #[case::just_told(NOW, 1, None)]
-#[case::some_time_ago(NOW - 6, 3, None)]
+#[case::some_time_ago(NOW - 20, 2, None)]
 #[case::long_ago(NOW - 59, 5, None)]
 #[case::stuck(NOW - 60, 5, Some("error when waiting for pod \"a\"/n terminating: context deadline exceeded"))]
 fn a_pod_that_was_told_to_go_is_awaited(#[case] since: i64, #[case] poll: i64, #[case] error: Option<&str>) {

@@ -80,7 +80,7 @@ pub(super) async fn run_connected(
                 simulated_cloud: choice.simulated_cloud.as_deref(),
                 control_server: &connection.clusters.control.config.cluster_url,
                 namespace: &options.leases,
-                target: clients.target.as_ref(),
+                target: clients.target.as_ref().map(|target| &target.requests),
             };
             drivers::open(&options, &host.guards, stop)?
         }
@@ -135,7 +135,7 @@ fn connect_targets(host: &Host, options: &CellOptions, cell: &Cell) -> Vec<Abort
         AbortOnDropHandle::new(tokio::spawn(async move {
             loop {
                 match clients::target(&path, &host.options, &host.shared.metrics).await {
-                    Ok(client) => return drop(targets.connect(&id, &client)),
+                    Ok(clients) => return drop(targets.connect(&id, &clients)),
                     Err(error) => {
                         tracing::warn!(cell, target = %id, error = format!("{error:#}"), "target not connected")
                     }

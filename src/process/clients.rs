@@ -9,6 +9,7 @@ use crate::runtime::{
     kubeconfig::{Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
     limiter::Rate,
     metrics::Metrics,
+    target::TargetClients,
 };
 
 /// Rate limit of the event client, so that events do not delay other requests.
@@ -17,7 +18,7 @@ const EVENT_RATE: Rate = Rate { qps: 50.0, burst: 100 };
 /// Clients with limits of their own, so that events and Leases do not wait for other requests.
 pub(super) struct Clients {
     pub control: Client,
-    pub target: Option<Client>,
+    pub target: Option<TargetClients>,
     pub events: Client,
     pub leases: Client,
 }
@@ -29,16 +30,23 @@ impl Clients {
         let clusters = &connection.clusters;
         Ok(Self {
             control: limited(&clusters.control, options.rate)?,
-            target: clusters.target.as_ref().map(|cluster| limited(cluster, options.rate)).transpose()?,
+            target: clusters.target.as_ref().map(|cluster| of_target(cluster, options, metrics)).transpose()?,
             events: limited(&clusters.control, EVENT_RATE)?,
             leases: client::lease_client(&clusters.control, UserAgent::LeaderElection.as_str(), metrics.requests())?,
         })
     }
 }
 
-/// A client for one of several targets.
-pub(super) async fn target(path: &Path, options: &ProcessOptions, metrics: &Metrics) -> Result<Client> {
+/// Each with the limits of the flags: in the Go programs, too, every client has these for itself. Evictions take turns at
+/// the same rate.
+fn of_target(cluster: &Cluster, options: &ProcessOptions, metrics: &Metrics) -> Result<TargetClients> {
+    let limited = || client::client(cluster, options.agent.as_str(), options.rate, metrics.requests());
+    Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate })
+}
+
+/// The clients for one of several targets.
+pub(super) async fn target(path: &Path, options: &ProcessOptions, metrics: &Metrics) -> Result<TargetClients> {
     let target = TargetKubeconfig::Path(path.to_owned());
     let clusters = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await?;
-    Ok(client::client(&clusters.control, options.agent.as_str(), options.rate, metrics.requests())?)
+    of_target(&clusters.control, options, metrics)
 }

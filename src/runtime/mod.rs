@@ -6,6 +6,7 @@ pub mod cell;
 pub mod client;
 pub mod clock;
 pub mod events;
+pub(crate) mod fair;
 pub mod guard;
 pub mod http;
 pub mod kubeconfig;

@@ -95,11 +95,10 @@ impl<K: Cached> OnDemand<K> {
     }
 
     fn wake(&self, change: &Change<K>) {
-        let terms = change.old.iter().chain(&change.new).map(|object| (self.term)(object));
-        let terms: BTreeSet<String> = terms.collect();
+        let Some(term) = change.new.as_ref().or(change.old.as_ref()).map(|object| (self.term)(object)) else { return };
         let state = self.state.lock();
         for (key, waiting) in &state.waiting {
-            if terms.iter().any(|term| waiting.terms.contains(term.as_str())) {
+            if waiting.terms.contains(term.as_str()) {
                 waiting.queue.add(key.clone());
             }
         }

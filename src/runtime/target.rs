@@ -7,13 +7,15 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::policy::v1::PodDisruptionBudget, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client};
 use parking_lot::{Mutex, RwLock};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     cache::{AnyIndex, Cache, Change, Index, Key},
+    fair::FairBucket,
+    limiter::Rate,
     objects::Objects,
     on_demand::{self, OnDemand},
     trust::{self, Liveness, Trust},
@@ -87,16 +89,40 @@ pub(crate) enum Assignment {
     Label(String),
 }
 
+/// The clients for one target cluster.
+#[derive(Clone)]
+pub(crate) struct TargetClients {
+    pub requests: Client,
+    /// With limits of its own, so that drains do not delay other requests.
+    pub drains: Client,
+    /// Rate limit of evictions.
+    pub evictions: Rate,
+}
+
+impl TargetClients {
+    /// One client for everything, without a limit of evictions.
+    #[cfg(test)]
+    pub fn one(client: &Client) -> Self {
+        Self { requests: client.clone(), drains: client.clone(), evictions: Rate { qps: 0.0, burst: 0 } }
+    }
+}
+
 /// A target cluster that is connected.
 pub(crate) struct Target {
     /// Its identifier.
     pub id: TargetId,
     /// A client for it.
     pub client: Client,
+    /// A client for drains, with limits of its own.
+    pub drains: Client,
+    /// The turns of its Nodes at evictions.
+    pub evictions: Arc<FairBucket>,
     /// Its Nodes.
     pub nodes: Objects<Node>,
     /// Its VolumeAttachments, watched while Nodes with volumes are drained.
     pub attachments: Arc<OnDemand<VolumeAttachment>>,
+    /// Its PodDisruptionBudgets, watched while some refuse evictions.
+    pub budgets: Arc<OnDemand<PodDisruptionBudget>>,
     watch: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -118,6 +144,12 @@ type TrustHandler = Box<dyn Fn(&Target, &Trust) + Send + Sync>;
 struct Followed {
     prefix: String,
     caches: Arc<trust::Caches>,
+}
+
+/// `namespace/name` of a budget that allows a disruption; the others concern nobody.
+fn allowing(budget: &PodDisruptionBudget) -> String {
+    let allows = budget.status.as_ref().is_some_and(|status| status.disruptions_allowed > 0);
+    if allows { Key::of(&budget.metadata).to_string() } else { String::new() }
 }
 
 /// The targets of a cell.
@@ -166,7 +198,8 @@ impl Targets {
     }
 
     /// Connects a target and watches its Nodes. Replaces one of the same name.
-    pub fn connect(&self, id: &TargetId, client: &Client) -> Arc<Target> {
+    pub fn connect(&self, id: &TargetId, clients: &TargetClients) -> Arc<Target> {
+        let client = &clients.requests;
         let cache = (self.make_cache)();
         let target = Arc::new_cyclic(|weak: &std::sync::Weak<Target>| {
             let (trusting, trust_handlers) = (weak.clone(), Arc::clone(&self.trust_handlers));
@@ -184,9 +217,16 @@ impl Targets {
             Target {
                 id: id.clone(),
                 client: client.clone(),
+                drains: clients.drains.clone(),
+                evictions: FairBucket::new(clients.evictions),
                 nodes: Objects::cluster_wide(&cache, client),
+                budgets: OnDemand::new(
+                    &clients.drains,
+                    |client| Arc::new(Objects::namespaced(&Cache::new(&[], on_demand::prune), client)),
+                    allowing,
+                ),
                 attachments: OnDemand::new(
-                    client,
+                    &clients.drains,
                     |client| {
                         let indexes: [&dyn AnyIndex<VolumeAttachment>; 2] =
                             [ATTACHMENTS_BY_VOLUME, ATTACHMENTS_BY_NODE];
@@ -292,11 +332,11 @@ mod tests {
     #[tokio::test]
     async fn a_label_leads_each_object_to_its_own_target_and_what_is_not_connected_is_unknown() {
         let targets = Targets::new(Assignment::Label("cluster".to_owned()), cache);
-        targets.connect(&TargetId::named("a"), &away());
+        targets.connect(&TargetId::named("a"), &TargetClients::one(&away()));
         assert_eq!(known(targets.of(&in_cluster("a"))), "a");
         assert_eq!(known(targets.of(&in_cluster("b"))), "unknown");
         assert_eq!(known(targets.of(&ObjectMeta::default())), "unknown", "no label");
-        targets.connect(&TargetId::named("b"), &away());
+        targets.connect(&TargetId::named("b"), &TargetClients::one(&away()));
         assert_eq!(known(targets.of(&in_cluster("b"))), "b");
     }
 
@@ -306,7 +346,7 @@ mod tests {
         assert_eq!(known(none.of(&in_cluster("a"))), "none");
         let one = Targets::new(Assignment::One(TargetId::only()), cache);
         assert_eq!(known(one.of(&in_cluster("a"))), "unknown", "not connected yet");
-        one.connect(&TargetId::only(), &away());
+        one.connect(&TargetId::only(), &TargetClients::one(&away()));
         assert_eq!(known(one.of(&in_cluster("a"))), "target");
     }
 
@@ -317,7 +357,7 @@ mod tests {
         let changes = Arc::clone(&seen);
         targets.on_node_change(move |target, change| changes.lock().push(NodeKey::new(&target.id, &change.key.name)));
         for name in ["a", "b"] {
-            let target = targets.connect(&TargetId::named(name), &away());
+            let target = targets.connect(&TargetId::named(name), &TargetClients::one(&away()));
             let node = serde_json::json!({ "metadata": { "name": "n", "uid": name, "resourceVersion": "1" } });
             target.nodes.cache.wrote(serde_json::from_value(node).unwrap());
         }

@@ -1,8 +1,11 @@
 //! Node conditions: which Nodes are healthy, and which changes are stored.
 
-use k8s_openapi::api::core::v1::NodeCondition;
+use std::collections::BTreeSet;
 
-use crate::api::reasons::NodeConditionType;
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
+
+use crate::api::reasons::{MachineConditionType, NodeConditionType};
 
 /// Healthy: the list is not empty, `Ready` is True or absent, and every watched condition is False or absent.
 pub(super) fn is_healthy(conditions: &[NodeCondition], watched: &[String]) -> bool {
@@ -28,6 +31,41 @@ pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
         })
 }
 
+/// Sets the condition that names the disruption budgets which can never allow an eviction, or removes it if there are
+/// none.
+pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &BTreeSet<&str>, now: Timestamp) {
+    let type_ = MachineConditionType::DrainBlocked.as_str();
+    let before = conditions.iter().find(|condition| condition.type_ == type_).cloned();
+    conditions.retain(|condition| condition.type_ != type_);
+    if budgets.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = budgets.iter().copied().collect();
+    let names = names.join(", ");
+    let since = before.and_then(|before| before.last_transition_time);
+    conditions.push(NodeCondition {
+        type_: type_.to_owned(),
+        status: "True".to_owned(),
+        reason: Some("DisruptionBudgetNeverMet".to_owned()),
+        message: Some(format!(
+            "pod disruption budget {names} allows no eviction although all its pods are healthy: lower minAvailable, raise \
+             maxUnavailable, or add replicas"
+        )),
+        last_transition_time: since.or_else(|| Some(stamp(now))),
+        ..NodeCondition::default()
+    });
+}
+
+/// A time as it is stored: whole seconds.
+pub(super) fn stamp(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// Whether the condition of [`set_drain_blocked`] is set.
+pub(super) fn is_drain_blocked(conditions: &[NodeCondition]) -> bool {
+    conditions.iter().any(|condition| condition.type_ == MachineConditionType::DrainBlocked.as_str())
+}
+
 /// The conditions as text: those that are not normal with their reason, the others in short.
 pub(super) fn describe(conditions: &[NodeCondition], watched: &[String]) -> String {
     let texts: Vec<String> = conditions
@@ -45,7 +83,6 @@ pub(super) fn describe(conditions: &[NodeCondition], watched: &[String]) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;

@@ -1,9 +1,13 @@
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    drain::{Attempts, Rounds, Volumes},
+    drain::{Answer, Attempts, Refusal, Rounds, Volumes},
     driver::DriverError,
 };
 
@@ -136,6 +140,24 @@ impl Memory {
     pub(super) fn token_failed(&mut self, message: String, at: Timestamp) {
         let count = self.token.as_ref().map_or(0, |failure| failure.count).saturating_add(1);
         self.token = Some(NodeFailure { message, at, count });
+    }
+
+    /// Disruption budgets that refused the last eviction of a pod, as `namespace/name`.
+    pub(super) fn refusing_budgets(&self) -> BTreeSet<Arc<str>> {
+        self.refusals().filter_map(|refusal| refusal.budget.as_deref().map(Arc::from)).collect()
+    }
+
+    /// Those of them that can never allow it.
+    pub(super) fn never_met_budgets(&self) -> BTreeSet<&str> {
+        let never_met = self.refusals().filter(|refusal| refusal.is_misconfigured);
+        never_met.filter_map(|refusal| refusal.budget.as_deref()).collect()
+    }
+
+    fn refusals(&self) -> impl Iterator<Item = &Refusal> {
+        self.pods.values().filter_map(|attempt| match &attempt.answer {
+            Answer::Refused(refusal) => Some(refusal),
+            Answer::Accepted | Answer::Failed(_) => None,
+        })
     }
 
     /// The last failure to create the bootstrap token.

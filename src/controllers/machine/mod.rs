@@ -41,6 +41,7 @@ mod views;
 pub use action::{Action, BootstrapToken};
 pub(crate) use apply::{HeldPermit, Permits, take_permit};
 pub use create::may_call_driver;
+use delete::forced_from;
 #[cfg(test)]
 pub use memory::Call;
 pub use memory::{Memory, NodeWrite};

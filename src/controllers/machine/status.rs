@@ -1,8 +1,9 @@
 //! Builds Machine statuses, and decides whether a status is worth a write.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::core::v1::NodeAddress, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::api::core::v1::NodeAddress;
 
+pub(super) use super::conditions::stamp;
 use super::{conditions, delete::progress::Progress};
 use crate::{
     api::machine::{CurrentStatus, LastOperation, Machine, MachinePhase, MachineStatus, OperationState, OperationType},
@@ -18,11 +19,6 @@ const COMPARED: usize = 1024;
 /// The stored status; empty if none was written yet.
 pub(super) fn stored(machine: &Machine) -> MachineStatus {
     machine.status.clone().unwrap_or_default()
-}
-
-/// A time as it is stored: whole seconds.
-pub(super) fn stamp(now: Timestamp) -> Time {
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
 /// An operation that did not fail.
@@ -142,6 +138,8 @@ fn edit_distance(a: &[u8], b: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
     use rstest::rstest;
 

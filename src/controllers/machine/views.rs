@@ -1,11 +1,11 @@
 //! What a reconcile knows about the objects around a Machine. "Unknown" and "absent" are always different values.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::token;
 use crate::{
     api::{machine::MachineClass, node::Node},
-    drain::{Answer, PodFacts},
+    drain::{Allowance, Answer, PodFacts},
     driver::{Capabilities, SecretData, Vm},
     safety::meltdown::Permit,
 };
@@ -154,6 +154,8 @@ pub struct Learned {
     pub pods: PodsView,
     /// Why volumes of the pods could not be read; `None` if they were read or not yet.
     pub unread_volumes: Option<String>,
+    /// What the disruption budgets that refused evictions allow now, by `namespace/name`.
+    pub allowances: BTreeMap<String, Allowance>,
     /// How many VolumeAttachments of the Node were deleted; `None` if this was not tried or failed.
     pub detached: Option<usize>,
     /// The permit to mark the Machine Failed for bad health.

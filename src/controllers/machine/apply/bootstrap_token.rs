@@ -17,7 +17,7 @@ const TOKEN_SECRET_LENGTH: usize = 16;
 
 /// The token as text, `<id>.<secret>`: the existing one of the target cluster, or a new one.
 pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &BootstrapToken) -> Result<String, String> {
-    let client = target(context, snapshot)?;
+    let client = target(context, snapshot)?.client.clone();
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
     let name = secret_name(&wanted.id);
     // A second round only if another process created it in between.
@@ -45,7 +45,7 @@ pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &Bootst
 
 /// Deletes a token. A failure is only logged, because tokens expire.
 pub(super) async fn delete(context: &Ports, snapshot: &Snapshot, id: &str) {
-    let Ok(client) = target(context, snapshot) else { return };
+    let Ok(client) = target(context, snapshot).map(|target| target.client.clone()) else { return };
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
     match secrets.delete(&secret_name(id), &DeleteParams::default()).await {
         Ok(_) => {}

@@ -137,7 +137,7 @@ impl Machines {
                 while let Some(step) = steps.next_if(|step| pods::is_about_a_pod(&step.action)) {
                     round.push(step);
                 }
-                pods::call_all(&self.context, snapshot, &round).await;
+                pods::call_all(&self.context, snapshot, &round, turn.key).await;
                 round.iter().filter_map(|step| step.event.as_ref()).for_each(|event| self.record(snapshot, event));
                 continue;
             }
@@ -207,6 +207,7 @@ impl Machines {
                 let pods = pods::list(context, snapshot, &node).await;
                 let elsewhere = volumes::elsewhere(context, snapshot, turn.key, &node);
                 snapshot.now = context.now();
+                snapshot.learned.allowances = pods::allowances(context, snapshot, turn.key);
                 snapshot.pods_listed(pods, elsewhere);
             }
             Action::ReadVolumes(claims) => {

@@ -3,7 +3,10 @@ use std::sync::Arc;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::super::{NodeKey, NodeWrite, Snapshot};
+use super::{
+    super::{NodeKey, NodeWrite, Snapshot},
+    pods::in_time,
+};
 use crate::{
     api::{labels, node::Node},
     controllers::machine::Ports,
@@ -53,10 +56,24 @@ pub(super) async fn patch(
 ) -> Result<(), WriteError> {
     let Ok(target) = context.target_of(snapshot) else { return Ok(()) };
     let (nodes, meta) = (&target.nodes, &node.metadata);
-    let answer = match form {
-        Form::Merge => nodes.patch(meta, patch).await,
-        Form::Strategic => nodes.patch_strategically(meta, patch).await,
-        Form::StrategicStatus => nodes.patch_status_strategically(meta, patch).await,
+    let write = async {
+        match form {
+            Form::Merge => nodes.patch(meta, patch).await,
+            Form::Strategic => nodes.patch_strategically(meta, patch).await,
+            Form::StrategicStatus => nodes.patch_status_strategically(meta, patch).await,
+        }
+    };
+    let answer = match purpose {
+        // The drain does not become late by its preparation.
+        NodeWrite::Announce | NodeWrite::Cordon => match in_time(context, snapshot, write).await {
+            Ok(answer) => answer,
+            Err(message) => {
+                snapshot.now = context.now();
+                snapshot.node_failed(purpose, message);
+                return Ok(());
+            }
+        },
+        _ => write.await,
     };
     match answer {
         Ok(_) => snapshot.node_written(purpose),

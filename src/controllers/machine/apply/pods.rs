@@ -1,4 +1,8 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -9,12 +13,14 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::super::{Action, PodCall, PodsView, Snapshot};
+use tokio::time::timeout;
+
+use super::super::{Action, PodCall, PodsView, Snapshot, forced_from};
 use crate::{
     controllers::machine::Ports,
-    drain::{Answer, Method, PodFacts, PodRef, Refusal},
+    drain::{Allowance, Answer, Method, PodFacts, PodRef, Refusal},
     plan::Step,
-    runtime::objects::chain,
+    runtime::{cache::Key, objects::chain, target::Target},
 };
 
 /// Concurrent calls for the pods of one drain.
@@ -22,10 +28,32 @@ const POD_CALLS: usize = 10;
 
 /// All pods of a Node, live.
 pub(super) async fn list(context: &Ports, snapshot: &Snapshot, node: &str) -> Result<Vec<PodFacts>, String> {
-    let pods: Api<Pod> = Api::all(target(context, snapshot)?);
+    let target = target(context, snapshot)?;
+    // A forced drain is not delayed by others.
+    let is_forced = time_left(context, snapshot).is_none();
+    let pods: Api<Pod> = Api::all(if is_forced { target.client.clone() } else { target.drains.clone() });
     let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let listed = pods.list(&on_node).await.map_err(|error| failed("list pods of node", node, &error))?;
+    let listed = in_time(context, snapshot, pods.list(&on_node)).await?;
+    let listed = listed.map_err(|error| failed("list pods of node", node, &error))?;
     Ok(listed.items.iter().map(PodFacts::of).collect())
+}
+
+/// What the budgets that refused evictions allow now. When one of them allows something, the Machine is enqueued.
+pub(super) fn allowances(context: &Ports, snapshot: &Snapshot, key: &Key) -> BTreeMap<String, Allowance> {
+    let refusing = snapshot.memory.refusing_budgets();
+    let Ok(target) = context.target_of(snapshot) else { return BTreeMap::new() };
+    if refusing.is_empty() {
+        return BTreeMap::new();
+    }
+    let budgets = target.budgets.demand_waking(key, refusing.clone(), &context.queue);
+    let allowance = |name: Arc<str>| {
+        let (namespace, short) = name.split_once('/')?;
+        let budget = budgets.cache.get(&Key::new(namespace, short))?;
+        let disruptions = budget.status.as_ref()?.disruptions_allowed;
+        let version = budget.metadata.resource_version.clone()?;
+        Some((name.to_string(), Allowance { version, disruptions }))
+    };
+    refusing.into_iter().filter_map(allowance).collect()
 }
 
 /// Evictions and deletes run together with the others of their plan.
@@ -52,16 +80,21 @@ enum Outcome {
 }
 
 /// Makes the calls of one plan, several at a time. Each result is stored with the time at which it arrived.
-pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[Step<Action>]) {
+pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[Step<Action>], key: &Key) {
     let pods: Vec<(Method, PodRef)> =
         steps.iter().filter_map(|step| call_of(&step.action)).map(|(method, pod)| (method, pod.clone())).collect();
-    let client = target(context, snapshot);
-    let calls: Vec<_> = pods.into_iter().map(|(method, pod)| answered(context, client.clone(), method, pod)).collect();
+    let target = target(context, snapshot);
+    let calls: Vec<_> =
+        pods.into_iter().map(|(method, pod)| answered(context, snapshot, target.clone(), method, pod)).collect();
     let answers: Vec<Answered> = stream::iter(calls).buffered(POD_CALLS).collect().await;
     let refused = answers.iter().filter(|(_, _, outcome, _)| matches!(outcome, Outcome::Refused(_)));
     let namespaces: BTreeSet<String> = refused.map(|(_, pod, _, _)| pod.namespace.clone()).collect();
+    let client = target.map(|target| target.drains.clone());
     let lists: Vec<_> = namespaces.into_iter().map(|namespace| budgets(client.clone(), namespace)).collect();
-    let budgets: BTreeMap<String, Vec<PodDisruptionBudget>> = stream::iter(lists).buffered(POD_CALLS).collect().await;
+    let lists = stream::iter(lists).buffered(POD_CALLS).collect();
+    // They only explain refusals.
+    let budgets: BTreeMap<String, Vec<PodDisruptionBudget>> =
+        in_time(context, snapshot, lists).await.unwrap_or_default();
     let facts = snapshot.learned.pods.clone();
     for (method, pod, outcome, at) in answers {
         let answer = match outcome {
@@ -76,22 +109,38 @@ pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[
         snapshot.now = at;
         snapshot.pod_called(method, &pod, answer);
     }
+    // A change from now on enqueues the Machine. What was allowed before is used up.
+    allowances(context, snapshot, key);
+    snapshot.learned.allowances.clear();
 }
 
 type Answered = (Method, PodRef, Outcome, Timestamp);
 
-async fn answered(context: &Ports, client: Result<Client, String>, method: Method, pod: PodRef) -> Answered {
-    let outcome = match client {
-        Ok(client) => call(client, method, &pod).await,
+async fn answered(
+    context: &Ports,
+    snapshot: &Snapshot,
+    target: Result<Arc<Target>, String>,
+    method: Method,
+    pod: PodRef,
+) -> Answered {
+    let node = snapshot.machine.node_name().unwrap_or_default();
+    let outcome = match target {
+        Ok(target) => {
+            in_time(context, snapshot, call(&target, method, node, &pod)).await.unwrap_or_else(Outcome::Failed)
+        }
         Err(message) => Outcome::Failed(message),
     };
     (method, pod, outcome, context.now())
 }
 
-async fn call(client: Client, method: Method, pod: &PodRef) -> Outcome {
+/// Evictions of all Nodes have one rate, and the Nodes take turns. Deletes are urgent.
+async fn call(target: &Target, method: Method, node: &str, pod: &PodRef) -> Outcome {
     let answer = match method {
-        Method::Evict => evict(client, pod).await,
-        Method::Delete => delete(client, pod).await,
+        Method::Evict => {
+            target.evictions.take(node).await;
+            evict(target.drains.clone(), pod).await
+        }
+        Method::Delete => delete(target.client.clone(), pod).await,
     };
     match answer {
         Ok(()) => Outcome::Accepted,
@@ -137,7 +186,7 @@ fn refusal(pods: &PodsView, pod: &PodRef, budgets: &[PodDisruptionBudget], messa
     };
     match facts {
         Some(facts) => Refusal::of(facts, budgets, message),
-        None => Refusal { message: message.to_owned(), budget: None, is_misconfigured: false },
+        None => Refusal { message: message.to_owned(), budget: None, version: None, is_misconfigured: false },
     }
 }
 
@@ -149,8 +198,29 @@ async fn budgets(client: Result<Client, String>, namespace: String) -> (String, 
     (namespace, listed.map(|list| list.items).unwrap_or_default())
 }
 
-pub(super) fn target(context: &Ports, snapshot: &Snapshot) -> Result<Client, String> {
-    context.target_of(snapshot).map(|target| target.client.clone()).map_err(str::to_owned)
+pub(super) fn target(context: &Ports, snapshot: &Snapshot) -> Result<Arc<Target>, String> {
+    context.target_of(snapshot).map_err(str::to_owned)
+}
+
+/// Until the drain is forced; `None` if it is forced already, or never will be.
+fn time_left(context: &Ports, snapshot: &Snapshot) -> Option<Duration> {
+    let forced_from = forced_from(snapshot, &context.policy)?;
+    let left = forced_from.duration_since(context.now());
+    (left.is_positive()).then(|| left.unsigned_abs())
+}
+
+/// The result, unless the drain has to be forced before. What was requested may happen all the same.
+pub(super) async fn in_time<T>(
+    context: &Ports,
+    snapshot: &Snapshot,
+    work: impl Future<Output = T>,
+) -> Result<T, String> {
+    match time_left(context, snapshot) {
+        Some(left) => {
+            timeout(left, work).await.map_err(|_| "the API server did not respond before drainTimeout".to_owned())
+        }
+        None => Ok(work.await),
+    }
 }
 
 pub(super) fn failed(what: &str, which: &str, error: &kube::Error) -> String {

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{
     super::{ClassView, NodeWrite, Snapshot},
-    pods::failed,
+    pods::{failed, in_time},
 };
 use crate::{
     api::volume_attachment::VolumeAttachment,
@@ -36,12 +36,12 @@ pub(super) async fn read(
         ClassView::Present { class, .. } => context.drivers.get(class).ok(),
         ClassView::Unserved(_) | ClassView::Unknown | ClassView::Missing => None,
     };
-    let client = context.target_of(snapshot).map(|target| target.client.clone());
+    let client = context.target_of(snapshot).map(|target| target.drains.clone());
     let reads = claims.into_iter().map(|claim| {
         let (client, driver) = (client.clone(), driver.clone());
         async move {
             let facts = match client {
-                Ok(client) => read_one(client, driver.as_deref(), &claim).await,
+                Ok(client) => in_time(context, snapshot, read_one(client, driver.as_deref(), &claim)).await.flatten(),
                 Err(error) => Err(error.to_owned()),
             };
             (claim, facts)

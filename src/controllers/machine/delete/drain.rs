@@ -1,13 +1,16 @@
 //! The drain of the Node during a deletion: connects the Machine with the rules in `crate::drain`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
     super::{
-        Action, Policy, Snapshot,
+        Action, Policy, Snapshot, conditions,
         memory::{NodeFailure, NodeWrite},
         policy::after,
         status,
@@ -94,6 +97,12 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
 /// Whether the drain is forced by now.
 pub(super) fn is_forced(snapshot: &Snapshot, policy: &Policy) -> bool {
     drain_policy_of(snapshot, policy).is_forced(snapshot.now)
+}
+
+/// When the drain is forced; `None` if it is forced now, or the Machine is not being deleted.
+pub(in super::super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Option<Timestamp> {
+    let policy = drain_policy_of(snapshot, policy);
+    if snapshot.is_deleting() { policy.forced_from() } else { None }
 }
 
 fn drain_policy_of(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
@@ -184,7 +193,7 @@ fn drain_pods(
 ) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let mode = policy.mode(snapshot.now);
-    let held = BTreeMap::new();
+    let (held, released) = (BTreeMap::new(), BTreeSet::new());
     let volumes = &snapshot.memory.volumes;
     let round = Round {
         node: name,
@@ -197,6 +206,8 @@ fn drain_pods(
         unread: snapshot.learned.unread_volumes.as_deref(),
         patience,
         held: &held,
+        allowances: &snapshot.learned.allowances,
+        released: &released,
         now: snapshot.now,
     };
     let drain = drain::plan(pods, &round);
@@ -222,6 +233,9 @@ fn drain_pods(
                 event,
             );
         }
+        None if is_condition_outdated(snapshot) => {
+            advance(plan, snapshot, Progress::Drain, "", "the budget that could never be met has changed");
+        }
         Some(_) | None => {}
     }
     for call in drain.calls {
@@ -235,6 +249,14 @@ fn drain_pods(
         };
     }
     plan.waits.extend(drain.waits);
+}
+
+/// After a restart, nothing is known before the next eviction.
+fn is_condition_outdated(snapshot: &Snapshot) -> bool {
+    let is_known = !snapshot.memory.pods.is_empty();
+    is_known
+        && snapshot.memory.never_met_budgets().is_empty()
+        && conditions::is_drain_blocked(&status::stored(&snapshot.machine).conditions)
 }
 
 /// How much there is to do, and which volumes are not awaited.

@@ -4,6 +4,8 @@
 //! Every step can be repeated. The status is written when a step takes long or fails, so that users see it and the next
 //! process continues from there after a crash. Quick steps are not written.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -12,8 +14,10 @@ mod node;
 pub(super) mod progress;
 mod volumes;
 
+pub(super) use drain::forced_from;
+
 use super::{
-    Action, Policy, Snapshot,
+    Action, Policy, Snapshot, conditions,
     memory::Call,
     policy::after,
     retry, status,
@@ -241,6 +245,11 @@ fn write_progress(
     }
     next.current_status.preserve_expiry_time = None;
     next.last_operation = operation(state, text, now);
+    let never_met = match Progress::of_text(text) {
+        Progress::Drain => snapshot.memory.never_met_budgets(),
+        _ => BTreeSet::new(),
+    };
+    conditions::set_drain_blocked(&mut next.conditions, &never_met, now);
     if let Some(state) = kept_driver_state(snapshot) {
         next.last_known_state = state;
     }

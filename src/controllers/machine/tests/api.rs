@@ -28,6 +28,8 @@ pub enum Reply {
     Say(u16, Value),
     /// Does what was asked, and the answer is lost.
     DoAndLose,
+    /// Does nothing and never answers.
+    Hang,
 }
 
 type Rule = Box<dyn FnMut(&Call) -> Option<Reply> + Send>;
@@ -118,21 +120,25 @@ impl Api {
             state.most_in_flight = state.most_in_flight.max(state.in_flight);
         }
         tokio::task::yield_now().await;
-        let mut state = self.state();
-        state.in_flight -= 1;
-        state.calls.push(call.clone());
-        let mut rules = std::mem::take(&mut state.rules);
-        drop(state);
+        let mut rules = {
+            let mut state = self.state();
+            state.in_flight -= 1;
+            state.calls.push(call.clone());
+            std::mem::take(&mut state.rules)
+        };
         let reply = rules.iter_mut().find_map(|rule| rule(&call));
+        self.state().rules.extend(rules);
+        if matches!(reply, Some(Reply::Hang)) {
+            return std::future::pending().await;
+        }
         let mut state = self.state();
-        state.rules.extend(rules);
         let (code, body) = match reply {
             Some(Reply::Say(code, body)) => (code, body),
             Some(Reply::DoAndLose) => {
                 state.act(&call, is_strategic);
                 (504, status(504, "Timeout", ""))
             }
-            None => state.act(&call, is_strategic),
+            Some(Reply::Hang) | None => state.act(&call, is_strategic),
         };
         let body = Answer::from(body.to_string());
         Ok(Response::builder().status(code).header("content-type", "application/json").body(body).unwrap())

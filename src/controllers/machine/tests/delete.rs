@@ -7,7 +7,7 @@ use crate::{
         labels,
         machine::{MachinePhase, OperationState, OperationType},
     },
-    controllers::machine::{Call, ClassView},
+    controllers::machine::{Call, ClassView, Memory},
     drain::Refusal,
     driver::{Code, DriverError},
 };
@@ -251,7 +251,7 @@ fn without_target_only_the_vm_goes() {
 }
 
 fn refusal(is_misconfigured: bool) -> Refusal {
-    Refusal { message: "too many".to_owned(), budget: Some("ns/b".to_owned()), is_misconfigured }
+    Refusal { message: "too many".to_owned(), budget: Some("ns/b".to_owned()), version: None, is_misconfigured }
 }
 
 #[test]
@@ -284,6 +284,20 @@ fn a_budget_that_never_lets_go_is_reported_in_the_words_that_others_search_for()
         "Drain failed due to - error while evicting pod \"a\": pod disruption budget ns/b is misconfigured and requires \
          zero voluntary evictions. Will retry in next sync. Initiate node drain"
     );
+    let named = |world: &World| {
+        let conditions = world.status().conditions;
+        let blocked = conditions.into_iter().find(|condition| condition.type_ == "DrainBlocked")?;
+        assert_eq!((blocked.status.as_str(), blocked.reason.as_deref()), ("True", Some("DisruptionBudgetNeverMet")));
+        blocked.message
+    };
+    assert!(named(&world).is_some_and(|message| message.contains("budget ns/b allows no eviction")));
+    assert!(world.status().conditions.iter().any(|condition| condition.type_ == "Ready"), "those of the Node stay");
+    world.memory = Memory::default();
+    world.pass();
+    assert!(named(&world).is_some(), "a restart does not change it");
+    world.stubborn = Some(refusal(false));
+    world.run_until(|world| named(world).is_none());
+    assert_eq!(world.pods.len(), 1, "the drain still waits");
     world.stubborn = None;
     world.run_until(|world| world.machine.is_none());
 }
@@ -410,4 +424,19 @@ impl World {
     fn description_of_last(&self) -> &str {
         self.statuses.last().map(|status| status.last_operation.description.as_str()).unwrap_or_default()
     }
+}
+
+/// Strictly one after the other, they would take 40 times (3 s to terminate, 1 s to detach and 2 s to attach).
+#[test]
+fn forty_volumes_move_five_times_as_fast_as_one_after_the_other() {
+    let mut world = deleted();
+    world.attach_detach = (1, 2);
+    for number in 0..40 {
+        world.add_pod_with_volumes(&format!("db-{number}"), 0, &[&format!("data-{number}")]);
+    }
+    let began = world.now;
+    world.run_until(|world| world.machine.is_none());
+    let took = world.now.duration_since(began).as_secs();
+    let serial = 40 * (3 + 1 + 2);
+    assert!(took <= serial / 5 + 3, "{took} s, {serial} s one after the other");
 }

@@ -38,12 +38,13 @@ use crate::{
         cell::Kept,
         clock::{Clock, ManualClock},
         events::Events,
+        limiter::Rate,
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Loop, Reconciler, States},
         secrets::Secrets,
-        target::{Assignment, Target, TargetId, Targets},
+        target::{Assignment, Target, TargetClients, TargetId, Targets},
         worker::{Handler, ReconcileError, Requeue},
     },
     safety::meltdown::PermitKey,
@@ -153,6 +154,10 @@ fn filled<K: Cached>(cache: &Cache<K>) {
 
 impl Shop {
     fn new() -> Self {
+        Self::with_evictions(Rate { qps: 0.0, burst: 0 })
+    }
+
+    fn with_evictions(evictions: Rate) -> Self {
         let (api, cloud, clock) = (Api::default(), Arc::new(Cloud::default()), ManualClock::at(at(100)));
         let client = api.client();
         let (machines, classes, secrets) = (Machine::cache(), MachineClass::cache(), MetadataOfSecret::cache());
@@ -160,7 +165,7 @@ impl Shop {
         filled(&classes);
         filled(&secrets);
         let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
-        let target = targets.connect(&TargetId::only(), &client);
+        let target = targets.connect(&TargetId::only(), &TargetClients { evictions, ..TargetClients::one(&client) });
         filled(&target.nodes.cache);
         let (time, metrics): (Arc<dyn Clock>, _) = (Arc::new(clock.clone()), Metrics::new());
         let queue = Queue::new("machine", Pacing::default());
@@ -380,7 +385,7 @@ async fn refusals_are_explained_with_one_listing_of_budgets_and_pods_are_called_
     );
     shop.api.rule(|call| call.is("POST", "/eviction").then(|| Reply::Say(429, status(429, "TooManyRequests", ""))));
     shop.reconcile().await.unwrap();
-    assert_eq!((shop.calls("POST", "/eviction").len(), shop.calls("GET", "/poddisruptionbudgets").len()), (12, 1));
+    assert_eq!((shop.calls("POST", "/eviction").len(), shop.calls("GET", "/apps/poddisruptionbudgets").len()), (12, 1));
     assert!((2..=10).contains(&shop.api.most_in_flight()), "{}", shop.api.most_in_flight());
     let text = shop.stored().status.unwrap().last_operation.description;
     assert_eq!(text, "Evictions are refused by the disruption budget apps/budget. Initiate node drain");
@@ -850,4 +855,102 @@ async fn volume_attachments_are_watched_only_while_somebody_needs_them() {
     assert_eq!(shop.calls("GET", "/volumeattachments").len(), 1);
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert!(!attachments.is_running());
+}
+
+#[tokio::test(start_paused = true)]
+async fn evictions_of_all_nodes_have_one_rate_and_deletes_none() {
+    let shop = Shop::with_evictions(Rate { qps: 1.0, burst: 1 });
+    shop.deleted();
+    shop.known_node(&ready());
+    for number in 0..3 {
+        shop.pod(&format!("p{number}"), "n");
+    }
+    let began = tokio::time::Instant::now();
+    shop.reconcile().await.unwrap();
+    assert_eq!((shop.calls("POST", "/eviction").len(), began.elapsed().as_secs()), (3, 2));
+
+    let shop = Shop::with_evictions(Rate { qps: 1.0, burst: 1 });
+    forced(&shop);
+    shop.pod("p", "n");
+    let began = tokio::time::Instant::now();
+    shop.reconcile().await.unwrap();
+    assert_eq!((shop.calls("DELETE", "/pods/p").len(), began.elapsed().as_secs()), (1, 0));
+}
+
+#[tokio::test]
+async fn refused_pods_are_evicted_again_as_soon_as_their_budget_allows_it() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    for name in ["a", "b"] {
+        shop.pod(name, "n");
+    }
+    let budget = |allowed: i32| {
+        let stored = shop.api.put(
+            "/apis/policy/v1/namespaces/apps/poddisruptionbudgets/budget",
+            json!({
+                "metadata": { "name": "budget", "namespace": "apps", "uid": "b" }, "spec": { "selector": {} },
+                "status": { "disruptionsAllowed": allowed, "expectedPods": 2, "currentHealthy": 1, "desiredHealthy": 1 },
+            }),
+        );
+        serde_json::from_value(stored).unwrap()
+    };
+    shop.target.budgets.demand().cache.wrote(budget(0));
+    let allowed = Arc::new(Mutex::new(0));
+    let left = Arc::clone(&allowed);
+    shop.api.rule(move |call| {
+        let mut left = left.lock();
+        let is_refused = call.is("POST", "/eviction") && *left == 0;
+        *left -= i32::from(call.is("POST", "/eviction") && !is_refused);
+        is_refused.then(|| Reply::Say(429, status(429, "TooManyRequests", "")))
+    });
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.calls("POST", "/eviction").len(), 2);
+    let enqueued = || std::iter::from_fn(|| shop.context.queue.take().now_or_never()).count();
+    enqueued();
+    shop.target.budgets.demand().cache.wrote(budget(0));
+    assert_eq!(enqueued(), 0, "it still allows nothing");
+
+    *allowed.lock() = 1;
+    shop.target.budgets.demand().cache.wrote(budget(1));
+    assert_eq!(enqueued(), 1);
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.calls("POST", "/eviction").len(), 3, "no time has passed, and only one may go");
+    assert!(shop.api.get(&format!("{PODS}/a")).is_none());
+}
+
+#[rstest]
+#[case::the_list("GET", "/pods")]
+#[case::an_eviction("POST", "/eviction")]
+#[case::a_claim("GET", "/persistentvolumeclaims")]
+#[case::the_cordon("PATCH", NODE)]
+#[tokio::test(start_paused = true)]
+async fn a_drain_is_forced_in_time_although_the_api_server_does_not_answer(
+    #[case] verb: &'static str,
+    #[case] end: &'static str,
+) {
+    let shop = Shop::new();
+    let spec = json!({ "drainTimeout": "1m", "providerID": "cloud:///1" });
+    shop.linked("Running", &json!({ "metadata": { "deletionTimestamp": at(90) }, "spec": spec }));
+    shop.known_node(&ready());
+    shop.pod_with_volume("db", &csi());
+    let (clock, since) = (shop.clock.clone(), tokio::time::Instant::now());
+    shop.api.rule(move |call| (call.is(verb, end) && since.elapsed().as_secs() < 49).then_some(Reply::Hang));
+    let reconciled = async {
+        tokio::select! {
+            () = async {
+                while shop.cloud.vm.lock().is_some() {
+                    shop.reconcile().await.unwrap();
+                }
+            } => {}
+            () = async {
+                // A moment before the deadline is over.
+                tokio::time::sleep(Duration::from_millis(49_990)).await;
+                clock.advance(SignedDuration::from_secs(50));
+                std::future::pending().await
+            } => unreachable!(),
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(90), reconciled).await.unwrap();
+    assert_eq!(since.elapsed().as_secs(), 50, "{:?}", shop.api.told());
 }

@@ -34,8 +34,12 @@ fn a_drain_with_a_stubborn_budget() {
     world.story.clear();
     world.edit(|machine| machine.spec.configuration.drain_timeout = "3m".parse().ok());
     world.pods = vec![pod("db-0")];
-    world.stubborn =
-        Some(Refusal { message: "not now".to_owned(), budget: Some("ns/db".to_owned()), is_misconfigured: false });
+    world.stubborn = Some(Refusal {
+        message: "not now".to_owned(),
+        budget: Some("ns/db".to_owned()),
+        version: None,
+        is_misconfigured: false,
+    });
     world.delete();
     world.run_until(|world| world.machine.is_none());
     assert_snapshot!(world.story);

@@ -31,7 +31,7 @@ use crate::{
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Loop, Reconciler},
-        target::{Assignment, TargetId, Targets},
+        target::{Assignment, TargetClients, TargetId, Targets},
         worker::{Handler, ReconcileError, Requeue},
     },
 };
@@ -54,7 +54,7 @@ impl Shell {
         let client = wire.client();
         let (deployments, sets, machines) = (MachineDeployment::cache(), MachineSet::cache(), Machine::cache());
         let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
-        let nodes = Arc::clone(&targets.connect(&TargetId::only(), &client).nodes.cache);
+        let nodes = Arc::clone(&targets.connect(&TargetId::only(), &TargetClients::one(&client)).nodes.cache);
         let clock = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap()));
         let in_flight = Arc::<InFlightWrites>::default();
         let reconciler = MachineDeployments {

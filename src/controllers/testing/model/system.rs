@@ -25,7 +25,7 @@ use crate::{
         cell::{Cell, Config, Ended, Role, Scope, Shared},
         events::Events,
         leader::{Candidacy, Election, Leadership, Timing},
-        target::{Assignment, TargetId, Targets},
+        target::{Assignment, TargetClients, TargetId, Targets},
     },
 };
 
@@ -182,7 +182,7 @@ impl Observer for Unobserved {
 fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell> {
     let control = world.control.client(&program.name);
     let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
-    targets.connect(&TargetId::only(), &world.target.client(&program.name));
+    targets.connect(&TargetId::only(), &TargetClients::one(&world.target.client(&program.name)));
     let luck = Arc::clone(&world.luck);
     let shared = Shared {
         clock: Arc::new(clock.clone()),
