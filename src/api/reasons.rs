@@ -43,6 +43,7 @@ strings! {
         SuccessfulCreate = "SuccessfulCreate", FailedCreate = "FailedCreate",
         SuccessfulDelete = "SuccessfulDelete", FailedDelete = "FailedDelete",
         ScalingMachineSet = "ScalingMachineSet", MachineSetCreateError = "MachineSetCreateError",
+        FrozeMachineSet = "FrozeMachineSet", UnfrozeMachineSet = "UnfrozeMachineSet",
         SelectingAll = "SelectingAll", DeploymentRollback = "DeploymentRollback",
         DeploymentRollbackRevisionNotFound = "DeploymentRollbackRevisionNotFound",
         DeploymentRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged",

@@ -4,11 +4,12 @@ use anyhow::Result;
 use jiff::SignedDuration;
 
 use super::flags::{
-    ControllerManagerOptions, DriverOptions, GenericOptions, MachineControllerOptions, MachineOptions, RunOptions,
+    ControllerManagerOptions, DriverOptions, GenericOptions, MachineControllerOptions, MachineOptions, RolloutOptions,
+    RunOptions,
 };
 use crate::{
     api::GoDuration,
-    controllers::{MACHINES, SETS, machine, machine_deployment, node},
+    controllers::{MACHINES, SETS, machine, machine_deployment, node, overshoot},
     drain::Patience,
     process::{self, CellOptions, Cells, DriverChoice, ProcessOptions, TargetKubeconfigs},
     runtime::{
@@ -17,6 +18,7 @@ use crate::{
         leader::Timing,
         limiter::Rate,
     },
+    safety::overshoot::Margins,
 };
 
 /// Age at which the node controller adds a finalizer that the machine controller should have added.
@@ -30,7 +32,7 @@ pub async fn run(options: RunOptions) -> Result<()> {
     let mut process = process_options(&options.generic, UserAgent::Mcm, vec![SETS, MACHINES], options.listen());
     process.fallback = Fallback::LocalKubeconfig;
     process.slots = options.machine_workers();
-    process.deployment.annotate_nodes = options.rollout.autoscaler_scaledown_annotation_during_rollout;
+    with_sets(&mut process, &options.rollout);
     if let Some(file) = options.cells {
         process.cells = Cells::File(file);
     }
@@ -44,7 +46,7 @@ pub async fn run(options: RunOptions) -> Result<()> {
 pub async fn controller_manager(options: ControllerManagerOptions) -> Result<()> {
     let mut process = process_options(&options.generic, UserAgent::ControllerManager, vec![SETS], options.listen());
     process.slots = options.concurrent_syncs;
-    process.deployment.annotate_nodes = options.rollout.autoscaler_scaledown_annotation_during_rollout;
+    with_sets(&mut process, &options.rollout);
     process::serve(process).await
 }
 
@@ -80,6 +82,7 @@ fn process_options(
             retry_period: election.retry_period,
         }),
         deployment: machine_deployment::Policy { annotate_nodes: false, has_target: true },
+        overshoot: overshoot::Policy::default(),
         node: node::Policy {
             creation_timeout: machine.creation_timeout.as_signed(),
             finalizer_grace: FINALIZER_GRACE,
@@ -95,6 +98,18 @@ fn process_options(
             control: generic.control_kubeconfig.clone(),
             targets: TargetKubeconfigs::Same(generic.target_kubeconfig.clone()),
         }),
+    }
+}
+
+fn with_sets(process: &mut ProcessOptions, rollout: &RolloutOptions) {
+    process.deployment.annotate_nodes = rollout.autoscaler_scaledown_annotation_during_rollout;
+    process.overshoot = overshoot_policy(rollout);
+}
+
+fn overshoot_policy(rollout: &RolloutOptions) -> overshoot::Policy {
+    overshoot::Policy {
+        margins: Margins { up: rollout.safety_up, down: rollout.safety_down },
+        period: rollout.machine_safety_overshooting_period,
     }
 }
 
@@ -125,5 +140,24 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         resource_exhausted_retry: options.resource_exhausted_retry.into(),
         bootstrap_token_groups: options.bootstrap_token_auth_extra_groups.clone(),
         ..machine::Policy::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn flags_reach_the_overshoot_freeze() {
+        let flags = RolloutOptions {
+            safety_up: 5,
+            safety_down: 3,
+            machine_safety_overshooting_period: Duration::from_secs(7),
+            autoscaler_scaledown_annotation_during_rollout: true,
+        };
+        let expected = overshoot::Policy { margins: Margins { up: 5, down: 3 }, period: Duration::from_secs(7) };
+        assert_eq!(overshoot_policy(&flags), expected);
     }
 }

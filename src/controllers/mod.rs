@@ -7,6 +7,7 @@ pub mod machine_deployment;
 pub mod machine_set;
 pub mod node;
 pub mod object;
+pub mod overshoot;
 pub mod secret;
 
 #[cfg(test)]
@@ -28,8 +29,15 @@ pub(crate) const SETS: Role = Role { name: "sets", lease: "machine-controller-ma
 pub(crate) const MACHINES: Role = Role { name: "machines", lease: "machine-controller" };
 
 /// All kinds. The order does not matter.
-pub(crate) const KINDS: &[Kind] =
-    &[machine_deployment::KIND, machine_set::KIND, machine::KIND, machine_class::KIND, secret::KIND, node::KIND];
+pub(crate) const KINDS: &[Kind] = &[
+    machine_deployment::KIND,
+    machine_set::KIND,
+    overshoot::KIND,
+    machine::KIND,
+    machine_class::KIND,
+    secret::KIND,
+    node::KIND,
+];
 
 /// Settings from the flags, by kind.
 #[derive(Clone)]
@@ -38,6 +46,8 @@ pub(crate) struct Settings {
     pub machine: machine::Policy,
     /// For MachineDeployments.
     pub deployment: machine_deployment::Policy,
+    /// For the overshoot freeze.
+    pub overshoot: overshoot::Policy,
     /// For Nodes.
     pub node: node::Policy,
     /// The drivers.

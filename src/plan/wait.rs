@@ -18,6 +18,8 @@ pub struct Wait {
 pub enum WaitKind {
     /// A bootstrap token that cannot be created yet.
     BootstrapToken,
+    /// Caches that may be stale.
+    CacheUntrusted,
     /// A MachineClass that is missing, not served, invalid or without its finalizer.
     Class,
     /// The MachineClasses, which have not been read.
@@ -30,6 +32,8 @@ pub enum WaitKind {
     Finalizers,
     /// Machines to become available.
     MachineAvailability,
+    /// Fewer Machines, or the next time they are counted.
+    MachineCount,
     /// Machines to be deleted.
     MachineDeletion,
     /// Which Machine a Node belongs to.

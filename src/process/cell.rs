@@ -110,6 +110,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
     let settings = Settings {
         machine: process.machine.clone(),
         deployment: machine_deployment::Policy { has_target, ..process.deployment },
+        overshoot: process.overshoot,
         node: process.node,
         drivers: Arc::new(drivers),
         slots: process.slots,

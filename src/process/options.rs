@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use crate::{
-    controllers::{machine, machine_deployment, node},
+    controllers::{machine, machine_deployment, node, overshoot},
     runtime::{
         cell::{Role, Scope},
         kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
@@ -31,6 +31,8 @@ pub(crate) struct ProcessOptions {
     pub machine: machine::Policy,
     /// For MachineDeployments. The cell sets whether there is a target.
     pub deployment: machine_deployment::Policy,
+    /// For the overshoot freeze.
+    pub overshoot: overshoot::Policy,
     /// For Nodes.
     pub node: node::Policy,
     /// Slots per account, for creations and for deletions each.

@@ -23,6 +23,7 @@ use serde_json::Value;
 
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
+pub(crate) use rollout::bounds::IntOrPercent;
 
 use crate::{
     api::{

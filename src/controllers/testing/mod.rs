@@ -4,6 +4,7 @@
 mod api_server;
 mod clock;
 mod model;
+mod playing;
 mod stand_in;
 mod store;
 mod tiny;
@@ -11,6 +12,7 @@ mod wire;
 mod world;
 
 pub(crate) use api_server::{merge, merge_strategically};
+pub(crate) use playing::{Playing, settings, until};
 pub(crate) use stand_in::Happening;
 pub(crate) use wire::{Fate, Wire};
 pub(crate) use world::World;

@@ -61,6 +61,11 @@ impl IntOrPercent {
         }
     }
 
+    /// Of so many replicas; a percentage is rounded up.
+    pub(crate) fn rounded_up(self, replicas: i32) -> i32 {
+        self.of(replicas, Rounding::Up)
+    }
+
     fn of(self, whole: i32, rounding: Rounding) -> i32 {
         match self {
             Self::Int(number) => number,

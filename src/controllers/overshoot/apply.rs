@@ -1,0 +1,87 @@
+//! Executes plans of the overshoot freeze.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use super::{Action, Policy, Snapshot, Subject};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, MachineSet},
+        patch,
+    },
+    plan::Step,
+    runtime::{
+        cache::{Cached, Key},
+        clock::Clock,
+        events::Events,
+        objects::{Objects, WriteError},
+        reconcile::Turn,
+    },
+};
+
+const COMPONENT: &str = "machine-controller-manager";
+
+/// Key of a subject.
+pub(super) type SubjectKey = Subject<Key>;
+
+/// Freezes and unfreezes sets.
+pub(crate) struct Overshoot {
+    pub deployments: Arc<Objects<MachineDeployment>>,
+    pub sets: Arc<Objects<MachineSet>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub policy: Policy,
+    pub events: Events,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Overshoot {
+    pub(super) async fn carry_out(
+        &self,
+        snapshot: &Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &Turn<'_, Self>,
+    ) -> Result<(), WriteError> {
+        for step in steps {
+            match step.action {
+                Action::RememberUnfreeze(uid) => turn.remember(|memory| {
+                    memory
+                        .unfrozen
+                        .retain(|uid, _| snapshot.sets.iter().any(|one| one.set.uid().as_ref() == Some(uid)));
+                    memory.unfrozen.insert(uid, snapshot.now);
+                }),
+                Action::WriteSet { set, status, patch } => {
+                    let status = status.map(|status| patch::status(&set.status, &Some(*status)));
+                    write(&self.sets, &set, status, patch).await?;
+                    if let Some(event) = step.event {
+                        tracing::info!(set = %Key::of(&set.metadata), reason = %step.reason, "{}", event.reason);
+                        self.events.with_component(COMPONENT).record(&*set, &event);
+                    }
+                }
+                Action::WriteDeployment { status, patch } => {
+                    let Some(deployment) = &snapshot.deployment else { continue };
+                    let status = status.map(|status| patch::status(&deployment.status, &Some(*status)));
+                    write(&self.deployments, deployment, status, patch).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the status, then the metadata on top of it.
+async fn write<K: Cached + serde::Serialize>(
+    objects: &Objects<K>,
+    seen: &Arc<K>,
+    status: Option<serde_json::Value>,
+    patch: Option<serde_json::Value>,
+) -> Result<(), WriteError> {
+    let mut current = Arc::clone(seen);
+    if let Some(status) = status {
+        current = objects.patch_status(current.meta(), &status).await?;
+    }
+    if let Some(patch) = patch {
+        objects.patch(current.meta(), &patch).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The overshoot freeze: a set with far too many Machines creates no more until most of the surplus is deleted.
+//!
+//! Frozen is a set with the label `freeze` = `True`; the condition `Frozen` says why. The set controller reads only the
+//! label. A deployment is labelled while one of its sets is; its label has no effect, people and other programs read it.
+//!
+//! The numbers are checked periodically and after each creation of a Machine; the end of a freeze is checked after each
+//! deletion, too. Every deployment is checked for itself, and so is a set without one: a failure of one delays no other.
+
+mod apply;
+mod observe;
+mod plan;
+mod register;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub use plan::plan;
+pub(crate) use register::KIND;
+
+use crate::{
+    api::machine::{MachineDeployment, MachineDeploymentStatus, MachineSet, MachineSetStatus},
+    safety::overshoot::Margins,
+};
+
+/// Whose sets are checked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Subject<K> {
+    /// Those of a deployment.
+    Deployment(K),
+    /// A set that no deployment controls.
+    Set(K),
+}
+
+impl<K: fmt::Display> fmt::Display for Subject<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deployment(key) => write!(f, "deployment {key}"),
+            Self::Set(key) => write!(f, "set {key}"),
+        }
+    }
+}
+
+/// The input of a plan.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The deployment; `None` for a set without one.
+    pub deployment: Option<Arc<MachineDeployment>>,
+    /// Its sets, or the set.
+    pub sets: Vec<CountedSet>,
+    /// Names of sets of the deployment that cannot be decoded. They may be frozen.
+    pub unreadable_sets: Vec<String>,
+    /// Why the number of Machines is not certain, if it is not.
+    pub uncertain: Option<String>,
+    /// Facts from earlier reconciles.
+    pub memory: Memory,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// A set and the number of its Machines.
+#[derive(Clone, Debug)]
+pub struct CountedSet {
+    /// The set.
+    pub set: Arc<MachineSet>,
+    /// Machines that it controls, including terminating ones and those that cannot be decoded.
+    pub machines: usize,
+}
+
+/// In-memory facts that one reconcile leaves for the next. Losing them means that a set which has too many Machines is
+/// frozen again sooner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// When a user unfroze a set, by the set's UID.
+    pub unfrozen: BTreeMap<String, Timestamp>,
+}
+
+/// Settings, from the flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// `--safety-up` and `--safety-down`.
+    pub margins: Margins,
+    /// How often the numbers are checked (`--machine-safety-overshooting-period`); at least one second.
+    pub period: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { margins: Margins::default(), period: Duration::from_mins(1) }
+    }
+}
+
+/// One write that a plan can contain. A status is written before the metadata, with its result as precondition, so that
+/// the label and the annotation, on which the next plan depends, change last.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Change condition, label and annotation of a set.
+    WriteSet {
+        /// The set, as the plan saw it.
+        set: Arc<MachineSet>,
+        /// The new status.
+        status: Option<Box<MachineSetStatus>>,
+        /// A merge patch of the metadata.
+        patch: Option<Value>,
+    },
+    /// Change condition, label and annotation of the deployment.
+    WriteDeployment {
+        /// The new status.
+        status: Option<Box<MachineDeploymentStatus>>,
+        /// A merge patch of the metadata.
+        patch: Option<Value>,
+    },
+    /// Remember that a user unfreezes the set with this UID.
+    RememberUnfreeze(String),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+use kube::ResourceExt;
+
+use super::{
+    CountedSet, Memory, Snapshot, Subject,
+    apply::{Overshoot, SubjectKey},
+};
+use crate::{
+    api::machine::MachineSet,
+    controllers::{machine, machine_set, object::owner},
+    runtime::{
+        cache::{Key, Unreadable},
+        trust::Watched,
+    },
+};
+use std::sync::Arc;
+
+impl Overshoot {
+    /// Reads the caches into a snapshot; `None` if there is nothing to check.
+    pub(super) fn snapshot(&self, subject: &SubjectKey, memory: &Memory) -> Option<Snapshot> {
+        let (deployment, sets, unreadable_sets) = match subject {
+            Subject::Deployment(key) => {
+                let deployment = self.deployments.cache.get(key)?;
+                let uid = deployment.uid().unwrap_or_default();
+                let sets = self.sets.cache.by(machine_set::BY_CONTROLLER, &uid);
+                let unreadable = self.sets.cache.unreadable().into_iter();
+                let unreadable = unreadable.filter(|set| owner::is_controlled_by(&set.meta, &uid));
+                (Some(deployment), sets, unreadable.filter_map(|set| set.meta.name).collect())
+            }
+            Subject::Set(key) => {
+                let set = self.sets.cache.get(key).filter(|set| self.subject_of(set) == Some(subject.clone()))?;
+                (None, vec![set], Vec::new())
+            }
+        };
+        let unreadable = self.machines.cache.unreadable();
+        let sets = sets.into_iter().map(|set| self.count(set, &unreadable)).collect();
+        let memory = memory.clone();
+        Some(Snapshot { deployment, sets, unreadable_sets, uncertain: self.uncertain(), memory, now: self.clock.now() })
+    }
+
+    /// Under which subject a set is checked; `None` if its deployment cannot be decoded.
+    pub(super) fn subject_of(&self, set: &MachineSet) -> Option<SubjectKey> {
+        let own = Key::of(&set.metadata);
+        let Some(reference) = owner::controller_of(&set.metadata) else { return Some(Subject::Set(own)) };
+        let key = Key::new(&own.namespace, &reference.name);
+        let is_it = |uid: Option<&String>| uid == Some(&reference.uid);
+        if self.deployments.cache.get(&key).is_some_and(|deployment| is_it(deployment.metadata.uid.as_ref())) {
+            return Some(Subject::Deployment(key));
+        }
+        let is_unreadable = |other: &Unreadable| is_it(other.meta.uid.as_ref());
+        (!self.deployments.cache.unreadable().iter().any(is_unreadable)).then_some(Subject::Set(own))
+    }
+
+    fn count(&self, set: Arc<MachineSet>, unreadable: &[Unreadable]) -> CountedSet {
+        let uid = set.uid().unwrap_or_default();
+        let readable = self.machines.cache.with(machine::BY_CONTROLLER, &uid, <[_]>::len);
+        let unreadable = unreadable.iter().filter(|machine| owner::is_controlled_by(&machine.meta, &uid)).count();
+        CountedSet { set, machines: readable.saturating_add(unreadable) }
+    }
+
+    /// Stale caches may lack Machines that exist.
+    fn uncertain(&self) -> Option<String> {
+        let caches: [&dyn Watched; 3] = [&*self.machines.cache, &*self.sets.cache, &*self.deployments.cache];
+        caches.into_iter().find_map(|cache| Some(format!("{}: {}", cache.plural(), cache.trust().problem()?)))
+    }
+}

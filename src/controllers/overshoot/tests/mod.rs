@@ -1,0 +1,6 @@
+mod cell;
+mod plans;
+mod properties;
+mod transcripts;
+mod wire;
+mod world;

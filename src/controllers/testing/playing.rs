@@ -1,0 +1,79 @@
+//! A cell that plays all roles of some kinds against an API server in memory, on virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{Wire, clock::VirtualClock};
+use crate::{
+    controllers::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, overshoot},
+    driver::Catalogue,
+    runtime::{
+        cell::{Cell, Config, Ended, Scope, Shared},
+        events::Events,
+        metrics::Metrics,
+        target::{Assignment, Targets},
+    },
+};
+
+/// A process that leads; it ends when dropped.
+pub(crate) struct Playing {
+    pub metrics: Metrics,
+    _tasks: Vec<AbortOnDropHandle<Ended>>,
+}
+
+/// Defaults of the flags, without drivers.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        machine: machine::Policy::default(),
+        deployment: machine_deployment::Policy { annotate_nodes: true, has_target: false },
+        overshoot: overshoot::Policy::default(),
+        node: node::Policy {
+            creation_timeout: jiff::SignedDuration::from_mins(20),
+            finalizer_grace: jiff::SignedDuration::from_secs(30),
+            max_unhealthy_replacements: 1,
+        },
+        drivers: Arc::new(Catalogue::default()),
+        slots: 4,
+    }
+}
+
+impl Playing {
+    /// The namespace `shoot` without a target cluster.
+    pub(crate) fn start(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
+        let control = wire.client();
+        let shared = Shared {
+            clock: Arc::new(VirtualClock::new()),
+            metrics: Metrics::new(),
+            caches: Arc::default(),
+            entropy: Arc::new(|| 7),
+        };
+        let metrics = shared.metrics.clone();
+        let config = Config {
+            name: String::new(),
+            scope: Scope::Namespace("shoot".to_owned()),
+            events: Events::start(control.clone(), "test", Arc::clone(&shared.clock), metrics.clone()),
+            control,
+            targets: Targets::new(Assignment::None, node::cache),
+            shared,
+        };
+        let roles = [SETS, MACHINES];
+        let cell = Cell::new(config, kinds, &roles, settings);
+        let tasks = roles.into_iter().map(|role| {
+            let cell = Arc::clone(&cell);
+            AbortOnDropHandle::new(tokio::spawn(async move { cell.play(&role, &CancellationToken::new()).await }))
+        });
+        Self { metrics, _tasks: tasks.collect() }
+    }
+}
+
+/// Lets time pass until it is so; how much passed.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_hours(2), "never: {what}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    begun.elapsed()
+}
