@@ -30,15 +30,24 @@ impl Default for TargetTrust {
 }
 
 impl TargetTrust {
+    /// When Nodes have had time to report after an interruption, if there was one.
+    pub fn settled_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Trusted { again_since: Some(since) } => Some(since.checked_add(RECOVERY).unwrap_or(Timestamp::MAX)),
+            Self::Trusted { again_since: None } | Self::Untrusted { .. } => None,
+        }
+    }
+
+    /// Whether something that lasts since then was interrupted: it began before the last interruption ended. Stored times
+    /// are whole seconds, so whole seconds are compared.
+    pub fn interrupted(&self, since: Timestamp) -> bool {
+        matches!(self, Self::Trusted { again_since: Some(again) } if since.as_second() < again.as_second())
+    }
+
     /// A deadline for something that only the target cluster can show: at the earliest `RECOVERY` after an
     /// interruption.
     pub fn put_off(&self, deadline: Timestamp) -> Timestamp {
-        match self {
-            Self::Trusted { again_since: Some(since) } => {
-                deadline.max(since.checked_add(RECOVERY).unwrap_or(Timestamp::MAX))
-            }
-            Self::Trusted { again_since: None } | Self::Untrusted { .. } => deadline,
-        }
+        self.settled_at().map_or(deadline, |settled| deadline.max(settled))
     }
 }
 
@@ -53,5 +62,15 @@ mod tests {
         assert_eq!(back.put_off(at(90)), at(160), "it passed while nobody could see what came of it");
         assert_eq!(back.put_off(at(500)), at(500));
         assert_eq!(TargetTrust::default().put_off(at(90)), at(90));
+    }
+
+    #[test]
+    fn what_began_before_the_end_of_an_outage_was_interrupted() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let back = TargetTrust::Trusted { again_since: Some(at(100)) };
+        assert!(back.interrupted(at(99)) && !back.interrupted(at(100)));
+        assert!(!TargetTrust::default().interrupted(at(0)));
+        let away = TargetTrust::Untrusted { since: at(0), reason: String::new() };
+        assert!(!away.interrupted(at(0)), "nothing is known while it lasts");
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         machine::{MachinePhase, MachineStatus, OperationState, OperationType},
         reasons::EventReason,
     },
-    plan::{Event, Plan},
+    plan::{Event, Plan, WaitKind},
 };
 
 /// Whether the Node exists, is healthy, and does not wait for its critical components. The last condition applies only
@@ -54,6 +54,32 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
     next.last_operation = status::operation(type_, OperationState::Successful, text.clone(), now);
     status::enter_preserving(&mut next, MachinePhase::Running, false, now);
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::normal(event, text));
+}
+
+/// Whether the Nodes have had time to report since the last interruption. Otherwise waits: a Machine becomes Unknown only
+/// by what its Node reports, not by what it could not report.
+pub(super) fn is_settled(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+    let due = snapshot.target.settled_at().filter(|due| *due > snapshot.now);
+    if due.is_some() {
+        plan.wait(WaitKind::NodeHealth, "the Node to report after its API server was unreachable", due);
+    }
+    due.is_none()
+}
+
+/// A Machine that is Unknown since before an interruption gets its whole health timeout again. The text is the
+/// reference's. It stays Unknown, because its Node is not healthy: a rollout must not count it as available.
+pub(super) fn restart_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let text = "Machine Health Timeout was reset due to APIServer being unreachable";
+    let (mut next, now) = (status::stored(&snapshot.machine), snapshot.now);
+    if let NodeView::Present(node) = &snapshot.node
+        && conditions::differ(&next.conditions, &node.status.conditions)
+    {
+        next.conditions.clone_from(&node.status.conditions);
+    }
+    next.last_operation = status::operation(OperationType::HealthCheck, OperationState::Processing, text, now);
+    next.current_status.last_update_time = Some(status::stamp(now));
+    let reason = "its Node could not report while the API server was unreachable";
+    plan.then(Action::WriteStatus(Box::new(next)), reason);
 }
 
 /// A Machine that was Running is not healthy any more. Its health timeout starts now.

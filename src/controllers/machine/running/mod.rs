@@ -7,7 +7,7 @@ mod timeouts;
 use k8s_openapi::api::core::v1::NodeCondition;
 
 use self::{
-    marks::{mark_running, mark_unknown, may_serve},
+    marks::{is_settled, mark_running, mark_unknown, may_serve, restart_timeout},
     timeouts::check_timeout,
 };
 use super::{
@@ -22,10 +22,19 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     match snapshot.serving_node() {
         NodeView::NoTarget => {}
         NodeView::Unknown => wait_for_nodes(&mut plan, snapshot),
+        _ if was_interrupted(snapshot) && !may_serve(snapshot, policy) => restart_timeout(&mut plan, snapshot),
         NodeView::Missing | NodeView::Absent => node_missing(&mut plan, snapshot, policy),
         NodeView::Present(node) => node_present(&mut plan, snapshot, policy, &node.status.conditions),
     }
     plan
+}
+
+/// It is Unknown since before an interruption ended, so its health timeout ran while its Node could not report.
+fn was_interrupted(snapshot: &Snapshot) -> bool {
+    let stored = status::stored(&snapshot.machine);
+    let since = stored.current_status.last_update_time.map(|time| time.0);
+    stored.current_status.phase == MachinePhase::Unknown
+        && since.is_some_and(|since| snapshot.target.interrupted(since))
 }
 
 fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
@@ -33,7 +42,9 @@ fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     if snapshot.machine.phase() != MachinePhase::Running || stored.conditions.is_empty() {
         return check_timeout(plan, snapshot, policy, stored);
     }
-    if is_node_certain(plan, snapshot, "the Node of this Machine is missing in the cache, which may be stale") {
+    if is_settled(plan, snapshot)
+        && is_node_certain(plan, snapshot, "the Node of this Machine is missing in the cache, which may be stale")
+    {
         let text = format!(
             "Node object went missing. Machine {} is unhealthy - changing MachinePhase to Unknown",
             snapshot.name()
@@ -55,6 +66,9 @@ fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, c
         return mark_running(plan, snapshot, next);
     }
     if phase == MachinePhase::Running && !conditions::is_healthy(current, &watched) {
+        if !is_settled(plan, snapshot) {
+            return;
+        }
         let text = format!(
             "Machine {} is unhealthy - changing MachinePhase to Unknown. Node conditions: {}",
             snapshot.name(),

@@ -8,6 +8,7 @@ use crate::{
         machine::{Machine, MachinePhase, OperationState, OperationType},
     },
     controllers::machine::NodeWrite,
+    safety::trust::TargetTrust,
 };
 
 /// A linked Machine in a phase since second 10, with this lastOperation type and state, and a Node with these conditions.
@@ -202,10 +203,7 @@ fn a_node_that_cannot_be_written_does_not_keep_a_machine_from_running() {
 
 #[test]
 fn nothing_is_believed_of_nodes_while_they_are_unknown_or_the_target_cannot_be_trusted() {
-    use crate::{
-        controllers::machine::{ClassView, Learned, Memory, NodeView, Policy, Snapshot, plan},
-        safety::trust::TargetTrust,
-    };
+    use crate::controllers::machine::{ClassView, Learned, Memory, NodeView, Policy, Snapshot, plan};
     let world = linked("Running", JOINED, None);
     let judged = |node: NodeView, target: TargetTrust, is_read: bool| {
         let (machine, memory) = (std::sync::Arc::new(world.machine().clone()), Memory::default());
@@ -222,4 +220,64 @@ fn nothing_is_believed_of_nodes_while_they_are_unknown_or_the_target_cannot_be_t
     let frozen = judged(NodeView::Missing, untrusted, true);
     assert!(frozen.steps.is_empty() && frozen.waits.len() == 1);
     assert!(frozen.waits[0].text.contains("no answer to its last call"), "{:?}", frozen.waits);
+}
+
+/// The API server of the target cluster is back since this moment.
+fn back(world: &mut World) {
+    world.trust = TargetTrust::Trusted { again_since: Some(world.now) };
+}
+
+#[rstest]
+#[case::sick(Some(unready()))]
+#[case::gone(None)]
+fn a_machine_that_was_unknown_gets_its_whole_health_timeout_after_an_outage(#[case] conditions: Option<Value>) {
+    let mut world = linked("Unknown", SICK, conditions);
+    world.now = at(4000);
+    back(&mut world);
+    world.settle();
+    let status = world.status();
+    assert_eq!(
+        status.last_operation.description,
+        "Machine Health Timeout was reset due to APIServer being unreachable"
+    );
+    assert_eq!(status.current_status.phase, MachinePhase::Unknown, "its Node is not healthy");
+    assert_eq!(status.current_status.last_update_time, Some(at(4000).into()));
+    assert_eq!(status.current_status.preserve_expiry_time, Some(at(9999).into()), "preservation goes on");
+    assert_eq!((world.machine_writes, world.wake_at), (1, Some(at(4000 + 600))), "once, and then its time passes");
+    world.now = at(4000 + 600);
+    world.run_until(|world| world.phase() == MachinePhase::Failed);
+
+    let mut later = linked("Unknown", SICK, Some(unready()));
+    later.trust = TargetTrust::Trusted { again_since: Some(at(9)) };
+    later.now = at(100);
+    later.settle();
+    assert_eq!(later.wake_at, Some(at(10 + 600)), "it became Unknown after the outage");
+}
+
+#[test]
+fn a_machine_that_is_healthy_again_after_an_outage_runs_at_once() {
+    let mut world = linked("Unknown", SICK, Some(ready()));
+    world.now = at(4000);
+    back(&mut world);
+    world.settle();
+    assert_eq!(
+        (world.phase(), world.description().as_str()),
+        (MachinePhase::Running, "Machine m successfully re-joined the cluster")
+    );
+    assert_eq!(world.machine_writes, 1);
+}
+
+#[rstest]
+#[case::sick(Some(unready()))]
+#[case::gone(None)]
+fn a_machine_does_not_become_unknown_before_its_node_could_report_after_an_outage(#[case] conditions: Option<Value>) {
+    let mut world = linked("Running", JOINED, conditions);
+    world.now = at(4000);
+    back(&mut world);
+    world.settle();
+    assert_eq!((world.phase(), world.wake_at), (MachinePhase::Running, Some(at(4060))));
+    world.now = at(4060);
+    world.settle();
+    assert_eq!(world.phase(), MachinePhase::Unknown);
+    assert_eq!(world.status().current_status.last_update_time, Some(at(4060).into()));
 }
