@@ -50,6 +50,7 @@ strings! {
         InvalidSpec = "InvalidSpec", Unreadable = "Unreadable", Waiting = "Waiting",
         Created = "Created", CreateFailed = "CreateFailed", Joined = "Joined", Unhealthy = "Unhealthy", Recovered = "Recovered",
         Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
+        OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", VmMissing = "VmMissing",
         LeaderElection = "LeaderElection",
     }
 }

@@ -9,7 +9,7 @@ use super::flags::{
 };
 use crate::{
     api::GoDuration,
-    controllers::{MACHINES, SETS, machine, machine_deployment, node, overshoot},
+    controllers::{MACHINES, SETS, machine, machine_deployment, node, orphans, overshoot},
     drain::Patience,
     process::{self, CellOptions, Cells, DriverChoice, ProcessOptions, TargetKubeconfigs},
     runtime::{
@@ -83,6 +83,7 @@ fn process_options(
         }),
         deployment: machine_deployment::Policy { annotate_nodes: false, has_target: true },
         overshoot: overshoot::Policy::default(),
+        orphans: orphans::Policy::default(),
         node: node::Policy {
             creation_timeout: machine.creation_timeout.as_signed(),
             finalizer_grace: FINALIZER_GRACE,
@@ -117,12 +118,21 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
     let creation_timeout = GoDuration::from(machine.machine_creation_timeout);
     ProcessOptions {
         machine: machine_policy(machine),
+        orphans: orphans_policy(machine),
         node: node::Policy { creation_timeout: creation_timeout.as_signed(), ..process.node },
         drivers: Some(DriverChoice {
             provider: driver.provider.clone(),
             simulated_cloud: driver.simulated_cloud.as_ref().map(ToString::to_string),
         }),
         ..process
+    }
+}
+
+fn orphans_policy(options: &MachineOptions) -> orphans::Policy {
+    orphans::Policy {
+        period: options.orphan_vms_period,
+        is_dry_run: options.orphan_vms_dry_run,
+        ..orphans::Policy::default()
     }
 }
 

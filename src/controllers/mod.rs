@@ -7,6 +7,7 @@ pub mod machine_deployment;
 pub mod machine_set;
 pub mod node;
 pub mod object;
+pub mod orphans;
 pub mod overshoot;
 pub mod secret;
 
@@ -37,6 +38,7 @@ pub(crate) const KINDS: &[Kind] = &[
     machine_class::KIND,
     secret::KIND,
     node::KIND,
+    orphans::KIND,
 ];
 
 /// Settings from the flags, by kind.
@@ -50,6 +52,8 @@ pub(crate) struct Settings {
     pub overshoot: overshoot::Policy,
     /// For Nodes.
     pub node: node::Policy,
+    /// For the orphan collector.
+    pub orphans: orphans::Policy,
     /// The drivers.
     pub drivers: Arc<Catalogue>,
     /// Slots per account, for creations and for deletions each.

@@ -46,6 +46,8 @@ pub enum WaitKind {
     NodeWrite,
     /// The Nodes of a target cluster whose cache is not trusted or not filled.
     NodesUnknown,
+    /// A list of VMs, or the next one.
+    OrphanCheck,
     /// The pods of a Node, which could not be listed.
     PodList,
     /// Pods that terminate.

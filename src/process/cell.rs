@@ -112,6 +112,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
         deployment: machine_deployment::Policy { has_target, ..process.deployment },
         overshoot: process.overshoot,
         node: process.node,
+        orphans: process.orphans,
         drivers: Arc::new(drivers),
         slots: process.slots,
     };

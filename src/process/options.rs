@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use crate::{
-    controllers::{machine, machine_deployment, node, overshoot},
+    controllers::{machine, machine_deployment, node, orphans, overshoot},
     runtime::{
         cell::{Role, Scope},
         kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
@@ -35,6 +35,8 @@ pub(crate) struct ProcessOptions {
     pub overshoot: overshoot::Policy,
     /// For Nodes.
     pub node: node::Policy,
+    /// For the orphan collector.
+    pub orphans: orphans::Policy,
     /// Slots per account, for creations and for deletions each.
     pub slots: usize,
     /// The drivers; `None` if this process calls none.

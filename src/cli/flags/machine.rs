@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, str::FromStr, time::Duration};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use super::value;
 
@@ -73,6 +73,19 @@ pub struct MachineOptions {
         value_parser = value::duration
     )]
     pub orphan_vms_period: Duration,
+
+    /// Report orphan VMs and delete none
+    #[arg(
+        long = "machine-safety-orphan-vms-dry-run",
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        value_parser = value::boolean
+    )]
+    pub orphan_vms_dry_run: bool,
 
     /// Node conditions that make a machine unhealthy when true, separated by commas without spaces
     #[arg(

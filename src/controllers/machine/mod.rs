@@ -39,7 +39,7 @@ pub mod token;
 mod views;
 
 pub use action::{Action, BootstrapToken};
-pub(crate) use apply::{HeldPermit, Permits, take_permit};
+pub(crate) use apply::{HeldPermit, Permits, secrets_of_class, take_permit};
 pub use create::may_call_driver;
 use delete::forced_from;
 #[cfg(test)]

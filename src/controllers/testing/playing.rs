@@ -7,7 +7,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Wire, clock::VirtualClock};
 use crate::{
-    controllers::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, overshoot},
+    controllers::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot},
     driver::Catalogue,
     runtime::{
         cell::{Cell, Config, Ended, Scope, Shared},
@@ -29,6 +29,7 @@ pub(crate) fn settings() -> Settings {
         machine: machine::Policy::default(),
         deployment: machine_deployment::Policy { annotate_nodes: true, has_target: false },
         overshoot: overshoot::Policy::default(),
+        orphans: orphans::Policy::default(),
         node: node::Policy {
             creation_timeout: jiff::SignedDuration::from_mins(20),
             finalizer_grace: jiff::SignedDuration::from_secs(30),

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 pub(crate) use lanes::Lanes;
 pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
+pub(crate) use secret_data::of_class as secrets_of_class;
 
 use self::lanes::Lane;
 use super::{Action, ClassView, Learned, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan};

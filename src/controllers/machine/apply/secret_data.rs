@@ -9,7 +9,7 @@ use crate::{
 
 /// The merged data of a class.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Merged {
+pub(crate) struct Merged {
     /// Data of `secretRef`, overridden by that of `credentialsSecretRef`.
     pub data: SecretData,
     /// Secrets that the class names and that do not exist.
@@ -20,7 +20,7 @@ pub(super) struct Merged {
 ///
 /// # Errors
 /// A Secret could not be read. One that does not exist is not an error but listed as missing.
-pub(super) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<Merged, kube::Error> {
+pub(crate) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<Merged, kube::Error> {
     let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
     let mut merged = Merged::default();
     for reference in machine_class::secret_refs(class) {

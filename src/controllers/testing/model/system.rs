@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::GoDuration,
-    controllers::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, overshoot},
+    controllers::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot},
     driver::{Catalogue, Code, Driver, Guards, Observer, Operation},
     runtime::{
         cell::{Cell, Config, Ended, Role, Scope, Shared},
@@ -198,6 +198,7 @@ fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell
         },
         deployment: machine_deployment::Policy { annotate_nodes: true, has_target: true },
         overshoot: overshoot::Policy::default(),
+        orphans: orphans::Policy::default(),
         node: node::Policy {
             creation_timeout: SignedDuration::try_from(program.creation_timeout).unwrap(),
             finalizer_grace: SignedDuration::from_secs(30),

@@ -1,0 +1,173 @@
+//! Executes plans of the orphan collector. It makes no decisions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use parking_lot::Mutex;
+
+use super::{Action, Learned, Listing, Memory, Policy, Snapshot, metrics::OrphanMetrics, plan::period_of};
+use crate::{
+    api::{
+        machine::{Machine, MachineClass},
+        reasons::EventReason,
+    },
+    controllers::{self, machine},
+    driver::{Account, Catalogue, MachineRequest, SecretData},
+    plan::{Event, Step},
+    runtime::{
+        cache::Key,
+        clock::Clock,
+        events::Events,
+        objects::{Objects, chain},
+        reconcile::Turn,
+        secrets::Secrets,
+        target::Targets,
+    },
+};
+
+/// Collects orphans.
+pub(crate) struct Orphans {
+    pub classes: Arc<Objects<MachineClass>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub secrets: Secrets,
+    pub targets: Arc<Targets>,
+    pub drivers: Arc<Catalogue>,
+    pub policy: Policy,
+    pub events: Events,
+    pub measured: Arc<OrphanMetrics>,
+    pub clock: Arc<dyn Clock>,
+    /// When deletions were requested, by account.
+    pub deletions: Mutex<BTreeMap<Account, Vec<Timestamp>>>,
+}
+
+/// State of one pass.
+#[derive(Default)]
+pub(crate) struct Session {
+    pub(super) learned: Learned,
+    /// What the driver got for the list. Plans do not see it.
+    secret: SecretData,
+}
+
+impl Orphans {
+    pub(super) async fn carry_out(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &mut Turn<'_, Self>) {
+        for step in steps {
+            match step.action {
+                Action::ListVms => {
+                    let began_at = self.clock.now();
+                    let vms = self.list(snapshot, &mut turn.session).await;
+                    if let Err(error) = &vms {
+                        tracing::warn!(class = %turn.key, error, "VMs could not be listed");
+                    }
+                    turn.session.learned.list = Some(Listing { began_at, vms });
+                }
+                Action::Record { memory, report } => {
+                    self.record(snapshot, &step.reason, *memory, &report, step.event.as_ref(), turn);
+                }
+                Action::GetMachine(name) => {
+                    let key = Key::beside(&snapshot.class.metadata, &name);
+                    let read = self.machines.read_again(&key).await;
+                    let read = read.map(|machine| machine.is_some()).map_err(|error| chain(&error));
+                    if let Err(error) = &read {
+                        tracing::warn!(class = %turn.key, machine = name, error, "machine could not be read");
+                    }
+                    turn.session.learned.machines.insert(name, read);
+                }
+                Action::DeleteVm { id, machine } => {
+                    self.delete(snapshot, &step.reason, &id, &machine, step.event.as_ref(), turn).await;
+                }
+            }
+        }
+    }
+
+    async fn list(&self, snapshot: &Snapshot, session: &mut Session) -> Result<BTreeMap<String, String>, String> {
+        let class = &snapshot.class;
+        let driver = self.drivers.get(class).map_err(|error| error.to_string())?;
+        let merged = machine::secrets_of_class(class, &self.secrets).await.map_err(|error| chain(&error))?;
+        if !merged.missing.is_empty() {
+            return Err(format!("secrets {} do not exist", merged.missing.join(", ")));
+        }
+        session.secret = merged.data;
+        driver.list(class, &session.secret).await.map_err(|error| error.to_string())
+    }
+
+    fn record(
+        &self,
+        snapshot: &Snapshot,
+        reason: &str,
+        memory: Memory,
+        report: &[Arc<Machine>],
+        event: Option<&Event>,
+        turn: &mut Turn<'_, Self>,
+    ) {
+        let class = snapshot.class.as_ref();
+        self.measured.found(labels_of(turn.key), memory.orphans.len(), memory.without_vm.len());
+        if let Some(event) = event {
+            tracing::warn!(class = %turn.key, reason, "{}", event.message);
+            self.events.record(class, event);
+        }
+        for machine in report {
+            let text =
+                format!("VM {} is not in the list of the VMs of class {}", machine.spec.provider_id, class.name_any());
+            tracing::warn!(machine = %Key::of(&machine.metadata), "{text}");
+            self.events.record(machine.as_ref(), &Event::warning(EventReason::VmMissing, text));
+        }
+        turn.remember(|kept| *kept = memory);
+        turn.session.learned.is_recorded = true;
+    }
+
+    async fn delete(
+        &self,
+        snapshot: &Snapshot,
+        reason: &str,
+        id: &str,
+        machine: &str,
+        event: Option<&Event>,
+        turn: &mut Turn<'_, Self>,
+    ) {
+        let class = &snapshot.class;
+        self.count_deletion(class, snapshot.now);
+        let result = match self.drivers.get(class) {
+            Ok(driver) => {
+                let machine = Arc::new(orphan(class, machine, id));
+                let request = MachineRequest { machine, class: Arc::clone(class), secret: turn.session.secret.clone() };
+                driver.delete(&request).await.map(drop).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match &result {
+            Ok(()) => {
+                tracing::warn!(class = %turn.key, vm = id, machine, reason, "orphan VM deleted");
+                self.measured.deleted(labels_of(turn.key));
+                turn.remember(|memory| memory.orphans.retain(|other, _| other != id));
+                event.iter().for_each(|event| self.events.record(class.as_ref(), event));
+            }
+            Err(error) => tracing::warn!(class = %turn.key, vm = id, machine, error, "orphan VM not deleted"),
+        }
+        turn.session.learned.deleted.insert(id.to_owned(), result);
+    }
+
+    fn count_deletion(&self, class: &MachineClass, now: Timestamp) {
+        let mut deletions = self.deletions.lock();
+        let times = deletions.entry(Account::of(class)).or_default();
+        let since = now.checked_sub(period_of(&self.policy)).unwrap_or(Timestamp::MIN);
+        times.retain(|at| *at > since);
+        times.push(now);
+    }
+}
+
+fn labels_of(class: &Key) -> [&str; 2] {
+    [&class.namespace, &class.name]
+}
+
+/// What the driver gets: name, namespace and provider ID, as from the reference.
+fn orphan(class: &MachineClass, name: &str, id: &str) -> Machine {
+    let mut machine = Machine::default();
+    machine.metadata.name = Some(name.to_owned());
+    machine.metadata.namespace.clone_from(&class.metadata.namespace);
+    machine.spec.provider_id = id.to_owned();
+    machine
+}
+
+/// The component of its events.
+pub(super) const COMPONENT: &str = controllers::MACHINES.lease;

@@ -1,0 +1,53 @@
+//! Metrics of the orphan collector. The Go programs have none.
+
+use crate::runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges};
+
+const FOUND: Desc<2> = Desc::gauge(
+    "mcm_orphan_vms",
+    "VMs without a machine in the last complete list of a class.",
+    ["namespace", "class"],
+);
+const DELETED: Desc<2> =
+    Desc::counter("mcm_orphan_vms_deleted_total", "Deleted VMs that had no machine.", ["namespace", "class"]);
+const WITHOUT_VM: Desc<2> = Desc::gauge(
+    "mcm_machines_without_vm",
+    "Machines whose VM was not in the last complete list of their class.",
+    ["namespace", "class"],
+);
+
+/// What the collector found, by class.
+#[derive(Debug, Default)]
+pub(crate) struct OrphanMetrics {
+    found: Gauges<2>,
+    deleted: Counters<2>,
+    without_vm: Gauges<2>,
+}
+
+impl OrphanMetrics {
+    /// A complete list showed so many VMs without a Machine, and lacked the VMs of so many Machines.
+    pub fn found(&self, class: [&str; 2], orphans: usize, without_vm: usize) {
+        let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        self.found.set(class, number(orphans));
+        self.without_vm.set(class, number(without_vm));
+    }
+
+    /// An orphan was deleted.
+    pub fn deleted(&self, class: [&str; 2]) {
+        self.deleted.add(class, 1.0);
+    }
+
+    /// The class was deleted.
+    pub fn forget(&self, class: [&str; 2]) {
+        for gauges in [&self.found, &self.without_vm] {
+            gauges.retain(|labels| labels.each_ref().map(String::as_str) != class);
+        }
+    }
+}
+
+impl Collect for OrphanMetrics {
+    fn collect(&self, out: &mut Exposition) {
+        self.found.collect(&FOUND, out);
+        self.deleted.collect(&DELETED, out);
+        self.without_vm.collect(&WITHOUT_VM, out);
+    }
+}

@@ -1,0 +1,239 @@
+//! The real executor in a cell: triggers, credentials, the request to the driver, events and metrics.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Secret};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::super::KIND;
+use crate::{
+    api::machine::{Machine, MachineClass},
+    controllers::{
+        Settings,
+        testing::{Fate, Playing, Wire, settings, until},
+    },
+    driver::{
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, Observer, Operation, SecretData,
+        Vm, spec::Problems,
+    },
+};
+
+const PERIOD: Duration = Duration::from_mins(15);
+
+#[derive(Default)]
+struct Cloud {
+    vms: Mutex<BTreeMap<String, String>>,
+    lists: Mutex<usize>,
+    /// `id name namespace key` of each deletion.
+    deleted: Mutex<Vec<String>>,
+    fails: Mutex<Option<Code>>,
+}
+
+struct CloudDriver(Arc<Cloud>);
+
+fn unused<T>() -> Result<T, DriverError> {
+    Err(DriverError::new(Code::Unimplemented, "not needed"))
+}
+
+#[async_trait]
+impl Driver for CloudDriver {
+    fn name(&self) -> &'static str {
+        "cloud"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: false, list: true }
+    }
+
+    fn validate(&self, _: &MachineClass) -> Problems {
+        Problems::default()
+    }
+
+    async fn create(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        unused()
+    }
+
+    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        unused()
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let (meta, id) = (&request.machine.metadata, &request.machine.spec.provider_id);
+        let key = String::from_utf8_lossy(&request.secret.0["key"]).into_owned();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        self.0.deleted.lock().push(format!("{id} {} {} {key}", text(&meta.name), text(&meta.namespace)));
+        self.0.vms.lock().remove(id);
+        Ok(None)
+    }
+
+    async fn status(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        unused()
+    }
+
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        *self.0.lists.lock() += 1;
+        assert!(secret.0.contains_key("key"), "never without credentials");
+        if class.metadata.name.as_deref() == Some("broken") {
+            return unused();
+        }
+        match *self.0.fails.lock() {
+            Some(code) => Err(DriverError::new(code, "no")),
+            None => Ok(self.0.vms.lock().clone()),
+        }
+    }
+
+    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        unused()
+    }
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+}
+
+struct World {
+    wire: Wire,
+    cloud: Arc<Cloud>,
+}
+
+impl World {
+    /// VM 1 without a Machine, and VM 2 with Machine `there`.
+    fn new() -> Self {
+        let world = Self { wire: Wire::new(), cloud: Arc::default() };
+        *world.cloud.vms.lock() =
+            [("cloud:///1", "gone"), ("cloud:///2", "there")].map(|(id, name)| (id.to_owned(), name.to_owned())).into();
+        world.secret();
+        for class in ["broken", "c"] {
+            let class_object = json!({
+                "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+                "metadata": {"name": class, "namespace": "shoot"}, "provider": "cloud", "providerSpec": {},
+                "credentialsSecretRef": {"name": "account", "namespace": "shoot"},
+            });
+            world.wire.put::<Value>(&format!("machineclasses/{class}"), &class_object);
+        }
+        world.machine(
+            "there",
+            &json!({"spec": {"providerID": "cloud:///2"}, "status": {"currentStatus": {"phase": "Running"}}}),
+        );
+        world
+    }
+
+    fn secret(&self) {
+        let secret = json!({"metadata": {"name": "account", "namespace": "shoot"}, "data": {"key": "YWJj"}});
+        self.wire.put::<Secret>("secrets/account", &secret);
+    }
+
+    fn machine(&self, name: &str, change: &Value) {
+        let machine = json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+            "metadata": {"name": name, "namespace": "shoot"}, "spec": {"class": {"kind": "MachineClass", "name": "c"}},
+        });
+        self.wire.put::<Value>(&format!("machines/{name}"), &machine);
+        self.wire.put::<Value>(&format!("machines/{name}"), change);
+    }
+
+    fn start(&self) -> Playing {
+        let driver: Arc<dyn Driver> = Arc::new(CloudDriver(Arc::clone(&self.cloud)));
+        let drivers = Arc::new(Catalogue::of([driver], &Guards::new(Arc::new(Unobserved))));
+        Playing::start(&self.wire, &[KIND], &Settings { drivers, ..settings() })
+    }
+
+    fn deleted(&self) -> Vec<String> {
+        self.cloud.deleted.lock().clone()
+    }
+
+    fn lists(&self) -> usize {
+        *self.cloud.lists.lock()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_is_deleted_after_a_period_whatever_becomes_of_other_classes() {
+    let world = World::new();
+    let playing = world.start();
+    let took = until("the orphan is deleted", || !world.deleted().is_empty()).await;
+    assert!((PERIOD..PERIOD + Duration::from_secs(5)).contains(&took), "{took:?}");
+    assert_eq!(world.deleted(), ["cloud:///1 gone shoot abc"], "with name, namespace, ID and credentials");
+    sleep(PERIOD * 4).await;
+    assert_eq!((world.deleted().len(), world.cloud.vms.lock().len()), (1, 1));
+    assert_eq!(world.wire.count("GET machines/gone"), 1, "its machine was read live before");
+    let text = playing.metrics.render();
+    assert!(text.contains("mcm_orphan_vms_deleted_total{namespace=\"shoot\",class=\"c\"} 1\n"), "{text}");
+    assert!(text.contains("mcm_orphan_vms{namespace=\"shoot\",class=\"c\"} 0\n"), "{text}");
+    assert!(text.contains("mcm_workqueue_adds_total{name=\"machinesafetyorphanvms\"}"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_its_name_that_only_the_api_server_has_protects_a_vm() {
+    let world = World::new();
+    // Every list and watch of machines fails from now on; a live read does not.
+    let _playing = world.start();
+    until("it was listed", || world.lists() > 0).await;
+    world.wire.judge(|request| if request == "GET machines" { Fate::Unavailable } else { Fate::Answered });
+    world.machine(
+        "gone",
+        &json!({"spec": {"providerID": "cloud:///1"}, "status": {"currentStatus": {"phase": "Running"}}}),
+    );
+    sleep(PERIOD * 10).await;
+    assert_eq!(world.deleted(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_cannot_be_decoded_protects_every_vm() {
+    let world = World::new();
+    world.machine("odd", &json!({"spec": {"drainTimeout": "2 hours"}}));
+    let _playing = world.start();
+    sleep(PERIOD * 10).await;
+    assert_eq!(world.deleted(), [""; 0]);
+    world.wire.put::<Machine>("machines/odd", &json!({"spec": {"drainTimeout": "2h"}}));
+    until("the orphan is deleted", || !world.deleted().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_credentials_a_class_is_not_listed() {
+    let world = World::new();
+    world.wire.remove("secrets/account");
+    let _playing = world.start();
+    sleep(PERIOD * 4).await;
+    assert_eq!((world.lists(), world.deleted().len()), (0, 0));
+    world.secret();
+    until("the orphan is deleted", || !world.deleted().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_machine_and_several_vms_lead_to_a_list_and_many_to_few() {
+    let world = World::new();
+    let _playing = world.start();
+    let of_both = |lists: usize| lists;
+    until("both classes were listed", || world.lists() == of_both(2)).await;
+    sleep(Duration::from_mins(2)).await;
+    let text = "Cloud provider message - machine codes error: code = [OutOfRange] message = [2 VMs]";
+    world.machine("there", &json!({"status": {"lastOperation": {"description": text}}}));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.lists(), 3, "of its class");
+    world.machine("there", &json!({"status": {"lastOperation": {"errorCode": "OutOfRange"}}}));
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(world.lists(), 3, "only when it is new");
+
+    (0..10).for_each(|index| world.machine(&format!("m{index}"), &json!({})));
+    for index in 0..10 {
+        world.wire.remove(&format!("machines/m{index}"));
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_secs(55)).await;
+    assert_eq!(world.lists(), 5, "at once, and a minute later for the rest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_repeated_and_nothing_is_deleted() {
+    let world = World::new();
+    *world.cloud.fails.lock() = Some(Code::Unavailable);
+    let _playing = world.start();
+    sleep(PERIOD * 4).await;
+    assert!(world.deleted().is_empty() && world.lists() > 8, "{}", world.lists());
+}

@@ -1,0 +1,4 @@
+mod cell;
+mod plans;
+mod properties;
+mod world;

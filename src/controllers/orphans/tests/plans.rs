@@ -1,0 +1,215 @@
+//! What is deleted, what never is, and what is reported.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use rstest::rstest;
+use serde_json::json;
+
+use super::world::{World, running};
+use crate::{api::reasons::EventReason, plan::WaitKind};
+
+#[test]
+fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
+    let mut world = World::new();
+    let reasons = world.pass();
+    assert_eq!(
+        reasons,
+        [
+            "VMs of the class are compared with the machines",
+            "2 VMs: 1 without a machine, 0 that may be of another machine; 0 machines without a VM"
+        ]
+    );
+    assert_eq!(world.deleted, [""; 0]);
+    world.sleep(14);
+    world.pass();
+    assert_eq!(world.deleted, [""; 0], "a pass in between, after the deletion of a machine");
+    world.sleep(1);
+    let reasons = world.pass();
+    assert_eq!(world.deleted, ["cloud:///1"]);
+    assert_eq!(
+        reasons[2..],
+        [
+            "VM cloud:///1 is deleted only after a live read of its machine",
+            "no machine has VM cloud:///1 (machine gone) since 2023-11-14T22:13:20Z"
+        ]
+    );
+    let found = "VMs without a machine: cloud:///1 (machine gone); deleted if that is still so in 15 min";
+    let deleted = "Deleted VM cloud:///1 (machine gone): no machine has it";
+    assert_eq!(
+        world.events,
+        [(EventReason::OrphanFound, found.to_owned()), (EventReason::OrphanDeleted, deleted.to_owned())],
+        "each once"
+    );
+    assert_eq!(world.last.requeue_at(), Some(world.now + SignedDuration::from_mins(15)));
+}
+
+#[rstest]
+#[case::the_list_fails(|world: &mut World| world.list_fails = Some("Unavailable: no".to_owned()))]
+#[case::a_machine_of_another_class_has_it(|world: &mut World| {
+    world.add("other", &running("cloud:///1"));
+    world.machines.get_mut("other").unwrap().spec.class.name = "another".to_owned();
+})]
+#[case::its_machine_has_no_phase_yet(|world: &mut World| world.add("gone", &json!({})))]
+#[case::its_machine_is_created_again(|world: &mut World| {
+    world.add("gone", &json!({"spec": {"providerID": "cloud:///7"}, "status": {"currentStatus": {"phase": "CrashLoopBackOff"}}}));
+})]
+#[case::its_machine_has_no_id_yet(|world: &mut World| {
+    world.add("gone", &json!({"status": {"currentStatus": {"phase": "Pending"}}}));
+})]
+#[case::its_machine_is_being_deleted_without_an_id(|world: &mut World| {
+    world.add("gone", &json!({"metadata": {"deletionTimestamp": "2023-11-14T22:00:00Z"}, "status": {"currentStatus": {"phase": "Terminating"}}}));
+})]
+#[case::its_machine_failed_before_it_had_an_id(|world: &mut World| {
+    world.add("gone", &json!({"status": {"currentStatus": {"phase": "Failed"}}}));
+})]
+#[case::its_machine_has_an_id_that_no_vm_has(|world: &mut World| world.add("gone", &running("elsewhere:///1")))]
+#[case::the_cache_is_not_trusted(|world: &mut World| world.uncertain = Some("machines: not trusted".to_owned()))]
+#[case::only_the_api_server_knows_its_machine(|world: &mut World| world.not_cached.push("gone".to_owned()))]
+#[case::its_machine_cannot_be_read(|world: &mut World| world.reads_fail = Some("timeout".to_owned()))]
+#[case::the_driver_does_not_name_its_machine(|world: &mut World| world.vm(1, ""))]
+#[case::dry_run(|world: &mut World| world.policy.is_dry_run = true)]
+fn no_vm_is_deleted(#[case] change: fn(&mut World)) {
+    let mut world = World::new();
+    world.run(15);
+    assert_eq!(world.deleted, ["cloud:///1"], "otherwise it is");
+    let mut world = World::new();
+    change(&mut world);
+    world.run(24 * 60);
+    assert_eq!((world.deleted.as_slice(), world.attempts.len()), ([].as_slice(), 0));
+    let mut late = World::new();
+    late.pass();
+    late.sleep(15);
+    change(&mut late);
+    late.run(24 * 60);
+    assert_eq!((late.deleted.as_slice(), late.attempts.len()), ([].as_slice(), 0), "although it was seen before");
+}
+
+#[test]
+fn a_machine_that_appears_in_between_starts_the_time_anew() {
+    let mut world = World::new();
+    world.pass();
+    world.add("gone", &running("cloud:///1"));
+    world.sleep(10);
+    world.pass();
+    world.machines.remove("gone");
+    world.sleep(10);
+    world.pass();
+    world.sleep(14);
+    world.pass();
+    assert_eq!(world.deleted, [""; 0]);
+    world.sleep(1);
+    world.pass();
+    assert_eq!(world.deleted, ["cloud:///1"]);
+}
+
+#[test]
+fn a_second_vm_of_a_machine_is_deleted_and_the_one_with_its_id_stays() {
+    let mut world = World::new();
+    world.vms.clear();
+    world.vm(1, "there");
+    world.vm(2, "there");
+    world.run(15);
+    assert_eq!((world.deleted.as_slice(), world.vms.len()), (["cloud:///1".to_owned()].as_slice(), 1));
+}
+
+#[test]
+fn a_failed_list_proves_nothing_and_forgets_nothing() {
+    let mut world = World::new();
+    world.pass();
+    let seen = world.memory.clone();
+    world.sleep(15);
+    world.list_fails = Some("Unavailable: no".to_owned());
+    assert_eq!(world.pass().len(), 1);
+    assert_eq!(world.memory, seen);
+    assert_eq!(world.last.waits[0].kind, WaitKind::OrphanCheck);
+    assert_eq!(world.last.requeue_at(), Some(world.now + SignedDuration::from_mins(10)), "sooner than the period");
+    world.list_fails = None;
+    world.pass();
+    assert_eq!(world.deleted, ["cloud:///1"]);
+}
+
+#[test]
+fn few_are_deleted_in_one_period() {
+    let mut world = World::new();
+    (10..30).for_each(|number| world.vm(number, &format!("gone-{number}")));
+    world.pass();
+    world.sleep(15);
+    world.pass();
+    assert_eq!(world.deleted.len(), 5);
+    world.sleep(1);
+    world.pass();
+    assert_eq!(world.deleted.len(), 5, "also in a pass in between");
+    world.sleep(14);
+    world.pass();
+    assert_eq!(world.deleted.len(), 10);
+    assert!(world.events[0].1.contains("and 11 more"), "{:?}", world.events[0]);
+}
+
+#[test]
+fn a_deletion_that_fails_is_not_repeated_at_once_and_not_told_as_done() {
+    let mut world = World::new();
+    world.deletions_fail = true;
+    world.run(30);
+    assert_eq!(world.attempts.len(), 2);
+    assert!(world.events.iter().all(|(reason, _)| *reason == EventReason::OrphanFound), "{:?}", world.events);
+    world.deletions_fail = false;
+    world.pass();
+    assert_eq!(world.deleted, ["cloud:///1"]);
+}
+
+#[rstest]
+#[case::of_the_flag(Duration::from_mins(30), 30)]
+#[case::no_vm_is_younger_than_that(Duration::from_mins(2), 10)]
+#[case::at_least_a_minute_between_lists(Duration::ZERO, 10)]
+fn the_period_is_that_of_the_flag(#[case] period: Duration, #[case] minutes: i64) {
+    let mut world = World::new();
+    world.policy.period = period;
+    world.pass();
+    let pause = SignedDuration::try_from(period).unwrap().max(SignedDuration::from_mins(1));
+    assert_eq!(world.last.requeue_at(), Some(world.now + pause));
+    world.sleep(minutes - 1);
+    world.pass();
+    assert_eq!(world.deleted, [""; 0]);
+    world.sleep(1);
+    world.pass();
+    assert_eq!(world.deleted.len(), 1);
+}
+
+#[test]
+fn a_machine_without_a_vm_is_reported_once_and_left_alone() {
+    let mut world = World::new();
+    world.vms.clear();
+    world.add("new", &json!({"spec": {"providerID": "cloud:///5"}}));
+    world.add("ends", &json!({"metadata": {"deletionTimestamp": "2023-11-14T22:00:00Z"}, "spec": {"providerID": "cloud:///6"}, "status": {"currentStatus": {"phase": "Terminating"}}}));
+    world.pass();
+    assert_eq!(world.reported, [""; 0], "one list proves nothing");
+    world.sleep(15);
+    world.run(60);
+    assert_eq!(world.reported, ["there"]);
+    world.vm(2, "there");
+    world.pass();
+    world.vms.clear();
+    world.run(60);
+    assert_eq!(world.reported, ["there", "there"], "it had its VM in between");
+}
+
+#[test]
+fn a_driver_that_cannot_list_is_not_called() {
+    let world = World::new();
+    let mut snapshot = super::super::Snapshot {
+        class: std::sync::Arc::default(),
+        can_list: false,
+        claims: Vec::new(),
+        machines: Vec::new(),
+        recently_deleted: 0,
+        uncertain: None,
+        memory: Default::default(),
+        learned: Default::default(),
+        now: world.now,
+    };
+    let plan = |snapshot: &_| super::super::plan(snapshot, &world.policy);
+    assert_eq!((plan(&snapshot).steps.len(), plan(&snapshot).waits.len()), (0, 0));
+    snapshot.can_list = true;
+    assert_eq!(plan(&snapshot).steps.len(), 1);
+}

@@ -1,0 +1,181 @@
+//! Orphans: VMs without a Machine, and Machines without a VM. They are judged by a complete list of the VMs of a class
+//! and by all Machines, read after that list.
+//!
+//! A VM is an orphan only if no Machine can have created it. A single list proves nothing, because a Machine may be
+//! missing for reasons of ours. So an orphan must be seen again, and nothing is deleted before it has been seen for long
+//! enough.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// A Machine, as far as it can claim a VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Name of the Machine.
+    pub name: String,
+    /// `spec.providerID`; empty if it has none.
+    pub provider_id: String,
+    /// Its VM is being created, so it may have another ID than the stored one.
+    pub is_creating: bool,
+}
+
+/// What a listed VM is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A Machine has it, or may have it.
+    Claimed,
+    /// The Machine of its name has another provider ID, and there is no VM with that one. Either the stored ID is wrong,
+    /// or this VM is; people have to find out.
+    Doubtful,
+    /// No Machine has it.
+    Orphan,
+}
+
+/// Judges each listed VM (provider ID → name of its Machine). Provider IDs are compared literally.
+pub fn judge<'a>(listed: &'a BTreeMap<String, String>, claims: &[Claim]) -> BTreeMap<&'a str, Verdict> {
+    let ids: BTreeSet<&str> = claims.iter().map(|claim| claim.provider_id.as_str()).collect();
+    let mut by_name: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
+    for claim in claims {
+        by_name.entry(&claim.name).or_default().push(claim);
+    }
+    let verdict = |id: &str, name: &str| {
+        if id.is_empty() || name.is_empty() {
+            // A driver's mistake. Such a VM cannot be deleted safely.
+            return Verdict::Doubtful;
+        }
+        if ids.contains(id) {
+            return Verdict::Claimed;
+        }
+        let of_name = by_name.get(name).map(Vec::as_slice).unwrap_or_default();
+        if of_name.iter().any(|claim| claim.is_creating || claim.provider_id.is_empty()) {
+            Verdict::Claimed
+        } else if of_name.iter().any(|claim| !listed.contains_key(&claim.provider_id)) {
+            Verdict::Doubtful
+        } else {
+            Verdict::Orphan
+        }
+    };
+    listed.iter().map(|(id, name)| (id.as_str(), verdict(id, name))).collect()
+}
+
+/// The Machines that have a provider ID which is not listed. `claims` are those of the listed class.
+pub fn without_vm<'a>(listed: &BTreeMap<String, String>, claims: &'a [Claim]) -> impl Iterator<Item = &'a Claim> {
+    claims
+        .iter()
+        .filter(|claim| !claim.is_creating && !claim.provider_id.is_empty() && !listed.contains_key(&claim.provider_id))
+}
+
+/// Since when things have been seen in every list, by their identity.
+pub type Sightings = BTreeMap<String, Timestamp>;
+
+/// The sightings after a list that began at `now` and showed these.
+pub fn seen<'a>(before: &Sightings, shown: impl IntoIterator<Item = &'a str>, now: Timestamp) -> Sightings {
+    shown.into_iter().map(|id| (id.to_owned(), before.get(id).copied().unwrap_or(now))).collect()
+}
+
+/// Whether something was seen for long enough, in this list and in one that is `patience` older.
+pub fn is_proven(sightings: &Sightings, id: &str, patience: SignedDuration, now: Timestamp) -> bool {
+    sightings.get(id).is_some_and(|since| *since < now && now.duration_since(*since) >= patience)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn claim(name: &str, provider_id: &str, is_creating: bool) -> Claim {
+        Claim { name: name.to_owned(), provider_id: provider_id.to_owned(), is_creating }
+    }
+
+    fn listed(all: &[(&str, &str)]) -> BTreeMap<String, String> {
+        all.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect()
+    }
+
+    #[rstest]
+    #[case::its_machine(&[claim("m", "cloud:///1", false)], Verdict::Claimed)]
+    #[case::a_machine_of_another_name(&[claim("other", "cloud:///1", false)], Verdict::Claimed)]
+    #[case::its_machine_is_being_created(&[claim("m", "", true)], Verdict::Claimed)]
+    #[case::and_has_an_id_of_an_earlier_attempt(&[claim("m", "cloud:///9", true)], Verdict::Claimed)]
+    #[case::its_machine_has_no_id(&[claim("m", "", false)], Verdict::Claimed)]
+    #[case::no_machine(&[], Verdict::Orphan)]
+    #[case::only_other_machines(&[claim("other", "cloud:///2", false), claim("new", "", true)], Verdict::Orphan)]
+    #[case::its_machine_has_another_vm(&[claim("m", "cloud:///2", false)], Verdict::Orphan)]
+    #[case::its_machine_has_an_id_that_no_vm_has(&[claim("m", "cloud:///9", false)], Verdict::Doubtful)]
+    #[case::ids_are_compared_literally(&[claim("m", "other:///1", false)], Verdict::Doubtful)]
+    #[case::not_by_their_last_part(&[claim("other", "cloud:///11", false)], Verdict::Orphan)]
+    #[case::nor_by_case(&[claim("other", "Cloud:///1", false)], Verdict::Orphan)]
+    #[case::one_of_two_machines_of_the_name_may_have_it(
+        &[claim("m", "cloud:///2", false), claim("m", "", true)],
+        Verdict::Claimed
+    )]
+    fn a_vm_is_an_orphan_only_if_no_machine_can_have_it(#[case] claims: &[Claim], #[case] expected: Verdict) {
+        let vms = listed(&[("cloud:///1", "m"), ("cloud:///2", "x")]);
+        assert_eq!(judge(&vms, claims)["cloud:///1"], expected);
+    }
+
+    #[rstest]
+    #[case::without_a_name("cloud:///1", "")]
+    #[case::without_an_id("", "m")]
+    fn an_incomplete_entry_is_no_orphan(#[case] id: &str, #[case] name: &str) {
+        assert_eq!(judge(&listed(&[(id, name)]), &[])[id], Verdict::Doubtful);
+    }
+
+    #[test]
+    fn machines_without_a_vm_are_found() {
+        let claims = [
+            claim("has-it", "cloud:///1", false),
+            claim("lost-it", "cloud:///9", false),
+            claim("creates-it", "cloud:///8", true),
+            claim("new", "", false),
+        ];
+        let vms = listed(&[("cloud:///1", "has-it")]);
+        let names: Vec<&str> = without_vm(&vms, &claims).map(|claim| claim.name.as_str()).collect();
+        assert_eq!(names, ["lost-it"]);
+    }
+
+    #[test]
+    fn the_first_of_consecutive_sightings_counts() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let patience = SignedDuration::from_secs(60);
+        let first = seen(&Sightings::new(), ["a", "b"], at(0));
+        let second = seen(&first, ["a"], at(30));
+        let third = seen(&second, ["a", "b"], at(60));
+        assert_eq!(third, [("a".to_owned(), at(0)), ("b".to_owned(), at(60))].into());
+        assert!(is_proven(&third, "a", patience, at(60)));
+        assert!(!is_proven(&third, "b", patience, at(119)), "it was not in the second list");
+        assert!(is_proven(&third, "b", patience, at(120)));
+        assert!(!is_proven(&second, "a", patience, at(59)));
+        assert!(!is_proven(&third, "c", patience, at(999)));
+        assert!(!is_proven(&first, "a", SignedDuration::ZERO, at(0)), "one list proves nothing");
+    }
+
+    prop_compose! {
+        fn any_claim()(name in "[a-c]?", id in "(v[0-4])?", is_creating in any::<bool>()) -> Claim {
+            Claim { name, provider_id: id, is_creating }
+        }
+    }
+
+    proptest! {
+        /// Whatever is called an orphan: no Machine has its ID, and every Machine of its name has a VM of its own.
+        #[test]
+        fn no_vm_that_a_machine_may_have_is_an_orphan(
+            vms in prop::collection::btree_map("(v[0-4])?", "[a-c]?", 0..6),
+            claims in prop::collection::vec(any_claim(), 0..6),
+        ) {
+            for (id, verdict) in judge(&vms, &claims) {
+                if verdict == Verdict::Orphan {
+                    prop_assert!(!id.is_empty());
+                    for claim in &claims {
+                        prop_assert_ne!(&claim.provider_id, id);
+                        if claim.name == vms[id] {
+                            prop_assert!(!claim.is_creating && vms.contains_key(&claim.provider_id));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
