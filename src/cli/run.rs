@@ -18,7 +18,7 @@ use crate::{
         leader::Timing,
         limiter::Rate,
     },
-    safety::overshoot::Margins,
+    safety::{api_server::Probing, overshoot::Margins},
 };
 
 /// Age at which the node controller adds a finalizer that the machine controller should have added.
@@ -84,6 +84,7 @@ fn process_options(
         deployment: machine_deployment::Policy { annotate_nodes: false, has_target: true },
         overshoot: overshoot::Policy::default(),
         orphans: orphans::Policy::default(),
+        probing: Probing::default(),
         node: node::Policy {
             creation_timeout: machine.creation_timeout.as_signed(),
             finalizer_grace: FINALIZER_GRACE,
@@ -119,6 +120,7 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
     ProcessOptions {
         machine: machine_policy(machine),
         orphans: orphans_policy(machine),
+        probing: probing(machine),
         node: node::Policy { creation_timeout: creation_timeout.as_signed(), ..process.node },
         drivers: Some(DriverChoice {
             provider: driver.provider.clone(),
@@ -134,6 +136,11 @@ fn orphans_policy(options: &MachineOptions) -> orphans::Policy {
         is_dry_run: options.orphan_vms_dry_run,
         ..orphans::Policy::default()
     }
+}
+
+fn probing(options: &MachineOptions) -> Probing {
+    let signed = |duration| SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+    Probing { timeout: signed(options.api_server_check_timeout), period: signed(options.api_server_check_period) }
 }
 
 fn machine_policy(options: &MachineOptions) -> machine::Policy {
@@ -157,7 +164,26 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
 mod tests {
     use std::time::Duration;
 
+    use clap::{Args, FromArgMatches};
+
     use super::*;
+
+    #[test]
+    fn flags_reach_the_probes_and_the_orphan_collector() {
+        let flags = [
+            "mcm",
+            "--machine-safety-apiserver-statuscheck-timeout=5s",
+            "--machine-safety-apiserver-statuscheck-period=7s",
+            "--machine-safety-orphan-vms-period=3m",
+            "--machine-safety-orphan-vms-dry-run",
+        ];
+        let matches = MachineOptions::augment_args(clap::Command::new("mcm")).get_matches_from(flags);
+        let options = MachineOptions::from_arg_matches(&matches).unwrap();
+        let seconds = SignedDuration::from_secs;
+        assert_eq!(probing(&options), Probing { timeout: seconds(5), period: seconds(7) });
+        let orphans = orphans_policy(&options);
+        assert_eq!((orphans.period, orphans.is_dry_run), (Duration::from_mins(3), true));
+    }
 
     #[test]
     fn flags_reach_the_overshoot_freeze() {

@@ -1,6 +1,7 @@
 //! The controllers, one folder per kind. Each one observes, plans (pure) and applies; `crate::runtime` contains the
 //! loop.
 
+pub mod api_servers;
 pub mod machine;
 pub mod machine_class;
 pub mod machine_deployment;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use crate::{
     driver::Catalogue,
     runtime::cell::{self, Role},
+    safety::api_server::Probing,
 };
 
 /// A kind that a cell can reconcile.
@@ -39,6 +41,7 @@ pub(crate) const KINDS: &[Kind] = &[
     secret::KIND,
     node::KIND,
     orphans::KIND,
+    api_servers::KIND,
 ];
 
 /// Settings from the flags, by kind.
@@ -52,6 +55,8 @@ pub(crate) struct Settings {
     pub overshoot: overshoot::Policy,
     /// For Nodes.
     pub node: node::Policy,
+    /// For the probes of API servers.
+    pub probing: Probing,
     /// For the orphan collector.
     pub orphans: orphans::Policy,
     /// The drivers.

@@ -16,6 +16,8 @@ pub struct Wait {
 /// Kind of a [`Wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaitKind {
+    /// The next probe of the API servers.
+    ApiServers,
     /// A bootstrap token that cannot be created yet.
     BootstrapToken,
     /// Caches that may be stale.

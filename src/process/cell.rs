@@ -113,6 +113,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
         overshoot: process.overshoot,
         node: process.node,
         orphans: process.orphans,
+        probing: process.probing,
         drivers: Arc::new(drivers),
         slots: process.slots,
     };

@@ -8,6 +8,7 @@ use crate::{
         leader::Timing,
         limiter::Rate,
     },
+    safety::api_server::Probing,
 };
 
 /// Settings of the process, from the flags.
@@ -35,6 +36,8 @@ pub(crate) struct ProcessOptions {
     pub overshoot: overshoot::Policy,
     /// For Nodes.
     pub node: node::Policy,
+    /// For the probes of API servers.
+    pub probing: Probing,
     /// For the orphan collector.
     pub orphans: orphans::Policy,
     /// Slots per account, for creations and for deletions each.

@@ -66,6 +66,11 @@ pub fn without_vm<'a>(listed: &BTreeMap<String, String>, claims: &'a [Claim]) ->
         .filter(|claim| !claim.is_creating && !claim.provider_id.is_empty() && !listed.contains_key(&claim.provider_id))
 }
 
+/// A VM in [`Sightings`]: with the name of its Machine, because a cloud may use a provider ID again.
+pub fn identity(provider_id: &str, machine: &str) -> String {
+    format!("{provider_id} (machine {machine})")
+}
+
 /// Since when things have been seen in every list, by their identity.
 pub type Sightings = BTreeMap<String, Timestamp>;
 

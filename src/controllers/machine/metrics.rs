@@ -27,7 +27,7 @@ const STALE: Desc<0> = Desc::counter(
 );
 const FROZEN: Desc<0> = Desc::gauge(
     "mcm_machine_controller_frozen",
-    "1 while the Nodes of a target cluster are not trusted, so that machines are frozen.",
+    "1 while an API server does not answer or the Nodes of a target are not trusted, so that machines are frozen.",
     [],
 );
 const FAILED_JOIN: Desc<4> =

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     api::machine::Machine,
-    controllers::{machine, node},
+    controllers::{api_servers::ApiServers, machine, node},
     runtime::{cache::Key, target::TargetOf, trust::Trust},
     safety::trust::TargetTrust,
 };
@@ -24,7 +24,14 @@ impl Machines {
         let class = self.class(key, &machine.spec.class.name);
         let (learned, memory) = (session.learned_of(uid), memory.of(uid));
         let target = context.targets.of(&machine.metadata);
-        let snapshot = Snapshot::new(machine, class, trust_of(&target, context.now()), learned, memory, context.now());
+        let snapshot = Snapshot::new(
+            machine,
+            class,
+            trust_of(&target, &context.servers, context.now()),
+            learned,
+            memory,
+            context.now(),
+        );
         let node = node_in(&target, &snapshot.node_key());
         let rivals = self.rivals(&snapshot.machine, &node);
         Some(snapshot.with_node(node, rivals))
@@ -54,18 +61,19 @@ impl Machines {
     }
 }
 
-/// Whether the cached Nodes of a target can be trusted.
-pub(crate) fn trust_of(target: &TargetOf, now: Timestamp) -> TargetTrust {
+/// Whether the cached Nodes of a target can be trusted, and its API servers answer.
+pub(crate) fn trust_of(target: &TargetOf, servers: &ApiServers, now: Timestamp) -> TargetTrust {
     let TargetOf::Known(target) = target else { return TargetTrust::default() };
     let nodes = &target.nodes.cache;
-    match nodes.trust() {
+    let trust = match nodes.trust() {
         Trust::Untrusted { since, why } => TargetTrust::Untrusted { since, reason: why },
         // A Node that was never read is unknown anyway.
         Trust::Trusted | Trust::Unknown { .. } => {
             let again_since = nodes.recovered_for().and_then(|elapsed| now.checked_sub(elapsed).ok());
             TargetTrust::Trusted { again_since }
         }
-    }
+    };
+    servers.limit(&target.id, trust)
 }
 
 /// A Node that is not in the cache is `Missing`, whether it does not exist or could not be decoded. A live read tells

@@ -14,7 +14,9 @@ use crate::{
         machine::{Machine, MachineClass},
     },
     controllers::{
-        self, Kind, Settings, machine_class, node,
+        self, Kind, Settings,
+        api_servers::ApiServers,
+        machine_class, node,
         object::{owner, prune},
         secret::MetadataOfSecret,
     },
@@ -84,6 +86,7 @@ pub(crate) struct Ports {
     pub lanes: Lanes,
     pub queue: Arc<Queue<Key>>,
     pub permits: Arc<Permits>,
+    pub servers: Arc<ApiServers>,
     pub policy: Policy,
     pub events: Events,
     pub measured: Arc<MachineMetrics>,
@@ -93,7 +96,7 @@ pub(crate) struct Ports {
 impl Ports {
     fn new(builder: &mut Builder<'_>, settings: &Settings, queue: &Arc<Queue<Key>>) -> Self {
         let secrets = builder.objects::<MetadataOfSecret>();
-        let permits = builder.shared::<Permits>();
+        let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
         let (machines, classes) = (builder.objects(), builder.objects());
         let config = builder.config();
         Self {
@@ -105,6 +108,7 @@ impl Ports {
             lanes: Lanes::new(settings.slots, Arc::clone(queue)),
             queue: Arc::clone(queue),
             permits,
+            servers,
             policy: settings.machine.clone(),
             events: config.events.with_component(controllers::MACHINES.lease),
             measured: config.shared.metrics.of(),
@@ -177,11 +181,20 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     // Decisions about the Nodes of this target, and postponed ones, have to be made again.
     let unfrozen = Arc::clone(&ports.measured);
     builder.on_start(move || unfrozen.frozen(false));
-    let (all, of_target, reconciled) = (Arc::clone(&machines), Arc::clone(&targets), Arc::clone(&queue));
-    let measured = Arc::clone(&ports.measured);
-    targets.on_trust_change(move |target, _| {
+    let (all_targets, probed) = (Arc::clone(&targets), Arc::clone(&ports));
+    let measure = Arc::new(move || {
         let is_untrusted = |target: &Arc<Target>| matches!(target.nodes.cache.trust(), Trust::Untrusted { .. });
-        measured.frozen(of_target.all().iter().any(is_untrusted));
+        let is_frozen = probed.servers.is_any_frozen() || all_targets.all().iter().any(is_untrusted);
+        probed.measured.frozen(is_frozen);
+    });
+    let (measured, frozen, reconciled) = (Arc::clone(&measure), Arc::clone(&machines), Arc::clone(&queue));
+    ports.servers.on_change(move || {
+        measured();
+        frozen.cache.all().iter().for_each(|machine| reconciled.add(Key::of(&machine.metadata)));
+    });
+    let (all, of_target, reconciled) = (Arc::clone(&machines), Arc::clone(&targets), Arc::clone(&queue));
+    targets.on_trust_change(move |target, _| {
+        measure();
         for machine in all.cache.all() {
             if matches!(of_target.of(&machine.metadata), TargetOf::Known(own) if own.id == target.id) {
                 reconciled.add(Key::of(&machine.metadata));

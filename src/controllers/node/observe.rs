@@ -25,7 +25,7 @@ impl Nodes {
             subject,
             machines: machine::of_node(machines, &self.targets, key).collect(),
             machines_complete: machines.is_synced() && machines.unreadable().is_empty(),
-            target: machine::trust_of(&TargetOf::Known(target), self.clock.now()),
+            target: machine::trust_of(&TargetOf::Known(target), &self.servers, self.clock.now()),
             memory,
             now: self.clock.now(),
         })

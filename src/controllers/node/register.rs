@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::NodeCondition;
 use super::{GoneNode, Policy};
 use crate::{
     api::{labels, machine::Machine, node::Node},
-    controllers::{self, Kind, Settings, machine::Permits, object::prune},
+    controllers::{self, Kind, Settings, api_servers::ApiServers, machine::Permits, object::prune},
     runtime::{
         cache::{Cache, Change, Index},
         cell::Builder,
@@ -36,17 +36,24 @@ pub(crate) struct Nodes {
     pub(super) machines: Arc<Objects<Machine>>,
     pub(super) targets: Arc<Targets>,
     pub(super) permits: Arc<Permits>,
+    pub(super) servers: Arc<ApiServers>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) policy: Policy,
 }
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let permits = builder.shared::<Permits>();
+    let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
     let machines = builder.objects::<Machine>();
     let config = builder.config();
     let (targets, clock) = (Arc::clone(&config.targets), Arc::clone(&config.shared.clock));
-    let nodes =
-        Nodes { machines, targets: Arc::clone(&targets), permits, clock: Arc::clone(&clock), policy: settings.node };
+    let nodes = Nodes {
+        machines,
+        targets: Arc::clone(&targets),
+        permits,
+        servers,
+        clock: Arc::clone(&clock),
+        policy: settings.node,
+    };
 
     let queue = Queue::new("node", Pacing::default());
     let states = Arc::<States<Nodes>>::default();

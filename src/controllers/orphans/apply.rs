@@ -12,7 +12,7 @@ use crate::{
         machine::{Machine, MachineClass},
         reasons::EventReason,
     },
-    controllers::{self, machine},
+    controllers::{self, api_servers::ApiServers, machine},
     driver::{Account, Catalogue, MachineRequest, SecretData},
     plan::{Event, Step},
     runtime::{
@@ -24,6 +24,7 @@ use crate::{
         secrets::Secrets,
         target::Targets,
     },
+    safety::orphans::identity,
 };
 
 /// Collects orphans.
@@ -32,6 +33,7 @@ pub(crate) struct Orphans {
     pub machines: Arc<Objects<Machine>>,
     pub secrets: Secrets,
     pub targets: Arc<Targets>,
+    pub servers: Arc<ApiServers>,
     pub drivers: Arc<Catalogue>,
     pub policy: Policy,
     pub events: Events,
@@ -139,7 +141,7 @@ impl Orphans {
             Ok(()) => {
                 tracing::warn!(class = %turn.key, vm = id, machine, reason, "orphan VM deleted");
                 self.measured.deleted(labels_of(turn.key));
-                turn.remember(|memory| memory.orphans.retain(|other, _| other != id));
+                turn.remember(|memory| memory.orphans.retain(|other, _| *other != identity(id, machine)));
                 event.iter().for_each(|event| self.events.record(class.as_ref(), event));
             }
             Err(error) => tracing::warn!(class = %turn.key, vm = id, machine, error, "orphan VM not deleted"),

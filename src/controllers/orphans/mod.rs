@@ -61,9 +61,9 @@ pub struct Snapshot {
 /// In-memory facts that one reconcile leaves for the next. Losing them postpones deletions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// VMs without a Machine, by provider ID.
+    /// VMs without a Machine, by identity.
     pub orphans: Sightings,
-    /// VMs whose Machine has an ID that no VM has, by provider ID.
+    /// VMs whose Machine has an ID that no VM has, by identity.
     pub doubtful: Sightings,
     /// Machines whose VM is not listed, by UID.
     pub without_vm: Sightings,

@@ -45,7 +45,7 @@ impl Orphans {
         }
         self.targets.all().into_iter().find_map(|target| {
             let id = target.id.clone();
-            match machine::trust_of(&TargetOf::Known(target), now) {
+            match machine::trust_of(&TargetOf::Known(target), &self.servers, now) {
                 TargetTrust::Untrusted { since, reason } => {
                     Some(format!("cluster {id} is not trusted since {since:.0}: {reason}"))
                 }

@@ -7,7 +7,7 @@ use super::{Action, Listing, Memory, Policy, Snapshot};
 use crate::{
     api::{machine::Machine, reasons::EventReason},
     plan::{Event, Plan, WaitKind},
-    safety::orphans::{Verdict, is_proven, judge, seen, without_vm},
+    safety::orphans::{Verdict, identity, is_proven, judge, seen, without_vm},
 };
 
 /// The shortest pause between two lists.
@@ -81,15 +81,18 @@ fn record(
     verdicts: &BTreeMap<&str, Verdict>,
 ) {
     let (before, began) = (&snapshot.memory, list.began_at);
-    let with = |verdict: Verdict| verdicts.iter().filter(move |(_, one)| **one == verdict).map(|(id, _)| *id);
+    let with = |verdict: Verdict| -> Vec<String> {
+        verdicts.iter().filter(|(_, one)| **one == verdict).map(|(id, _)| describe(vms, id)).collect()
+    };
+    let (orphans, doubtful) = (with(Verdict::Orphan), with(Verdict::Doubtful));
     let claims: Vec<_> = snapshot.machines.iter().map(|machine| super::claim_of(machine)).collect();
     let missing: Vec<&str> = without_vm(vms, &claims).map(|claim| claim.name.as_str()).collect();
     let is_missing = |machine: &Machine| missing.contains(&machine.name_any().as_str()) && !machine.is_terminating();
     let lost: Vec<_> = snapshot.machines.iter().filter(|machine| is_missing(machine)).collect();
     let uids: Vec<String> = lost.iter().filter_map(|machine| machine.uid()).collect();
     let mut memory = Memory {
-        orphans: seen(&before.orphans, with(Verdict::Orphan), began),
-        doubtful: seen(&before.doubtful, with(Verdict::Doubtful), began),
+        orphans: seen(&before.orphans, orphans.iter().map(String::as_str), began),
+        doubtful: seen(&before.doubtful, doubtful.iter().map(String::as_str), began),
         without_vm: seen(&before.without_vm, uids.iter().map(String::as_str), began),
         reported: before.reported.iter().filter(|uid| uids.contains(uid)).cloned().collect(),
     };
@@ -100,8 +103,7 @@ fn record(
             report.push(machine.clone());
         }
     }
-    let new: Vec<String> =
-        memory.orphans.keys().filter(|id| !before.orphans.contains_key(*id)).map(|id| describe(vms, id)).collect();
+    let new: Vec<String> = orphans.into_iter().filter(|vm| !before.orphans.contains_key(vm)).collect();
     let reason = format!(
         "{} VMs: {} without a machine, {} that may be of another machine; {} machines without a VM",
         vms.len(),
@@ -134,7 +136,7 @@ fn shortened(all: &[String]) -> String {
 }
 
 fn describe(vms: &BTreeMap<String, String>, id: &str) -> String {
-    format!("{id} (machine {})", vms.get(id).map(String::as_str).unwrap_or_default())
+    identity(id, vms.get(id).map(String::as_str).unwrap_or_default())
 }
 
 /// One VM at a time, so that everything is read again before the next.
@@ -153,7 +155,7 @@ fn delete(
     let due = verdicts.iter().filter(|(id, verdict)| {
         **verdict == Verdict::Orphan
             && !learned.deleted.contains_key(**id)
-            && is_proven(&snapshot.memory.orphans, id, patience(policy), list.began_at)
+            && is_proven(&snapshot.memory.orphans, &describe(vms, id), patience(policy), list.began_at)
     });
     for (id, _) in due {
         let Some(name) = vms.get(*id) else { continue };
@@ -170,7 +172,7 @@ fn delete(
         }
         let text = format!("Deleted VM {}: no machine has it", describe(vms, id));
         let action = Action::DeleteVm { id: (*id).to_owned(), machine: name.clone() };
-        let since = snapshot.memory.orphans.get(*id).copied().unwrap_or(list.began_at);
+        let since = snapshot.memory.orphans.get(&describe(vms, id)).copied().unwrap_or(list.began_at);
         let reason = format!("no machine has VM {} since {since:.0}", describe(vms, id));
         plan.then_recording(action, reason, Event::normal(EventReason::OrphanDeleted, text));
         return;

@@ -55,7 +55,7 @@ impl Reconciler for Orphans {
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (classes, machines) = (builder.objects::<MachineClass>(), builder.objects::<Machine>());
-    let secrets = builder.objects::<MetadataOfSecret>();
+    let (secrets, servers) = (builder.objects::<MetadataOfSecret>(), builder.shared());
     let config = builder.config();
     let measured = config.shared.metrics.of::<OrphanMetrics>();
     let orphans = Orphans {
@@ -63,6 +63,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         machines,
         secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
         targets: Arc::clone(&config.targets),
+        servers,
         drivers: Arc::clone(&settings.drivers),
         policy: settings.orphans,
         events: config.events.with_component(COMPONENT),

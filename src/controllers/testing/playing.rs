@@ -13,8 +13,9 @@ use crate::{
         cell::{Cell, Config, Ended, Scope, Shared},
         events::Events,
         metrics::Metrics,
-        target::{Assignment, Targets},
+        target::{Assignment, TargetClients, TargetId, Targets},
     },
+    safety::api_server::Probing,
 };
 
 /// A process that leads; it ends when dropped.
@@ -30,6 +31,7 @@ pub(crate) fn settings() -> Settings {
         deployment: machine_deployment::Policy { annotate_nodes: true, has_target: false },
         overshoot: overshoot::Policy::default(),
         orphans: orphans::Policy::default(),
+        probing: Probing::default(),
         node: node::Policy {
             creation_timeout: jiff::SignedDuration::from_mins(20),
             finalizer_grace: jiff::SignedDuration::from_secs(30),
@@ -43,6 +45,17 @@ pub(crate) fn settings() -> Settings {
 impl Playing {
     /// The namespace `shoot` without a target cluster.
     pub(crate) fn start(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
+        Self::with_targets(wire, kinds, settings, Targets::new(Assignment::None, node::cache))
+    }
+
+    /// The same with the Nodes of the same API server.
+    pub(crate) fn start_with_target(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
+        let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
+        targets.connect(&TargetId::only(), &TargetClients::one(&wire.client()));
+        Self::with_targets(wire, kinds, settings, targets)
+    }
+
+    fn with_targets(wire: &Wire, kinds: &[Kind], settings: &Settings, targets: Arc<Targets>) -> Self {
         let control = wire.client();
         let shared = Shared {
             clock: Arc::new(VirtualClock::new()),
@@ -56,7 +69,7 @@ impl Playing {
             scope: Scope::Namespace("shoot".to_owned()),
             events: Events::start(control.clone(), "test", Arc::clone(&shared.clock), metrics.clone()),
             control,
-            targets: Targets::new(Assignment::None, node::cache),
+            targets,
             shared,
         };
         let roles = [SETS, MACHINES];
@@ -74,7 +87,7 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) -> Duration {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_hours(2), "never: {what}");
-        sleep(Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(250)).await;
     }
     begun.elapsed()
 }

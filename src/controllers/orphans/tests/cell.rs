@@ -12,7 +12,7 @@ use super::super::KIND;
 use crate::{
     api::machine::{Machine, MachineClass},
     controllers::{
-        Settings,
+        Kind, Settings, api_servers,
         testing::{Fate, Playing, Wire, settings, until},
     },
     driver::{
@@ -138,9 +138,13 @@ impl World {
     }
 
     fn start(&self) -> Playing {
+        self.start_with(&[KIND], Playing::start)
+    }
+
+    fn start_with(&self, kinds: &[Kind], start: fn(&Wire, &[Kind], &Settings) -> Playing) -> Playing {
         let driver: Arc<dyn Driver> = Arc::new(CloudDriver(Arc::clone(&self.cloud)));
         let drivers = Arc::new(Catalogue::of([driver], &Guards::new(Arc::new(Unobserved))));
-        Playing::start(&self.wire, &[KIND], &Settings { drivers, ..settings() })
+        start(&self.wire, kinds, &Settings { drivers, ..settings() })
     }
 
     fn deleted(&self) -> Vec<String> {
@@ -191,6 +195,18 @@ async fn a_machine_that_cannot_be_decoded_protects_every_vm() {
     sleep(PERIOD * 10).await;
     assert_eq!(world.deleted(), [""; 0]);
     world.wire.put::<Machine>("machines/odd", &json!({"spec": {"drainTimeout": "2h"}}));
+    until("the orphan is deleted", || !world.deleted().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_machines_are_frozen_nothing_is_deleted() {
+    let world = World::new();
+    let _playing = world.start_with(&[KIND, api_servers::KIND], Playing::start_with_target);
+    until("it was listed", || world.lists() > 0).await;
+    world.wire.judge(|request| if request == "GET nodes/dummy_name" { Fate::Refused } else { Fate::Answered });
+    sleep(PERIOD * 10).await;
+    assert_eq!(world.deleted(), [""; 0]);
+    world.wire.judge(|_| Fate::Answered);
     until("the orphan is deleted", || !world.deleted().is_empty()).await;
 }
 

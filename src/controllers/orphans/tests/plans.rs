@@ -213,3 +213,16 @@ fn a_driver_that_cannot_list_is_not_called() {
     snapshot.can_list = true;
     assert_eq!(plan(&snapshot).steps.len(), 1);
 }
+
+#[test]
+fn a_provider_id_that_is_used_again_is_another_vm() {
+    let mut world = World::new();
+    world.pass();
+    world.vm(1, "another");
+    world.sleep(15);
+    world.pass();
+    assert_eq!(world.deleted, [""; 0]);
+    world.sleep(15);
+    world.pass();
+    assert_eq!(world.deleted, ["cloud:///1"]);
+}

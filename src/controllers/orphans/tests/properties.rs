@@ -32,12 +32,11 @@ fn any_happening() -> impl Strategy<Value = Happening> {
 }
 
 proptest! {
-    /// Whatever happens: a VM that is deleted was, in this pass, of no Machine by its ID, and its name's Machine, if there
-    /// is one, has another VM; and nothing is deleted that was claimed in any pass of the last period.
+    /// Whatever happens: a VM that is deleted had no Machine in every list that was read for at least a period.
     #[test]
     fn no_vm_of_a_machine_is_ever_deleted(happenings in prop::collection::vec(any_happening(), 1..80)) {
         let mut world = World::new();
-        let (mut last_claimed, mut first_seen) = (std::collections::BTreeMap::new(), std::collections::BTreeMap::new());
+        let mut since = std::collections::BTreeMap::new();
         for happening in happenings {
             match happening {
                 Happening::Vm(number, name) => world.vm(number, &name),
@@ -53,22 +52,19 @@ proptest! {
                     let (before, deleted) = (world.clone(), world.deleted.len());
                     let is_blind = before.list_fails.is_some() || before.uncertain.is_some();
                     world.pass();
-                    for (id, name) in &before.vms {
-                        let is_claimed = before.machines.values().any(|machine| {
-                            machine.spec.provider_id == *id
-                                || (machine.metadata.name.as_ref() == Some(name) && machine.spec.provider_id.is_empty())
-                        });
-                        first_seen.entry(id.clone()).or_insert(before.now);
-                        if is_claimed && !is_blind {
-                            last_claimed.insert(id.clone(), before.now);
-                        }
+                    let is_claimed = |id: &str, name: &str| before.machines.values().any(|machine| {
+                        let has_none = machine.spec.provider_id.is_empty();
+                        machine.spec.provider_id == id || (has_none && machine.metadata.name.as_deref() == Some(name))
+                    });
+                    if !is_blind {
+                        let orphans = before.vms.clone().into_iter().filter(|(id, name)| !is_claimed(id, name));
+                        since = orphans.map(|vm| (vm.clone(), *since.get(&vm).unwrap_or(&before.now))).collect();
                     }
-                    first_seen.retain(|id, _| before.vms.contains_key(id));
                     for id in &world.deleted[deleted..] {
                         prop_assert!(!is_blind);
-                        let since = last_claimed.get(id).copied().unwrap_or(first_seen[id]).max(first_seen[id]);
-                        let age = before.now.duration_since(since);
-                        prop_assert!(age >= jiff::SignedDuration::from_mins(15), "{id} was deleted after {age}");
+                        let vm = (id.clone(), before.vms[id].clone());
+                        let age = since.get(&vm).map(|since| before.now.duration_since(*since));
+                        prop_assert!(age >= Some(jiff::SignedDuration::from_mins(15)), "{vm:?} was deleted after {age:?}");
                     }
                 }
             }

@@ -10,6 +10,7 @@ use super::super::{Action, Learned, Listing, Memory, Policy, Snapshot, claim_of,
 use crate::{
     api::{machine::Machine, patch, reasons::EventReason},
     plan::Plan,
+    safety::orphans::identity,
 };
 
 pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -145,7 +146,7 @@ impl World {
                 let result = if self.deletions_fail { Err("no".to_owned()) } else { Ok(()) };
                 if result.is_ok() {
                     self.vms.remove(&id);
-                    self.memory.orphans.remove(&id);
+                    self.memory.orphans.remove(&identity(&id, &machine));
                     self.deleted.push(id.clone());
                 }
                 let is_done = result.is_ok();

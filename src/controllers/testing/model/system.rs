@@ -27,6 +27,7 @@ use crate::{
         leader::{Candidacy, Election, Leadership, Timing},
         target::{Assignment, TargetClients, TargetId, Targets},
     },
+    safety::api_server::Probing,
 };
 
 /// Slower than a real one, so that hours pass with few renewals.
@@ -199,6 +200,7 @@ fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell
         deployment: machine_deployment::Policy { annotate_nodes: true, has_target: true },
         overshoot: overshoot::Policy::default(),
         orphans: orphans::Policy::default(),
+        probing: Probing::default(),
         node: node::Policy {
             creation_timeout: SignedDuration::try_from(program.creation_timeout).unwrap(),
             finalizer_grace: SignedDuration::from_secs(30),

@@ -1,0 +1,124 @@
+//! Probes API servers, and stores the results for all kinds.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::future::join_all;
+use parking_lot::{Mutex, RwLock};
+
+use super::{Action, Answers, Server};
+use crate::{
+    api::machine::Machine,
+    plan::Step,
+    runtime::{
+        clock::Clock,
+        objects::{Objects, chain},
+        target::{TargetId, Targets},
+    },
+    safety::{
+        api_server::{Health, Probing},
+        trust::TargetTrust,
+    },
+};
+
+/// The object that probes read. It does not exist; the name is the reference's.
+const NAME: &str = "dummy_name";
+
+type Handler = Box<dyn Fn() + Send + Sync>;
+
+/// What probes have shown of the API servers of a cell.
+#[derive(Default)]
+pub(crate) struct ApiServers {
+    known: Mutex<BTreeMap<Server, Health>>,
+    handlers: RwLock<Vec<Handler>>,
+}
+
+impl ApiServers {
+    /// Calls `handler` when Machines have to be frozen or unfrozen.
+    pub fn on_change(&self, handler: impl Fn() + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    /// Limits the trust in a target by its own API server and by that of the control cluster.
+    pub fn limit(&self, target: &TargetId, trust: TargetTrust) -> TargetTrust {
+        let (own, control) = (self.health_of(&Server::Target(target.to_string())), self.health_of(&Server::Control));
+        control.limit(own.limit(trust))
+    }
+
+    /// Machines are frozen because of an API server.
+    pub fn is_any_frozen(&self) -> bool {
+        self.known.lock().values().any(|health| health.is_frozen)
+    }
+
+    pub(super) fn health_of(&self, server: &Server) -> Health {
+        self.known.lock().get(server).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn forget(&self) {
+        self.known.lock().clear();
+    }
+
+    fn set(&self, known: BTreeMap<Server, Health>) {
+        let before = std::mem::replace(&mut *self.known.lock(), known.clone());
+        let mut is_changed = false;
+        for (server, health) in &known {
+            if before.get(server).is_some_and(|before| before.is_frozen) == health.is_frozen {
+                continue;
+            }
+            is_changed = true;
+            match &health.failing {
+                Some((since, error)) => {
+                    tracing::warn!(%server, %since, error, "API server unreachable, machines frozen")
+                }
+                None => tracing::info!(%server, "API server reachable, machines unfrozen"),
+            }
+        }
+        if is_changed {
+            self.handlers.read().iter().for_each(|handler| handler());
+        }
+    }
+}
+
+/// Probes the API servers.
+pub(crate) struct Probes {
+    pub servers: Arc<ApiServers>,
+    pub machines: Arc<Objects<Machine>>,
+    /// Any namespace that the process may read.
+    pub namespace: String,
+    pub targets: Arc<Targets>,
+    pub probing: Probing,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// State of one reconcile.
+#[derive(Default)]
+pub(crate) struct Session {
+    pub(super) probed: Option<(Answers, bool)>,
+}
+
+impl Probes {
+    pub(super) async fn carry_out(&self, steps: Vec<Step<Action>>, session: &mut Session) {
+        for step in steps {
+            match step.action {
+                Action::Probe => session.probed = Some((self.probe_all().await, false)),
+                Action::Conclude(known) => {
+                    self.servers.set(known);
+                    session.probed.iter_mut().for_each(|(_, is_stored)| *is_stored = true);
+                }
+            }
+        }
+    }
+
+    async fn probe_all(&self) -> Answers {
+        let targets = self.targets.all().into_iter().map(|target| async move {
+            let answer = target.nodes.api("").get_opt(NAME).await;
+            (Server::Target(target.id.to_string()), answer.map(drop).map_err(|error| chain(&error)))
+        });
+        let control = async {
+            let answer = self.machines.api(&self.namespace).get_opt(NAME).await;
+            (Server::Control, answer.map(drop).map_err(|error| chain(&error)))
+        };
+        let (mut results, control) = futures::join!(join_all(targets), control);
+        results.push(control);
+        results.into_iter().collect()
+    }
+}

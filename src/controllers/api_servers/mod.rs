@@ -1,0 +1,61 @@
+//! Probes the API servers of the control cluster and of the targets. Machines are frozen while one of theirs does not
+//! answer, as in the reference. Without a target nothing is probed.
+
+mod apply;
+mod observe;
+mod plan;
+mod register;
+
+use std::{collections::BTreeMap, fmt};
+
+use jiff::Timestamp;
+
+pub(crate) use apply::ApiServers;
+pub use plan::plan;
+pub(crate) use register::KIND;
+
+use crate::safety::api_server::Health;
+
+/// An API server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Server {
+    /// Of the control cluster.
+    Control,
+    /// Of a target cluster.
+    Target(String),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Control => f.write_str("control"),
+            Self::Target(name) => f.write_str(name),
+        }
+    }
+}
+
+/// What became of one probe of each API server.
+pub type Answers = BTreeMap<Server, Result<(), String>>;
+
+/// The input of a plan.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// All API servers, and what is known of them; empty without a target.
+    pub servers: BTreeMap<Server, Health>,
+    /// Results of the probes of this reconcile, and whether they are stored already.
+    pub probed: Option<(Answers, bool)>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// One operation of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Probe all API servers at the same time.
+    Probe,
+    /// Store what the probes have shown.
+    Conclude(BTreeMap<Server, Health>),
+}
+
+#[cfg(test)]
+mod tests;

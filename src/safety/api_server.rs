@@ -1,0 +1,126 @@
+//! Whether an API server answers, by probes. One that does not for too long freezes Machines.
+//!
+//! Watches of a cache show most outages. A probe reads from storage, so it also shows that an API server accepts no
+//! writes, while it serves watches from memory.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::trust::TargetTrust;
+
+/// Timing of the probes, from the flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probing {
+    /// How long probes must fail before Machines are frozen (`--machine-safety-apiserver-statuscheck-timeout`).
+    pub timeout: SignedDuration,
+    /// Time between probes (`--machine-safety-apiserver-statuscheck-period`).
+    pub period: SignedDuration,
+}
+
+impl Default for Probing {
+    fn default() -> Self {
+        Self { timeout: SignedDuration::from_secs(30), period: SignedDuration::from_mins(1) }
+    }
+}
+
+/// The shortest time between two probes.
+const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
+
+/// What probes have shown of an API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Since when every probe failed, and the first error. A success clears it.
+    pub failing: Option<(Timestamp, String)>,
+    /// Machines are frozen.
+    pub is_frozen: bool,
+    /// When it answered again after the last freeze.
+    pub recovered_at: Option<Timestamp>,
+}
+
+impl Health {
+    /// After one more probe.
+    pub fn after(&self, probe: &Result<(), String>, now: Timestamp, probing: &Probing) -> Self {
+        let Err(error) = probe else {
+            let recovered_at = if self.is_frozen { Some(now) } else { self.recovered_at };
+            return Self { failing: None, is_frozen: false, recovered_at };
+        };
+        let (since, first) = self.failing.clone().unwrap_or_else(|| (now, error.clone()));
+        let is_frozen = self.is_frozen || now.duration_since(since) > probing.timeout;
+        Self { failing: Some((since, first)), is_frozen, recovered_at: self.recovered_at }
+    }
+
+    /// When to probe again: sooner while probes fail.
+    pub fn next_probe(&self, probing: &Probing) -> SignedDuration {
+        let pause = match self.failing {
+            None => probing.period,
+            Some(_) => (probing.timeout / 5).min(probing.period),
+        };
+        pause.max(SHORTEST)
+    }
+
+    /// Trust in a target cluster, if this is one of the API servers that it depends on.
+    pub fn limit(&self, trust: TargetTrust) -> TargetTrust {
+        match (trust, &self.failing) {
+            (TargetTrust::Trusted { .. }, Some((since, error))) if self.is_frozen => {
+                TargetTrust::Untrusted { since: *since, reason: error.clone() }
+            }
+            (TargetTrust::Trusted { again_since }, _) => {
+                TargetTrust::Trusted { again_since: again_since.max(self.recovered_at) }
+            }
+            (untrusted, _) => untrusted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// After probes at these times.
+    fn probed(probes: &[(i64, bool)]) -> Health {
+        let result = |is_up: bool| if is_up { Ok(()) } else { Err("refused".to_owned()) };
+        probes.iter().fold(Health::default(), |health, (second, up)| {
+            health.after(&result(*up), at(*second), &Probing::default())
+        })
+    }
+
+    #[test]
+    fn only_probes_that_fail_for_longer_than_the_timeout_freeze() {
+        assert!(!probed(&[(0, true), (60, false)]).is_frozen);
+        assert!(!probed(&[(60, false), (90, false)]).is_frozen);
+        assert!(probed(&[(60, false), (90, false), (91, false)]).is_frozen);
+    }
+
+    #[test]
+    fn a_success_ends_everything_and_an_old_failure_does_not_count() {
+        assert!(!probed(&[(0, false), (6, true), (3600, false)]).is_frozen);
+        let back = probed(&[(0, false), (31, false), (37, true)]);
+        assert_eq!(back, Health { failing: None, is_frozen: false, recovered_at: Some(at(37)) });
+        assert_eq!(probed(&[(0, false), (31, false), (37, true), (97, true)]).recovered_at, Some(at(37)));
+    }
+
+    #[test]
+    fn probes_are_more_frequent_while_they_fail() {
+        let probing = Probing::default();
+        assert_eq!(probed(&[(0, true)]).next_probe(&probing).as_secs(), 60);
+        assert_eq!(probed(&[(0, false)]).next_probe(&probing).as_secs(), 6);
+        assert_eq!(probed(&[(0, false), (31, false)]).next_probe(&probing).as_secs(), 6, "the end is noticed soon");
+        let none = Probing { timeout: SignedDuration::ZERO, period: SignedDuration::ZERO };
+        assert_eq!(Health::default().next_probe(&none), SHORTEST);
+    }
+
+    #[test]
+    fn trust_in_a_target_is_limited_by_its_api_servers() {
+        let trusted = |since: Option<i64>| TargetTrust::Trusted { again_since: since.map(at) };
+        let frozen = probed(&[(0, false), (31, false)]);
+        assert_eq!(frozen.limit(trusted(None)), TargetTrust::Untrusted { since: at(0), reason: "refused".to_owned() });
+        assert_eq!(probed(&[(0, false)]).limit(trusted(Some(3))), trusted(Some(3)));
+        let back = probed(&[(0, false), (31, false), (37, true)]);
+        assert_eq!((back.limit(trusted(None)), back.limit(trusted(Some(90)))), (trusted(Some(37)), trusted(Some(90))));
+        let untrusted = TargetTrust::Untrusted { since: at(1), reason: "silent".to_owned() };
+        assert_eq!(frozen.limit(untrusted.clone()), untrusted);
+    }
+}
