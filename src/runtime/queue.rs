@@ -298,6 +298,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_worker_that_waits_gets_a_changed_key_as_soon_as_its_reconcile_ends() {
+        let queue = queue(Duration::ZERO);
+        queue.add("a");
+        assert_eq!(now(&queue), Some("a"));
+        queue.add("a");
+        let waiting = tokio::spawn({
+            let queue = Arc::clone(&queue);
+            async move { queue.take().await.0 }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        queue.done(&"a", None);
+        let took = tokio::time::timeout(Duration::from_secs(1), waiting).await;
+        assert_eq!(took.unwrap().unwrap(), "a");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn changes_are_gathered_for_an_interval_after_the_last_reconcile_began() {
         let queue = queue(GATHER);
         let start = Instant::now();

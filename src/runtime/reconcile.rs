@@ -265,3 +265,113 @@ impl<R: Reconciler> Handler for Loop<R> {
         Err(ReconcileError::Restless { key: key.to_string(), step: last })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::queue::Pacing;
+
+    /// Creates two objects, and both answers are lost.
+    #[derive(Default)]
+    struct TwoLostAnswers {
+        resolved: Mutex<Vec<String>>,
+        is_planned: Mutex<bool>,
+    }
+
+    impl Reconciler for Arc<TwoLostAnswers> {
+        type Key = Key;
+        type Snapshot = ();
+        type Action = [&'static str; 2];
+        type Memory = ();
+        type Session = ();
+
+        fn observe(&self, _: &Key, (): &(), (): &()) -> Option<()> {
+            Some(())
+        }
+
+        fn plan(&self, (): &()) -> Plan<[&'static str; 2]> {
+            let mut plan = Plan::default();
+            if !std::mem::replace(&mut *self.is_planned.lock(), true) {
+                plan.then(["a", "b"], "they are missing");
+            }
+            plan
+        }
+
+        async fn apply(
+            &self,
+            (): (),
+            steps: Vec<Step<[&'static str; 2]>>,
+            turn: &mut Turn<'_, Self>,
+        ) -> Result<Next, ReconcileError> {
+            for name in steps.into_iter().flat_map(|step| step.action) {
+                let lost = std::io::Error::other("connection reset by peer");
+                let error =
+                    WriteError::new("create", "Machine", Key::new("ns", name), kube::Error::Service(lost.into()));
+                let _ = turn.track::<()>(Err(error));
+            }
+            Ok(Next::Requeue(Requeue::OnChange))
+        }
+
+        async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+            self.resolved.lock().push(write.key.name.clone());
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn every_write_of_unknown_outcome_is_resolved_once() {
+        let reconciler = Arc::new(TwoLostAnswers::default());
+        let queue = Queue::new("test", Pacing::default());
+        let it = Loop::new(Arc::clone(&reconciler), queue, Arc::default());
+        for _ in 0..3 {
+            it.handle(&Key::new("ns", "set")).await.unwrap();
+        }
+        assert_eq!(*reconciler.resolved.lock(), ["a", "b"]);
+    }
+
+    /// Has something to do only when its failure is forgotten.
+    #[derive(Default)]
+    struct Failed {
+        applied: Mutex<Vec<String>>,
+    }
+
+    impl Reconciler for Arc<Failed> {
+        type Key = Key;
+        type Snapshot = bool;
+        type Action = ();
+        type Memory = bool;
+        type Session = ();
+
+        fn observe(&self, _: &Key, has_failed: &bool, (): &()) -> Option<bool> {
+            Some(*has_failed)
+        }
+
+        fn plan(&self, has_failed: &bool) -> Plan<()> {
+            let mut plan = Plan::default();
+            if !has_failed {
+                plan.then((), "the status still shows the failure");
+            }
+            plan
+        }
+
+        async fn apply(&self, _: bool, steps: Vec<Step<()>>, _: &mut Turn<'_, Self>) -> Result<Next, ReconcileError> {
+            self.applied.lock().extend(steps.into_iter().map(|step| step.reason));
+            Ok(Next::Requeue(Requeue::OnChange))
+        }
+
+        fn settle(has_failed: &mut bool) -> bool {
+            std::mem::take(has_failed)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_forgotten_when_nothing_is_left_to_do_is_planned_for_at_once() {
+        let (reconciler, states, key) =
+            (Arc::new(Failed::default()), Arc::<States<_>>::default(), Key::new("ns", "set"));
+        states.update(&key, |has_failed| *has_failed = true);
+        let queue = Queue::new("test", Pacing::default());
+        let it = Loop::new(Arc::clone(&reconciler), queue, states);
+        it.handle(&key).await.unwrap();
+        assert_eq!(*reconciler.applied.lock(), ["the status still shows the failure"]);
+    }
+}
