@@ -52,6 +52,7 @@ async fn a_standby_of_a_whole_rollout_deletes_nothing_when_it_takes_over() {
     world.pool_serves(REPLICAS, "large").await;
 
     let healthy = world.scene.now().uids();
+    let victim = pool(&world.scene.now()).next().map(|machine| machine.metadata.clone()).unwrap();
     world.scene.always("nobody deletes a healthy machine", move |scene| {
         healthy.iter().all(|uid| scene.live().any(|machine| machine.metadata.uid.as_ref() == Some(uid)))
     });
@@ -61,10 +62,10 @@ async fn a_standby_of_a_whole_rollout_deletes_nothing_when_it_takes_over() {
     world.scale(u32::try_from(REPLICAS + 1).unwrap()).await;
     world.pool_serves(REPLICAS + 1, "large").await;
 
-    // Nodes that go are dealt with in their order: when a new one is, so are all that the standby remembers.
+    // Nodes that go are dealt with in their order: when a new one is, so are all that the standby remembers. Not that of a
+    // machine of this very second, which might be the successor of another.
     world.scene.forget_rules();
     let before = world.scene.now().uids();
-    let victim = pool(&world.scene.now()).next().map(|machine| machine.metadata.clone()).unwrap();
     nodes(&world).delete(&victim.name.unwrap(), &DeleteParams::default()).await.unwrap();
     let gone = victim.uid.unwrap();
     world.until("the machine without node to be gone", |scene| !scene.uids().contains(&gone)).await;
