@@ -496,6 +496,23 @@ async fn a_node_that_joins_during_a_call_is_seen_in_the_same_reconcile() {
 }
 
 #[tokio::test]
+async fn what_the_cloud_said_of_a_machine_is_not_believed_of_the_next_one_of_its_name() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    let (machines, api) = (Arc::clone(&shop.context.machines.cache), shop.api.clone());
+    *shop.cloud.hook.lock() = Some(Box::new(move |call| {
+        let path = format!("{MACHINES}/m");
+        let mut machine = api.get(&path).unwrap();
+        if call == "status" && machine["metadata"]["uid"] == "uid-m" {
+            machine["metadata"]["uid"] = "its successor".into();
+            machines.wrote(serde_json::from_value(api.put(&path, machine)).unwrap());
+        }
+    }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "status", "create"]);
+}
+
+#[tokio::test]
 async fn after_a_lost_answer_nothing_is_done_before_the_machine_was_read() {
     let shop = Shop::new();
     shop.machine("m", json!({}));
