@@ -18,6 +18,8 @@ pub(super) struct MachineFacts {
     pub node: String,
     pub phase: String,
     pub phase_since: Value,
+    /// Its health timeout began anew, because its Node could not report.
+    pub is_reset: bool,
     pub provider_id: String,
     /// It has a deletion timestamp.
     pub is_deleted: bool,
@@ -41,6 +43,8 @@ impl MachineFacts {
             node: text(&value["metadata"]["labels"][labels::NODE]),
             phase: text(&status["phase"]),
             phase_since: status["lastUpdateTime"].clone(),
+            is_reset: text(&value["status"]["lastOperation"]["description"])
+                .starts_with("Machine Health Timeout was reset"),
             provider_id: text(&value["spec"]["providerID"]),
             is_deleted: object.is_terminating(),
             is_marked: !value["metadata"]["annotations"][labels::MARKED_FOR_DELETION_TIME].is_null(),

@@ -184,7 +184,7 @@ impl Ledger {
         if cloud.vms.contains_key(&old.provider_id) {
             luck.must(old.provider_id == new.provider_id, || format!("machine {name} forgets its VM"));
         }
-        if old.phase == new.phase {
+        if old.phase == new.phase && !new.is_reset {
             luck.must(old.phase_since == new.phase_since, || format!("machine {name} enters the phase that it is in"));
         }
         if new.is_available() {
