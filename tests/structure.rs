@@ -1,5 +1,5 @@
 //! The structure of the source, as rules: what decides is pure, floors are not skipped upwards, files form no circles, and a
-//! kind is added in one folder and one line.
+//! kind is added in one folder and one line. And what docs/conformance.md says of tests is true.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,6 +8,9 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+
+#[path = "structure/conformance.rs"]
+mod conformance;
 
 /// Where decisions are made.
 const PURE: [&str; 4] = ["plan", "drain", "safety", "controllers"];
