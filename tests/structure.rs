@@ -39,6 +39,9 @@ const FORBIDDEN: [(&str, &str); 15] = [
     ("env", "the outside world"),
 ];
 
+/// Where the tests of a file begin.
+const TESTS: &str = "\n#[cfg(test)]\nmod tests {";
+
 /// Floors from the ground up. A room may use those below it and those beside it.
 const FLOORS: [&[&str]; 7] = [
     &["api"],
@@ -106,6 +109,27 @@ fn a_kind_is_known_to_one_line_outside_its_folder() {
             assert!(is_there, "{name} has no {part}");
         }
     }
+}
+
+/// Words in texts of a status by which Gardener tells errors of a user from others. Texts of clouds and API servers may have
+/// them, ours must not.
+const CLASSIFIED: [&str; 5] = ["notfound", "conflict", "denied", "invalid value", "resourceexhausted"];
+
+#[test]
+fn texts_of_controllers_have_no_words_that_others_classify_as_errors_of_a_user() {
+    let mut violations = Vec::new();
+    let is_told = |file: &&PathBuf| is_pure(file) && !file.ends_with("lint.rs");
+    for file in sources().iter().filter(is_told) {
+        let text = read(file);
+        let code = &text[..text.find(TESTS).unwrap_or(text.len())];
+        for (number, line) in (1..).zip(code.lines()).filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            let told = line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+            for word in CLASSIFIED.iter().filter(|word| told.contains(*word)) {
+                violations.push(format!("{}:{number}: {word}: {}", file.display(), line.trim()));
+            }
+        }
+    }
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 #[test]
@@ -320,7 +344,7 @@ fn circles(graph: &BTreeMap<PathBuf, BTreeSet<PathBuf>>) -> Vec<Vec<PathBuf>> {
 /// Lines of code with their numbers: without comments, without the content of texts, and only up to the tests, which
 /// stand at the end.
 fn code_of(text: &str) -> impl Iterator<Item = (usize, String)> {
-    let until = text.find("\n#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let until = text.find(TESTS).unwrap_or(text.len());
     text[..until].lines().enumerate().map(|(index, line)| {
         let pieces = line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"");
         (index + 1, pieces.split("//").next().unwrap_or_default().to_owned())

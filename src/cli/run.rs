@@ -162,11 +162,12 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{ffi::OsString, time::Duration};
 
     use clap::{Args, FromArgMatches};
 
     use super::*;
+    use crate::cli::args::{self, Command};
 
     #[test]
     fn flags_reach_the_probes_and_the_orphan_collector() {
@@ -195,5 +196,41 @@ mod tests {
         };
         let expected = overshoot::Policy { margins: Margins { up: 5, down: 3 }, period: Duration::from_secs(7) };
         assert_eq!(overshoot_policy(&flags), expected);
+    }
+
+    #[test]
+    fn the_flags_of_the_machine_controller_reach_its_rules() {
+        let words = [
+            "mcm",
+            "machine-controller",
+            "--machine-creation-timeout=1m",
+            "--machine-health-timeout=2m",
+            "--machine-drain-timeout=3m",
+            "--machine-max-evict-retries=4",
+            "--node-conditions=A,B",
+            "--resource-exhausted-retry=5m",
+            "--bootstrap-token-auth-extra-groups=g",
+            "--namespace=n",
+        ];
+        let Command::MachineController(options) = args::parse(words.map(OsString::from)).unwrap() else {
+            panic!("another command")
+        };
+        let process = process_options(&options.generic, UserAgent::MachineController, vec![MACHINES], options.listen());
+        let process = with_machines(process, &options.machine, &options.driver);
+        let expected = machine::Policy {
+            creation_timeout: GoDuration::from_secs(60),
+            health_timeout: GoDuration::from_secs(120),
+            drain_timeout: GoDuration::from_secs(180),
+            max_evict_retries: 4,
+            node_conditions: vec!["A".to_owned(), "B".to_owned()],
+            resource_exhausted_retry: GoDuration::from_secs(300),
+            bootstrap_token_groups: "g".to_owned(),
+            ..machine::Policy::default()
+        };
+        assert_eq!(process.machine, expected);
+        assert_eq!(process.node.creation_timeout.as_secs(), 60, "from this age a Node without a machine is marked");
+        let Cells::One(cell) = process.cells else { panic!("several cells") };
+        assert_eq!(cell.leases, "n");
+        assert!(matches!(cell.scope, Scope::Namespace(namespace) if namespace == "n"));
     }
 }

@@ -88,3 +88,36 @@ impl FromStr for Code {
         Self::ALL.into_iter().find(|code| code.as_str() == name).ok_or(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_those_of_the_reference() {
+        let names = [
+            "Canceled",
+            "Unknown",
+            "InvalidArgument",
+            "DeadlineExceeded",
+            "NotFound",
+            "AlreadyExists",
+            "PermissionDenied",
+            "ResourceExhausted",
+            "FailedPrecondition",
+            "Aborted",
+            "OutOfRange",
+            "Unimplemented",
+            "Internal",
+            "Unavailable",
+            "DataLoss",
+            "Unauthenticated",
+            "Uninitialized",
+        ];
+        let codes = Code::ALL.map(|code| (code as usize, code.as_str()));
+        let expected: Vec<(usize, &str)> = (1..).zip(names).collect();
+        assert_eq!(codes.as_slice(), expected);
+        assert!(names.iter().all(|name| name.parse::<Code>().is_ok_and(|code| code.as_str() == *name)));
+        assert!("notfound".parse::<Code>().is_err(), "letters count");
+    }
+}

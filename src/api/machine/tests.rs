@@ -6,7 +6,7 @@ use proptest::proptest;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet};
+use super::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet, OperationState, OperationType};
 
 fn read<T: DeserializeOwned>(document: Value) -> T {
     serde_json::from_value(document).unwrap()
@@ -281,4 +281,35 @@ fn a_phase_state_or_type_that_is_not_listed_is_kept_as_it_is() {
     assert_eq!(machine.phase(), MachinePhase::Other("Hibernating".to_owned()));
     assert!(!machine.is_available() && !machine.is_terminating());
     assert_eq!(serde_json::to_value(&machine).unwrap()["status"], stored["status"]);
+}
+
+#[test]
+fn texts_of_phases_states_and_types_are_those_of_the_reference() {
+    fn known<T: From<String>>(texts: &[&str], text_of: impl Fn(&T) -> (String, bool)) {
+        for text in texts {
+            assert_eq!(text_of(&T::from((*text).to_owned())), ((*text).to_owned(), true));
+        }
+    }
+    known(
+        &[
+            "",
+            "Pending",
+            "Available",
+            "Running",
+            "Terminating",
+            "Unknown",
+            "Failed",
+            "CrashLoopBackOff",
+            "InPlaceUpdating",
+            "InPlaceUpdateSuccessful",
+            "InPlaceUpdateFailed",
+        ],
+        |phase: &MachinePhase| (phase.as_str().to_owned(), !matches!(phase, MachinePhase::Other(_))),
+    );
+    known(&["Processing", "Failed", "Successful"], |state: &OperationState| {
+        (state.as_str().to_owned(), !matches!(state, OperationState::Other(_)))
+    });
+    known(&["Create", "Update", "InPlaceUpdate", "DrainNode", "HealthCheck", "Delete"], |type_: &OperationType| {
+        (type_.as_str().to_owned(), !matches!(type_, OperationType::Other(_)))
+    });
 }

@@ -297,7 +297,14 @@ const fn phase_number(phase: &MachinePhase) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::{
+        controllers::machine::{Learned, Memory},
+        safety::trust::TargetTrust,
+    };
 
     fn text(machines: &MachineMetrics) -> String {
         let mut out = Exposition::default();
@@ -315,6 +322,57 @@ mod tests {
         let text = text(&machines);
         assert!(text.contains(&format!("mcm_machine_create_duration_seconds{labels} 3\n")), "{text}");
         assert!(text.contains(&format!("mcm_machine_num_failed_join{labels} 1\n")), "{text}");
+    }
+
+    /// A Machine in a phase, made at second 0 and deleted at second 40, as the status was written at second 100.
+    fn machine(labels: Value, phase: &str, operation: Value) -> Machine {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "m", "namespace": "n", "labels": labels,
+                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:00:40Z",
+            },
+            "spec": {}, "status": { "currentStatus": { "phase": phase }, "lastOperation": operation },
+        }))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case::joined("Pending", "Running", json!({ "type": "Create", "state": "Successful" }), Some("join_duration_seconds"), 100)]
+    #[case::joined_again("Unknown", "Running", json!({ "type": "HealthCheck", "state": "Successful" }), None, 0)]
+    #[case::did_not_join("Pending", "Failed", json!({ "type": "Create", "state": "Failed" }), Some("num_failed_join"), 1)]
+    #[case::failed_later("Unknown", "Failed", json!({ "type": "HealthCheck", "state": "Failed" }), None, 0)]
+    #[case::drained("Terminating", "Terminating", json!({ "description": "Drain successful. Initiate VM deletion" }), Some("drain_duration_seconds"), 60)]
+    #[case::drained_by_force("Terminating", "Terminating", json!({ "description": "Force Drain successful. Delete Volume Attachments" }), None, 0)]
+    fn a_transition_is_measured(
+        #[case] before: &str,
+        #[case] after: &str,
+        #[case] operation: Value,
+        #[case] metric: Option<&str>,
+        #[case] value: u32,
+    ) {
+        let measured = |labels: Value| {
+            let (before, after) =
+                (machine(labels.clone(), before, json!({})), machine(labels, after, operation.clone()));
+            let now = "2026-01-01T00:01:40Z".parse().unwrap();
+            let (learned, memory) = (Learned::default(), Memory::default());
+            let target = TargetTrust::default();
+            let snapshot = Snapshot::new(Arc::new(before), ClassView::Unknown, target, learned, memory, now);
+            let machines = MachineMetrics::default();
+            transition(&after, &snapshot, now, &machines);
+            called(&snapshot, &Action::InitializeVm, true, Duration::from_secs(7), &machines);
+            text(&machines)
+        };
+        let of_pool = measured(json!({ "name": "pool" }));
+        let samples =
+            |text: &str| text.lines().filter(|line| line.contains('{')).map(str::to_owned).collect::<Vec<_>>();
+        let expected = [("initialize_duration_seconds", 7)].into_iter().chain(metric.map(|metric| (metric, value)));
+        for (metric, value) in expected.clone() {
+            let start = format!("mcm_machine_{metric}{{namespace=\"n\",machine_deployment=\"pool\"");
+            let is_it = |line: &String| line.starts_with(&start) && line.ends_with(&format!("}} {value}"));
+            assert!(samples(&of_pool).iter().any(is_it), "{metric} is missing in\n{of_pool}");
+        }
+        assert_eq!(samples(&of_pool).len(), expected.count(), "{of_pool}");
+        assert_eq!(samples(&measured(json!({}))), [""; 0], "without the label name nothing is measured");
     }
 
     #[test]

@@ -223,7 +223,24 @@ fn content(class: &Arc<MachineClass>) -> MachineClass {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    #[rstest]
+    #[case::node_template(json!({ "nodeTemplate": { "capacity": {}, "virtualCapacity": { "gpu": "1" }, "instanceType": "", "region": "", "zone": "" } }), true)]
+    #[case::provider_spec(json!({ "providerSpec": { "image": "next" } }), true)]
+    #[case::secret(json!({ "credentialsSecretRef": { "name": "s", "namespace": "n" } }), true)]
+    #[case::finalizers(json!({ "metadata": { "finalizers": ["x"] } }), true)]
+    #[case::annotations(json!({ "metadata": { "annotations": { "a": "b" }, "resourceVersion": "2" } }), false)]
+    fn a_class_concerns_its_machines_with_everything_but_its_metadata(#[case] change: Value, #[case] expected: bool) {
+        let class = |value: &Value| Arc::new(serde_json::from_value(value.clone()).unwrap());
+        let mut value = json!({ "metadata": { "name": "c" }, "providerSpec": {} });
+        let before: Arc<MachineClass> = class(&value);
+        crate::controllers::testing::merge(&mut value, &change);
+        assert_eq!(content(&before) != content(&class(&value)), expected);
+    }
 
     #[test]
     fn a_machine_uses_the_class_that_it_names_whatever_kind_it_writes_beside_the_name() {

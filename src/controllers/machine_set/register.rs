@@ -150,3 +150,31 @@ fn selecting<'a>(sets: &Cache<MachineSet>, machine: &'a Machine) -> impl Iterato
     };
     sets.all().into_iter().filter(selects).map(|set| Key::of(&set.metadata))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_machine_without_a_set_wakes_every_set_of_its_namespace_that_selects_it() {
+        let sets = MachineSet::cache();
+        for (name, namespace, selector) in [
+            ("a", "ns", json!({ "matchLabels": { "pool": "x" } })),
+            ("b", "ns", json!({ "matchExpressions": [{ "key": "pool", "operator": "Exists" }] })),
+            ("c", "ns", json!({ "matchLabels": { "pool": "y" } })),
+            ("d", "elsewhere", json!({ "matchLabels": { "pool": "x" } })),
+            ("e", "ns", Value::Null),
+        ] {
+            let metadata = json!({ "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1" });
+            let set = json!({ "metadata": metadata, "spec": { "selector": selector, "template": {} } });
+            sets.wrote(serde_json::from_value(set).unwrap());
+        }
+        let orphan = json!({ "metadata": { "name": "m", "namespace": "ns", "labels": { "pool": "x" } }, "spec": {} });
+        let orphan: Machine = serde_json::from_value(orphan).unwrap();
+        let mut woken: Vec<String> = selecting(&sets, &orphan).map(|key| key.name).collect();
+        woken.sort_unstable();
+        assert_eq!(woken, ["a", "b"]);
+    }
+}

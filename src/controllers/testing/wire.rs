@@ -105,6 +105,12 @@ impl Wire {
         self.server.all(find(&format!("{plural}/")).0).len()
     }
 
+    /// All objects of a kind.
+    pub(crate) fn all<K: DeserializeOwned>(&self, plural: &str) -> Vec<K> {
+        let objects = self.server.all(find(&format!("{plural}/")).0);
+        objects.iter().map(|object| serde_json::from_value(Value::clone(&object.value)).unwrap()).collect()
+    }
+
     /// Somebody else's write: creates or changes an object.
     pub(crate) fn put<K: DeserializeOwned>(&self, path: &str, change: &Value) -> K {
         let (kind, namespace, name) = find(path);

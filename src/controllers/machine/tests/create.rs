@@ -7,7 +7,7 @@ use super::world::{World, at, node, ready, unready};
 use crate::{
     api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType},
     controllers::machine::{Call, ClassView, Learned, Memory, Snapshot, views::VmView},
-    driver::{Code, DriverError},
+    driver::{Code, DriverError, Vm},
     safety::trust::TargetTrust,
 };
 
@@ -318,4 +318,63 @@ fn the_record_of_who_wrote_which_field_ends_only_where_a_set_made_the_machine(
     let mut world = World::with_machine(patch, Value::Null);
     world.run_until(|world| !world.machine().spec.provider_id.is_empty());
     assert_eq!(world.machine().metadata.managed_fields.is_some(), is_ended);
+}
+
+#[test]
+fn a_driver_that_cannot_look_vms_up_is_asked_to_create_one() {
+    let mut world = broken(Call::Status, error(Code::Unimplemented));
+    world.pass();
+    assert_eq!((world.births, world.phase()), (1, MachinePhase::Pending));
+}
+
+#[rstest]
+#[case::with_a_node_name(json!({ "labels": { "node": "n" } }), MachinePhase::Pending, "")]
+#[case::without(json!({}), MachinePhase::CrashLoopBackOff, "NotFound")]
+fn an_id_that_is_stored_is_trusted_if_the_node_can_be_told(
+    #[case] metadata: Value,
+    #[case] phase: MachinePhase,
+    #[case] code: &str,
+) {
+    let stored = json!({ "metadata": metadata, "spec": { "providerID": "cloud:///7" } });
+    let mut world = World::with_machine(stored, Value::Null);
+    world.pass();
+    assert_eq!((world.phase(), world.status().last_operation.error_code.as_str()), (phase, code));
+    assert_eq!((world.births, world.machine().spec.provider_id.as_str()), (0, "cloud:///7"));
+    assert!(world.wake_at.is_some());
+}
+
+fn fresh() -> Snapshot {
+    let machine = Arc::new(Machine::new("m", MachineSpec::default()));
+    let (learned, memory) = (Learned::default(), Memory::default());
+    Snapshot::new(machine, ClassView::Unknown, TargetTrust::default(), learned, memory, at(0))
+}
+
+#[test]
+fn a_vm_without_an_id_is_an_error_of_its_driver() {
+    let mut snapshot = fresh();
+    snapshot.vm_created(Ok(Vm { node_name: "n".to_owned(), ..Vm::default() }));
+    assert_eq!(snapshot.learned.vm, VmView::NotAsked, "it is looked up before anything else");
+    let failure = snapshot.memory.failure_of(Call::Create).unwrap();
+    assert_eq!(failure.error.code, Code::Internal);
+}
+
+#[test]
+fn an_initialization_changes_neither_id_nor_node_name() {
+    let mut snapshot = fresh();
+    let known = Vm { provider_id: "cloud:///1".to_owned(), node_name: "n".to_owned(), ..Vm::default() };
+    snapshot.vm_created(Ok(known.clone()));
+    let other = Vm { provider_id: "cloud:///2".to_owned(), node_name: "o".to_owned(), ..Vm::default() };
+    snapshot.vm_initialized(Ok(other));
+    assert_eq!(snapshot.learned.vm, VmView::Initialized(known));
+}
+
+#[test]
+fn an_error_of_a_creation_ends_the_timeout_and_the_preservation() {
+    let current = json!({ "phase": "Pending", "timeoutActive": true, "preserveExpiryTime": at(9999) });
+    let mut world = World::with_machine(json!({}), json!({ "currentStatus": current }));
+    world.broken.insert(Call::Create, error(Code::Internal));
+    world.pass();
+    let current = world.status().current_status;
+    assert_eq!(current.phase, MachinePhase::CrashLoopBackOff);
+    assert_eq!((current.timeout_active, current.preserve_expiry_time), (false, None));
 }

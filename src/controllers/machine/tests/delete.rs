@@ -440,3 +440,41 @@ fn forty_volumes_move_five_times_as_fast_as_one_after_the_other() {
     let serial = 40 * (3 + 1 + 2);
     assert!(took <= serial / 5 + 3, "{took} s, {serial} s one after the other");
 }
+
+#[test]
+fn a_node_that_is_announced_already_keeps_its_reason() {
+    let mut world = deleted();
+    let announced = json!([{ "type": "Ready", "status": "True" }, { "type": "Terminating", "status": "True", "reason": "Because" }]);
+    world.set_conditions(announced);
+    world.pods = vec![pod("a")];
+    world.pass();
+    assert!(world.log.contains(&"EvictPod".to_owned()) && !world.log.contains(&"PatchNodeStatus".to_owned()));
+    assert_eq!(world.nodes["n"].status.conditions[1].reason.as_deref(), Some("Because"));
+}
+
+#[rstest]
+#[case::without_finalizer(json!({ "metadata": { "finalizers": null } }))]
+#[case::incomplete(json!({ "nodeTemplate": { "capacity": {}, "instanceType": "", "region": "", "zone": "" } }))]
+fn a_class_that_nothing_can_be_made_from_does_not_block_a_deletion(#[case] change: Value) {
+    let mut world = deleted();
+    if let ClassView::Present { class, .. } = &mut world.class {
+        let mut value = json!(**class);
+        crate::controllers::testing::merge(&mut value, &change);
+        *class = std::sync::Arc::new(serde_json::from_value(value).unwrap());
+    }
+    world.pass();
+    assert!(world.machine.is_none() && world.vms.is_empty(), "{:?} {:?}", world.log, world.waits);
+}
+
+#[test]
+fn force_does_not_leave_a_vm_behind_that_cannot_be_deleted() {
+    let mut world = deleted();
+    world.edit(|machine| {
+        machine.metadata.labels.as_mut().unwrap().insert(labels::FORCE_DELETION.to_owned(), "true".to_owned());
+    });
+    world.broken.insert(Call::Delete, DriverError::new(Code::Internal, "because"));
+    world.sleep(3 * 3600);
+    world.pass();
+    assert!(world.machine.is_some() && world.vms.len() == 1, "{:?}", world.log);
+    assert!(world.wake_at.is_some());
+}

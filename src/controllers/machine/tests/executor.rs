@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::FutureExt;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Secret};
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 use rstest::rstest;
@@ -24,7 +24,7 @@ use crate::{
         machine::{
             Action, Memory, Policy, Ports,
             apply::{Lanes, Machines},
-            take_permit,
+            take_permit, token,
         },
         node,
         secret::MetadataOfSecret,
@@ -64,11 +64,19 @@ type Hook = Box<dyn Fn(&str) + Send + Sync>;
 struct Cloud {
     vm: Mutex<Option<Vm>>,
     calls: Mutex<Vec<&'static str>>,
+    /// The user data of each call.
+    user_data: Mutex<Vec<String>>,
     failure: Mutex<Option<DriverError>>,
     hook: Mutex<Option<Hook>>,
 }
 
 impl Cloud {
+    fn asked(&self, call: &'static str, request: &MachineRequest) -> Result<(), DriverError> {
+        let user_data = request.secret.0.get("userData").map(|data| String::from_utf8_lossy(data).into_owned());
+        self.user_data.lock().push(user_data.unwrap_or_default());
+        self.called(call)
+    }
+
     fn called(&self, call: &'static str) -> Result<(), DriverError> {
         self.calls.lock().push(call);
         if let Some(hook) = &*self.hook.lock() {
@@ -92,26 +100,26 @@ impl Driver for Cloud {
         Problems::default()
     }
 
-    async fn create(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        self.called("create")?;
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.asked("create", request)?;
         let vm = Vm { provider_id: "cloud:///1".to_owned(), node_name: "n".to_owned(), ..Vm::default() };
         *self.vm.lock() = Some(vm.clone());
         Ok(vm)
     }
 
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        self.called("initialize")?;
+    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.asked("initialize", request)?;
         Ok(Vm::default())
     }
 
-    async fn delete(&self, _: &MachineRequest) -> Result<Option<String>, DriverError> {
-        self.called("delete")?;
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        self.asked("delete", request)?;
         *self.vm.lock() = None;
         Ok(None)
     }
 
-    async fn status(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        self.called("status")?;
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.asked("status", request)?;
         self.vm.lock().clone().ok_or_else(|| DriverError::new(Code::NotFound, "no such VM"))
     }
 
@@ -971,4 +979,63 @@ async fn a_drain_is_forced_in_time_although_the_api_server_does_not_answer(
     };
     tokio::time::timeout(Duration::from_secs(90), reconciled).await.unwrap();
     assert_eq!(since.elapsed().as_secs(), 50, "{:?}", shop.api.told());
+}
+
+const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
+/// `<<MACHINE_NAME>> <<BOOTSTRAP_TOKEN>>`
+const PLACEHOLDERS: &str = "PDxNQUNISU5FX05BTUU+PiA8PEJPT1RTVFJBUF9UT0tFTj4+";
+
+/// A Machine that is to be made with its own token; where the Secret of the token is.
+fn wants_token(shop: &Shop) -> String {
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "ns" }, "data": { "userData": PLACEHOLDERS } });
+    shop.api.put("/api/v1/namespaces/ns/secrets/s", secret);
+    shop.machine("m", json!({ "spec": { "creationTimeout": "5m" } }));
+    format!("{TOKENS}/bootstrap-token-{}", token::id_of(&shop.stored()))
+}
+
+#[tokio::test]
+async fn a_token_is_made_as_the_api_server_reads_it_and_filled_in_where_a_vm_is_made() {
+    let shop = Shop::new();
+    let path = wants_token(&shop);
+    shop.reconcile().await.unwrap();
+    let stored: Secret = serde_json::from_value(shop.api.get(&path).unwrap()).unwrap();
+    assert_eq!(stored.type_.as_deref(), Some("bootstrap.kubernetes.io/token"));
+    let data: BTreeMap<String, String> =
+        stored.data.unwrap().into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect();
+    let (id, secret) = (data["token-id"].clone(), data["token-secret"].clone());
+    assert!(path.ends_with(&format!("-{id}")), "{path} {id}");
+    assert!(secret.len() == 16 && secret.bytes().all(|it| it.is_ascii_digit() || it.is_ascii_lowercase()), "{secret}");
+    assert_eq!(data["expiration"], at(100 + 300).to_string());
+    assert_eq!(
+        (data["usage-bootstrap-authentication"].as_str(), data["usage-bootstrap-signing"].as_str()),
+        ("true", "true")
+    );
+    assert_eq!(data["auth-extra-groups"], "", "written even if empty");
+    assert!(data["description"].contains(" m "), "{data:?}");
+
+    let asked: Vec<_> = shop.cloud.calls.lock().iter().copied().zip(shop.cloud.user_data.lock().clone()).collect();
+    let raw = "<<MACHINE_NAME>> <<BOOTSTRAP_TOKEN>>".to_owned();
+    assert_eq!(asked, [("status", raw.clone()), ("create", format!("m {id}.{secret}"))]);
+
+    shop.known_node(&ready());
+    shop.machine("m", json!({
+        "metadata": { "labels": { "node": "n" }, "deletionTimestamp": at(101) }, "spec": { "providerID": "cloud:///1" },
+    }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.cloud.user_data.lock().last(), Some(&raw), "a deletion gets the Secret as it is");
+}
+
+#[tokio::test]
+async fn a_token_that_is_there_is_used_as_it_is() {
+    let shop = Shop::new();
+    let path = wants_token(&shop);
+    let id = token::id_of(&shop.stored());
+    let base64 = |text: &str| serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap();
+    let data =
+        json!({ "token-id": base64(&id), "token-secret": base64("old"), "expiration": base64("2020-01-01T00:00:00Z") });
+    let name = path.rsplit('/').next().unwrap();
+    let before = shop.api.put(&path, json!({ "metadata": { "name": name, "namespace": "kube-system" }, "data": data }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.cloud.user_data.lock().last(), Some(&format!("m {id}.old")));
+    assert_eq!(shop.api.get(&path), Some(before));
 }

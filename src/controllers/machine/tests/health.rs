@@ -281,3 +281,41 @@ fn a_machine_does_not_become_unknown_before_its_node_could_report_after_an_outag
     assert_eq!(world.phase(), MachinePhase::Unknown);
     assert_eq!(world.status().current_status.last_update_time, Some(at(4060).into()));
 }
+
+#[test]
+fn a_machine_needs_no_class_to_be_found_unhealthy() {
+    let mut world = linked("Running", JOINED, Some(unready()));
+    world.class = crate::controllers::machine::ClassView::Missing;
+    world.pass();
+    assert_eq!(world.phase(), MachinePhase::Unknown, "{:?}", world.waits);
+    assert_eq!(
+        world.nodes["n"].metadata.labels.as_ref().unwrap()[labels::MACHINE_NAME],
+        "m",
+        "its Node is kept up to date"
+    );
+}
+
+#[test]
+fn a_class_without_node_template_leaves_virtual_capacity_as_it_is() {
+    let mut world = World::running();
+    let with_capacity = world.nodes.get_mut("n").unwrap();
+    let annotations = with_capacity.metadata.annotations.get_or_insert_default();
+    annotations.insert(labels::LAST_APPLIED_VIRTUAL_CAPACITY.to_owned(), r#"{"gpu":"1"}"#.to_owned());
+    with_capacity.status.capacity = serde_json::from_value(json!({ "gpu": "1" })).unwrap();
+    world.settle();
+    assert_eq!(world.log, [""; 0]);
+}
+
+#[rstest]
+#[case::running("Running")]
+#[case::unknown("Unknown")]
+fn without_a_target_a_label_with_a_node_name_means_nothing(#[case] phase: &str) {
+    let mut world = linked(phase, JOINED, None);
+    world.has_target = false;
+    world.now = at(99_999);
+    world.pass();
+    assert_eq!((world.phase().as_str(), world.machine_writes), (phase, 0), "{:?}", world.log);
+    world.delete();
+    world.pass();
+    assert!(world.machine.is_none() && world.vms.is_empty(), "{:?}", world.waits);
+}

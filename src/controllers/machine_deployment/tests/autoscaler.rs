@@ -54,3 +54,15 @@ fn a_chosen_machine_that_cannot_be_read_stays_on_the_list() {
     snapshot.unreadable_machines = vec![UnreadableMachine { name, set_uid: only_set(&drive).uid().unwrap() }];
     assert!(!planned(&snapshot).steps.iter().any(|step| matches!(step.action, Action::PatchDeployment(_))));
 }
+
+#[test]
+fn a_machine_that_is_marked_keeps_its_first_time() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    let name = first_machine(&drive);
+    for time in ["2026-01-02T03:04:05Z", "2026-02-02T03:04:05Z"] {
+        annotate_deployment(&mut drive, labels::TRIGGER_DELETION, &format!("{name}~{time}"));
+        drive.settle();
+    }
+    let marked = drive.world.machines.get(&name).unwrap();
+    assert_eq!(marked.annotations()[labels::MARKED_FOR_DELETION_TIME], "2026-01-02T03:04:05Z");
+}

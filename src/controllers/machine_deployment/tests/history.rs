@@ -65,3 +65,25 @@ fn a_deployment_goes_when_its_sets_are_gone() {
     assert_eq!(drive.world.sets.all().count() + drive.world.machines.all().count(), 0);
     assert_eq!(drive.deployment().finalizers(), ["other"], "finalizers of others stay");
 }
+
+#[test]
+fn a_rollback_brings_annotations_back_but_not_the_time_of_the_last_scaling() {
+    let mut drive = Drive::settled(deployment(1, rolling(1, 0)));
+    let scaled = |time: &str| json!({labels::LAST_SCALER_CHANGE: time, "example.org/note": time});
+    let annotate = |drive: &mut Drive, annotations: &serde_json::Value| {
+        for (key, value) in annotations.as_object().unwrap() {
+            super::support::annotate_deployment(drive, key, value.as_str().unwrap());
+        }
+    };
+    annotate(&mut drive, &scaled("2026-01-01T00:00:00Z"));
+    drive.run();
+    drive.edit_class("v2");
+    drive.run();
+    annotate(&mut drive, &scaled("2026-02-02T00:00:00Z"));
+    drive.run();
+    drive.edit(json!({"rollbackTo": {"revision": 1}}));
+    drive.run();
+    let annotations = drive.deployment().annotations();
+    assert_eq!(annotations["example.org/note"], "2026-01-01T00:00:00Z");
+    assert_eq!(annotations[labels::LAST_SCALER_CHANGE], "2026-02-02T00:00:00Z");
+}

@@ -1,5 +1,6 @@
 //! Changes of the replicas.
 
+use kube::ResourceExt;
 use serde_json::json;
 
 use super::{
@@ -46,4 +47,16 @@ fn machines_that_leave_slowly_do_not_hold_back_a_plain_scale_up() {
     drive.edit(json!({"replicas": 4}));
     drive.settle();
     assert_eq!(only_set(&drive).spec.replicas, 4, "{}", drive.log);
+}
+
+#[test]
+fn the_label_freeze_on_a_deployment_holds_nothing_back() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    drive.world.deployments.edit(&mut drive.world.clock, super::drive::NAME, |deployment| {
+        deployment.labels_mut().insert(crate::api::labels::FREEZE.to_owned(), "True".to_owned());
+    });
+    drive.edit_class("v2");
+    drive.edit(json!({"replicas": 3}));
+    drive.run();
+    assert!(drive.end_state().starts_with("3 machines, 3 of the current template, 3 available"), "{}", drive.log);
 }

@@ -72,3 +72,16 @@ fn missing_and_failed_machines_show_in_the_status() {
     );
     assert_eq!(condition(&drive, "ReplicaFailure"), None);
 }
+
+#[test]
+fn a_rollout_without_a_deadline_is_never_reported_as_stuck() {
+    let mut drive = Drive::settled(deployment(1, rolling(1, 0)));
+    drive.edit_class("v2");
+    drive.settle();
+    let before = condition(&drive, "Progressing");
+    assert_eq!(planned(&drive.snapshot()).requeue_at(), None);
+    drive.world.clock.now += jiff::SignedDuration::from_hours(10_000);
+    drive.settle();
+    assert_eq!(condition(&drive, "Progressing"), before);
+    assert!(before.is_some_and(|(status, _)| status == "True"));
+}

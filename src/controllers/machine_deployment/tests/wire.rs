@@ -234,3 +234,41 @@ async fn an_unreadable_machine_is_of_the_set_that_owns_it_whatever_its_name() {
     shell.reconcile().await.unwrap();
     assert_eq!(shell.new_set().unwrap().spec.replicas, 1, "the rollout goes on");
 }
+
+#[tokio::test]
+async fn a_machine_of_another_deployment_leaves_the_list_of_the_autoscaler_unmarked() {
+    let shell = Shell::new();
+    let other = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": {"name": "x", "namespace": "shoot", "ownerReferences": [owner("MachineSet", "other", "other")]},
+        "spec": {"class": {"kind": "MachineClass", "name": "v1"}},
+    });
+    shell.machines.wrote(shell.wire.put("machines/x", &other));
+    let list = json!({"metadata": {"annotations": {labels::TRIGGER_DELETION: "x~2026-01-01T00:00:00Z,a~2026-01-01T00:00:00Z"}}});
+    shell.deployments.wrote(shell.wire.put("machinedeployments/pool", &list));
+    shell.reconcile().await.unwrap();
+    let deployment: MachineDeployment = shell.wire.get("machinedeployments/pool").unwrap();
+    assert_eq!(deployment.annotations()[labels::TRIGGER_DELETION], "a~2026-01-01T00:00:00Z");
+    assert_eq!((shell.wire.count("PATCH machines/x"), shell.wire.count("PATCH machines/a")), (0, 1));
+}
+
+/// Somebody else made the set, and the cache does not know it yet.
+#[tokio::test]
+async fn a_set_of_this_template_that_is_there_already_is_used() {
+    let model = Shell::new();
+    model.reconcile().await.unwrap();
+    let mut there = serde_json::to_value(model.new_set().unwrap().as_ref()).unwrap();
+    let name = there["metadata"]["name"].as_str().unwrap().to_owned();
+    let shell = Shell::new();
+    let uid = shell.deployments.get(&Key::new("shoot", "pool")).unwrap().uid().unwrap();
+    for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
+        there["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    there["metadata"]["ownerReferences"] = json!([owner("MachineDeployment", "pool", &uid)]);
+    shell.wire.put::<MachineSet>(&format!("machinesets/{name}"), &there);
+    shell.reconcile().await.unwrap_err();
+    shell.reconcile().await.unwrap();
+    assert_eq!((shell.new_set().unwrap().name_any(), shell.wire.count("POST machinesets")), (name, 1));
+    let status = shell.wire.get::<MachineDeployment>("machinedeployments/pool").unwrap().status.unwrap();
+    assert_eq!(status.collision_count, None);
+}

@@ -39,3 +39,14 @@ fn a_set_that_somebody_else_holds_leaves_its_machines_to_them() {
     world.settle();
     assert!(world.deleted.is_empty());
 }
+
+#[test]
+fn a_set_that_goes_releases_nothing() {
+    let strayed = json!({ "metadata": { "labels": { "pool": "b" } } });
+    let mut world = World::new(1)
+        .with(json!({ "metadata": { "deletionTimestamp": after(0) } }))
+        .machine("a", strayed)
+        .machine("b", json!({}));
+    world.settle();
+    assert_eq!((world.patched.len(), world.deleted.as_slice()), (0, &["b".to_owned()][..]));
+}

@@ -28,6 +28,14 @@ fn a_new_set_is_guarded_first_then_grows_then_reports() {
 }
 
 #[test]
+fn a_deletion_is_told_with_the_name_of_the_machine() {
+    let plan = World::new(0).machines(1).plan();
+    let event = plan.steps[0].event.clone().unwrap();
+    assert_eq!((event.warning, event.reason), (false, EventReason::SuccessfulDelete));
+    assert_eq!(event.message, "Deleted machine: m0000");
+}
+
+#[test]
 fn a_new_set_without_machines_is_guarded_then_reports() {
     let mut world = World::new(0).with(json!({ "metadata": { "finalizers": null } }));
     assert_eq!(world.plan().steps.len(), 1, "one write of the set at a time");

@@ -1,8 +1,9 @@
 //! The real executor against an API server that is slow, refuses, or loses its answers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 use rstest::rstest;
@@ -275,4 +276,39 @@ async fn a_machine_that_is_replaced_for_its_health_is_counted(#[case] operation:
     shell.reconcile().await.unwrap();
     let text = shell.metrics.render();
     assert!(text.contains(&format!("\nmcm_machine_stale_machines_total {expected}\n")), "{text}");
+}
+
+#[rstest]
+#[case::create(1, 0, "POST machines", "FailedCreate")]
+#[case::delete(0, 1, "DELETE machines", "FailedDelete")]
+#[tokio::test]
+async fn a_refused_call_is_told_in_an_event_of_the_set(
+    #[case] replicas: i32,
+    #[case] machines: usize,
+    #[case] refused: &'static str,
+    #[case] reason: &str,
+) {
+    let shell = Shell::new(replicas, machines);
+    shell.wire.judge(move |request| if request.starts_with(refused) { Fate::Refused } else { Fate::Answered });
+    shell.reconcile().await.unwrap_err();
+    assert!(shell.runner.reconciler.events.flush(Duration::from_secs(5)).await);
+    let told: Vec<Event> = shell.wire.all("events");
+    let told: Vec<_> = told
+        .iter()
+        .map(|event| {
+            let component = event.source.as_ref().and_then(|source| source.component.as_deref());
+            (event.type_.as_deref(), event.reason.as_deref(), event.involved_object.kind.as_deref(), component)
+        })
+        .collect();
+    assert_eq!(told, [(Some("Warning"), Some(reason), Some("MachineSet"), Some("machineset-controller"))]);
+}
+
+#[tokio::test]
+async fn a_set_deletes_a_machine_and_leaves_its_status_to_the_machine_controller() {
+    let shell = Shell::new(0, 1);
+    let before: Value = shell.wire.get("machines/m000").unwrap();
+    shell.reconcile().await.unwrap();
+    assert_eq!((shell.wire.count("DELETE machines/m000"), shell.wire.count("PATCH machines/")), (1, 0));
+    let after: Value = shell.wire.get("machines/m000").unwrap();
+    assert_eq!(after["status"], before["status"]);
 }

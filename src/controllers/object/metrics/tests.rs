@@ -148,3 +148,29 @@ fn a_deployment_without_bounds_is_printed_without_them() {
     let text = printed(|out| machine_deployments(&[deployment], out));
     assert!(text.contains(r#"spec_strategy_type="RollingUpdate""#) && !text.contains("max_surge"), "{text}");
 }
+
+#[test]
+fn conditions_and_failed_machines_of_a_deployment_are_printed() {
+    let deployment = object(json!({
+        "metadata": {"name": "d", "namespace": "n"},
+        "spec": {"replicas": 1, "template": {}, "strategy": {"type": "Recreate"}},
+        "status": {
+            "conditions": [{"type": "Available", "status": "False"}, {"type": "Progressing", "status": "Unknown"}],
+            "failedMachines": [{
+                "name": "m", "providerID": "id", "ownerRef": "s",
+                "lastOperation": {"state": "Failed", "type": "Create", "description": "no stock"},
+            }],
+        },
+    }));
+    let text = printed(|out| machine_deployments(&[deployment], out));
+    assert_lines(
+        &text,
+        &[
+            "mcm_machine_deployment_items_total 1",
+            r#"mcm_machine_deployment_info{name="d",namespace="n",createdAt="0",spec_strategy_type="Recreate"} 1"#,
+            r#"mcm_machine_deployment_status_condition{name="d",namespace="n",condition="Available"} 0"#,
+            r#"mcm_machine_deployment_status_condition{name="d",namespace="n",condition="Progressing"} 2"#,
+            r#"mcm_machine_deployment_failed_machines{name="d",namespace="n",failed_machine_name="m",failed_machine_provider_id="id",failed_machine_owner_ref="s",failed_machine_last_operation_state="Failed",failed_machine_last_operation_machine_operation_type="Create"} 1"#,
+        ],
+    );
+}

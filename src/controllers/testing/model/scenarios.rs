@@ -299,3 +299,20 @@ async fn a_new_leader_makes_no_vm_for_a_machine_that_is_gone() {
     fine(&world);
     assert!(vms(&world).is_empty(), "{}", world.luck.log().join("\n"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn metrics_name_the_queues_of_the_reference_and_say_when_machines_are_frozen() {
+    let world = world(1, Style::SIMPLE);
+    let _a = Process::start(&world, &Program::everything("a"));
+    until_met(&world).await;
+    let has = |line: &str| world.metrics.render().lines().any(|found| found.starts_with(line));
+    for queue in ["machine", "machineclass", "machinedeployment", "machineset", "node", "secret"] {
+        assert!(has(&format!("mcm_workqueue_depth{{name=\"{queue}\"}} ")), "{queue}");
+    }
+    assert!(has("mcm_machine_controller_frozen 0"));
+    world.target.set_paused(true);
+    sleep(Duration::from_mins(5)).await;
+    assert!(has("mcm_machine_controller_frozen 1"));
+    world.target.set_paused(false);
+    until(&world, Duration::from_mins(5), "the freeze to end", || has("mcm_machine_controller_frozen 0")).await;
+}
