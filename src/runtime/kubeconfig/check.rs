@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_server_that_wakes_up_in_time_is_good() {
         let asked = Arc::new(AtomicUsize::new(0));
         let client = server(move |path| match path {
@@ -271,7 +271,7 @@ mod tests {
         assert!(wait(&client, &url(), &HURRIED).await.is_ok());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_server_that_stays_sick_is_reported_with_its_last_answer() {
         let client = server(|_| (500, refusal(500, "InternalError")));
         let error = wait(&client, &url(), &HURRIED).await.unwrap_err().to_string();
