@@ -227,6 +227,7 @@ impl<R: Reconciler> Handler for Loop<R> {
         let controller = self.queue.name();
         let mut turn = Turn { key, session: R::Session::default(), states: &self.states };
         let mut last = String::new();
+        let mut spent = Duration::ZERO;
         for _ in 0..ROUNDS {
             let begun = Instant::now();
             let memory = self.states.with(key, |state| state.memory.clone());
@@ -235,7 +236,9 @@ impl<R: Reconciler> Handler for Loop<R> {
                 return Ok(Requeue::OnChange);
             };
             let plan = self.reconciler.plan(&snapshot);
-            self.queue.charge(key, begun.elapsed());
+            let violation = self.reconciler.lint(&snapshot, &plan);
+            spent += begun.elapsed();
+            self.queue.charge(key, spent);
             let Some(step) = plan.steps.last() else {
                 if self.states.with(key, |state| R::settle(&mut state.memory)) {
                     continue;
@@ -251,7 +254,7 @@ impl<R: Reconciler> Handler for Loop<R> {
             {
                 return Ok(Requeue::After(left));
             }
-            if let Some(violation) = self.reconciler.lint(&snapshot, &plan) {
+            if let Some(violation) = violation {
                 return Err(ReconcileError::Refused { key: key.to_string(), violation });
             }
             last.clone_from(&step.reason);

@@ -7,7 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
+use k8s_openapi::{
+    api::{
+        coordination::v1::{Lease, LeaseSpec},
+        core::v1::Node,
+    },
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::Timestamp,
+};
 use kube::{
     Api,
     api::{DeleteParams, ListParams},
@@ -83,7 +90,12 @@ async fn two_cells_of_one_process_do_not_meet() {
     fleet.assert_apart().await;
     assert_eq!(second.scene.now().machines[twin].metadata.uid, survivor, "the twin in the other cell");
 
-    // A cell that is taken out is let go of, and nothing more is done for it.
+    // A cell that is taken out is let go of, and nothing more is done for it. The dead let go of nothing.
+    let restarted = Timestamp::now();
+    wait::until("the leases of the cell to be held by the living", async || {
+        renewals(second).await.iter().all(|renewal| *renewal > restarted).then_some(())
+    })
+    .await;
     fleet.write(&[0]);
     // The other replica may take them before it reads the file again.
     let mut free_since: Option<Instant> = None;
@@ -169,7 +181,21 @@ async fn serve(world: &World, count: usize, class: &str) {
 
 /// Who holds the leases of a cell.
 async fn holders(world: &World) -> Vec<String> {
+    leases(world)
+        .await
+        .into_iter()
+        .filter_map(|lease| lease.holder_identity)
+        .filter(|holder| !holder.is_empty())
+        .collect()
+}
+
+/// When each lease of a cell was renewed last.
+async fn renewals(world: &World) -> Vec<Timestamp> {
+    leases(world).await.into_iter().filter_map(|lease| lease.renew_time).map(|MicroTime(time)| time).collect()
+}
+
+async fn leases(world: &World) -> Vec<LeaseSpec> {
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.namespace);
     let leases = leases.list(&ListParams::default()).await.unwrap().items;
-    leases.into_iter().filter_map(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()).collect()
+    leases.into_iter().filter_map(|lease| lease.spec).collect()
 }

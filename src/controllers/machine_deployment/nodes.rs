@@ -52,7 +52,7 @@ impl<'a> Nodes<'a> {
 
     /// Taints the Nodes of an old set, also those that joined after the rollout began, and annotates the set.
     pub(super) fn taint(&mut self, set: &mut SetView) {
-        if !self.has_target || set.counts().planned() == 0 {
+        if !self.has_target || set.counts.planned() == 0 {
             return;
         }
         let reason = format!("new pods should avoid the nodes of old set {}", set.name());

@@ -83,7 +83,7 @@ pub(super) fn emit_deployment(plan: &mut Plan<Action>, deployment: Draft<Machine
 
 pub(super) fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, sets: &OwnedSets, bounds: &Bounds) {
     let (name, replicas) = (set.name_any(), set.spec.replicas);
-    let planned: i32 = sets.sets.iter().map(|set| set.counts().planned()).sum();
+    let planned: i32 = sets.sets.iter().map(|set| set.counts.planned()).sum();
     let relation = if replicas > 0 { "<" } else { ">=" };
     let (desired, max_surge) = (bounds.desired, bounds.max_surge);
     let reason = format!(

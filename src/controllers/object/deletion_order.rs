@@ -10,14 +10,14 @@ use crate::api::{
 
 /// Sort key of a Machine in the deletion order of its set; the smallest is deleted first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DeletionOrder {
+pub(crate) struct DeletionOrder<'a> {
     preserved: Option<Preserved>,
     priority: i64,
     unmarked: bool,
     marked_at: Option<Timestamp>,
     phase: u8,
     created_at: Option<Timestamp>,
-    name: String,
+    name: &'a str,
 }
 
 /// Of preserved Machines, those that a user preserved are kept longest.
@@ -27,8 +27,8 @@ struct Preserved {
     until: Timestamp,
 }
 
-impl DeletionOrder {
-    pub(crate) fn of(machine: &Machine, now: Timestamp) -> Self {
+impl<'a> DeletionOrder<'a> {
+    pub(crate) fn of(machine: &'a Machine, now: Timestamp) -> Self {
         let marked_at = marked_at(machine);
         let preserved = machine.preserved_until(now);
         Self {
@@ -38,7 +38,7 @@ impl DeletionOrder {
             marked_at,
             phase: rank(machine),
             created_at: machine.creation_timestamp().map(|time| time.0),
-            name: machine.name_any(),
+            name: machine.metadata.name.as_deref().unwrap_or_default(),
         }
     }
 }
@@ -76,13 +76,13 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000;
 
-    fn order(change: Value) -> DeletionOrder {
+    fn machine(change: &Value) -> Machine {
         let mut machine = json!({
             "metadata": {"name": "m", "creationTimestamp": "2023-11-14T20:00:00Z", "annotations": {}},
             "spec": {}, "status": {"currentStatus": {"phase": "Running"}},
         });
-        crate::api::patch::apply(&mut machine, &change);
-        DeletionOrder::of(&serde_json::from_value(machine).unwrap(), Timestamp::from_second(NOW).unwrap())
+        crate::api::patch::apply(&mut machine, change);
+        serde_json::from_value(machine).unwrap()
     }
 
     fn annotated(key: &str, value: &str) -> Value {
@@ -104,6 +104,7 @@ mod tests {
     #[case::a_sign_is_read_as_go_reads_it(annotated(PRIORITY, "+2"), json!({}))]
     #[case::a_space_is_no_number(annotated(PRIORITY, " 9"), annotated(PRIORITY, "4"))]
     fn who_goes_first(#[case] first: Value, #[case] second: Value) {
-        assert!(order(first) < order(second));
+        let (first, second, now) = (machine(&first), machine(&second), Timestamp::from_second(NOW).unwrap());
+        assert!(DeletionOrder::of(&first, now) < DeletionOrder::of(&second, now));
     }
 }

@@ -1,7 +1,7 @@
 //! Rejects a plan that would break a bound. The result of the plan is computed from the objects and the steps, without
 //! the planner's numbers: each set is assumed to reach its replicas, deleting in its deletion order.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -12,7 +12,10 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineSet, StrategyType},
         selector::Selector,
     },
-    controllers::object::{deletion_order::DeletionOrder, owner},
+    controllers::{
+        machine_set::InFlight,
+        object::{deletion_order::DeletionOrder, owner},
+    },
     plan::{
         Step,
         lint::{Rule, Violation},
@@ -101,18 +104,20 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>]) -> Vec<Set<'a>> {
         let is_adopted = owner::controller_of(meta).is_none() && meta.deletion_timestamp.is_none();
         selector.matches(meta.labels.as_ref()) && (is_adopted || owner::is_controlled_by(meta, uid))
     };
+    let nothing = InFlight::default();
     let own = snapshot.sets.iter().filter(is_own);
     own.map(|set| {
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
-        let in_flight = snapshot.in_flight.get(uid).cloned().unwrap_or_default();
+        let in_flight = snapshot.in_flight.get(uid).unwrap_or(&nothing);
         let mut machines: Vec<&Machine> = snapshot.machines.iter().map(Arc::as_ref).collect();
         machines.retain(|machine| owner::is_controlled_by(&machine.metadata, uid));
-        let known = |name: &String| machines.iter().any(|machine| machine.metadata.name.as_ref() == Some(name));
-        let creating = in_flight.creates.iter().filter(|name| !known(name)).count();
+        let known: HashSet<&str> = machines.iter().filter_map(|machine| machine.metadata.name.as_deref()).collect();
+        let creating = in_flight.creates.iter().filter(|name| !known.contains(name.as_str())).count();
         let (terminating, live): (Vec<&Machine>, Vec<&Machine>) =
             machines.iter().copied().partition(|machine| machine.is_terminating());
-        let (deleting, mut live): (Vec<&Machine>, Vec<&Machine>) =
-            live.into_iter().partition(|machine| in_flight.deletes.contains(&machine.name_any()));
+        let (deleting, mut live): (Vec<&Machine>, Vec<&Machine>) = live
+            .into_iter()
+            .partition(|machine| machine.metadata.name.as_ref().is_some_and(|name| in_flight.deletes.contains(name)));
         live.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
         let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid).count();
         let is_deleting = set.metadata.deletion_timestamp.is_some();
@@ -148,24 +153,21 @@ impl Set<'_> {
         (length(self.live.len()) + self.deleting + self.unreadable + self.creating).max(replicas)
     }
 
-    /// The Machines that remain after the set deleted its surplus.
-    fn left(&self, replicas: i64) -> &[&Machine] {
-        let deleted = self.live.len().saturating_sub(usize::try_from(replicas).unwrap_or(0));
-        self.live.get(deleted..).unwrap_or_default()
+    /// How many Machines the set deletes as its surplus.
+    fn surplus(&self, replicas: i64) -> usize {
+        self.live.len().saturating_sub(usize::try_from(replicas).unwrap_or(0))
     }
 
     fn available(&self, replicas: i64) -> i64 {
-        length(self.left(replicas).iter().filter(|machine| machine.is_available()).count())
+        length(self.live.iter().skip(self.surplus(replicas)).filter(|machine| machine.is_available()).count())
     }
 
     /// Machines that remain and are not available, while an available one was deleted before them.
     fn outliving(&self, replicas: i64) -> i64 {
         let first_available = self.live.iter().position(|machine| machine.is_available());
         let Some(first_available) = first_available else { return self.unreadable };
-        let outlived = self.live.get(first_available..).unwrap_or_default().iter();
-        let is_left = |machine: &Machine| self.left(replicas).iter().any(|left| std::ptr::eq(*left, machine));
-        let kept = outlived.filter(|machine| !machine.is_available() && is_left(machine));
-        length(kept.count()) + self.unreadable
+        let outlived = self.live.iter().skip(first_available.max(self.surplus(replicas)));
+        length(outlived.filter(|machine| !machine.is_available()).count()) + self.unreadable
     }
 
     fn has_machines(&self) -> bool {

@@ -114,7 +114,7 @@ impl<'a> RolloutPlanner<'a> {
         if waits_for_old || !scale::is_pending(self.bounds, &sets, paused) {
             return false;
         }
-        let departing = self.sets.sets.iter().filter(|set| set.is_deleting()).map(SetView::counts).sum();
+        let departing = self.sets.sets.iter().filter(|set| set.is_deleting()).map(|set| set.counts).sum();
         let mode = Mode { paused, may_overlap: self.may_overlap(), departing };
         let desired = scale::desired_replicas(self.bounds, &sets, mode);
         let capped = scale::capped(self.bounds, &sets, mode, &desired);
@@ -223,7 +223,7 @@ impl<'a> RolloutPlanner<'a> {
             waits.push(format!("new set {} to create {}", set.name_any(), machines(set.spec.replicas)));
         }
         if let Some(set) = self.sets.new_set() {
-            let (name, counts) = (set.name(), set.counts());
+            let (name, counts) = (set.name(), set.counts);
             let missing = self.bounds.desired - counts.available;
             if set.is_deleting() {
                 waits.push(format!("new set {name} to be deleted, so that it can be created again"));
@@ -238,7 +238,7 @@ impl<'a> RolloutPlanner<'a> {
             }
         }
         for set in self.sets.old_sets().filter(|set| !set.is_gone()) {
-            let planned = set.counts().planned();
+            let planned = set.counts.planned();
             waits.push(match planned {
                 0 => format!("old set {} to observe its new replicas", set.name()),
                 _ => format!("{} of old set {} to be deleted", machines(planned), set.name()),

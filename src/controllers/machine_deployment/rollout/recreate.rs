@@ -1,10 +1,7 @@
 //! Recreate: all old Machines are deleted before the first new one is created.
 
 use super::{RolloutPlanner, rolling_update::new_replicas, scale};
-use crate::controllers::machine_deployment::{
-    sets::SetView,
-    steps::{Replicas, scale_set},
-};
+use crate::controllers::machine_deployment::steps::{Replicas, scale_set};
 
 impl RolloutPlanner<'_> {
     pub(super) fn recreate(&mut self) {
@@ -22,7 +19,7 @@ impl RolloutPlanner<'_> {
         if self.sets.old_sets().any(|set| !set.is_gone()) {
             return;
         }
-        let Some(new) = self.sets.new_set().map(SetView::counts) else { return self.create(bounds.desired) };
+        let Some(new) = self.sets.new_set().map(|set| set.counts) else { return self.create(bounds.desired) };
         // Only a change of spec.replicas does not wait for Machines that are being deleted.
         let is_scaled = scale::is_pending(bounds, &self.scalable(), false);
         let replicas = if is_scaled { bounds.desired } else { new_replicas(bounds, &new, &[]) };

@@ -1,16 +1,13 @@
 //! RollingUpdate: scales the new set up and the old ones down within the bounds.
 
 use super::{RolloutPlanner, bounds::Bounds, counts::ReplicaCounts};
-use crate::controllers::machine_deployment::{
-    sets::SetView,
-    steps::{Replicas, scale_set},
-};
+use crate::controllers::machine_deployment::steps::{Replicas, scale_set};
 
 impl RolloutPlanner<'_> {
     pub(super) fn rolling_update(&mut self) {
         let bounds = self.bounds;
-        let old: Vec<ReplicaCounts> = self.sets.old_sets().map(SetView::counts).collect();
-        let Some(new) = self.sets.new_set().map(SetView::counts) else {
+        let old: Vec<ReplicaCounts> = self.sets.old_sets().map(|set| set.counts).collect();
+        let Some(new) = self.sets.new_set().map(|set| set.counts) else {
             let replicas = new_replicas(bounds, &ReplicaCounts::default(), &old);
             return self.create(replicas);
         };

@@ -16,5 +16,5 @@ pub(in super::super) fn surplus(sets: &OwnedSets, limit: Option<i32>) -> Vec<Arc
 /// The set has no Machines and no replicas, and its controller has observed that.
 fn is_empty(set: &SetView) -> bool {
     let reported = set.draft.current().status.as_ref().map_or(0, |status| status.replicas);
-    set.counts().planned() == 0 && set.desired_replicas() == 0 && reported == 0 && set.is_observed()
+    set.counts.planned() == 0 && set.desired_replicas() == 0 && reported == 0 && set.is_observed()
 }

@@ -40,9 +40,8 @@ pub(super) struct SetView {
     pub machines: Vec<Arc<Machine>>,
     /// Names of Machines it controls that cannot be decoded.
     pub unreadable: Vec<String>,
-    /// Its writes in flight.
-    pub in_flight: InFlight,
-    now: Timestamp,
+    /// The counts of its Machines.
+    pub counts: ReplicaCounts,
 }
 
 /// All sets of a deployment.
@@ -103,16 +102,14 @@ impl OwnedSets {
             unreadable.entry(&machine.set_uid).or_default().push(machine.name.clone());
         }
         let new = find_new(&drafts, &snapshot.deployment.spec.template);
+        let nothing = InFlight::default();
         let sets = drafts.into_iter().enumerate().map(|(index, draft)| {
-            let uid = draft.current().metadata.uid.clone().unwrap_or_default();
-            SetView {
-                is_new: Some(index) == new,
-                machines: machines.remove(uid.as_str()).unwrap_or_default(),
-                unreadable: unreadable.remove(uid.as_str()).unwrap_or_default(),
-                in_flight: snapshot.in_flight.get(&uid).cloned().unwrap_or_default(),
-                now: snapshot.now,
-                draft,
-            }
+            let uid = draft.current().metadata.uid.as_deref().unwrap_or_default();
+            let machines = machines.remove(uid).unwrap_or_default();
+            let unreadable = unreadable.remove(uid).unwrap_or_default();
+            let in_flight = snapshot.in_flight.get(uid).unwrap_or(&nothing);
+            let counts = count(draft.current(), &machines, &unreadable, in_flight, snapshot.now);
+            SetView { is_new: Some(index) == new, machines, unreadable, counts, draft }
         });
         let sets = sets.collect();
         unknown.extend(unreadable.into_values().flatten());
@@ -139,12 +136,12 @@ impl OwnedSets {
 
     /// An old set has Machines or may create some.
     pub(super) fn is_rolling(&self) -> bool {
-        self.old_sets().any(|set| set.counts().planned() > 0)
+        self.old_sets().any(|set| set.counts.planned() > 0)
     }
 
     /// Machines of all sets.
     pub(super) fn current(&self) -> i32 {
-        self.sets.iter().map(|set| set.counts().current()).sum()
+        self.sets.iter().map(|set| set.counts.current()).sum()
     }
 
     /// Drafts of all sets, the new set first: it grows before others shrink.
@@ -182,41 +179,51 @@ impl SetView {
 
     /// It has no Machines and cannot create any.
     pub(super) fn is_gone(&self) -> bool {
-        self.counts().planned() == 0 && self.is_observed()
-    }
-
-    /// The counts of its Machines, computed from the Machines themselves because the status of a set may be stale.
-    pub(super) fn counts(&self) -> ReplicaCounts {
-        let live: Vec<&Arc<Machine>> = self.machines.iter().filter(|machine| !machine.is_terminating()).collect();
-        let (deleting, staying): (Vec<&Arc<Machine>>, Vec<&Arc<Machine>>) =
-            live.iter().partition(|machine| self.in_flight.deletes.contains(&machine.name_any()));
-        let order = |machine: &Machine| DeletionOrder::of(machine, self.now);
-        let (available, idle): (Vec<&Machine>, Vec<&Machine>) =
-            staying.iter().map(|machine| machine.as_ref()).partition(|machine| machine.is_available());
-        let first_available = available.iter().map(|machine| order(machine)).min();
-        let goes_first = |machine: &Machine| first_available.as_ref().is_none_or(|first| order(machine) < *first);
-        let present: BTreeSet<String> = self.machines.iter().map(|machine| machine.name_any()).collect();
-        let is_unseen = |name: &&String| !present.contains(*name) && !self.unreadable.contains(name);
-        ReplicaCounts {
-            replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas },
-            live: i32_count(live.iter()),
-            deleting: i32_count(deleting.iter()),
-            unreadable: i32_count(self.unreadable.iter()),
-            creating: i32_count(self.in_flight.creates.iter().filter(is_unseen)),
-            terminating: i32_count(self.machines.iter()) - i32_count(live.iter()),
-            available: i32_count(available.iter()),
-            expendable: i32_count(idle.iter().filter(|machine| goes_first(machine))),
-        }
+        self.counts.planned() == 0 && self.is_observed()
     }
 
     /// The input of scaling for this set.
     pub(super) fn scalable(&self) -> Scalable {
         Scalable {
-            counts: self.counts(),
+            counts: self.counts,
             is_new: self.is_new,
             desired: self.number(labels::DESIRED_REPLICAS),
             max: self.number(labels::MAX_REPLICAS),
         }
+    }
+}
+
+/// The counts of a set, computed from its Machines because its status may be stale.
+fn count(
+    set: &MachineSet,
+    machines: &[Arc<Machine>],
+    unreadable: &[String],
+    in_flight: &InFlight,
+    now: Timestamp,
+) -> ReplicaCounts {
+    let is_in = |names: &BTreeSet<String>, machine: &Machine| {
+        machine.metadata.name.as_deref().is_some_and(|name| names.contains(name))
+    };
+    let live: Vec<&Machine> = machines.iter().map(Arc::as_ref).filter(|machine| !machine.is_terminating()).collect();
+    let (deleting, staying): (Vec<&Machine>, Vec<&Machine>) =
+        live.iter().copied().partition(|machine| is_in(&in_flight.deletes, machine));
+    let (available, idle): (Vec<&Machine>, Vec<&Machine>) =
+        staying.into_iter().partition(|machine| machine.is_available());
+    let first_available = available.iter().map(|machine| DeletionOrder::of(machine, now)).min();
+    let goes_first =
+        |machine: &Machine| first_available.as_ref().is_none_or(|first| DeletionOrder::of(machine, now) < *first);
+    let seen = machines.iter().filter(|machine| is_in(&in_flight.creates, machine)).count();
+    let seen = seen + unreadable.iter().filter(|name| in_flight.creates.contains(*name)).count();
+    let is_deleting = set.metadata.deletion_timestamp.is_some();
+    ReplicaCounts {
+        replicas: if is_deleting { 0 } else { set.spec.replicas },
+        live: i32_count(live.iter()),
+        deleting: i32_count(deleting.iter()),
+        unreadable: i32_count(unreadable.iter()),
+        creating: i32_count(in_flight.creates.iter().skip(seen)),
+        terminating: i32_count(machines.iter()) - i32_count(live.iter()),
+        available: i32_count(available.iter()),
+        expendable: i32_count(idle.iter().filter(|machine| goes_first(machine))),
     }
 }
 

@@ -82,7 +82,7 @@ fn counted(facts: &Facts<'_>, stored: &MachineDeploymentStatus) -> MachineDeploy
     MachineDeploymentStatus {
         observed_generation: facts.snapshot.deployment.metadata.generation.unwrap_or_default(),
         replicas: facts.sets.current(),
-        updated_replicas: facts.sets.new_set().map_or(0, |set| set.counts().current()),
+        updated_replicas: facts.sets.new_set().map_or(0, |set| set.counts.current()),
         ready_replicas: i32_count(machines().filter(|machine| is_ready(machine))),
         available_replicas: available,
         unavailable_replicas: (desired - available).max(0),

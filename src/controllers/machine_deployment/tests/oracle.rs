@@ -41,7 +41,8 @@ impl Tally {
         let live = |set: &Arc<MachineSet>| {
             let mut live: Vec<Arc<Machine>> =
                 world.machines_of(set).filter(|it| !it.is_terminating()).cloned().collect();
-            live.sort_by_cached_key(|machine| DeletionOrder::of(machine, world.clock.now));
+            let now = world.clock.now;
+            live.sort_by(|one, other| DeletionOrder::of(one, now).cmp(&DeletionOrder::of(other, now)));
             live
         };
         let planned = sets.iter().map(|set| {
