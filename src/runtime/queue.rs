@@ -277,10 +277,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_once_and_keys_come_in_the_order_they_were_added() {
-        let queue = queue(Duration::ZERO);
+        let (queue, metrics) = (queue(Duration::ZERO), metrics::Metrics::new());
+        queue.measure(&metrics);
         for key in ["b", "a", "b"] {
             queue.add(key);
         }
+        assert!(metrics.render().contains("mcm_workqueue_depth{name=\"test\"} 2\n"), "{}", metrics.render());
         assert_eq!((now(&queue), now(&queue), now(&queue)), (Some("b"), Some("a"), None));
     }
 

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 /// A class is reconciled after changes of its Machines, which come in bursts.
-const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 0 };
+const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 100 };
 const WORKERS: usize = 16;
 
 /// Index: the Secrets that a class refers to.
