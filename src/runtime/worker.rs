@@ -205,6 +205,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use kube::core::Status;
+    use rstest::rstest;
+    use serde_json::json;
     use tokio::sync::Notify;
 
     use super::*;
@@ -228,7 +230,13 @@ mod tests {
     }
 
     fn refused(code: u16) -> ReconcileError {
-        let status = Status::failure("no", if code == 409 { "Conflict" } else { "Forbidden" }).with_code(code);
+        let reason = match code {
+            404 => "NotFound",
+            409 => "Conflict",
+            _ => "Forbidden",
+        };
+        let details = serde_json::from_value(json!({"name": "a", "kind": "machines"})).unwrap();
+        let status = Status::failure("no", reason).with_code(code).with_details(details);
         WriteError::new("patch", "Machine", Key::new("n", "a"), kube::Error::Api(Box::new(status))).into()
     }
 
@@ -263,9 +271,13 @@ mod tests {
         assert_eq!(pauses(answers).await, [200, 400, 7, 200, 7]);
     }
 
+    /// Of an object that somebody else deleted, too.
+    #[rstest]
+    #[case(409)]
+    #[case(404)]
     #[tokio::test(start_paused = true)]
-    async fn a_conflict_is_reconciled_again_soon_and_one_that_remains_backs_off() {
-        let answers = (0..9).map(|_| Err(refused(409))).collect();
+    async fn a_conflict_is_reconciled_again_soon_and_one_that_remains_backs_off(#[case] code: u16) {
+        let answers = (0..9).map(|_| Err(refused(code))).collect();
         assert_eq!(pauses(answers).await, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
     }
 
