@@ -1,6 +1,7 @@
 //! A machine controller for Kubernetes.
 
 pub mod api;
+pub mod capi;
 pub mod cli;
 mod controllers;
 mod drain;

@@ -9,6 +9,6 @@ pub mod patch;
 pub mod reasons;
 pub(crate) mod selector;
 pub mod volume_attachment;
-mod wire;
+pub(crate) mod wire;
 
 pub use duration::GoDuration;

@@ -1,0 +1,3 @@
+//! The Cluster API side: its kinds.
+
+pub mod types;

@@ -1,0 +1,141 @@
+use k8s_openapi::apimachinery::pkg::{
+    apis::meta::v1::{Condition, LabelSelector, Time},
+    util::intstr::IntOrString,
+};
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+use super::machine::MachineTemplate;
+use crate::api::wire::is_zero;
+
+/// Spec of a MachineDeployment.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "MachineDeployment",
+    plural = "machinedeployments",
+    namespaced,
+    schema = "disabled",
+    status = "MachineDeploymentStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "MachineDeployment keeps a number of Machines and replaces them gradually when their template changes."
+)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineDeploymentSpec {
+    /// Name of the Cluster.
+    pub cluster_name: String,
+    /// Desired number of Machines; 1 or the autoscaler's minimum if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// When and how Machines are replaced.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rollout: Rollout,
+    /// Selects the Machines.
+    pub selector: LabelSelector,
+    /// Template of the Machines.
+    pub template: MachineTemplate,
+    /// How Machines are named.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub machine_naming: MachineNaming,
+    /// How unhealthy Machines are replaced.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub remediation: MaxInFlight,
+    /// Which Machine is deleted first.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub deletion: Deletion,
+    /// If true, the rollout is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// When and how Machines are replaced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rollout {
+    /// Machines made before this time are replaced once it has passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Time>,
+    /// How Machines are replaced.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub strategy: RolloutStrategy,
+}
+
+/// How Machines are replaced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RolloutStrategy {
+    /// `RollingUpdate` (also if empty) or `OnDelete`.
+    #[serde(rename = "type", skip_serializing_if = "is_zero")]
+    pub type_: String,
+    /// Bounds of a rolling update.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rolling_update: RollingUpdate,
+}
+
+/// Bounds of a rolling update.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RollingUpdate {
+    /// How many Machines may be unavailable; 0 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<IntOrString>,
+    /// How many Machines may exist beyond replicas; 1 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_surge: Option<IntOrString>,
+}
+
+/// How Machines are named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineNaming {
+    /// Template of the name.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub template: String,
+}
+
+/// How unhealthy Machines are replaced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MaxInFlight {
+    /// How many at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<IntOrString>,
+}
+
+/// Which Machine is deleted first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Deletion {
+    /// `Random` (also if empty), `Newest` or `Oldest`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub order: String,
+}
+
+/// Status of a MachineDeployment, as far as mcm writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineDeploymentStatus {
+    /// Selector as a text, for the scale subresource.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub selector: String,
+    /// Machines that exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Machines that are ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_replicas: Option<i32>,
+    /// Machines that are available.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_replicas: Option<i32>,
+    /// Machines with the current template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up_to_date_replicas: Option<i32>,
+    /// Summary for people.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub phase: String,
+    /// Conditions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}

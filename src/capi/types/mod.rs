@@ -1,0 +1,37 @@
+//! The kinds of Cluster API (`cluster.x-k8s.io/v1beta2`) that mcm reads and writes, and those of its own infrastructure
+//! provider. Field names are those of the public API; defaults are not applied here.
+
+mod cluster;
+mod health_check;
+mod infrastructure;
+mod machine;
+mod machine_deployment;
+mod machine_pool;
+mod machine_set;
+pub mod names;
+
+pub use cluster::{Cluster, ClusterSpec};
+pub use health_check::{
+    Checks, MachineHealthCheck, MachineHealthCheckSpec, Remediation, TriggerIf, UnhealthyCondition,
+};
+pub use infrastructure::{
+    ClassRef, InlineClass, MCMMachine, MCMMachineSpec, MCMMachineTemplate, MCMMachineTemplateSpec, NodeMeta, NodeTaint,
+    TemplateResource,
+};
+pub use machine::{
+    Bootstrap, Initialization, Machine, MachineDeletion, MachineMeta, MachineSpec, MachineStatus, MachineTaint,
+    MachineTemplate, NodeRef, ObjectRef, ReadinessGate,
+};
+pub use machine_deployment::{
+    Deletion, MachineDeployment, MachineDeploymentSpec, MachineDeploymentStatus, MachineNaming, MaxInFlight,
+    RollingUpdate, Rollout, RolloutStrategy,
+};
+pub use machine_pool::{MCMMachinePool, MCMMachinePoolSpec, MachinePool, MachinePoolSpec};
+pub use machine_set::{MachineSet, MachineSetSpec};
+
+/// `apiVersion` of the core kinds.
+pub const CORE: &str = "cluster.x-k8s.io/v1beta2";
+/// API group of the core kinds.
+pub const CORE_GROUP: &str = "cluster.x-k8s.io";
+/// API group of infrastructure providers.
+pub const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";

@@ -1,0 +1,47 @@
+//! Labels, annotations and types of Cluster API, which other programs read, too. The values never change.
+
+/// Label on every object of a cluster: the name of the Cluster.
+pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+/// Label on a Machine: the name of its MachineDeployment. Also the selector of a deployment that has none.
+pub const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
+/// Label on a Machine: the name of its MachineSet. Also the selector of a set that has none.
+pub const SET_NAME: &str = "cluster.x-k8s.io/set-name";
+/// Label on a Machine: the name of its MachinePool.
+pub const POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
+/// Label on a Machine of the control plane.
+pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+/// Annotation: no controller touches the object.
+pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+/// Annotation on a Machine: it is deleted first when its set is scaled down.
+pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
+/// Annotation on a Machine: health checks do not replace it.
+pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
+/// Annotation on a Machine: it is replaced as if it were unhealthy.
+pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
+/// Annotation on a Machine: its Node is not drained.
+pub const EXCLUDE_DRAIN: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
+/// Prefix of annotations on a Machine that hold back the drain.
+pub const PRE_DRAIN_HOOK: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
+/// Prefix of annotations on a Machine that hold back the deletion of its VM.
+pub const PRE_TERMINATE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
+/// Annotation on a deployment or set: the autoscaler's minimum.
+pub const AUTOSCALER_MIN: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
+/// Annotation on a deployment or set: the autoscaler's maximum.
+pub const AUTOSCALER_MAX: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
+/// Prefix of annotations with options of the autoscaler.
+pub const AUTOSCALING_OPTIONS: &str = "cluster.x-k8s.io/autoscaling-options-";
+/// Prefix of annotations that core derives (mind the plural).
+pub const DERIVED: &str = "machinedeployment.clusters.x-k8s.io/";
+/// Prefix of annotations that name the template an object was made from.
+pub const CLONED_FROM: &str = "cluster.x-k8s.io/cloned-from-";
+
+/// Domains whose labels go from a Machine to its Node.
+pub const NODE_LABEL_DOMAINS: [&str; 3] =
+    ["node-role.kubernetes.io", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io"];
+/// Domains whose annotations go from a Machine to its Node.
+pub const NODE_ANNOTATION_DOMAINS: [&str; 1] = ["node.cluster.x-k8s.io"];
+
+/// Type of Secrets with bootstrap data and kubeconfigs.
+pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+/// Name of Machines if nothing else is said.
+pub const DEFAULT_MACHINE_NAME: &str = "{{ .machineSet.name }}-{{ .random }}";
