@@ -1,0 +1,137 @@
+//! Secrets with the data that a VM boots with. Their content goes to the other side's Secret and nowhere else.
+
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde_json::Value;
+
+use crate::{
+    api::machine::MachineClass,
+    capi::{
+        conversion::{
+            keys::Keys,
+            notes::{BOOTSTRAP_FORMAT, MADE_FROM},
+            report::Report,
+            template::Place,
+        },
+        types::{Bootstrap, ObjectRef, names},
+    },
+};
+
+/// Key of the data in a native Secret.
+pub const USER_DATA: &str = "userData";
+/// Keys in a bootstrap Secret.
+pub const VALUE: &str = "value";
+const FORMAT: &str = "format";
+const DEFAULT_FORMAT: &str = "cloud-config";
+/// What native controllers replace in user data, also if it is part of a URL.
+const PLACEHOLDERS: [&str; 4] =
+    ["<<BOOTSTRAP_TOKEN>>", "%3C%3CBOOTSTRAP_TOKEN%3E%3E", "<<MACHINE_NAME>>", "%3C%3CMACHINE_NAME%3E%3E"];
+
+/// The bootstrap Secret with the user data of a class.
+pub fn bootstrap_secret_of(class: &str) -> String {
+    format!("{class}-bootstrap")
+}
+
+/// The native Secret with the data of a bootstrap Secret.
+pub fn user_data_of(secret: &str) -> String {
+    format!("{secret}-userdata")
+}
+
+/// Name of the Secret with the bootstrap data.
+pub fn data_secret_name(bootstrap: &Bootstrap, at: &str, report: &mut Report) -> String {
+    let name = bootstrap.data_secret_name.clone().unwrap_or_default();
+    if bootstrap.config_ref != ObjectRef::default() {
+        report.refuse(
+            format!("{at}spec.bootstrap.configRef"),
+            "natively nothing makes bootstrap data (BootstrapConfigRefUnsupported)",
+            "name a Secret with reusable join data in dataSecretName instead",
+        );
+    } else if name.is_empty() {
+        report.refuse(
+            format!("{at}spec.bootstrap.dataSecretName"),
+            "is absent: a VM would boot without data",
+            "name a Secret with reusable join data",
+        );
+    }
+    name
+}
+
+/// Whether the Secret of a class has the data of a bootstrap Secret. What is not among the objects is taken to be as it
+/// should be.
+pub fn has_data_of(class: Option<&MachineClass>, name: &str, place: &Place<'_>, report: &mut Report) -> bool {
+    if class.is_some_and(|class| class.secret_ref.is_none()) {
+        return false;
+    }
+    let Some(data) = place.input.secret(place.namespace, name).and_then(|secret| data_of(&secret, VALUE)) else {
+        return true;
+    };
+    let own = class.and_then(|class| place.input.secret(place.namespace, &class.secret_ref.as_ref()?.name));
+    let Some(own) = own else {
+        report.lose(
+            format!("{}spec.bootstrap.dataSecretName", place.prefix()),
+            format!("Secret {name} is not written: the class has a Secret of its own, which is not among the objects"),
+            format!("compare its {USER_DATA} with the {VALUE} of {name}"),
+        );
+        return true;
+    };
+    data_of(&own, USER_DATA) == Some(data)
+}
+
+/// The native Secret with the data of a bootstrap Secret. The data is passed on as it is, whatever its format.
+pub fn to_native(name: &str, place: &Place<'_>, report: &mut Report) -> Option<Value> {
+    let source = place.input.secret(place.namespace, name)?;
+    let value = data_of(&source, VALUE)?;
+    if let Some(placeholder) = placeholder_in(&value) {
+        report.refuse(
+            format!("{}spec.bootstrap.dataSecretName", place.prefix()),
+            format!("the data in Secret {name} has {placeholder}, which would be replaced natively"),
+            "use data without it",
+        );
+    }
+    let mut annotations = Keys::from([(MADE_FROM.to_owned(), format!("Secret/{name}"))]);
+    if let Some(format) = data_of(&source, FORMAT) {
+        annotations.insert(BOOTSTRAP_FORMAT.to_owned(), String::from_utf8_lossy(&format.0).into_owned());
+    }
+    let metadata = ObjectMeta { annotations: Some(annotations), ..metadata(user_data_of(name), place) };
+    let data = Some([(USER_DATA.to_owned(), value)].into());
+    serde_json::to_value(Secret { metadata, data, ..Secret::default() }).ok()
+}
+
+/// The bootstrap Secret of a native class. `None` if its source is not there.
+pub fn to_capi(class: Option<&MachineClass>, name: &str, place: &Place<'_>, report: &mut Report) -> Option<Value> {
+    let secret_ref = class?.secret_ref.as_ref()?;
+    let source = place.input.secret(place.namespace, &secret_ref.name)?;
+    let user_data = data_of(&source, USER_DATA)?;
+    if let Some(placeholder) = placeholder_in(&user_data) {
+        report.refuse(
+            format!("{}spec.class", place.prefix()),
+            format!("userData in Secret {} has {placeholder}, which Cluster API does not replace", secret_ref.name),
+            format!("leave the Secret out, and create Secret {name} with complete join data"),
+        );
+    }
+    let annotations = source.metadata.annotations.unwrap_or_default();
+    let format = annotations.get(BOOTSTRAP_FORMAT).cloned().unwrap_or_else(|| DEFAULT_FORMAT.to_owned());
+    let labels = Some([(names::CLUSTER_NAME.to_owned(), place.cluster.to_owned())].into());
+    let secret = Secret {
+        metadata: ObjectMeta { labels, ..metadata(name.to_owned(), place) },
+        type_: Some(names::SECRET_TYPE.to_owned()),
+        data: Some([(VALUE.to_owned(), user_data), (FORMAT.to_owned(), ByteString(format.into_bytes()))].into()),
+        ..Secret::default()
+    };
+    serde_json::to_value(secret).ok()
+}
+
+fn metadata(name: String, place: &Place<'_>) -> ObjectMeta {
+    let namespace = crate::capi::conversion::metadata::namespace(place.namespace);
+    ObjectMeta { name: Some(name), namespace, ..ObjectMeta::default() }
+}
+
+fn placeholder_in(data: &ByteString) -> Option<&'static str> {
+    let text = String::from_utf8_lossy(&data.0);
+    PLACEHOLDERS.into_iter().find(|placeholder| text.contains(placeholder))
+}
+
+fn data_of(secret: &Secret, key: &str) -> Option<ByteString> {
+    let plain =
+        secret.string_data.as_ref().and_then(|data| data.get(key)).map(|text| ByteString(text.clone().into_bytes()));
+    plain.or_else(|| secret.data.as_ref()?.get(key).cloned())
+}

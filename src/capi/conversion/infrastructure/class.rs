@@ -1,0 +1,71 @@
+//! MachineClasses that are derived from infrastructure objects.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::bootstrap::user_data_of;
+use crate::{
+    api::machine::{MachineClass, SecretRef},
+    capi::{
+        conversion::{metadata::namespace, notes::MADE_FROM},
+        types::{InlineClass, ObjectRef},
+    },
+};
+
+/// Of an object, in characters.
+const LONGEST_NAME: usize = 253;
+
+/// Zone of a class.
+pub fn zone_of(content: Option<&InlineClass>) -> Option<String> {
+    let content = content?;
+    let of_template = content.node_template.as_ref().map(|template| template.zone.clone());
+    let of_spec = || content.provider_spec["zone"].as_str().map(str::to_owned);
+    of_template.filter(|zone| !zone.is_empty()).or_else(of_spec).filter(|zone| !zone.is_empty())
+}
+
+/// The content of a class.
+pub fn content_of(class: &MachineClass) -> InlineClass {
+    InlineClass {
+        provider: class.provider.clone(),
+        provider_spec: class.provider_spec.clone(),
+        node_template: class.node_template.clone(),
+        credentials_secret_ref: class.credentials_secret_ref.clone().or_else(|| class.secret_ref.clone()),
+    }
+}
+
+pub fn derived_class(
+    content: &InlineClass,
+    base: &str,
+    template: &ObjectRef,
+    in_namespace: &str,
+    data_secret_name: &str,
+) -> MachineClass {
+    let metadata = ObjectMeta {
+        name: Some(derived_name(content, base, data_secret_name)),
+        namespace: namespace(in_namespace),
+        annotations: Some([(MADE_FROM.to_owned(), format!("{}/{}", template.kind, template.name))].into()),
+        ..ObjectMeta::default()
+    };
+    let secret = SecretRef { name: user_data_of(data_secret_name), namespace: in_namespace.to_owned() };
+    MachineClass {
+        metadata,
+        provider_spec: content.provider_spec.clone(),
+        provider: content.provider.clone(),
+        secret_ref: Some(secret),
+        credentials_secret_ref: content.credentials_secret_ref.clone(),
+        node_template: content.node_template.clone(),
+    }
+}
+
+pub fn derived_name(content: &InlineClass, base: &str, data_secret_name: &str) -> String {
+    named(base, &serde_json::to_string(&(content, data_secret_name)).unwrap_or_default())
+}
+
+/// A name with a hash of some content.
+pub fn named(base: &str, content: &str) -> String {
+    // FNV-1a.
+    let hash = content
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let head: String = base.chars().take(LONGEST_NAME - 9).collect();
+    format!("{head}-{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
+}

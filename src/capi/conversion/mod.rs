@@ -1,0 +1,34 @@
+//! The conversion between Cluster API and `machine.sapcloud.io`, in both directions.
+//!
+//! It is pure and total: objects in, objects out, with everything that was lost and everything that was refused. What
+//! the other side cannot hold is noted in an annotation if ignoring it changes no VM, and refused if it does. An object
+//! with a refusal has no result.
+
+mod cloud;
+mod defaults;
+mod health;
+mod health_check;
+mod infrastructure;
+mod input;
+mod keys;
+mod machine;
+mod machine_deployment;
+mod machine_pool;
+mod machine_set;
+mod metadata;
+mod notes;
+mod options;
+mod report;
+mod run;
+mod scalable;
+mod seconds;
+pub mod status;
+mod strategy;
+mod template;
+#[cfg(test)]
+mod tests;
+
+pub use notes::{BOOTSTRAP_FORMAT, MACHINE_POOL, MADE_FROM, ROLLOUT_AFTER, UNMAPPED, VERSION};
+pub use options::{Infrastructure, NativeDefaults, Options};
+pub use report::{Loss, Refusal};
+pub use run::{Conversion, to_capi, to_native};

@@ -1,0 +1,50 @@
+use jiff::Timestamp;
+
+use crate::api::GoDuration;
+
+/// What a conversion needs to know beyond the objects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Cluster of native objects without the label `cluster.x-k8s.io/cluster-name`.
+    pub cluster: Option<String>,
+    /// The time, for `rollout.after`; without it, no such time has passed.
+    pub now: Option<Timestamp>,
+    /// Which infrastructure provider serves the machines on the side of Cluster API.
+    pub infrastructure: Infrastructure,
+    /// What the native controllers do if an object says nothing: the values of their flags.
+    pub native: NativeDefaults,
+}
+
+/// Flags of the native controllers that apply to absent fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NativeDefaults {
+    /// `--machine-drain-timeout`.
+    pub drain_timeout: GoDuration,
+    /// `--machine-creation-timeout`.
+    pub creation_timeout: GoDuration,
+    /// `--machine-health-timeout`.
+    pub health_timeout: GoDuration,
+    /// `--node-conditions`.
+    pub node_conditions: String,
+}
+
+impl Default for NativeDefaults {
+    fn default() -> Self {
+        Self {
+            drain_timeout: GoDuration::from_secs(2 * 3600),
+            creation_timeout: GoDuration::from_secs(20 * 60),
+            health_timeout: GoDuration::from_secs(10 * 60),
+            node_conditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable".to_owned(),
+        }
+    }
+}
+
+/// An infrastructure provider of Cluster API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Infrastructure {
+    /// mcm, with its drivers. A template that came from another provider returns to it.
+    #[default]
+    Mcm,
+    /// That of the cloud, if mcm can write its templates.
+    OfCloud,
+}

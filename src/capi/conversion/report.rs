@@ -1,0 +1,101 @@
+//! What a conversion lost and what it refused, each with its path.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A value that the other side cannot hold, and that changes no VM if it is ignored. It is kept in the annotation
+/// [`super::notes::UNMAPPED`] and restored on the way back.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Loss {
+    /// Kind and name of the object.
+    pub object: String,
+    /// Path of the value in that object, such as `spec.template.spec.taints[0].propagation`.
+    pub path: String,
+    /// Why it is lost.
+    pub reason: String,
+    /// What to do about it; empty if there is nothing to do.
+    pub advice: String,
+}
+
+/// A value without which other VMs would live, or die at other times. The object is not converted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Refusal {
+    /// Kind and name of the object.
+    pub object: String,
+    /// Path of the value in that object; empty if the whole object is meant.
+    pub path: String,
+    /// Why the object is not converted.
+    pub reason: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_line(f, [&self.object, &self.path, &self.reason, &self.advice])
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_line(f, [&self.object, &self.path, &self.reason, &self.advice])
+    }
+}
+
+fn write_line(f: &mut fmt::Formatter<'_>, [object, path, reason, advice]: [&str; 4]) -> fmt::Result {
+    write!(f, "{object}: {path}{}{reason}", if path.is_empty() { "" } else { ": " })?;
+    if advice.is_empty() { Ok(()) } else { write!(f, "; {advice}") }
+}
+
+/// Collects the losses and refusals of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    object: String,
+    /// All losses.
+    pub losses: Vec<Loss>,
+    /// All refusals.
+    pub refusals: Vec<Refusal>,
+}
+
+impl Report {
+    pub(super) fn of(kind: &str, name: &str) -> Self {
+        Self { object: format!("{kind} {name}"), losses: Vec::new(), refusals: Vec::new() }
+    }
+
+    /// For the same object, with nothing in it.
+    pub(super) fn empty(&self) -> Self {
+        Self { object: self.object.clone(), ..Self::default() }
+    }
+
+    /// Adds what another report has and this one has not.
+    pub(super) fn add(&mut self, other: Self) {
+        self.losses.extend(other.losses.into_iter().filter(|one| !self.losses.contains(one)).collect::<Vec<_>>());
+        self.refusals.extend(other.refusals.into_iter().filter(|one| !self.refusals.contains(one)).collect::<Vec<_>>());
+    }
+
+    pub(super) fn lose(&mut self, path: impl Into<String>, reason: impl Into<String>, advice: impl Into<String>) {
+        let (object, path) = (self.object.clone(), path.into());
+        self.losses.push(Loss { object, path, reason: reason.into(), advice: advice.into() });
+    }
+
+    pub(super) fn refuse(&mut self, path: impl Into<String>, reason: impl Into<String>, advice: impl Into<String>) {
+        let (object, path) = (self.object.clone(), path.into());
+        self.refusals.push(Refusal { object, path, reason: reason.into(), advice: advice.into() });
+    }
+}
+
+/// What one object became.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub objects: Vec<Value>,
+    /// Kinds and names of native objects that were derived from an object of Cluster API, and are part of `objects` now.
+    pub superseded: Vec<(&'static str, String)>,
+}
+
+impl From<Vec<Value>> for Outcome {
+    fn from(objects: Vec<Value>) -> Self {
+        Self { objects, superseded: Vec::new() }
+    }
+}
