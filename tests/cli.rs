@@ -57,6 +57,7 @@ const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kube
 #[case("machine-controller-manager", &["machine-controller-manager"])]
 #[case("machine-controller", &["machine-controller"])]
 #[case("simulated-cloud", &["simulated-cloud"])]
+#[case("convert", &["convert"])]
 #[case("crd", &["crd"])]
 #[case("completion", &["completion"])]
 #[case("version", &["version"])]
@@ -353,4 +354,62 @@ fn the_version_is_one_line_by_flag_and_more_by_command() {
 fn shells_can_complete_commands_and_flags(#[case] shell: &str, #[case] mark: &str) {
     let script = stdout(&mut mcm(&["completion", shell]));
     assert!(script.contains(mark) && script.contains("machine-drain-timeout"));
+}
+
+const NATIVE: &str = "\
+apiVersion: machine.sapcloud.io/v1alpha1
+kind: MachineDeployment
+metadata: {name: pool, namespace: demo}
+spec:
+  replicas: 2
+  revisionHistoryLimit: 3
+  selector: {matchLabels: {name: pool}}
+  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}
+  template:
+    metadata: {labels: {name: pool}}
+    spec: {class: {kind: MachineClass, name: small}}
+";
+
+#[test]
+fn convert_works_in_a_pipe() {
+    let capi = mcm(&["convert", "--to=capi", "--cluster", "c1", "-f", "-"]).write_stdin(NATIVE).output().unwrap();
+    assert!(capi.status.success());
+    let warning = "warning: MachineDeployment pool: spec.revisionHistoryLimit: is not known to Cluster API";
+    assert!(String::from_utf8(capi.stderr).unwrap().starts_with(warning));
+    let text = String::from_utf8(capi.stdout).unwrap();
+    let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
+    assert_eq!(kinds, ["MachineDeployment", "MCMMachineTemplate", "MachineHealthCheck"]);
+
+    let native = stdout(mcm(&["convert", "--to", "native", "--cluster=c1", "-f", "-", "-o", "json"]).write_stdin(text));
+    let native: serde_json::Value = serde_json::from_str(&native).unwrap();
+    let expected: serde_json::Value = serde_yaml_ng::from_str(NATIVE).unwrap();
+    assert_eq!(native, expected);
+}
+
+#[test]
+fn convert_lists_every_refusal_and_prints_no_half_result() {
+    let folder = TempDir::new().unwrap();
+    let (good, bad) = (folder.path().join("good.yaml"), folder.path().join("bad.yaml"));
+    fs::write(&good, NATIVE).unwrap();
+    let broken = NATIVE
+        .replace("replicas: 2", "replicas: 2\n  repicas: 3\n  rollbackTo: {}")
+        .replace("name: pool, n", "name: bad, n");
+    fs::write(&bad, broken).unwrap();
+    let mut command = mcm(&["convert", "--to=capi", "--cluster=c1", "-f"]);
+    let said = stderr(command.arg(&good).arg("-f").arg(&bad), 1);
+    assert_eq!(
+        said,
+        "error: MachineDeployment bad: spec.repicas: is not a field of this kind; correct or remove it\n\
+         error: MachineDeployment bad: spec.rollbackTo: a rollback is about to begin; wait until the controller has cleared it\n"
+    );
+}
+
+#[rstest]
+#[case(&["convert", "--to=capi", "-f", "/nonexistent/x.yaml"], 1, "error: read /nonexistent/x.yaml: No such file")]
+#[case(&["convert", "--to=capi", "-f", "/dev/null"], 1, "error: there is no object in /dev/null")]
+#[case(&["convert", "--to=gcp", "-f", "-"], 2, "error: --to=gcp: must be one of native, capi")]
+#[case(&["convert", "--to=capi"], 2, "error: the following required arguments were not provided")]
+fn convert_says_what_is_wrong_with_its_arguments(#[case] args: &[&str], #[case] code: i32, #[case] error: &str) {
+    let said = stderr(&mut mcm(args), code);
+    assert!(said.starts_with(error), "{said}");
 }

@@ -10,6 +10,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use super::{
+    convert::ConvertOptions,
     demo::DemoOptions,
     error::{Rejection, Spoken},
     flags::{Conflicts, ControllerManagerOptions, MachineControllerOptions, RunOptions},
@@ -44,6 +45,11 @@ pub enum Command {
     SimulatedCloud(SimulatedCloudOptions),
     /// Show the product with simulated machines
     Demo(DemoOptions),
+    /// Convert objects between Cluster API and the native kinds
+    ///
+    /// Reads files, never a cluster. Give what belongs together at once: deployment, template, class, Secret, health check.
+    /// If anything is refused, every refusal is printed with the path of its field, and nothing else.
+    Convert(ConvertOptions),
     /// Print the custom resource definitions, ready for kubectl apply
     Crd {
         /// Only the definition of this kind
@@ -104,9 +110,12 @@ impl Command {
             Self::Run(options) => options.check(),
             Self::MachineControllerManager(options) => options.check(),
             Self::MachineController(options) => options.check(),
-            Self::SimulatedCloud(_) | Self::Demo(_) | Self::Crd { .. } | Self::Completion { .. } | Self::Version => {
-                Ok(())
-            }
+            Self::SimulatedCloud(_)
+            | Self::Demo(_)
+            | Self::Convert(_)
+            | Self::Crd { .. }
+            | Self::Completion { .. }
+            | Self::Version => Ok(()),
         }
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::{
     args::{self, Command},
-    crd, demo, error,
+    convert, crd, demo, error,
     flags::LogOptions,
     logging, run, simulated_cloud, version,
 };
@@ -36,6 +36,7 @@ fn execute(command: Command) -> Result<()> {
         Command::MachineController(options) => serve(&options.generic.log.clone(), run::machine_controller(*options)),
         Command::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
         Command::Demo(options) => block_on(demo::run(options)),
+        Command::Convert(options) => print(&convert::run(&options)?),
         Command::Crd { kind } => print(&crd::render(kind.as_deref())?),
         Command::Completion { shell } => print(&args::completion(shell)),
         Command::Version => print(&version::text()),

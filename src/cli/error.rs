@@ -4,9 +4,12 @@ use std::{error::Error as _, process::ExitCode};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::flags::{
-    Conflicts,
-    value::{Class, InvalidValue},
+use super::{
+    convert::ConvertError,
+    flags::{
+        Conflicts,
+        value::{Class, InvalidValue},
+    },
 };
 use crate::runtime::kubeconfig::StartError;
 
@@ -77,6 +80,10 @@ impl Rejection {
 
 /// Prints the error of a command and returns the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
+    if let Some(ConvertError::Refused(refusals)) = error.downcast_ref() {
+        refusals.iter().for_each(|refusal| print(&refusal.to_string(), None));
+        return ExitCode::from(FAILED);
+    }
     let hint = error.chain().find_map(|layer| layer.downcast_ref::<StartError>()).map(StartError::hint);
     print(&format!("{error:#}"), hint);
     ExitCode::from(FAILED)

@@ -2,6 +2,7 @@
 
 pub mod apply;
 mod args;
+pub mod convert;
 pub mod crd;
 pub mod demo;
 mod dispatch;
