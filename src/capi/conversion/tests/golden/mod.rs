@@ -33,3 +33,18 @@ fn a_full_native_deployment() {
     insta::assert_snapshot!("native-to-capi", written(&capi));
     insta::assert_snapshot!("native-to-capi-to-native", written(&to_native(&objects(capi))));
 }
+
+/// docs/cluster-api.md shows two examples, each followed by its result.
+#[test]
+fn the_examples_of_the_documentation_are_what_the_command_prints() {
+    let page = include_str!("../../../../../docs/cluster-api.md");
+    let blocks = page.split("```yaml\n").skip(1).map(|rest| read(rest.split("```").next().unwrap()));
+    let [capi, native, given, made] = &blocks.collect::<Vec<_>>()[..] else { panic!("not four examples") };
+    assert_eq!(&objects(to_native(capi)), native);
+    assert_eq!(&objects(to_capi(given)), made);
+    let back = objects(to_capi(native));
+    assert_eq!(
+        back.iter().map(|one| &one["kind"]).collect::<Vec<_>>(),
+        capi.iter().map(|one| &one["kind"]).collect::<Vec<_>>()
+    );
+}
