@@ -13,8 +13,23 @@ pub const FREEZE: &str = "freeze";
 pub const FORCE_DELETION: &str = "force-deletion";
 /// Label on a Node: the name of its Machine.
 pub const MACHINE_NAME: &str = "node.gardener.cloud/machine-name";
-/// Label on a Machine or Node that reports the result of an in-place update.
+/// Label on a Machine: delete the pods of its Node at once when it is drained and the Machine stays.
+pub const FORCE_DRAIN: &str = "force-drain";
+/// Label on a Node of an old set during an in-place update. The deployment controller writes it, the machine controller
+/// reads it.
+pub const CANDIDATE_FOR_UPDATE: &str = "node.machine.sapcloud.io/candidate-for-update";
+/// Label on a Node that is updated in place next. The deployment controller writes it, or a user if the update is
+/// orchestrated manually; the machine controller then drains the Node.
+pub const SELECTED_FOR_UPDATE: &str = "node.machine.sapcloud.io/selected-for-update";
+/// Value of the two labels above.
+pub const SET: &str = "true";
+/// Label on a Node, written by the agent that updates it: [`SUCCESSFUL`] or [`FAILED`]. On a Machine it means that the
+/// Machine just moved to the set of the current template.
 pub const UPDATE_RESULT: &str = "node.machine.sapcloud.io/update-result";
+/// Value of [`UPDATE_RESULT`].
+pub const SUCCESSFUL: &str = "successful";
+/// Value of [`UPDATE_RESULT`].
+pub const FAILED: &str = "failed";
 /// Label on a MachineSet; while it is present, the set is not scaled up, because of an in-place update.
 pub const SCALE_UP_DISABLED: &str = "node.machine.sapcloud.io/scale-up-disabled";
 
@@ -42,6 +57,8 @@ pub const LAST_APPLIED_VIRTUAL_CAPACITY: &str = "node.machine.sapcloud.io/last-a
 pub const NOT_MANAGED: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
 /// Annotation on a Machine: how long it took to join.
 pub const JOIN_DURATION: &str = "node.machine.sapcloud.io/machine-join-duration";
+/// Annotation on a Node, written by the agent that updates it: why the update failed.
+pub const UPDATE_FAILED_REASON: &str = "node.machine.sapcloud.io/update-failed-reason";
 /// Annotation on sets and deployments: the revision number.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Annotation on a set: its former revisions.

@@ -50,6 +50,7 @@ strings! {
         InvalidSpec = "InvalidSpec", Unreadable = "Unreadable", Waiting = "Waiting",
         Created = "Created", CreateFailed = "CreateFailed", Joined = "Joined", Unhealthy = "Unhealthy", Recovered = "Recovered",
         Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
+        InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", VmMissing = "VmMissing",
         LeaderElection = "LeaderElection",
     }
@@ -63,4 +64,14 @@ strings! {
 strings! {
     /// Node conditions that mcm writes.
     NodeConditionType { Terminating = "Terminating", InPlaceUpdate = "InPlaceUpdate", Preserved = "Preserved" }
+}
+
+strings! {
+    /// Reasons of the node condition `InPlaceUpdate`: the progress of an update. The agent on the Node begins at
+    /// `ReadyForUpdate`.
+    InPlaceUpdateReason {
+        CandidateForUpdate = "CandidateForUpdate", SelectedForUpdate = "SelectedForUpdate",
+        DrainSuccessful = "DrainSuccessful", ReadyForUpdate = "ReadyForUpdate",
+        UpdateSuccessful = "UpdateSuccessful", UpdateFailed = "UpdateFailed",
+    }
 }

@@ -148,6 +148,7 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         creation_timeout: options.machine_creation_timeout.into(),
         health_timeout: options.machine_health_timeout.into(),
         drain_timeout: options.machine_drain_timeout.into(),
+        in_place_update_timeout: options.machine_in_place_update_timeout.into(),
         max_evict_retries: i32::try_from(options.machine_max_evict_retries).unwrap_or(i32::MAX),
         volumes: Patience {
             detach: GoDuration::from(options.machine_pv_detach_timeout).as_signed(),
@@ -206,6 +207,7 @@ mod tests {
             "--machine-creation-timeout=1m",
             "--machine-health-timeout=2m",
             "--machine-drain-timeout=3m",
+            "--machine-inplace-update-timeout=6m",
             "--machine-max-evict-retries=4",
             "--node-conditions=A,B",
             "--resource-exhausted-retry=5m",
@@ -221,6 +223,7 @@ mod tests {
             creation_timeout: GoDuration::from_secs(60),
             health_timeout: GoDuration::from_secs(120),
             drain_timeout: GoDuration::from_secs(180),
+            in_place_update_timeout: GoDuration::from_secs(360),
             max_evict_retries: 4,
             node_conditions: vec!["A".to_owned(), "B".to_owned()],
             resource_exhausted_retry: GoDuration::from_secs(300),

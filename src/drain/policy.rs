@@ -28,7 +28,7 @@ pub struct DrainPolicy {
     pub deadline: Timestamp,
     /// From this time the Node counts as broken, so that its pods are not awaited; `None` if it is healthy.
     pub broken_from: Option<Timestamp>,
-    /// The label `force-deletion` is set.
+    /// The label `force-deletion` is set, or `force-drain` if the Machine stays.
     pub is_demanded: bool,
 }
 

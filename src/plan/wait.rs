@@ -32,6 +32,8 @@ pub enum WaitKind {
     Eviction,
     /// Finalizers of other controllers.
     Finalizers,
+    /// The in-place update of a Node.
+    InPlaceUpdate,
     /// Machines to become available.
     MachineAvailability,
     /// Fewer Machines, or the next time they are counted.

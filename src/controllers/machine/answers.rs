@@ -116,7 +116,8 @@ impl Snapshot {
     /// A write to the Node succeeded; the response is in the cache.
     pub fn node_written(&mut self, purpose: NodeWrite) {
         self.memory.node_written(purpose);
-        if purpose == NodeWrite::Cordon {
+        // A drain begins, or one has ended and the Node may get new pods before the next one.
+        if matches!(purpose, NodeWrite::Cordon | NodeWrite::InPlaceUpdate) {
             self.memory.rounds.restart();
         }
     }

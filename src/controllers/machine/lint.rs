@@ -16,8 +16,12 @@ use crate::{
         labels,
         machine::{Machine, MachinePhase, MachineStatus},
         node::Node,
+        reasons::InPlaceUpdateReason,
     },
-    controllers::object::finalizer,
+    controllers::object::{
+        finalizer,
+        in_place::{self, UpdateResult},
+    },
     drain::{PodRef, policy as drain_policy},
     plan::{
         Step,
@@ -59,7 +63,8 @@ impl Facts<'_> {
             Action::DeleteVm => self.delete_vm(),
             Action::PatchMachine(patch) => self.remove_finalizer(patch).and_then(|()| self.change_vm(patch)),
             Action::WriteStatus(next) => {
-                self.give_up(next).and_then(|()| self.become_unknown(next)).and_then(|()| self.advance(next))
+                let verdict = self.give_up(next).and_then(|()| self.fail_update(next));
+                verdict.and_then(|()| self.become_unknown(next)).and_then(|()| self.advance(next))
             }
             Action::EvictPod(pod) | Action::DeletePod(pod) => self.take_pod(pod),
             Action::DeleteNode(node) => self.delete_node(node),
@@ -68,6 +73,7 @@ impl Facts<'_> {
             | Action::StrategicPatchNode { node, purpose, .. }
             | Action::PatchNodeStatus { node, purpose, .. } => match purpose {
                 NodeWrite::Sync => Ok(()),
+                NodeWrite::InPlaceUpdate => self.owns(node).and_then(|()| self.release_to_agent(action)),
                 NodeWrite::Announce | NodeWrite::Cordon => self.close_node(node),
                 NodeWrite::DetachVolumes | NodeWrite::RemoveFinalizer | NodeWrite::Delete => self.delete_node(node),
             },
@@ -244,14 +250,15 @@ impl Facts<'_> {
                 let timeout = self.policy.creation_timeout_of(machine);
                 (after(created_at(machine), timeout.as_signed()), format!("creationTimeout {timeout}"))
             }
-            MachinePhase::Unknown => match self.policy.health_timeout_of(machine) {
-                Some(timeout) => (after(self.unknown_since(), timeout.as_signed()), format!("healthTimeout {timeout}")),
+            MachinePhase::Unknown | MachinePhase::InPlaceUpdateFailed => match self.policy.health_timeout_of(machine) {
+                Some(timeout) => (after(self.phase_since(), timeout.as_signed()), format!("healthTimeout {timeout}")),
                 None => return refuse(Rule::TooEarly, "disableHealthTimeout is set"),
             },
             phase => return refuse(Rule::TooEarly, format!("phase {} has no timeout", phase.as_str())),
         };
         let has_vm = machine.node_name().is_some() && !machine.spec.provider_id.is_empty();
-        let may_serve = phase == MachinePhase::Unknown || phase == MachinePhase::Pending && has_vm;
+        let is_guarded = matches!(phase, MachinePhase::Unknown | MachinePhase::InPlaceUpdateFailed);
+        let may_serve = is_guarded || phase == MachinePhase::Pending && has_vm;
         let deadline = if may_serve { self.snapshot.target.put_off(deadline) } else { deadline };
         if *now < deadline {
             return refuse(Rule::TooEarly, format!("{timeout} ends at {deadline}, now is {now}"));
@@ -259,10 +266,66 @@ impl Facts<'_> {
         if may_serve && !self.is_node_read() {
             return refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()));
         }
-        if phase == MachinePhase::Unknown { self.is_permitted() } else { Ok(()) }
+        if is_guarded { self.is_permitted() } else { Ok(()) }
     }
 
-    fn unknown_since(&self) -> Timestamp {
+    /// An in-place update fails when the agent reports it, or at its timeout after a live read.
+    fn fail_update(&self, next: &MachineStatus) -> Verdict {
+        let Snapshot { machine, target, now, .. } = self.snapshot;
+        let falls = next.current_status.phase == MachinePhase::InPlaceUpdateFailed
+            && machine.phase() != MachinePhase::InPlaceUpdateFailed;
+        let is_reported = matches!(&self.snapshot.node, NodeView::Present(node)
+            if in_place::result_of(node) == Some(UpdateResult::Failed));
+        if !falls || is_reported {
+            return Ok(());
+        }
+        let timeout = self.policy.in_place_update_timeout_of(machine);
+        let deadline = target.put_off(after(self.phase_since(), timeout.as_signed()));
+        if *now < deadline {
+            return refuse(Rule::TooEarly, format!("inPlaceUpdateTimeout {timeout} ends at {deadline}, now is {now}"));
+        }
+        if self.is_node_read() {
+            return Ok(());
+        }
+        refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()))
+    }
+
+    /// The agent on the Node begins at `ReadyForUpdate`, so the pods must be gone or on their way.
+    fn release_to_agent(&self, action: &Action) -> Verdict {
+        let Action::PatchNodeStatus { node, patch, .. } = action else { return Ok(()) };
+        let progress = in_place::progress_of(&node.status.conditions);
+        let is_updating = self.snapshot.machine.phase() == MachinePhase::InPlaceUpdating;
+        let is_listed = matches!(self.snapshot.learned.pods, PodsView::Listed(_));
+        let next = patch.pointer("/status/conditions/0/reason").and_then(Value::as_str).unwrap_or_default();
+        let is_drained = match next {
+            next if next == InPlaceUpdateReason::ReadyForUpdate.as_str() => {
+                progress == Some(InPlaceUpdateReason::DrainSuccessful)
+            }
+            next if next == InPlaceUpdateReason::DrainSuccessful.as_str() => {
+                progress == Some(InPlaceUpdateReason::SelectedForUpdate) && is_updating && is_listed
+            }
+            _ => true,
+        };
+        if is_drained {
+            return Ok(());
+        }
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        refuse(Rule::DisturbsPods, format!("node {name} would be updated, and it was not drained"))
+    }
+
+    /// The Node is selected for an in-place update, and no other reason lets its pods go while the Machine stays.
+    fn is_selected(&self) -> bool {
+        match self.snapshot.own_node() {
+            NodeView::Present(node) => {
+                let progress = in_place::progress_of(&node.status.conditions);
+                progress == Some(InPlaceUpdateReason::SelectedForUpdate)
+            }
+            _ => false,
+        }
+    }
+
+    /// Since when the Machine is in its phase.
+    fn phase_since(&self) -> Timestamp {
         let machine = &self.snapshot.machine;
         let status = machine.status.clone().unwrap_or_default();
         let since = status.current_status.last_update_time.or(status.last_operation.last_update_time);
@@ -340,7 +403,7 @@ impl Facts<'_> {
     }
 
     fn take_pod(&self, pod: &PodRef) -> Verdict {
-        if !self.is_deleting() {
+        if !self.is_deleting() && !self.is_selected() {
             return refuse(
                 Rule::DisturbsPods,
                 format!("pod {pod} would be removed, and the machine is not being deleted"),
@@ -362,7 +425,7 @@ impl Facts<'_> {
 
     fn close_node(&self, node: &Node) -> Verdict {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        if !self.is_deleting() {
+        if !self.is_deleting() && !self.is_selected() {
             return refuse(
                 Rule::DisturbsPods,
                 format!("node {name} would be cordoned, and the machine is not being deleted"),

@@ -64,6 +64,8 @@ pub enum NodeWrite {
     Announce,
     /// Cordon it.
     Cordon,
+    /// Set the condition `InPlaceUpdate`.
+    InPlaceUpdate,
     /// Delete its VolumeAttachments.
     DetachVolumes,
     /// Remove our finalizer.
@@ -78,6 +80,7 @@ impl fmt::Display for NodeWrite {
             Self::Sync => "node template",
             Self::Announce => "condition Terminating",
             Self::Cordon => "cordon",
+            Self::InPlaceUpdate => "condition InPlaceUpdate",
             Self::DetachVolumes => "delete volume attachments",
             Self::RemoveFinalizer => "remove our finalizer",
             Self::Delete => "delete",

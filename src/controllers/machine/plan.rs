@@ -1,3 +1,5 @@
+use jiff::Timestamp;
+
 use super::{Action, Policy, Snapshot, create, delete, running, steps::wait_for_nodes, views::VmView};
 use crate::{
     api::{labels, machine::MachinePhase},
@@ -30,7 +32,12 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let owes_id = matches!(snapshot.learned.vm, VmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
     if snapshot.machine.node_name().is_some() && snapshot.machine.phase() != MachinePhase::New && !owes_id {
         append(&mut plan, running::plan(snapshot, policy));
-        append(&mut plan, running::node_sync::plan(snapshot));
+        let sync = running::node_sync::plan(snapshot);
+        let is_synced = sync.steps.is_empty() && sync.waits.is_empty();
+        append(&mut plan, sync);
+        if plan.steps.is_empty() && is_synced {
+            append(&mut plan, running::in_place::plan(snapshot, policy));
+        }
         if !plan.steps.is_empty() {
             return plan;
         }
@@ -39,6 +46,15 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         append(&mut plan, create::plan(snapshot, policy));
     }
     plan
+}
+
+/// When the drain that goes on is forced; `None` if it is forced now, or there is no drain.
+pub(super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Option<Timestamp> {
+    if snapshot.is_deleting() {
+        delete::forced_from(snapshot, policy)
+    } else {
+        running::in_place::forced_from(snapshot, policy)
+    }
 }
 
 fn append(plan: &mut Plan<Action>, other: Plan<Action>) {

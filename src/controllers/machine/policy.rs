@@ -15,6 +15,8 @@ pub struct Policy {
     pub health_timeout: GoDuration,
     /// How long a drain may take before it is forced (`--machine-drain-timeout`).
     pub drain_timeout: GoDuration,
+    /// How long an in-place update may take (`--machine-inplace-update-timeout`).
+    pub in_place_update_timeout: GoDuration,
     /// How many eviction periods of 20 s pass before pods are deleted (`--machine-max-evict-retries`).
     pub max_evict_retries: i32,
     /// How long the volumes of drained pods are awaited (`--machine-pv-detach-timeout`,
@@ -37,6 +39,7 @@ impl Default for Policy {
             creation_timeout: GoDuration::from_secs(20 * 60),
             health_timeout: GoDuration::from_secs(10 * 60),
             drain_timeout: GoDuration::from_secs(2 * 60 * 60),
+            in_place_update_timeout: GoDuration::from_secs(20 * 60),
             max_evict_retries: 360,
             volumes: Patience { detach: SignedDuration::from_mins(2), reattach: SignedDuration::from_secs(90) },
             node_conditions: conditions.map(str::to_owned).to_vec(),
@@ -84,6 +87,11 @@ impl Policy {
         machine.spec.configuration.drain_timeout.unwrap_or(self.drain_timeout)
     }
 
+    /// How long an in-place update may take before it counts as failed.
+    pub fn in_place_update_timeout_of(&self, machine: &Machine) -> GoDuration {
+        machine.spec.configuration.in_place_update_timeout.unwrap_or(self.in_place_update_timeout)
+    }
+
     /// How often a pod is evicted, 20 s apart, before it is deleted.
     pub fn max_evict_retries_of(&self, machine: &Machine) -> i32 {
         machine.spec.configuration.max_evict_retries.unwrap_or(self.max_evict_retries)
@@ -127,10 +135,14 @@ mod tests {
         let policy = Policy::default();
         let own = machine(
             json!({}),
-            json!({ "healthTimeout": "1m", "drainTimeout": "2m", "maxEvictRetries": 3, "nodeConditions": "A, B" }),
+            json!({
+                "healthTimeout": "1m", "drainTimeout": "2m", "inPlaceUpdateTimeout": "3m", "maxEvictRetries": 3,
+                "nodeConditions": "A, B",
+            }),
         );
         assert_eq!(policy.health_timeout_of(&own), Some(GoDuration::from_secs(60)));
         assert_eq!(policy.drain_timeout_of(&own), GoDuration::from_secs(120));
+        assert_eq!(policy.in_place_update_timeout_of(&own), GoDuration::from_secs(180));
         assert_eq!(policy.max_evict_retries_of(&own), 3);
         assert_eq!(policy.node_conditions_of(&own), ["A", " B"], "split on commas exactly, replacing the default");
         let patient = machine(json!({}), json!({ "disableHealthTimeout": true }));

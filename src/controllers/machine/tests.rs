@@ -4,6 +4,7 @@ mod create;
 mod delete;
 mod executor;
 mod health;
+mod in_place;
 mod lint;
 mod stale;
 mod transcripts;

@@ -4,6 +4,7 @@ pub(crate) mod condition;
 pub(crate) mod deletion_order;
 pub(crate) mod draft;
 pub mod finalizer;
+pub(crate) mod in_place;
 pub(crate) mod metrics;
 mod observe;
 pub mod owner;

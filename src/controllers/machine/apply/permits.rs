@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 
 use crate::{
-    api::machine::Machine,
+    api::machine::{Machine, MachinePhase},
     controllers::machine::BY_DEPLOYMENT,
     runtime::cache::{Cache, Key},
     safety::meltdown::{OutOfService, Permit, PermitKey},
@@ -67,7 +67,8 @@ impl Permits {
     }
 }
 
-/// Takes a permit for a Machine, then counts the Machines that are out of service.
+/// Takes a permit for a Machine, then counts the Machines that are out of service. The Machine itself does not count if
+/// its in-place update is why: it would block its own replacement.
 pub(crate) fn take(
     permits: &Arc<Permits>,
     machines: &Cache<Machine>,
@@ -81,10 +82,17 @@ pub(crate) fn take(
                 return (Some(held), Permit::Held(OutOfService::default()));
             }
             let siblings = machines.by(BY_DEPLOYMENT, &permit.deployment);
-            (Some(held), Permit::Held(OutOfService::of(permit, siblings.iter().map(|machine| &**machine))))
+            let is_own_update = |other: &&Machine| Key::of(&other.metadata) == *machine && is_updated_in_place(other);
+            let counted = siblings.iter().map(|machine| &**machine).filter(|other| !is_own_update(other));
+            (Some(held), Permit::Held(OutOfService::of(permit, counted)))
         }
         Err(holder) => (None, Permit::Refused { by: holder.name }),
     }
+}
+
+fn is_updated_in_place(machine: &Machine) -> bool {
+    matches!(machine.phase(), MachinePhase::InPlaceUpdating | MachinePhase::InPlaceUpdateFailed)
+        && machine.metadata.deletion_timestamp.is_none()
 }
 
 #[cfg(test)]
@@ -125,5 +133,24 @@ mod tests {
         assert!(permits.is_waived(&key, &cache));
         permits.waive(&machine("of a machine that is gone"));
         assert!(!permits.is_waived(&key, &cache));
+    }
+
+    #[test]
+    fn a_machine_whose_in_place_update_failed_does_not_block_its_own_replacement() {
+        let cache = Machine::cache();
+        let machine = |name: &str, phase: &str| -> Machine {
+            let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1", "labels": { "name": "pool" } });
+            let status = json!({ "currentStatus": { "phase": phase } });
+            serde_json::from_value(json!({ "metadata": meta, "spec": {}, "status": status })).unwrap()
+        };
+        let blockers = |cache: &Cache<Machine>| {
+            let (_held, permit) = take(&Arc::default(), cache, &permit("ns"), &Key::new("ns", "a"));
+            let Permit::Held(others) = permit else { panic!("{permit:?}") };
+            others.blocked_by(1)
+        };
+        cache.wrote(machine("a", "InPlaceUpdateFailed"));
+        assert_eq!(blockers(&cache), None);
+        cache.wrote(machine("b", "InPlaceUpdating"));
+        assert_eq!(blockers(&cache).as_deref(), Some("b (InPlaceUpdating)"), "others out of service do");
     }
 }

@@ -1,16 +1,13 @@
 //! The drain of the Node during a deletion: connects the Machine with the rules in `crate::drain`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
     super::{
-        Action, Policy, Snapshot, conditions,
+        Action, Policy, Snapshot, conditions, draining,
         memory::{NodeFailure, NodeWrite},
         policy::after,
         status,
@@ -27,10 +24,7 @@ use crate::{
         node::Node,
         reasons::{EventReason, NodeConditionType},
     },
-    drain::{
-        self, DrainPlan, DrainPolicy, Method, Mode, Patience, PodFacts, Preparation, Round, Volumes,
-        policy as drain_policy,
-    },
+    drain::{DrainPlan, DrainPolicy, Mode, PodFacts, Preparation, Volumes, policy as drain_policy},
     plan::{Event, Plan, WaitKind},
 };
 
@@ -39,8 +33,8 @@ const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Drains the Machine's Node, by force if necessary, then advances to the deletion of the VM.
 pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
-    let (policy, patience) = (drain_policy_of(snapshot, policy), policy.volumes);
-    let is_forced = policy.is_forced(snapshot.now);
+    let drain = drain_policy_of(snapshot, policy);
+    let is_forced = drain.is_forced(snapshot.now);
     let node = match snapshot.own_node() {
         NodeView::Present(node) => node,
         NodeView::Unknown if is_forced => {
@@ -48,7 +42,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
         }
         NodeView::Unknown => {
             let (text, until) = snapshot.unknown_node();
-            let until = until.map_or(policy.forced_from(), |until| Some(policy.at_most(until)));
+            let until = until.map_or(drain.forced_from(), |until| Some(drain.at_most(until)));
             plan.wait(WaitKind::NodesUnknown, text, until);
             return;
         }
@@ -65,7 +59,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
             return advance(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason);
         }
     };
-    if !is_prepared(plan, snapshot, &policy, &node) {
+    if !is_prepared(plan, snapshot, &drain, &node) {
         return;
     }
     match &snapshot.learned.pods {
@@ -80,7 +74,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
             plan.wait(
                 WaitKind::PodList,
                 format!("the list of the pods of the Node: {error}"),
-                Some(policy.at_most(until)),
+                Some(drain.at_most(until)),
             );
         }
         PodsView::Listed(pods) => {
@@ -89,7 +83,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
                 plan.then(Action::ReadVolumes(unread), "volumes decide about the order of the pods and are awaited");
                 return;
             }
-            drain_pods(plan, snapshot, progress, &policy, patience, &node, pods);
+            drain_pods(plan, snapshot, progress, policy, &drain, &node, pods);
         }
     }
 }
@@ -186,31 +180,14 @@ fn drain_pods(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
     progress: Progress,
-    policy: &DrainPolicy,
-    patience: Patience,
+    policy: &Policy,
+    drain: &DrainPolicy,
     node: &Node,
     pods: &[PodFacts],
 ) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
-    let mode = policy.mode(snapshot.now);
-    let (held, released) = (BTreeMap::new(), BTreeSet::new());
-    let volumes = &snapshot.memory.volumes;
-    let round = Round {
-        node: name,
-        mode,
-        evict_for: policy.evict_for,
-        forced_from: policy.forced_from().unwrap_or(snapshot.now),
-        attempts: &snapshot.memory.pods,
-        rounds: &snapshot.memory.rounds,
-        volumes,
-        unread: snapshot.learned.unread_volumes.as_deref(),
-        patience,
-        held: &held,
-        allowances: &snapshot.learned.allowances,
-        released: &released,
-        now: snapshot.now,
-    };
-    let drain = drain::plan(pods, &round);
+    let mode = drain.mode(snapshot.now);
+    let drain = draining::next(snapshot, policy, drain, name, pods);
     if drain.is_done() {
         return finish_drain(plan, snapshot, mode, drain.error(), name);
     }
@@ -223,7 +200,8 @@ fn drain_pods(
             advance(plan, snapshot, Progress::Drain, &story, "the status shows what the drain waits for");
         }
         None if progress != Progress::Drain => {
-            let event = Event::normal(EventReason::Draining, announcement_of(&drain, volumes, name, pods));
+            let event =
+                Event::normal(EventReason::Draining, announcement_of(&drain, &snapshot.memory.volumes, name, pods));
             advance_recording(
                 plan,
                 snapshot,
@@ -238,17 +216,7 @@ fn drain_pods(
         }
         Some(_) | None => {}
     }
-    for call in drain.calls {
-        let (action, reason) = match call.method {
-            Method::Evict => (Action::EvictPod(call.pod), "its Node is drained"),
-            Method::Delete => (Action::DeletePod(call.pod), "its Node is drained, and the eviction period is over"),
-        };
-        match call.report {
-            Some(text) => plan.then_recording(action, reason, Event::warning(EventReason::DrainBlocked, text)),
-            None => plan.then(action, reason),
-        };
-    }
-    plan.waits.extend(drain.waits);
+    draining::append(plan, drain);
 }
 
 /// After a restart, nothing is known before the next eviction.

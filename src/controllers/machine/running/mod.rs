@@ -1,5 +1,6 @@
 //! Monitors the Node of a Machine that has a VM.
 
+pub(super) mod in_place;
 pub(super) mod marks;
 pub(super) mod node_sync;
 mod timeouts;
@@ -14,7 +15,10 @@ use super::{
     Action, NodeView, Policy, Snapshot, conditions, status,
     steps::{is_node_certain, wait_for_nodes},
 };
-use crate::{api::machine::MachinePhase, plan::Plan};
+use crate::{
+    api::{machine::MachinePhase, node::Node},
+    plan::Plan,
+};
 
 /// Plans for a Machine with a Node name, from the state of that Node.
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
@@ -24,7 +28,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         NodeView::Unknown => wait_for_nodes(&mut plan, snapshot),
         _ if was_interrupted(snapshot) && !may_serve(snapshot, policy) => restart_timeout(&mut plan, snapshot),
         NodeView::Missing | NodeView::Absent => node_missing(&mut plan, snapshot, policy),
-        NodeView::Present(node) => node_present(&mut plan, snapshot, policy, &node.status.conditions),
+        NodeView::Present(node) => node_present(&mut plan, snapshot, policy, &node),
     }
     plan
 }
@@ -53,7 +57,8 @@ fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     }
 }
 
-fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, current: &[NodeCondition]) {
+fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
+    let current: &[NodeCondition] = &node.status.conditions;
     let stored = status::stored(&snapshot.machine);
     let phase = stored.current_status.phase.clone();
     let mut next = stored.clone();
@@ -62,7 +67,8 @@ fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, c
     }
     let watched = policy.node_conditions_of(&snapshot.machine);
     let is_updated_in_place = matches!(phase, MachinePhase::InPlaceUpdating | MachinePhase::InPlaceUpdateFailed);
-    if !is_updated_in_place && phase != MachinePhase::Running && may_serve(snapshot, policy) {
+    let may_recover = !is_updated_in_place && !in_place::has_failed(&stored, node);
+    if may_recover && phase != MachinePhase::Running && may_serve(snapshot, policy) {
         return mark_running(plan, snapshot, next);
     }
     if phase == MachinePhase::Running && !conditions::is_healthy(current, &watched) {
@@ -75,6 +81,9 @@ fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, c
             conditions::describe(current, &watched)
         );
         return mark_unknown(plan, snapshot, next, text);
+    }
+    if is_updated_in_place && in_place::take_result(plan, snapshot, node, &next) {
+        return;
     }
     check_timeout(plan, snapshot, policy, next.clone());
     // While a Node joins, its conditions change one by one. They are stored together with the next phase.

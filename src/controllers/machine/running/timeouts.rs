@@ -1,18 +1,22 @@
-//! When a Machine that is Pending or Unknown becomes Failed.
+//! When a Machine that is Pending, Unknown or updated in place fails.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     super::{
         Action, Policy, Snapshot, conditions,
         policy::{after, created_at},
+        status,
         steps::is_node_certain,
     },
     marks::{late_text, mark_failed},
 };
 use crate::{
-    api::machine::{MachinePhase, MachineStatus},
-    plan::{Plan, WaitKind},
+    api::{
+        machine::{MachinePhase, MachineStatus, OperationType},
+        reasons::EventReason,
+    },
+    plan::{Event, Plan, WaitKind},
     safety::meltdown::{Permit, PermitKey},
 };
 
@@ -34,24 +38,52 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
                 mark_failed(plan, snapshot, next, text, "the creation timeout has passed");
             }
         }
-        MachinePhase::Unknown => check_health_timeout(plan, snapshot, policy, next),
+        MachinePhase::Unknown => {
+            check_health_timeout(plan, snapshot, policy, next, "the Node to become healthy again");
+        }
         MachinePhase::Failed => {
             plan.wait(WaitKind::Replacement, "its set to replace it, or its Node to become healthy", None);
         }
-        // In-place updates have timeouts of their own.
+        MachinePhase::InPlaceUpdating => check_update_timeout(plan, snapshot, policy, next),
+        MachinePhase::InPlaceUpdateFailed => {
+            check_health_timeout(plan, snapshot, policy, next, "the in-place update of the Node to succeed after all");
+        }
+        MachinePhase::InPlaceUpdateSuccessful => {
+            plan.wait(WaitKind::NodeHealth, "the Node to become healthy after its in-place update", None);
+        }
         _ => {}
     }
 }
 
-fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: MachineStatus) {
-    let on = "the Node to become healthy again";
+fn check_update_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, mut next: MachineStatus) {
+    let timeout = policy.in_place_update_timeout_of(&snapshot.machine);
+    let deadline = snapshot.target.put_off(after(phase_since(snapshot, &next), timeout.as_signed()));
+    let (node, now) = (snapshot.machine.node_name().unwrap_or_default(), snapshot.now);
+    if now < deadline {
+        let text = format!("the agent on Node {node} to report the result of its in-place update");
+        plan.wait(WaitKind::InPlaceUpdate, text, Some(deadline));
+    } else if is_node_certain(plan, snapshot, "an in-place update fails only after a live read of its Node") {
+        let text = format!("Machine {} failed to in-place update in {timeout} minutes.", snapshot.name());
+        next.last_operation = status::failed_operation(OperationType::InPlaceUpdate, None, text.clone(), now);
+        status::enter_preserving(&mut next, MachinePhase::InPlaceUpdateFailed, true, now);
+        let event = Event::warning(EventReason::InPlaceUpdateFailed, text);
+        plan.then_recording(Action::WriteStatus(Box::new(next)), "the timeout of in-place updates has passed", event);
+    }
+}
+
+/// Since when a Machine is in its phase.
+fn phase_since(snapshot: &Snapshot, status: &MachineStatus) -> Timestamp {
+    let since = status.current_status.last_update_time.as_ref().or(status.last_operation.last_update_time.as_ref());
+    since.map_or_else(|| created_at(&snapshot.machine), |time| time.0)
+}
+
+/// `on` completes "waiting for".
+fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: MachineStatus, on: &str) {
     let Some(timeout) = policy.health_timeout_of(&snapshot.machine) else {
         plan.wait(WaitKind::NodeHealth, format!("{on}; spec.disableHealthTimeout is set"), None);
         return;
     };
-    let since = next.current_status.last_update_time.as_ref().or(next.last_operation.last_update_time.as_ref());
-    let since = since.map_or_else(|| created_at(&snapshot.machine), |time| time.0);
-    let deadline = snapshot.target.put_off(after(since, timeout.as_signed()));
+    let deadline = snapshot.target.put_off(after(phase_since(snapshot, &next), timeout.as_signed()));
     if snapshot.now < deadline {
         plan.wait(WaitKind::NodeHealth, on, Some(deadline));
         return;

@@ -368,6 +368,17 @@ const UNREAD: &str = "it would act on unknown facts: node n was not read live in
     as_it_is,
     Some("it would fail a machine before its timeout: phase InPlaceUpdating has no timeout")
 )]
+#[case::failed_to_update(MachinePhase::InPlaceUpdateFailed, as_it_is, None)]
+#[case::failed_to_update_and_is_patient(
+    MachinePhase::InPlaceUpdateFailed,
+    |it: &mut Snapshot| edit(it, |machine| machine.spec.configuration.disable_health_timeout = Some(true)),
+    Some("it would fail a machine before its timeout: disableHealthTimeout is set")
+)]
+#[case::failed_to_update_without_a_permit(
+    MachinePhase::InPlaceUpdateFailed,
+    |it: &mut Snapshot| it.learned.permit = Permit::NotAsked,
+    Some("it would replace too many unhealthy machines: it does not hold the permit of pool")
+)]
 #[case::was_given_up_before(MachinePhase::Failed, unread, None)]
 fn a_machine_is_given_up_when_its_time_is_over_and_its_node_was_read(
     #[case] phase: MachinePhase,
@@ -531,4 +542,80 @@ fn a_permit_is_waived_only_for_a_dead_machine_whose_node_is_in_the_way(
     let dead = Arc::new(dead);
     snapshot.rivals.extend(is_rival.then(|| Arc::clone(&dead)));
     assert_eq!(refusal(&snapshot, Action::WaivePermit(dead)).as_deref(), refused);
+}
+
+/// The own Node, with a progress of its in-place update.
+fn updated(snapshot: &mut Snapshot, reason: &str, labels: &[(&str, &str)]) {
+    let mut node = (*own_node(snapshot)).clone();
+    let condition = json!({ "type": "InPlaceUpdate", "status": "True", "reason": reason });
+    node.status.conditions.push(serde_json::from_value(condition).unwrap());
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    node.metadata.labels.get_or_insert_default().extend(labels);
+    snapshot.node = NodeView::Present(Arc::new(node));
+}
+
+#[rstest]
+#[case("SelectedForUpdate", true)]
+#[case("CandidateForUpdate", false)]
+#[case("ReadyForUpdate", false)]
+fn pods_go_from_a_node_that_is_selected_for_an_in_place_update(#[case] reason: &str, #[case] accepted: bool) {
+    let mut snapshot = World::running().snapshot();
+    updated(&mut snapshot, reason, &[]);
+    snapshot.learned.pods = PodsView::Listed(vec![pod("a")]);
+    assert_eq!(refusal(&snapshot, Action::EvictPod(pod("a").pod)).is_none(), accepted);
+    let (node, patch) = (own_node(&snapshot), json!({}));
+    let cordon = Action::StrategicPatchNode { node, patch, purpose: NodeWrite::Cordon };
+    assert_eq!(refusal(&snapshot, cordon).is_none(), accepted);
+}
+
+const UNDRAINED_UPDATE: &str =
+    "it would drain a node whose machine stays: node n would be updated, and it was not drained";
+
+#[rstest]
+#[case::drained("SelectedForUpdate", "DrainSuccessful", as_it_is, None)]
+#[case::pods_are_not_known("SelectedForUpdate", "DrainSuccessful", |it: &mut Snapshot| it.learned.pods = PodsView::NotListed, Some(UNDRAINED_UPDATE))]
+#[case::the_machine_does_not_show_it("SelectedForUpdate", "DrainSuccessful", |it: &mut Snapshot| set_phase(it, MachinePhase::Running), Some(UNDRAINED_UPDATE))]
+#[case::not_selected("CandidateForUpdate", "DrainSuccessful", as_it_is, Some(UNDRAINED_UPDATE))]
+#[case::ready("DrainSuccessful", "ReadyForUpdate", as_it_is, None)]
+#[case::ready_too_early("SelectedForUpdate", "ReadyForUpdate", as_it_is, Some(UNDRAINED_UPDATE))]
+#[case::others_disturb_nobody("ReadyForUpdate", "UpdateFailed", as_it_is, None)]
+#[case::of_another_machine(
+    "DrainSuccessful",
+    "ReadyForUpdate",
+    of_another_machine,
+    Some("it would change an object of another owner: node n does not belong to this machine")
+)]
+fn the_agent_gets_a_node_that_is_drained(
+    #[case] before: &str,
+    #[case] after: &str,
+    #[case] change: Change,
+    #[case] refused: Option<&str>,
+) {
+    let mut snapshot = World::running().snapshot();
+    updated(&mut snapshot, before, &[]);
+    snapshot.learned.pods = PodsView::Listed(Vec::new());
+    set_phase(&mut snapshot, MachinePhase::InPlaceUpdating);
+    change(&mut snapshot);
+    let patch = json!({ "status": { "conditions": [{ "type": "InPlaceUpdate", "reason": after }] } });
+    let action = Action::PatchNodeStatus { node: own_node(&snapshot), patch, purpose: NodeWrite::InPlaceUpdate };
+    assert_eq!(refusal(&snapshot, action).as_deref(), refused);
+}
+
+#[rstest]
+#[case::the_agent_says_so(|it: &mut Snapshot| updated(it, "ReadyForUpdate", &[(labels::UPDATE_RESULT, "failed")]), None)]
+#[case::too_early(
+    as_it_is,
+    Some(
+        "it would fail a machine before its timeout: inPlaceUpdateTimeout 20m0s ends at 2027-01-15T08:20:13Z, now is 2027-01-15T08:00:13Z"
+    )
+)]
+#[case::its_node_was_not_read(|it: &mut Snapshot| it.now = at(9999), Some("it would act on unknown facts: node n was not read live in this reconcile"))]
+#[case::its_node_is_gone(|it: &mut Snapshot| { it.now = at(9999); it.node = NodeView::Absent; }, None)]
+fn an_in_place_update_fails_for_a_reason(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = World::running().snapshot();
+    set_phase(&mut snapshot, MachinePhase::InPlaceUpdating);
+    let now = snapshot.now;
+    edit_status(&mut snapshot, |status| status.current_status.last_update_time = Some(now.into()));
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, status(MachinePhase::InPlaceUpdateFailed, "")).as_deref(), refused);
 }

@@ -1,0 +1,198 @@
+//! In-place updates of a Node whose Machine stays.
+//!
+//! | Condition `InPlaceUpdate` of the Node | What happens |
+//! |---|---|
+//! | `CandidateForUpdate` | the label `selected-for-update` is awaited |
+//! | `SelectedForUpdate` | the Node is cordoned and drained, then the Machine is `InPlaceUpdating` |
+//! | `DrainSuccessful` | `ReadyForUpdate` follows |
+//! | `ReadyForUpdate` | the agent on the Node updates it and sets the label `update-result` |
+//! | `UpdateSuccessful`, `UpdateFailed` | the deployment takes the Machine over, or the health timeout runs |
+//!
+//! The reason of the condition is the only state, so every process can continue from every moment.
+
+mod drain;
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+pub(in super::super) use drain::forced_from;
+
+use super::super::{
+    Action, Policy, Snapshot,
+    memory::{NodeFailure, NodeWrite},
+    status,
+    views::NodeView,
+};
+use crate::{
+    api::{
+        machine::{MachinePhase, MachineStatus, OperationState, OperationType},
+        node::Node,
+        reasons::{EventReason, InPlaceUpdateReason as Reason, NodeConditionType},
+    },
+    controllers::object::in_place::{self, UpdateResult},
+    plan::{Event, Plan, WaitKind},
+};
+
+/// Plans the next step of the in-place update of the Machine's own Node.
+pub(in super::super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let Some(node) = node_of(snapshot) else { return plan };
+    let progress = in_place::progress_of(&node.status.conditions);
+    match (next_of(&node, progress), progress) {
+        (Some(next), _) => enter(&mut plan, snapshot, &node, next),
+        (None, Some(Reason::SelectedForUpdate)) => drain::plan(&mut plan, snapshot, policy, &node),
+        (None, Some(Reason::DrainSuccessful)) => enter(&mut plan, snapshot, &node, Reason::ReadyForUpdate),
+        (None, Some(Reason::CandidateForUpdate)) if in_place::is_candidate(&node) => {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            plan.wait(WaitKind::InPlaceUpdate, format!("Node {name} to be selected for its in-place update"), None);
+        }
+        _ => {}
+    }
+    plan
+}
+
+/// Reads the result of the update from the Node of a Machine that is updated. True if the phase changes.
+pub(super) fn take_result(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Node, next: &MachineStatus) -> bool {
+    let (name, now, mut next) = (snapshot.name(), snapshot.now, next.clone());
+    let (phase, operation, event) = match (in_place::result_of(node), &next.current_status.phase) {
+        (Some(UpdateResult::Successful), _) => {
+            let text = format!("Machine {name} successfully updated dependencies");
+            let done = OperationState::Successful;
+            let operation = status::operation(OperationType::InPlaceUpdate, done, text.clone(), now);
+            let event = Event::normal(EventReason::InPlaceUpdated, text);
+            (MachinePhase::InPlaceUpdateSuccessful, operation, event)
+        }
+        (Some(UpdateResult::Failed), MachinePhase::InPlaceUpdating) => {
+            let text = format!("Machine {name} failed to update dependencies: {}", in_place::failure_of(node));
+            let operation = status::failed_operation(OperationType::InPlaceUpdate, None, text.clone(), now);
+            let event = Event::warning(EventReason::InPlaceUpdateFailed, text);
+            (MachinePhase::InPlaceUpdateFailed, operation, event)
+        }
+        (Some(UpdateResult::Failed) | None, _) => return false,
+    };
+    next.last_operation = operation;
+    let runs_out = phase == MachinePhase::InPlaceUpdateFailed;
+    status::enter_preserving(&mut next, phase, runs_out, now);
+    let action = Action::WriteStatus(Box::new(next));
+    plan.then_recording(action, "the agent on the Node reported the result of the in-place update", event);
+    true
+}
+
+/// The Machine failed because of its update, so its set replaces it although its Node is healthy. Only a late success
+/// saves it.
+pub(super) fn has_failed(status: &MachineStatus, node: &Node) -> bool {
+    status.current_status.phase == MachinePhase::Failed
+        && status.last_operation.type_ == Some(OperationType::InPlaceUpdate)
+        && in_place::result_of(node) != Some(UpdateResult::Successful)
+}
+
+/// The Node, if the Machine can be updated in place.
+fn node_of(snapshot: &Snapshot) -> Option<Arc<Node>> {
+    match snapshot.own_node() {
+        NodeView::Present(node) if node.metadata.deletion_timestamp.is_none() && !snapshot.machine.is_terminating() => {
+            Some(node)
+        }
+        _ => None,
+    }
+}
+
+/// The progress that the labels of the Node demand, if it is another one.
+fn next_of(node: &Node, progress: Option<Reason>) -> Option<Reason> {
+    if !in_place::is_candidate(node) {
+        return None;
+    }
+    let result = in_place::result_of(node);
+    match progress {
+        None => Some(Reason::CandidateForUpdate),
+        // The deployment removed the result: the next update.
+        Some(Reason::UpdateSuccessful) if result.is_none() => Some(Reason::CandidateForUpdate),
+        Some(Reason::CandidateForUpdate) if in_place::is_selected(node) => Some(Reason::SelectedForUpdate),
+        // It is drained first.
+        Some(Reason::SelectedForUpdate) if in_place::is_selected(node) => None,
+        Some(progress) => {
+            let reported = match result? {
+                UpdateResult::Successful => Reason::UpdateSuccessful,
+                UpdateResult::Failed => Reason::UpdateFailed,
+            };
+            (reported != progress).then_some(reported)
+        }
+    }
+}
+
+/// Sets the reason of the condition.
+fn enter(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>, reason: Reason) {
+    let purpose = NodeWrite::InPlaceUpdate;
+    if let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) {
+        return wait_for_node(plan, failure);
+    }
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let (message, why) = match reason {
+        Reason::CandidateForUpdate => {
+            ("Node is a candidate for an in-place update".to_owned(), "the Node is a candidate")
+        }
+        Reason::SelectedForUpdate => ("Node is selected for an in-place update".to_owned(), "the Node was selected"),
+        Reason::DrainSuccessful => ("Node is drained".to_owned(), "no pod is left to drain"),
+        Reason::ReadyForUpdate => {
+            ("Node is ready for its in-place update".to_owned(), "the agent on the Node begins at this condition")
+        }
+        Reason::UpdateSuccessful => ("Node is updated".to_owned(), "the agent on the Node reported success"),
+        Reason::UpdateFailed => {
+            (format!("Update failed: {}", in_place::failure_of(node)), "the agent on the Node reported a failure")
+        }
+    };
+    let now = status::stamp(snapshot.now);
+    let patch = json!({ "status": { "conditions": [{
+        "type": NodeConditionType::InPlaceUpdate.as_str(), "status": "True", "reason": reason.as_str(),
+        "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }] } });
+    let action = Action::PatchNodeStatus { node: Arc::clone(node), patch, purpose };
+    match reason {
+        Reason::SelectedForUpdate => {
+            let text = format!("draining Node {name} for its in-place update");
+            plan.then_recording(action, why, Event::normal(EventReason::Draining, text))
+        }
+        _ => plan.then(action, why),
+    };
+}
+
+fn wait_for_node(plan: &mut Plan<Action>, failure: &NodeFailure) {
+    let text = format!("a write to the Node to succeed: {}", failure.message);
+    plan.wait(WaitKind::NodeWrite, text, Some(failure.retry_at()));
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::api::labels::{
+        CANDIDATE_FOR_UPDATE as CANDIDATE, SELECTED_FOR_UPDATE as SELECTED, UPDATE_RESULT as RESULT,
+    };
+
+    #[rstest]
+    #[case::not_a_candidate(None, &[(SELECTED, "true")], None)]
+    #[case::candidate(None, &[(CANDIDATE, "true")], Some(Reason::CandidateForUpdate))]
+    #[case::known(Some(Reason::CandidateForUpdate), &[(CANDIDATE, "true")], None)]
+    #[case::the_next_update(Some(Reason::UpdateSuccessful), &[(CANDIDATE, "true")], Some(Reason::CandidateForUpdate))]
+    #[case::the_last_result_is_still_there(Some(Reason::UpdateSuccessful), &[(CANDIDATE, "true"), (RESULT, "successful")], None)]
+    #[case::selected(Some(Reason::CandidateForUpdate), &[(CANDIDATE, "true"), (SELECTED, "true")], Some(Reason::SelectedForUpdate))]
+    #[case::being_drained(Some(Reason::SelectedForUpdate), &[(CANDIDATE, "true"), (SELECTED, "true"), (RESULT, "successful")], None)]
+    #[case::selected_too_late(Some(Reason::UpdateFailed), &[(CANDIDATE, "true"), (SELECTED, "true")], None)]
+    #[case::successful(Some(Reason::ReadyForUpdate), &[(CANDIDATE, "true"), (SELECTED, "true"), (RESULT, "successful")], Some(Reason::UpdateSuccessful))]
+    #[case::without_a_selection(Some(Reason::CandidateForUpdate), &[(CANDIDATE, "true"), (RESULT, "successful")], Some(Reason::UpdateSuccessful))]
+    #[case::failed(Some(Reason::ReadyForUpdate), &[(CANDIDATE, "true"), (SELECTED, "true"), (RESULT, "failed")], Some(Reason::UpdateFailed))]
+    #[case::failed_already(Some(Reason::UpdateFailed), &[(CANDIDATE, "true"), (SELECTED, "true"), (RESULT, "failed")], None)]
+    #[case::after_all(Some(Reason::UpdateFailed), &[(CANDIDATE, "true"), (SELECTED, "true"), (RESULT, "successful")], Some(Reason::UpdateSuccessful))]
+    #[case::not_a_result(Some(Reason::ReadyForUpdate), &[(CANDIDATE, "true"), (SELECTED, "true"), (RESULT, "perhaps")], None)]
+    fn the_condition_follows_the_labels(
+        #[case] progress: Option<Reason>,
+        #[case] labels: &[(&str, &str)],
+        #[case] expected: Option<Reason>,
+    ) {
+        let mut node = Node::default();
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        node.metadata.labels = Some(labels.collect());
+        assert_eq!(next_of(&node, progress), expected);
+    }
+}

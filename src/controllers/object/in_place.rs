@@ -1,0 +1,68 @@
+//! The in-place update of a Node, as its labels and its condition `InPlaceUpdate` show it. The deployment controller
+//! writes the labels, the machine controller the condition, and the agent on the Node the result.
+
+use k8s_openapi::api::core::v1::NodeCondition;
+
+use crate::api::{
+    labels,
+    node::Node,
+    reasons::{InPlaceUpdateReason, NodeConditionType},
+};
+
+/// The result of an update, as the agent on the Node reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UpdateResult {
+    Successful,
+    Failed,
+}
+
+const REASONS: [InPlaceUpdateReason; 6] = [
+    InPlaceUpdateReason::CandidateForUpdate,
+    InPlaceUpdateReason::SelectedForUpdate,
+    InPlaceUpdateReason::DrainSuccessful,
+    InPlaceUpdateReason::ReadyForUpdate,
+    InPlaceUpdateReason::UpdateSuccessful,
+    InPlaceUpdateReason::UpdateFailed,
+];
+
+/// The condition `InPlaceUpdate`, if it is there.
+pub(crate) fn condition_of(conditions: &[NodeCondition]) -> Option<&NodeCondition> {
+    let type_ = NodeConditionType::InPlaceUpdate.as_str();
+    conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")
+}
+
+/// The progress of the update, from the conditions of a Node or those that a Machine copied; `None` if there was none
+/// yet.
+pub(crate) fn progress_of(conditions: &[NodeCondition]) -> Option<InPlaceUpdateReason> {
+    let reason = condition_of(conditions)?.reason.as_deref()?;
+    REASONS.into_iter().find(|known| known.as_str() == reason)
+}
+
+/// Its Machine belongs to an old set of a deployment that is updated in place.
+pub(crate) fn is_candidate(node: &Node) -> bool {
+    label(node, labels::CANDIDATE_FOR_UPDATE).is_some()
+}
+
+/// The Node is to be drained and updated.
+pub(crate) fn is_selected(node: &Node) -> bool {
+    label(node, labels::SELECTED_FOR_UPDATE).is_some()
+}
+
+/// The result; `None` if there is none yet.
+pub(crate) fn result_of(node: &Node) -> Option<UpdateResult> {
+    match label(node, labels::UPDATE_RESULT)? {
+        labels::SUCCESSFUL => Some(UpdateResult::Successful),
+        labels::FAILED => Some(UpdateResult::Failed),
+        _ => None,
+    }
+}
+
+/// Why the update failed, as the agent reports it; empty if it does not say.
+pub(crate) fn failure_of(node: &Node) -> &str {
+    let annotations = node.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(labels::UPDATE_FAILED_REASON)).map_or("", String::as_str)
+}
+
+fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
