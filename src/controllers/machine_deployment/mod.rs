@@ -50,6 +50,8 @@ pub struct Snapshot {
     pub unreadable_machines: Vec<UnreadableMachine>,
     /// Nodes of those Machines, by name; empty without a target cluster.
     pub nodes: BTreeMap<String, Arc<Node>>,
+    /// Why Nodes that are not among them may exist all the same; `None` if the cache of Nodes can be trusted.
+    pub nodes_unknown: Option<String>,
     /// When a Node whose last patch failed may be patched again, by its name.
     pub node_retries: BTreeMap<String, Timestamp>,
     /// A set that could not be created in the last reconcile.

@@ -10,7 +10,10 @@ use kube::ResourceExt;
 use super::{Action, Policy, Snapshot, sets::SetView};
 use crate::{
     api::{labels, machine::Machine, node::Node},
-    controllers::object::draft::{Change, Drafts},
+    controllers::object::{
+        draft::{Change, Drafts},
+        in_place,
+    },
     plan::{Plan, WaitKind},
 };
 
@@ -99,6 +102,60 @@ impl<'a> Nodes<'a> {
                 set.annotations_mut().remove(labels::PREFER_NO_SCHEDULE);
             });
         }
+    }
+
+    /// Labels the Nodes of an old set as candidates for an in-place update.
+    pub(super) fn mark_candidates(&mut self, set: &SetView) {
+        let reason = format!("the nodes of old set {} are to be updated in place", set.name());
+        for machine in set.machines.iter().filter(|machine| !machine.is_terminating()) {
+            if self.desired(machine).is_some_and(|node| !in_place::is_candidate(node)) {
+                self.edit(machine, &reason, |node| {
+                    node.labels_mut().insert(labels::CANDIDATE_FOR_UPDATE.to_owned(), labels::SET.to_owned());
+                });
+            }
+        }
+    }
+
+    /// Takes the label back from Nodes whose set has the current template. A Node that was selected stays a candidate
+    /// until its update is over.
+    pub(super) fn withdraw_candidates(&mut self, set: &SetView) {
+        let reason = format!("set {} has the current template", set.name());
+        let is_idle = |node: &Node| !in_place::is_selected(node) && !node.labels().contains_key(labels::UPDATE_RESULT);
+        for machine in &set.machines {
+            if self.desired(machine).is_some_and(|node| in_place::is_candidate(node) && is_idle(node)) {
+                self.edit(machine, &reason, |node| drop(node.labels_mut().remove(labels::CANDIDATE_FOR_UPDATE)));
+            }
+        }
+    }
+
+    /// Selects a Node for its in-place update.
+    pub(super) fn select(&mut self, machine: &Machine, reason: &str) {
+        self.edit(machine, reason, |node| {
+            node.labels_mut().insert(labels::SELECTED_FOR_UPDATE.to_owned(), labels::SET.to_owned());
+        });
+    }
+
+    /// Takes back what the in-place update of a Node needed. Pods that others must place first keep the taint of a new
+    /// Node in the way.
+    pub(super) fn finish_update(&mut self, machine: &Machine) {
+        self.edit(machine, "its in-place update was successful", |node| {
+            for key in [labels::CANDIDATE_FOR_UPDATE, labels::SELECTED_FOR_UPDATE, labels::UPDATE_RESULT] {
+                node.labels_mut().remove(key);
+            }
+            node.annotations_mut().remove(labels::UPDATE_FAILED_REASON);
+            node.spec.unschedulable = false;
+            node.spec.taints.retain(|taint| !is_ours(taint));
+            let is_critical =
+                |taint: &Taint| taint.key == labels::CRITICAL_COMPONENTS_TAINT && taint.effect == "NoSchedule";
+            if !node.spec.taints.iter().any(is_critical) {
+                node.spec.taints.push(Taint {
+                    key: labels::CRITICAL_COMPONENTS_TAINT.to_owned(),
+                    value: None,
+                    effect: "NoSchedule".to_owned(),
+                    time_added: None,
+                });
+            }
+        });
     }
 
     /// Stops the autoscaler from removing the Nodes of a set. A Node whose annotation somebody else set is left as it

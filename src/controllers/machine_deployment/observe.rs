@@ -14,7 +14,7 @@ use crate::{
         selector::Selector,
     },
     controllers::{machine, machine_set, object::owner},
-    runtime::{cache::Key, target::TargetOf},
+    runtime::{cache::Key, target::TargetOf, trust::Trust},
 };
 
 impl MachineDeployments {
@@ -33,6 +33,7 @@ impl MachineDeployments {
             in_flight,
             unreadable_sets: self.unreadable_sets(&uid),
             unreadable_machines: self.unreadable_machines(&own),
+            nodes_unknown: self.nodes_unknown(&deployment),
             nodes: self.nodes_of(&deployment, &machines),
             node_retries: memory.node_retries.iter().map(|(node, retry)| (node.clone(), retry.at)).collect(),
             failure: memory.failure.clone(),
@@ -70,6 +71,17 @@ impl MachineDeployments {
             Some(UnreadableMachine { name: machine.meta.name?, set_uid })
         });
         own.filter(|machine| sets.contains(&machine.set_uid)).collect()
+    }
+
+    fn nodes_unknown(&self, deployment: &MachineDeployment) -> Option<String> {
+        let TargetOf::Known(target) = self.targets.of(&deployment.metadata) else {
+            return Some("the target cluster is not connected".to_owned());
+        };
+        match target.nodes.cache.trust() {
+            Trust::Untrusted { since, why } => Some(format!("not trusted since {since}: {why}")),
+            Trust::Trusted if target.nodes.cache.is_synced() => None,
+            Trust::Trusted | Trust::Unknown { .. } => Some("the cache of Nodes is not filled yet".to_owned()),
+        }
     }
 
     fn nodes_of(&self, deployment: &MachineDeployment, machines: &[Arc<Machine>]) -> BTreeMap<String, Arc<Node>> {

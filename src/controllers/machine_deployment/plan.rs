@@ -27,7 +27,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
     match validate(&snapshot.deployment) {
         Err(invalid) => refuse(snapshot, &invalid),
-        Ok(spec) if spec.strategy == StrategyType::InPlaceUpdate => stand_by(snapshot, &spec),
+        Ok(spec) if spec.strategy == StrategyType::InPlaceUpdate && !policy.has_target => stand_by(snapshot, &spec),
         Ok(spec) => RolloutPlanner::new(snapshot, policy, &spec).plan(),
     }
 }
@@ -78,9 +78,9 @@ fn refuse(snapshot: &Snapshot, invalid: &Invalid) -> Plan<Action> {
     plan
 }
 
-/// In-place updates are not available yet: keep the finalizer and the status, touch nothing.
+/// Nodes cannot be updated in place without their cluster: keep the finalizer and the status, touch nothing.
 fn stand_by(snapshot: &Snapshot, spec: &ValidSpec) -> Plan<Action> {
-    const TEXT: &str = "in-place updates are not available yet: no set is created or changed; \
+    const TEXT: &str = "in-place updates need a target cluster, and this process has none: no set is created or changed; \
                         use the strategy RollingUpdate or Recreate to have machines replaced";
     let mut plan = Plan::default();
     emit_deployment(&mut plan, with_finalizer(&snapshot.deployment));

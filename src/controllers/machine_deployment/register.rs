@@ -8,21 +8,24 @@ use super::{
 };
 use crate::{
     api::{
-        machine::{Machine, MachineDeployment, MachineSet},
+        labels,
+        machine::{Machine, MachineDeployment, MachineSet, StrategyType},
+        node::Node,
         selector::Selector,
     },
     controllers::{
         self, Kind, Settings,
-        machine::metrics::MachineMetrics,
+        machine::{self, metrics::MachineMetrics},
         machine_set::InFlightWrites,
         object::{owner, prune},
     },
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Key},
+        cache::{Cache, Change, Key},
         cell::{Builder, Kept},
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
+        target::NodeKey,
         worker::ReconcileError,
     },
 };
@@ -95,7 +98,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         deployments: Arc::clone(&deployments),
         sets: builder.objects(),
         machines: builder.objects(),
-        targets,
+        targets: Arc::clone(&targets),
         in_flight: Arc::clone(&in_flight),
         policy: settings.deployment,
         events,
@@ -110,6 +113,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
             measured.forget(&change.key.namespace, &change.key.name);
         }
     });
+    let in_place = Arc::clone(&deployments);
     let settled = Arc::clone(&queue);
     in_flight.on_settled(move |deployment| settled.add(deployment.clone()));
 
@@ -125,6 +129,33 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         }
     });
 
+    // The result of an in-place update may reach this process with the Machine before it does with the Node.
+    let (updating, known) = (Arc::clone(&queue), Arc::clone(&targets));
+    let (all_machines, all_sets) = (builder.objects::<Machine>(), builder.objects::<MachineSet>());
+    targets.on_node_change(move |target, change| {
+        if !is_about_update(change) {
+            return;
+        }
+        let node = NodeKey::new(&target.id, &change.key.name);
+        for machine in machine::of_node(&all_machines.cache, &known, &node) {
+            let Some(of_machine) = owner::controller_of(&machine.metadata) else { continue };
+            let set = all_sets.cache.get(&Key::beside(&machine.metadata, &of_machine.name));
+            if let Some(of_set) = set.as_ref().and_then(|set| owner::controller_of(&set.metadata)) {
+                let key = Key::beside(&machine.metadata, &of_set.name);
+                let deployment = in_place.cache.get(&key);
+                if deployment.is_some_and(|it| is_updated_in_place(&it)) {
+                    updating.add(key);
+                }
+            }
+        }
+    });
+
+    let (trusting, all) = (Arc::clone(&queue), builder.objects::<MachineDeployment>());
+    targets.on_trust_change(move |_, _| {
+        let updated = all.cache.all().into_iter().filter(|it| is_updated_in_place(it));
+        updated.for_each(|deployment| trusting.add(Key::of(&deployment.metadata)));
+    });
+
     let sets = builder.objects::<MachineSet>();
     builder.on_change::<Machine>(move |change| {
         let owners = [change.old.as_ref().map(|old| &old.metadata), Some(&change.meta)];
@@ -138,6 +169,20 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
 }
 
+fn is_updated_in_place(deployment: &MachineDeployment) -> bool {
+    deployment.spec.strategy.kind() == Some(StrategyType::InPlaceUpdate)
+}
+
+/// A Node came, or a label of its in-place update changed.
+fn is_about_update(change: &Change<Node>) -> bool {
+    const LABELS: [&str; 3] = [labels::CANDIDATE_FOR_UPDATE, labels::SELECTED_FOR_UPDATE, labels::UPDATE_RESULT];
+    let of = |node: Option<&Arc<Node>>| {
+        let labels = node?.metadata.labels.clone().unwrap_or_default();
+        Some(LABELS.map(|label| labels.get(label).cloned()))
+    };
+    change.new.is_some() && of(change.old.as_ref()) != of(change.new.as_ref())
+}
+
 fn selecting<'a>(deployments: &Cache<MachineDeployment>, set: &'a MachineSet) -> impl Iterator<Item = Key> + use<'a> {
     let selects = move |deployment: &Arc<MachineDeployment>| {
         let selector = Selector::parse(deployment.spec.selector.as_ref());
@@ -145,4 +190,34 @@ fn selecting<'a>(deployments: &Cache<MachineDeployment>, set: &'a MachineSet) ->
             && selector.is_ok_and(|selector| selector.matches(set.metadata.labels.as_ref()))
     };
     deployments.all().into_iter().filter(selects).map(|deployment| Key::of(&deployment.metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::it_came(None, Some(json!({})), true)]
+    #[case::the_result(Some(json!({})), Some(json!({ labels::UPDATE_RESULT: "failed" })), true)]
+    #[case::another_result(Some(json!({ labels::UPDATE_RESULT: "failed" })), Some(json!({ labels::UPDATE_RESULT: "successful" })), true)]
+    #[case::a_user_selects_it(Some(json!({})), Some(json!({ labels::SELECTED_FOR_UPDATE: "true" })), true)]
+    #[case::another_label(Some(json!({})), Some(json!({ "zone": "a" })), false)]
+    #[case::it_is_gone(Some(json!({})), None, false)]
+    fn the_labels_of_an_in_place_update_concern_the_deployment(
+        #[case] old: Option<Value>,
+        #[case] new: Option<Value>,
+        #[case] expected: bool,
+    ) {
+        let node = |labels: Value| -> Arc<Node> {
+            serde_json::from_value(json!({ "metadata": { "name": "n", "labels": labels } })).unwrap()
+        };
+        let (old, new) = (old.map(node), new.map(node));
+        let gone = new.is_none();
+        let key = Key::new("", "n");
+        let change = Change { key, meta: Default::default(), old, new, gone, unreadable: None };
+        assert_eq!(is_about_update(&change), expected);
+    }
 }

@@ -13,6 +13,8 @@ use crate::{
 pub(super) struct ValidSpec {
     pub selector: Selector,
     pub strategy: StrategyType,
+    /// InPlaceUpdate: a user selects the Nodes.
+    pub is_manual: bool,
     pub bounds: Bounds,
 }
 
@@ -70,7 +72,8 @@ pub(super) fn validate(deployment: &MachineDeployment) -> Result<ValidSpec, Inva
     }
     match (selector, strategy) {
         (Some(selector), Some((strategy, bounds))) if violations.is_empty() => {
-            Ok(ValidSpec { selector, strategy, bounds })
+            let is_manual = strategy == StrategyType::InPlaceUpdate && is_manual(spec);
+            Ok(ValidSpec { selector, strategy, is_manual, bounds })
         }
         _ => Err(Invalid::Fields(violations)),
     }
@@ -114,7 +117,14 @@ fn strategy_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) ->
         parsed.map_err(|violation| violations.push(violation)).ok()
     };
     let (surge, unavailable) = (knob("maxSurge", surge), knob("maxUnavailable", unavailable));
-    Some((kind, Bounds::resolve(spec.replicas, surge?, unavailable?)))
+    let (surge, unavailable) = (surge?, unavailable?);
+    // Without a selection of our own there is nothing to make room for.
+    let surge = if kind == StrategyType::InPlaceUpdate && is_manual(spec) { IntOrPercent::Int(0) } else { surge };
+    Some((kind, Bounds::resolve(spec.replicas, surge, unavailable)))
+}
+
+fn is_manual(spec: &MachineDeploymentSpec) -> bool {
+    spec.strategy.in_place_update.as_ref().is_some_and(|amounts| amounts.orchestration_type == "Manual")
 }
 
 fn parse(field: String, value: Option<IntOrString>) -> Result<IntOrPercent, Violation> {
@@ -146,6 +156,25 @@ mod tests {
         });
         crate::controllers::testing::merge(&mut object, &json!({ "spec": change }));
         serde_json::from_value(object).unwrap()
+    }
+
+    #[rstest]
+    #[case::auto("Auto", (2, 1), false)]
+    #[case::manual_makes_no_room("Manual", (0, 1), true)]
+    fn an_in_place_update_has_a_surge_only_if_it_selects(
+        #[case] orchestration: &str,
+        #[case] (surge, unavailable): (i32, i32),
+        #[case] is_manual: bool,
+    ) {
+        let amounts = json!({"maxSurge": 2, "maxUnavailable": 1, "orchestrationType": orchestration});
+        let strategy = json!({"strategy": {"type": "InPlaceUpdate", "inPlaceUpdate": amounts}});
+        let valid = validate(&deployment(strategy)).unwrap();
+        let expected = Bounds { desired: 3, max_surge: surge, max_unavailable: unavailable };
+        assert_eq!((valid.bounds, valid.is_manual), (expected, is_manual));
+        let none = json!({"maxSurge": 1, "maxUnavailable": 0, "orchestrationType": orchestration});
+        let strategy = json!({"strategy": {"type": "InPlaceUpdate", "inPlaceUpdate": none}});
+        let unavailable = validate(&deployment(strategy)).unwrap().bounds.max_unavailable;
+        assert_eq!(unavailable, i32::from(is_manual), "both are 0");
     }
 
     #[rstest]

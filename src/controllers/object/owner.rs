@@ -32,6 +32,11 @@ pub fn adopted(meta: &ObjectMeta, controller: &OwnerReference) -> Option<Vec<Own
     }
 }
 
+/// The owners of an object that gets another controller.
+pub fn moved(meta: &ObjectMeta, controller: &OwnerReference) -> Vec<OwnerReference> {
+    led_by(meta, controller)
+}
+
 /// The owners of an object without the one with this UID; `None` if it is not an owner.
 pub fn released(meta: &ObjectMeta, uid: &str) -> Option<Vec<OwnerReference>> {
     let all = meta.owner_references.as_deref().unwrap_or_default();
@@ -90,6 +95,13 @@ mod tests {
     fn adoption(#[case] owners: &[OwnerReference], #[case] expected: Option<Vec<&str>>) {
         let expected = expected.map(|uids| uids.into_iter().map(String::from).collect());
         assert_eq!(uids(adopted(&owned_by(owners), &owner("me", true))), expected);
+    }
+
+    #[test]
+    fn a_move_replaces_the_controller_and_no_other_owner() {
+        let owners = [owner("x", false), owner("old", true), owner("y", false)];
+        let after = moved(&owned_by(&owners), &owner("new", true));
+        assert_eq!(uids(Some(after)), Some(vec!["new".to_owned(), "x".to_owned(), "y".to_owned()]));
     }
 
     #[rstest]

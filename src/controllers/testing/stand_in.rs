@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 
 use super::World;
@@ -11,8 +11,9 @@ use crate::{
         labels,
         machine::{Machine, MachinePhase, MachineSet},
         node::Node,
+        reasons::{InPlaceUpdateReason, NodeConditionType},
     },
-    controllers::object::{deletion_order::DeletionOrder, owner},
+    controllers::object::{deletion_order::DeletionOrder, in_place, owner},
 };
 
 /// One thing that can happen next.
@@ -30,6 +31,12 @@ pub(crate) enum Happening {
     Lost { machine: String },
     /// A Machine is given up.
     Failed { machine: String },
+    /// The selected Node of a Machine is drained, and its update begins.
+    Updating { machine: String },
+    /// The agent on the Node updated it.
+    Updated { machine: String },
+    /// The agent on the Node could not update it.
+    NotUpdated { machine: String },
     /// A VM and its Machine are gone.
     Gone { machine: String },
     /// A deleted set has no Machines left.
@@ -45,6 +52,9 @@ impl fmt::Display for Happening {
             Self::Running { machine } => write!(f, "machine {machine} is running"),
             Self::Lost { machine } => write!(f, "machine {machine} is lost"),
             Self::Failed { machine } => write!(f, "machine {machine} has failed"),
+            Self::Updating { machine } => write!(f, "machine {machine} is drained and updated in place"),
+            Self::Updated { machine } => write!(f, "machine {machine} is updated"),
+            Self::NotUpdated { machine } => write!(f, "machine {machine} could not be updated"),
             Self::Gone { machine } => write!(f, "machine {machine} is gone"),
             Self::SetGone { set } => write!(f, "set {set} is gone"),
         }
@@ -64,9 +74,27 @@ impl World {
                 due.push(Happening::Gone { machine: machine_name });
             } else if matches!(machine.phase(), MachinePhase::New | MachinePhase::Pending | MachinePhase::Unknown) {
                 due.push(Happening::Running { machine: machine_name });
+            } else {
+                due.extend(self.due_update(machine));
             }
         }
         due
+    }
+
+    /// The next step of an in-place update. Nodes that cannot be updated are in [`World::stubborn`].
+    fn due_update(&self, machine: &Machine) -> Option<Happening> {
+        let (name, node) = (machine.name_any(), self.nodes.get(machine.node_name()?)?);
+        match machine.phase() {
+            MachinePhase::InPlaceUpdating if self.stubborn.contains(&name) => {
+                Some(Happening::NotUpdated { machine: name })
+            }
+            MachinePhase::InPlaceUpdating => Some(Happening::Updated { machine: name }),
+            MachinePhase::InPlaceUpdateFailed => Some(Happening::Failed { machine: name }),
+            MachinePhase::Running if in_place::is_selected(node) && in_place::result_of(node).is_none() => {
+                Some(Happening::Updating { machine: name })
+            }
+            _ => None,
+        }
     }
 
     fn due_for_set(&self, set: &MachineSet, due: &mut Vec<Happening>) {
@@ -85,10 +113,14 @@ impl World {
         if status.observed_generation < set.metadata.generation.unwrap() || status.replicas != exist {
             due.push(Happening::Observed { set: name.clone() });
         }
+        let is_held = set.labels().contains_key(labels::SCALE_UP_DISABLED);
+        // Machines that just moved here are not deleted.
+        live.retain(|machine| !machine.labels().contains_key(labels::UPDATE_RESULT));
+        let surplus = i32::try_from(live.len()).unwrap() > wanted;
         if count < wanted {
-            due.push(Happening::Created { set: name });
+            due.extend((!is_held).then_some(Happening::Created { set: name }));
         } else if let Some(least) = live.first()
-            && (count > wanted || least.phase() == MachinePhase::Failed)
+            && (surplus || least.phase() == MachinePhase::Failed)
         {
             due.push(Happening::Chosen { set: name, machine: least.name_any() });
         }
@@ -132,6 +164,13 @@ impl World {
             Happening::SetGone { set } => {
                 return self.sets.edit(&mut self.clock, set, |set| set.metadata.finalizers = None);
             }
+            Happening::Updating { machine } => return self.update(machine, MachinePhase::InPlaceUpdating, None),
+            Happening::Updated { machine } => {
+                return self.update(machine, MachinePhase::Running, Some(labels::SUCCESSFUL));
+            }
+            Happening::NotUpdated { machine } => {
+                return self.update(machine, MachinePhase::InPlaceUpdateFailed, Some(labels::FAILED));
+            }
             Happening::Chosen { .. } => MachinePhase::Terminating,
             Happening::Running { .. } => MachinePhase::Running,
             Happening::Lost { .. } => MachinePhase::Unknown,
@@ -149,6 +188,30 @@ impl World {
         }
         self.machines.edit(&mut self.clock, machine, |machine| {
             machine.status.get_or_insert_default().current_status.phase = phase;
+        });
+    }
+
+    /// What machine controller and agent do to the Node and the Machine.
+    fn update(&mut self, machine: &str, phase: MachinePhase, result: Option<&str>) {
+        let node = self.machines.get(machine).unwrap().node_name().unwrap().to_owned();
+        self.nodes.edit(&mut self.clock, &node, |node| {
+            node.spec.unschedulable = true;
+            node.labels_mut().extend(result.map(|result| (labels::UPDATE_RESULT.to_owned(), result.to_owned())));
+        });
+        let reason = match result {
+            None => InPlaceUpdateReason::ReadyForUpdate,
+            Some(labels::SUCCESSFUL) => InPlaceUpdateReason::UpdateSuccessful,
+            Some(_) => InPlaceUpdateReason::UpdateFailed,
+        };
+        self.machines.edit(&mut self.clock, machine, |machine| {
+            let status = machine.status.get_or_insert_default();
+            status.current_status.phase = phase;
+            status.conditions = vec![NodeCondition {
+                type_: NodeConditionType::InPlaceUpdate.as_str().to_owned(),
+                status: "True".to_owned(),
+                reason: Some(reason.as_str().to_owned()),
+                ..NodeCondition::default()
+            }];
         });
     }
 

@@ -1,6 +1,9 @@
 //! All kinds together, and how plans meet them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::store::{Clock, Refused, Store};
 use crate::{
@@ -21,6 +24,8 @@ pub(crate) struct World {
     pub sets: Store<MachineSet>,
     pub machines: Store<Machine>,
     pub nodes: Store<Node>,
+    /// Machines whose Nodes cannot be updated in place.
+    pub stubborn: BTreeSet<String>,
 }
 
 impl World {
@@ -31,6 +36,7 @@ impl World {
             sets: Store::default(),
             machines: Store::default(),
             nodes: Store::default(),
+            stubborn: BTreeSet::new(),
         }
     }
 
@@ -60,6 +66,7 @@ impl World {
             unreadable_sets: Vec::new(),
             unreadable_machines: Vec::new(),
             nodes,
+            nodes_unknown: None,
             node_retries: BTreeMap::new(),
             failure: None,
             now: self.clock.now,

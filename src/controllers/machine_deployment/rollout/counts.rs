@@ -57,13 +57,18 @@ impl ReplicaCounts {
         self.terminating + self.deleting + (self.staying() + self.unreadable + self.creating).max(self.replicas)
     }
 
+    /// Machines that exist or are being created, without those that terminate.
+    pub(crate) const fn present(&self) -> i32 {
+        self.live + self.unreadable + self.creating
+    }
+
     pub(crate) fn asked(&self) -> i32 {
         self.asked_after(self.replicas)
     }
 
     /// [`ReplicaCounts::asked`], once the set has this many replicas.
     pub(crate) fn asked_after(&self, replicas: i32) -> i32 {
-        (self.live + self.unreadable + self.creating).max(replicas)
+        self.present().max(replicas)
     }
 
     /// Live Machines without a delete call in flight.

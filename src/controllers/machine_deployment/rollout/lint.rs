@@ -1,7 +1,10 @@
 //! Rejects a plan that would break a bound. The result of the plan is computed from the objects and the steps, without
 //! the planner's numbers: each set is assumed to reach its replicas, deleting in its deletion order.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -9,6 +12,7 @@ use kube::ResourceExt;
 use super::super::{Action, Snapshot};
 use crate::{
     api::{
+        labels,
         machine::{Machine, MachineDeployment, MachineSet, StrategyType},
         selector::Selector,
     },
@@ -29,7 +33,8 @@ pub(in super::super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec
     if deployment.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let sets = sets_of(snapshot, steps);
+    let updates = Updates::of(snapshot, &limits, steps);
+    let sets = sets_of(snapshot, steps, &updates);
     let created = steps.iter().map(|step| match &step.action {
         Action::CreateSet(set) => i64::from(set.spec.replicas),
         _ => 0,
@@ -40,6 +45,7 @@ pub(in super::super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec
         too_few(&limits, &sets),
         overlap(&limits, &sets, created),
         deletes_owner(&sets, steps),
+        moves(snapshot, &limits, steps),
     ];
     checks.into_iter().flatten().collect()
 }
@@ -56,10 +62,21 @@ impl Limits {
         let spec = &deployment.spec;
         let (strategy, replicas) = (spec.strategy.kind()?, i64::from(spec.replicas));
         let (mut max_surge, mut max_unavailable) = (0, 0);
-        if strategy == StrategyType::RollingUpdate {
-            let knobs = spec.strategy.rolling_update.as_ref()?;
-            max_surge = share(knobs.max_surge.as_ref()?, replicas, true)?;
-            max_unavailable = share(knobs.max_unavailable.as_ref()?, replicas, false)?;
+        let knobs = match strategy {
+            StrategyType::Recreate => None,
+            StrategyType::RollingUpdate => {
+                let knobs = spec.strategy.rolling_update.as_ref()?;
+                Some((knobs.max_surge.as_ref()?, knobs.max_unavailable.as_ref()?, false))
+            }
+            StrategyType::InPlaceUpdate => {
+                let knobs = spec.strategy.in_place_update.as_ref()?;
+                let is_manual = knobs.orchestration_type == "Manual";
+                Some((knobs.max_surge.as_ref()?, knobs.max_unavailable.as_ref()?, is_manual))
+            }
+        };
+        if let Some((surge, unavailable, is_manual)) = knobs {
+            max_surge = if is_manual { 0 } else { share(surge, replicas, true)? };
+            max_unavailable = share(unavailable, replicas, false)?;
             if max_surge + max_unavailable == 0 {
                 max_unavailable = 1;
             }
@@ -80,8 +97,60 @@ fn share(knob: &IntOrString, replicas: i64, rounds_up: bool) -> Option<i64> {
     Some(number.max(0))
 }
 
+/// What an in-place update changes: which Machines move to which set, and whose Nodes are selected before and after the
+/// plan. Nothing moves or is selected under other strategies.
+#[derive(Default)]
+struct Updates {
+    /// UID of the new controller by name of the Machine.
+    moves: BTreeMap<String, String>,
+    selected_before: BTreeSet<String>,
+    selected_after: BTreeSet<String>,
+}
+
+impl Updates {
+    fn of(snapshot: &Snapshot, limits: &Limits, steps: &[Step<Action>]) -> Self {
+        if limits.strategy != StrategyType::InPlaceUpdate {
+            return Self::default();
+        }
+        let mut updates = Self::default();
+        for machine in &snapshot.machines {
+            let node = machine.node_name().and_then(|name| snapshot.nodes.get(name));
+            let is_selected = node.is_none_or(|node| node.labels().contains_key(labels::SELECTED_FOR_UPDATE));
+            let patched = steps.iter().find_map(|step| match &step.action {
+                Action::PatchNode { node: patched, patch }
+                    if node.is_some_and(|node| node.name_any() == patched.name_any()) =>
+                {
+                    patch.get("metadata")?.get("labels")?.get(labels::SELECTED_FOR_UPDATE)
+                }
+                _ => None,
+            });
+            if is_selected {
+                updates.selected_before.insert(machine.name_any());
+            }
+            if patched.map_or(is_selected, |label| !label.is_null()) {
+                updates.selected_after.insert(machine.name_any());
+            }
+        }
+        updates.moves = moved(steps).map(|(machine, uid)| (machine.name_any(), uid)).collect();
+        updates
+    }
+}
+
+/// The Machines that get another controller, and its UID.
+fn moved(steps: &[Step<Action>]) -> impl Iterator<Item = (&Arc<Machine>, String)> {
+    steps.iter().filter_map(|step| {
+        let Action::PatchMachine { machine, patch } = &step.action else { return None };
+        let owners = patch.pointer("/metadata/ownerReferences")?.as_array()?;
+        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+        Some((machine, controller["uid"].as_str()?.to_owned()))
+    })
+}
+
 struct Set<'a> {
     set: &'a Arc<MachineSet>,
+    /// Before and after the plan: the set creates no Machines, however many it lacks.
+    is_held: (bool, bool),
+    updates: &'a Updates,
     is_new: bool,
     /// Replicas before and after the plan.
     before: i64,
@@ -95,7 +164,7 @@ struct Set<'a> {
     terminating: i64,
 }
 
-fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>]) -> Vec<Set<'a>> {
+fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Updates) -> Vec<Set<'a>> {
     let deployment = &snapshot.deployment;
     let Ok(selector) = Selector::parse(deployment.spec.selector.as_ref()) else { return Vec::new() };
     let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
@@ -110,7 +179,10 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>]) -> Vec<Set<'a>> {
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
         let in_flight = snapshot.in_flight.get(uid).unwrap_or(&nothing);
         let mut machines: Vec<&Machine> = snapshot.machines.iter().map(Arc::as_ref).collect();
-        machines.retain(|machine| owner::is_controlled_by(&machine.metadata, uid));
+        machines.retain(|machine| match updates.moves.get(&machine.name_any()) {
+            Some(to) => to == uid,
+            None => owner::is_controlled_by(&machine.metadata, uid),
+        });
         let known: HashSet<&str> = machines.iter().filter_map(|machine| machine.metadata.name.as_deref()).collect();
         let creating = in_flight.creates.iter().filter(|name| !known.contains(name.as_str())).count();
         let (terminating, live): (Vec<&Machine>, Vec<&Machine>) =
@@ -121,9 +193,12 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>]) -> Vec<Set<'a>> {
         live.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
         let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid).count();
         let is_deleting = set.metadata.deletion_timestamp.is_some();
+        let is_held = set.labels().contains_key(labels::SCALE_UP_DISABLED);
         let before = if is_deleting { 0 } else { i64::from(set.spec.replicas) };
         Set {
             set,
+            is_held: (is_held, held_after(set, steps).unwrap_or(is_held)),
+            updates,
             is_new: set.spec.makes(&deployment.spec.template),
             before,
             after: if is_deleting { 0 } else { replicas_after(set, steps).unwrap_or(before) },
@@ -147,10 +222,29 @@ fn replicas_after(set: &MachineSet, steps: &[Step<Action>]) -> Option<i64> {
     })
 }
 
+/// Whether the set has the label `scale-up-disabled` after the steps, if they change it.
+fn held_after(set: &MachineSet, steps: &[Step<Action>]) -> Option<bool> {
+    steps.iter().find_map(|step| match &step.action {
+        Action::PatchSet { set: patched, patch } if patched.metadata.uid == set.metadata.uid => {
+            Some(!patch.get("metadata")?.get("labels")?.get(labels::SCALE_UP_DISABLED)?.is_null())
+        }
+        _ => None,
+    })
+}
+
 impl Set<'_> {
+    fn asked_before(&self) -> i64 {
+        self.asked(self.before, self.is_held.0)
+    }
+
+    fn asked_after(&self) -> i64 {
+        self.asked(self.after, self.is_held.1)
+    }
+
     /// Machines that stay or will be created; terminating ones do not count.
-    fn asked(&self, replicas: i64) -> i64 {
-        (length(self.live.len()) + self.deleting + self.unreadable + self.creating).max(replicas)
+    fn asked(&self, replicas: i64, is_held: bool) -> i64 {
+        let present = length(self.live.len()) + self.deleting + self.unreadable + self.creating;
+        if is_held { present } else { present.max(replicas) }
     }
 
     /// How many Machines the set deletes as its surplus.
@@ -158,8 +252,17 @@ impl Set<'_> {
         self.live.len().saturating_sub(usize::try_from(replicas).unwrap_or(0))
     }
 
-    fn available(&self, replicas: i64) -> i64 {
-        length(self.live.iter().skip(self.surplus(replicas)).filter(|machine| machine.is_available()).count())
+    fn available_before(&self) -> i64 {
+        self.available(self.before, &self.updates.selected_before)
+    }
+
+    fn available_after(&self) -> i64 {
+        self.available(self.after, &self.updates.selected_after)
+    }
+
+    fn available(&self, replicas: i64, selected: &BTreeSet<String>) -> i64 {
+        let serves = |machine: &&&Machine| machine.is_available() && !selected.contains(&machine.name_any());
+        length(self.live.iter().skip(self.surplus(replicas)).filter(serves).count())
     }
 
     /// Machines that remain and are not available, while an available one was deleted before them.
@@ -176,8 +279,8 @@ impl Set<'_> {
 }
 
 fn too_many(limits: &Limits, sets: &[Set<'_>], created: i64) -> Option<Violation> {
-    let before: i64 = sets.iter().map(|set| set.asked(set.before)).sum();
-    let after: i64 = sets.iter().map(|set| set.asked(set.after)).sum::<i64>() + created;
+    let before: i64 = sets.iter().map(Set::asked_before).sum();
+    let after: i64 = sets.iter().map(Set::asked_after).sum::<i64>() + created;
     let most = limits.replicas.saturating_add(limits.max_surge);
     (after > before && after > most).then(|| {
         let text = format!("{after} planned > {} replicas + {} maxSurge", limits.replicas, limits.max_surge);
@@ -186,12 +289,14 @@ fn too_many(limits: &Limits, sets: &[Set<'_>], created: i64) -> Option<Violation
 }
 
 fn too_few(limits: &Limits, sets: &[Set<'_>]) -> Option<Violation> {
-    if limits.strategy != StrategyType::RollingUpdate {
-        return None;
-    }
-    let before: i64 = sets.iter().map(|set| set.available(set.before)).sum();
-    let after: i64 = sets.iter().map(|set| set.available(set.after)).sum();
-    let outliving: i64 = sets.iter().filter(|set| !set.is_new).map(|set| set.outliving(set.after)).sum();
+    let before: i64 = sets.iter().map(Set::available_before).sum();
+    let after: i64 = sets.iter().map(Set::available_after).sum();
+    let outliving: i64 = match limits.strategy {
+        StrategyType::RollingUpdate => sets.iter().filter(|set| !set.is_new).map(|set| set.outliving(set.after)).sum(),
+        // A Node that is not available is updated where it is.
+        StrategyType::InPlaceUpdate => 0,
+        StrategyType::Recreate => return None,
+    };
     let (replicas, max_unavailable) = (limits.replicas, limits.max_unavailable);
     (after < before && after < replicas - max_unavailable - outliving).then(|| {
         let text = format!(
@@ -209,7 +314,7 @@ fn overlap(limits: &Limits, sets: &[Set<'_>], created: i64) -> Option<Violation>
         let is_other = |other: &&Set<'_>| set.is_none_or(|set| !Arc::ptr_eq(set.set, other.set));
         sets.iter().filter(is_other).find(|other| other.has_machines() || other.after > 0)
     };
-    let growing = sets.iter().filter(|set| set.asked(set.after) > set.asked(set.before));
+    let growing = sets.iter().filter(|set| set.asked_after() > set.asked_before());
     let beside = growing.map(|set| others(Some(set))).chain((created > 0).then(|| others(None)));
     let text = |other: &Set<'_>| {
         format!("machine set {} has machines, and Recreate replaces all at once", other.set.name_any())
@@ -223,6 +328,32 @@ fn deletes_owner(sets: &[Set<'_>], steps: &[Step<Action>]) -> Option<Violation> 
     };
     let in_use = sets.iter().find(|set| is_deleted(set) && (set.has_machines() || set.after > 0))?;
     Some(Violation::new(Rule::DeletesInUse, format!("machine set {} has machines", in_use.set.name_any())))
+}
+
+/// A Machine moves only after its Node was updated in place, and only from a set that does not replace it.
+fn moves(snapshot: &Snapshot, limits: &Limits, steps: &[Step<Action>]) -> Option<Violation> {
+    let problem = |machine: &Machine, to: &str| {
+        let from = owner::controller_of(&machine.metadata).map(|from| from.uid.as_str());
+        let set_of = |uid: Option<&str>| snapshot.sets.iter().find(|set| set.metadata.uid.as_deref() == uid);
+        if from == Some(to) {
+            return None;
+        }
+        if limits.strategy != StrategyType::InPlaceUpdate || set_of(Some(to)).is_none() || machine.is_terminating() {
+            return Some((Rule::TouchesForeign, "it is not updated in place"));
+        }
+        let is_held = set_of(from).is_some_and(|set| set.labels().contains_key(labels::SCALE_UP_DISABLED));
+        if !is_held {
+            return Some((Rule::TooManyMachines, "its set would replace it"));
+        }
+        let node = machine.node_name().and_then(|name| snapshot.nodes.get(name));
+        let result = node.and_then(|node| node.labels().get(labels::UPDATE_RESULT));
+        let is_known = snapshot.nodes_unknown.is_none() && result.is_some_and(|result| result == labels::SUCCESSFUL);
+        (!is_known).then_some((Rule::ActsOnUnknown, "its node does not report a successful update"))
+    };
+    moved(steps).find_map(|(machine, to)| {
+        let (rule, text) = problem(machine, &to)?;
+        Some(Violation::new(rule, format!("machine {} would get another set, and {text}", machine.name_any())))
+    })
 }
 
 fn length(count: usize) -> i64 {

@@ -36,6 +36,7 @@ fn snapshot(strategy: Value) -> Snapshot {
         unreadable_sets: Vec::new(),
         unreadable_machines: Vec::new(),
         nodes: Default::default(),
+        nodes_unknown: None,
         node_retries: Default::default(),
         failure: None,
         now: "2026-01-01T00:00:00Z".parse().unwrap(),

@@ -4,6 +4,7 @@
 
 pub(super) mod bounds;
 pub(super) mod counts;
+mod in_place;
 pub(super) mod lint;
 mod recreate;
 mod rolling_update;
@@ -30,7 +31,7 @@ use crate::{
         reasons::EventReason,
     },
     controllers::object::draft::{Change, Draft, Drafts},
-    plan::{Event, Plan, WaitKind},
+    plan::{Event, Plan, Wait, WaitKind},
 };
 use bounds::Bounds;
 use scale::Mode;
@@ -39,7 +40,11 @@ use scale::Mode;
 pub(super) struct RolloutPlanner<'a> {
     snapshot: &'a Snapshot,
     bounds: &'a Bounds,
+    /// The bounds that sets are annotated with: maxSurge counts only for RollingUpdate.
+    annotated: Bounds,
     strategy: StrategyType,
+    /// InPlaceUpdate: a user selects the Nodes.
+    is_manual: bool,
     deployment: Draft<MachineDeployment>,
     sets: OwnedSets,
     nodes: Nodes<'a>,
@@ -48,6 +53,8 @@ pub(super) struct RolloutPlanner<'a> {
     collisions: i32,
     /// Machines that cannot be decoded and for which the strategy has to wait.
     unreadable: Vec<String>,
+    /// What else the strategy waits for.
+    also_waits: Vec<Wait>,
 }
 
 impl<'a> RolloutPlanner<'a> {
@@ -58,7 +65,12 @@ impl<'a> RolloutPlanner<'a> {
         Self {
             snapshot,
             bounds: &spec.bounds,
+            annotated: match spec.strategy {
+                StrategyType::InPlaceUpdate => Bounds { max_surge: 0, ..spec.bounds },
+                StrategyType::RollingUpdate | StrategyType::Recreate => spec.bounds,
+            },
             strategy: spec.strategy,
+            is_manual: spec.is_manual,
             deployment: with_finalizer(&snapshot.deployment),
             sets,
             nodes: Nodes::of(snapshot, policy),
@@ -66,6 +78,7 @@ impl<'a> RolloutPlanner<'a> {
             created: None,
             collisions: if is_taken { stored.saturating_add(1) } else { stored },
             unreadable: Vec::new(),
+            also_waits: Vec::new(),
         }
     }
 
@@ -85,11 +98,14 @@ impl<'a> RolloutPlanner<'a> {
         revision::update_new_set(&mut self.sets, self.deployment.desired());
         let name = self.snapshot.deployment.name_any();
         hash_label::complete(&mut self.sets, &mut self.machines, &name, &self.snapshot.sets);
-        if !self.scale(spec.paused) && !spec.paused {
+        self.tidy_up();
+        let is_scaled = self.let_grow() || self.scale(spec.paused);
+        if !is_scaled && !spec.paused {
             self.prepare_nodes();
             match self.strategy {
                 StrategyType::Recreate => self.recreate(),
-                StrategyType::RollingUpdate | StrategyType::InPlaceUpdate => self.rolling_update(),
+                StrategyType::RollingUpdate => self.rolling_update(),
+                StrategyType::InPlaceUpdate => self.update_in_place(),
             }
         }
         self.set_revision();
@@ -98,7 +114,7 @@ impl<'a> RolloutPlanner<'a> {
 
     /// Machines of two sets may exist at the same time.
     fn may_overlap(&self) -> bool {
-        self.strategy == StrategyType::RollingUpdate
+        self.strategy != StrategyType::Recreate
     }
 
     fn scalable(&self) -> Vec<scale::Scalable> {
@@ -108,6 +124,9 @@ impl<'a> RolloutPlanner<'a> {
     /// Handles a change of `spec.replicas`, and all scaling of a paused deployment. True if a set gets other replicas;
     /// the rollout continues in the next plan then.
     fn scale(&mut self, paused: bool) -> bool {
+        if self.strategy == StrategyType::InPlaceUpdate && !paused {
+            return false;
+        }
         let sets = self.scalable();
         let side_by_side = sets.iter().filter(|set| set.counts.planned() > 0).count() > 1;
         let waits_for_old = !self.may_overlap() && (!paused || side_by_side);
@@ -126,13 +145,13 @@ impl<'a> RolloutPlanner<'a> {
         let sets = self.sets.sets.iter_mut().filter(|set| !set.is_deleting());
         for (set, (capped, desired)) in sets.zip(capped.into_iter().zip(desired)) {
             if capped == desired {
-                scale_set(set, self.bounds, Replicas::Final(capped), &why);
+                scale_set(set, &self.annotated, Replicas::Final(capped), &why);
             } else {
                 let why = format!(
                     "{why}, for now planned <= {} replicas + {} maxSurge",
                     self.bounds.desired, self.bounds.max_surge
                 );
-                scale_set(set, self.bounds, Replicas::ForNow(capped), &why);
+                scale_set(set, &self.annotated, Replicas::ForNow(capped), &why);
             }
         }
         is_changed
@@ -153,6 +172,7 @@ impl<'a> RolloutPlanner<'a> {
         }
         if let Some(set) = self.sets.new_set_mut() {
             self.nodes.untaint(set);
+            self.nodes.withdraw_candidates(set);
         }
     }
 
@@ -165,7 +185,8 @@ impl<'a> RolloutPlanner<'a> {
             self.snapshot.sets.iter().map(Arc::as_ref),
         );
         let revision = revision::next_revision(&self.sets);
-        self.created = Some(revision::new_set(self.deployment.desired(), &identity, self.bounds, revision, replicas));
+        self.created =
+            Some(revision::new_set(self.deployment.desired(), &identity, &self.annotated, revision, replicas));
     }
 
     fn set_revision(&mut self) {
@@ -203,10 +224,12 @@ impl<'a> RolloutPlanner<'a> {
         };
         let waits = self.waits();
         let unreadable = std::mem::take(&mut self.unreadable);
+        let also = std::mem::take(&mut self.also_waits);
         let mut plan = self.emit(Some(status), surplus);
         for wait in waits {
             plan.wait(WaitKind::Rollout, wait, deadline);
         }
+        plan.waits.extend(also);
         if !unreadable.is_empty() {
             wait_for_unreadable(&mut plan, &unreadable);
         }
@@ -241,6 +264,9 @@ impl<'a> RolloutPlanner<'a> {
             let planned = set.counts.planned();
             waits.push(match planned {
                 0 => format!("old set {} to observe its new replicas", set.name()),
+                _ if self.strategy == StrategyType::InPlaceUpdate && set.desired_replicas() > 0 => {
+                    format!("{} of old set {} to be updated in place", machines(planned), set.name())
+                }
                 _ => format!("{} of old set {} to be deleted", machines(planned), set.name()),
             });
         }

@@ -40,8 +40,11 @@ pub(super) struct SetView {
     pub machines: Vec<Arc<Machine>>,
     /// Names of Machines it controls that cannot be decoded.
     pub unreadable: Vec<String>,
+    /// Its writes in flight.
+    pub in_flight: InFlight,
     /// The counts of its Machines.
     pub counts: ReplicaCounts,
+    now: Timestamp,
 }
 
 /// All sets of a deployment.
@@ -102,14 +105,13 @@ impl OwnedSets {
             unreadable.entry(&machine.set_uid).or_default().push(machine.name.clone());
         }
         let new = find_new(&drafts, &snapshot.deployment.spec.template);
-        let nothing = InFlight::default();
         let sets = drafts.into_iter().enumerate().map(|(index, draft)| {
             let uid = draft.current().metadata.uid.as_deref().unwrap_or_default();
             let machines = machines.remove(uid).unwrap_or_default();
             let unreadable = unreadable.remove(uid).unwrap_or_default();
-            let in_flight = snapshot.in_flight.get(uid).unwrap_or(&nothing);
-            let counts = count(draft.current(), &machines, &unreadable, in_flight, snapshot.now);
-            SetView { is_new: Some(index) == new, machines, unreadable, counts, draft }
+            let in_flight = snapshot.in_flight.get(uid).cloned().unwrap_or_default();
+            let (is_new, now, counts) = (Some(index) == new, snapshot.now, ReplicaCounts::default());
+            SetView { draft, is_new, machines, unreadable, in_flight, counts, now }.counted()
         });
         let sets = sets.collect();
         unknown.extend(unreadable.into_values().flatten());
@@ -152,6 +154,12 @@ impl OwnedSets {
 }
 
 impl SetView {
+    /// Plans read the counts many times, and there may be thousands of Machines.
+    fn counted(mut self) -> Self {
+        self.counts = self.counts_by(Machine::is_available);
+        self
+    }
+
     pub(super) fn name(&self) -> String {
         self.draft.current().name_any()
     }
@@ -182,6 +190,43 @@ impl SetView {
         self.counts.planned() == 0 && self.is_observed()
     }
 
+    /// It must not grow, because an in-place update moves its Machines to another set.
+    pub(super) fn is_held(&self) -> bool {
+        self.draft.current().labels().contains_key(labels::SCALE_UP_DISABLED)
+    }
+
+    /// A delete of the Machine is in flight.
+    pub(super) fn is_going(&self, machine: &Machine) -> bool {
+        machine.is_terminating() || is_in(&self.in_flight.deletes, machine)
+    }
+
+    /// The counts, if these Machines are the available ones. They are computed from the Machines themselves, because the
+    /// status of a set may be stale.
+    pub(super) fn counts_by(&self, is_available: impl Fn(&Machine) -> bool) -> ReplicaCounts {
+        let Self { machines, unreadable, in_flight, now, .. } = self;
+        let live: Vec<&Machine> =
+            machines.iter().map(Arc::as_ref).filter(|machine| !machine.is_terminating()).collect();
+        let (deleting, staying): (Vec<&Machine>, Vec<&Machine>) =
+            live.iter().copied().partition(|machine| is_in(&in_flight.deletes, machine));
+        let (available, idle): (Vec<&Machine>, Vec<&Machine>) =
+            staying.into_iter().partition(|machine| is_available(machine));
+        let first_available = available.iter().map(|machine| DeletionOrder::of(machine, *now)).min();
+        let goes_first =
+            |machine: &Machine| first_available.as_ref().is_none_or(|first| DeletionOrder::of(machine, *now) < *first);
+        let seen = machines.iter().filter(|machine| is_in(&in_flight.creates, machine)).count();
+        let seen = seen + unreadable.iter().filter(|name| in_flight.creates.contains(*name)).count();
+        ReplicaCounts {
+            replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas },
+            live: i32_count(live.iter()),
+            deleting: i32_count(deleting.iter()),
+            unreadable: i32_count(unreadable.iter()),
+            creating: i32_count(in_flight.creates.iter().skip(seen)),
+            terminating: i32_count(machines.iter()) - i32_count(live.iter()),
+            available: i32_count(available.iter()),
+            expendable: i32_count(idle.iter().filter(|machine| goes_first(machine))),
+        }
+    }
+
     /// The input of scaling for this set.
     pub(super) fn scalable(&self) -> Scalable {
         Scalable {
@@ -193,38 +238,8 @@ impl SetView {
     }
 }
 
-/// The counts of a set, computed from its Machines because its status may be stale.
-fn count(
-    set: &MachineSet,
-    machines: &[Arc<Machine>],
-    unreadable: &[String],
-    in_flight: &InFlight,
-    now: Timestamp,
-) -> ReplicaCounts {
-    let is_in = |names: &BTreeSet<String>, machine: &Machine| {
-        machine.metadata.name.as_deref().is_some_and(|name| names.contains(name))
-    };
-    let live: Vec<&Machine> = machines.iter().map(Arc::as_ref).filter(|machine| !machine.is_terminating()).collect();
-    let (deleting, staying): (Vec<&Machine>, Vec<&Machine>) =
-        live.iter().copied().partition(|machine| is_in(&in_flight.deletes, machine));
-    let (available, idle): (Vec<&Machine>, Vec<&Machine>) =
-        staying.into_iter().partition(|machine| machine.is_available());
-    let first_available = available.iter().map(|machine| DeletionOrder::of(machine, now)).min();
-    let goes_first =
-        |machine: &Machine| first_available.as_ref().is_none_or(|first| DeletionOrder::of(machine, now) < *first);
-    let seen = machines.iter().filter(|machine| is_in(&in_flight.creates, machine)).count();
-    let seen = seen + unreadable.iter().filter(|name| in_flight.creates.contains(*name)).count();
-    let is_deleting = set.metadata.deletion_timestamp.is_some();
-    ReplicaCounts {
-        replicas: if is_deleting { 0 } else { set.spec.replicas },
-        live: i32_count(live.iter()),
-        deleting: i32_count(deleting.iter()),
-        unreadable: i32_count(unreadable.iter()),
-        creating: i32_count(in_flight.creates.iter().skip(seen)),
-        terminating: i32_count(machines.iter()) - i32_count(live.iter()),
-        available: i32_count(available.iter()),
-        expendable: i32_count(idle.iter().filter(|machine| goes_first(machine))),
-    }
+fn is_in(names: &BTreeSet<String>, machine: &Machine) -> bool {
+    machine.metadata.name.as_deref().is_some_and(|name| names.contains(name))
 }
 
 /// Converts a count to the API's type.

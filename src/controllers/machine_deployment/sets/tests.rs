@@ -14,8 +14,17 @@ fn machine(name: &str, phase: &str, annotations: Value) -> Arc<Machine> {
     Arc::new(serde_json::from_value(machine).unwrap())
 }
 
-fn set(replicas: i32) -> MachineSet {
-    serde_json::from_value(json!({"metadata": {"name": "set"}, "spec": {"replicas": replicas}})).unwrap()
+fn set(replicas: i32, machines: Vec<Arc<Machine>>) -> SetView {
+    let set = json!({"metadata": {"name": "set"}, "spec": {"replicas": replicas}});
+    SetView {
+        draft: Draft::of(Arc::new(serde_json::from_value(set).unwrap())),
+        is_new: false,
+        machines,
+        unreadable: Vec::new(),
+        in_flight: InFlight::default(),
+        counts: ReplicaCounts::default(),
+        now: Timestamp::from_second(NOW).unwrap(),
+    }
 }
 
 const PRIORITY: &str = "machinepriority.machine.sapcloud.io";
@@ -40,17 +49,17 @@ fn only_a_machine_that_its_set_deletes_first_is_expendable(
     let mut sick = serde_json::to_value(machine("z", "Failed", unhealthy)).unwrap();
     crate::api::patch::apply(&mut sick, &json!({"status": {"currentStatus": status}}));
     let sick = Arc::new(serde_json::from_value(sick).unwrap());
-    let machines = [machine("a", "Running", healthy), sick];
-    let counts = count(&set(2), &machines, &[], &InFlight::default(), Timestamp::from_second(NOW).unwrap());
+    let counts = set(2, vec![machine("a", "Running", healthy), sick]).counted().counts;
     assert_eq!(counts, ReplicaCounts { replicas: 2, live: 2, available: 1, expendable, ..ReplicaCounts::default() });
 }
 
 #[test]
 fn a_delete_in_flight_may_fail_or_succeed_and_a_create_counts_once() {
-    let machines = ["a", "b", "c"].map(|name| machine(name, "Running", json!({})));
-    let unreadable = ["u", "v"].map(str::to_owned);
+    let machines = ["a", "b", "c"].map(|name| machine(name, "Running", json!({}))).to_vec();
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    let in_flight = InFlight { creates: names(&["c", "d", "u"]), deletes: names(&["b"]) };
+    let mut set = set(3, machines);
+    set.unreadable = vec!["u".to_owned(), "v".to_owned()];
+    set.in_flight = InFlight { creates: names(&["c", "d", "u"]), deletes: names(&["b"]) };
     let expected = ReplicaCounts {
         replicas: 3,
         live: 3,
@@ -60,6 +69,5 @@ fn a_delete_in_flight_may_fail_or_succeed_and_a_create_counts_once() {
         available: 2,
         ..ReplicaCounts::default()
     };
-    let now = Timestamp::from_second(NOW).unwrap();
-    assert_eq!(count(&set(3), &machines, &unreadable, &in_flight, now), expected);
+    assert_eq!(set.counted().counts, expected);
 }

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::drive::{Drive, Order, deployment, pick, recreate, rolling};
-use crate::controllers::object::suffix::Suffixes;
+use super::drive::{Drive, Order, deployment, in_place, pick, recreate, rolling};
+use crate::{api::labels::CRITICAL_COMPONENTS_TAINT, controllers::object::suffix::Suffixes};
 
 /// Something that comes from outside.
 #[derive(Clone, Debug)]
@@ -32,6 +32,7 @@ fn any_strategy() -> impl Strategy<Value = Value> {
         4 => (0i32..4, 0i32..4).prop_map(|(surge, unavailable)| rolling(surge, unavailable)),
         1 => (0i32..=100, 0i32..=100).prop_map(|(surge, unavailable)| rolling(format!("{surge}%"), format!("{unavailable}%"))),
         2 => Just(recreate()),
+        3 => (0i32..4, 0i32..4).prop_map(|(surge, unavailable)| in_place(surge, unavailable, "Auto")),
     ]
 }
 
@@ -78,6 +79,6 @@ proptest! {
         );
         let progressing = status.conditions.iter().find(|condition| condition.type_ == "Progressing").unwrap();
         prop_assert_eq!(progressing.reason.as_str(), "NewMachineSetAvailable");
-        prop_assert!(drive.world.nodes.all().all(|node| node.spec.taints.is_empty() && node.metadata.annotations.clone().unwrap_or_default().is_empty()));
+        prop_assert!(drive.world.nodes.all().all(|node| node.spec.taints.iter().all(|taint| taint.key == CRITICAL_COMPONENTS_TAINT) && !node.spec.unschedulable && node.metadata.labels.clone().unwrap_or_default().is_empty() && node.metadata.annotations.clone().unwrap_or_default().is_empty()));
     }
 }

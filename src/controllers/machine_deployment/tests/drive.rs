@@ -1,6 +1,7 @@
 //! Plans, applies and lets the world go on, checking after every single action that the bounds hold.
 //!
-//! The log has one line per set after each plan: `m1` serves, `m2?` does not, `m3-` is being deleted. Names are short:
+//! The log has one line per set after each plan: `m1` serves, `m2?` does not, `m3-` is being deleted, `m4*` is
+//! updated in place. Names are short:
 //! sets and Machines are numbered in the order of their creation.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
@@ -13,7 +14,11 @@ use super::{
     oracle::Tally,
 };
 use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment, MachinePhase, MachineSet},
+        node::Node,
+    },
     controllers::{
         object::suffix::Suffixes,
         testing::{Happening, World, merge},
@@ -69,6 +74,12 @@ pub(super) fn recreate() -> Value {
     json!({"type": "Recreate"})
 }
 
+pub(super) fn in_place(surge: impl Into<Value>, unavailable: impl Into<Value>, orchestration: &str) -> Value {
+    let (surge, unavailable) = (surge.into(), unavailable.into());
+    json!({"type": "InPlaceUpdate", "rollingUpdate": null,
+           "inPlaceUpdate": {"maxSurge": surge, "maxUnavailable": unavailable, "orchestrationType": orchestration}})
+}
+
 impl Drive {
     pub(super) fn of(deployment: MachineDeployment) -> Self {
         let mut world = World::new();
@@ -120,6 +131,28 @@ impl Drive {
         self.edit(json!({"template": {"spec": {"class": {"name": class}}}}));
     }
 
+    /// Another template for Machines that stay: only its labels differ.
+    pub(super) fn edit_version(&mut self, version: &str) {
+        self.edit(json!({"template": {"metadata": {"labels": {"version": version}}}}));
+    }
+
+    /// A user selects the Node of a Machine.
+    pub(super) fn select(&mut self, machine: &str) {
+        self.say(&format!("user: select the node of machine {machine}"));
+        let node = self.world.machines.get(machine).unwrap().node_name().unwrap().to_owned();
+        self.world.nodes.edit(&mut self.world.clock, &node, |node| {
+            node.labels_mut().insert(labels::SELECTED_FOR_UPDATE.to_owned(), labels::SET.to_owned());
+        });
+    }
+
+    /// Names of the Machines, oldest first.
+    pub(super) fn machine_names(&self) -> Vec<String> {
+        let mut machines: Vec<_> =
+            self.world.machines.all().map(|it| (it.creation_timestamp(), it.name_any())).collect();
+        machines.sort();
+        machines.into_iter().map(|(_, name)| name).collect()
+    }
+
     /// Plans until there is nothing to do.
     pub(super) fn settle(&mut self) {
         for _ in 0..12 {
@@ -160,7 +193,7 @@ impl Drive {
 
     pub(super) fn let_happen(&mut self, happening: &Happening) {
         self.say(&happening.to_string());
-        self.is_plain &= !matches!(happening, Happening::Lost { .. } | Happening::Failed { .. });
+        self.is_plain &= !is_mishap(happening);
         let before = Tally::of(&self.world);
         self.world.happen(happening);
         self.world.clock.pass(1);
@@ -215,7 +248,10 @@ impl Drive {
             .unwrap();
         }
         let annotated = self.world.nodes.all().filter(|node| !node.annotations().is_empty()).count();
-        let tainted = self.world.nodes.all().filter(|node| !node.spec.taints.is_empty()).count();
+        // Others take the taint of critical components away.
+        let is_tainted =
+            |node: &Arc<Node>| node.spec.taints.iter().any(|it| it.key != labels::CRITICAL_COMPONENTS_TAINT);
+        let tainted = self.world.nodes.all().filter(|node| is_tainted(node)).count();
         writeln!(text, "{} nodes, {annotated} annotated, {tainted} tainted", self.world.nodes.all().count()).unwrap();
         self.names.shorten(&text)
     }
@@ -283,13 +319,16 @@ impl Drive {
 
     fn check_action(&self, before: Option<&Tally>, action: &Action) {
         let (Some(before), Some(after)) = (before, Tally::of(&self.world)) else { return };
-        if !matches!(action, Action::PatchSet { .. } | Action::CreateSet(_) | Action::DeleteSet(_)) {
+        let is_about_sets = matches!(action, Action::PatchSet { .. } | Action::CreateSet(_) | Action::DeleteSet(_));
+        let is_in_place = after.strategy == "InPlaceUpdate";
+        let is_about_updates = is_in_place && matches!(action, Action::PatchNode { .. } | Action::PatchMachine { .. });
+        if !is_about_sets && !is_about_updates {
             return;
         }
         if after.asked > before.asked {
             assert!(after.asked <= after.most, "asks for too many, {action:?}\n{}", self.log);
         }
-        if after.strategy == "RollingUpdate" {
+        if after.strategy == "RollingUpdate" || is_in_place {
             let floor = before.serving.min(after.least - self.kept);
             assert!(after.serving >= floor, "too few would be available, {action:?}\n{}", self.log);
         }
@@ -299,7 +338,7 @@ impl Drive {
     fn check_happening(&self, before: Option<&Tally>, happening: &Happening) {
         let (Some(before), Some(after)) = (before, Tally::of(&self.world)) else { return };
         // What serves in the end stays so until we decide otherwise: what a set deletes was not counted.
-        if !matches!(happening, Happening::Lost { .. } | Happening::Failed { .. }) {
+        if !is_mishap(happening) {
             assert!(after.serving >= before.serving, "{happening} took an available machine\n{}", self.log);
         }
         if after.strategy == "Recreate" {
@@ -311,6 +350,10 @@ impl Drive {
     fn check_total(&self, tally: &Tally) {
         assert!(!self.is_plain || tally.planned <= tally.most, "{} machines\n{}", tally.planned, self.log);
     }
+}
+
+fn is_mishap(happening: &Happening) -> bool {
+    matches!(happening, Happening::Lost { .. } | Happening::Failed { .. })
 }
 
 /// Short names, in the order in which objects were first seen.
@@ -356,7 +399,13 @@ pub(super) fn pick(suffixes: &mut Suffixes, count: usize) -> usize {
     text.bytes().fold(0, |sum, byte| sum * 31 + usize::from(byte)) % count.max(1)
 }
 
+/// `*` is updated in place.
 fn mark(machine: &Machine) -> &'static str {
+    if matches!(machine.phase(), MachinePhase::InPlaceUpdating | MachinePhase::InPlaceUpdateFailed)
+        && !machine.is_terminating()
+    {
+        return "*";
+    }
     match (machine.is_terminating(), machine.is_available()) {
         (true, _) => "-",
         (false, false) => "?",

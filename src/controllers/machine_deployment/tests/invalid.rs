@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    drive::{Drive, NAME, deployment, rolling},
+    drive::{Drive, NAME, deployment, in_place, rolling},
     support::{condition, only_set, reads},
 };
 use crate::api::labels;
@@ -42,21 +42,23 @@ fn a_deployment_with_a_senseless_spec_can_be_deleted() {
 
 #[test]
 fn in_place_updates_are_left_alone_and_say_so() {
-    let strategy = json!({"type": "InPlaceUpdate", "rollingUpdate": null, "inPlaceUpdate": {"maxSurge": 1, "maxUnavailable": 0, "orchestrationType": "Auto"}});
+    let strategy = in_place(1, 0, "Auto");
     let mut fresh = Drive::of(deployment(2, strategy.clone()));
+    fresh.policy.has_target = false;
     fresh.run();
     assert_eq!(fresh.world.sets.all().count(), 0);
     assert_eq!(fresh.deployment().finalizers(), [labels::FINALIZER]);
-    assert!(fresh.log.contains("event Waiting: in-place updates are not available yet"), "{}", fresh.log);
+    assert!(fresh.log.contains("event Waiting: in-place updates need a target cluster"), "{}", fresh.log);
 
     let mut taken_over = Drive::settled(deployment(2, rolling(1, 0)));
     let set = only_set(&taken_over);
+    taken_over.policy.has_target = false;
     taken_over.edit(json!({"strategy": strategy}));
     taken_over.edit_class("v2");
     taken_over.run();
     assert_eq!(only_set(&taken_over), set, "{}", taken_over.log);
     assert!(
-        taken_over.log.contains("waiting for another strategy: in-place updates are not available yet"),
+        taken_over.log.contains("waiting for another strategy: in-place updates need a target cluster"),
         "{}",
         taken_over.log
     );

@@ -2,6 +2,7 @@ mod autoscaler;
 mod bounds;
 mod drive;
 mod history;
+mod in_place;
 mod invalid;
 mod nodes;
 mod oracle;

@@ -45,24 +45,41 @@ impl Tally {
             live.sort_by(|one, other| DeletionOrder::of(one, now).cmp(&DeletionOrder::of(other, now)));
             live
         };
+        // A set that is held creates nothing, and Machines that just moved to a set stay beside its replicas.
+        let is_moved = |machine: &Machine| machine.labels().contains_key("node.machine.sapcloud.io/update-result");
+        let wants = |set: &Arc<MachineSet>| {
+            let is_held = set.labels().contains_key("node.machine.sapcloud.io/scale-up-disabled");
+            let live = live(set);
+            let moved = live.iter().filter(|machine| is_moved(machine)).count();
+            let wanted = replicas(set) + live.len().saturating_sub(replicas(set)).min(moved);
+            if is_held { wanted.min(live.len()) } else { wanted }
+        };
         let planned = sets.iter().map(|set| {
             let (all, live) = (world.machines_of(set).count(), live(set).len());
-            all - live + live.max(replicas(set))
+            all - live + live.max(wants(set))
         });
+        let strategy = deployment.spec.strategy.type_.clone();
+        // A Node that is selected is drained sooner or later.
+        let serves = |machine: &Machine| {
+            let node = machine.node_name().and_then(|node| world.nodes.get(node));
+            let is_selected =
+                node.is_some_and(|node| node.labels().contains_key("node.machine.sapcloud.io/selected-for-update"));
+            machine.is_available() && !(is_selected && strategy == "InPlaceUpdate")
+        };
         let serving = sets.iter().map(|set| {
-            let live = live(set);
+            let (moved, live): (Vec<_>, Vec<_>) = live(set).into_iter().partition(|machine| is_moved(machine));
             let surplus = live.len().saturating_sub(replicas(set));
-            live.iter().skip(surplus).filter(|machine| machine.is_available()).count()
+            live.iter().skip(surplus).chain(&moved).filter(|machine| serves(machine)).count()
         });
         let number = |count: usize| i32::try_from(count).unwrap();
         Some(Self {
-            asked: number(sets.iter().map(|set| replicas(set)).sum()),
+            asked: number(sets.iter().map(|set| wants(set)).sum()),
             planned: number(planned.sum()),
             serving: number(serving.sum()),
             sets_with_machines: sets.iter().filter(|set| world.machines_of(set).next().is_some()).count(),
             most,
             least,
-            strategy: deployment.spec.strategy.type_.clone(),
+            strategy,
         })
     }
 }
@@ -74,16 +91,18 @@ fn bounds_of(deployment: &MachineDeployment) -> Option<(i32, i32)> {
     deployment.spec.selector.as_ref()?.match_labels.as_ref()?;
     match strategy["type"].as_str()? {
         "Recreate" if replicas >= 0 => Some((replicas, replicas)),
-        "RollingUpdate" if replicas >= 0 => {
+        kind @ ("RollingUpdate" | "InPlaceUpdate") if replicas >= 0 => {
+            let block = if kind == "RollingUpdate" { "rollingUpdate" } else { "inPlaceUpdate" };
+            let is_manual = strategy[block]["orchestrationType"] == "Manual";
             let knob = |name: &str, round: fn(f64) -> f64| {
-                let value = &strategy["rollingUpdate"][name];
+                let value = &strategy[block][name];
                 let share = |text: &str| {
                     let percent: f64 = text.trim_end_matches('%').parse().unwrap();
                     round(f64::from(replicas) * percent / 100.0) as i64
                 };
                 value.as_i64().or_else(|| value.as_str().map(share))
             };
-            let surge = i32::try_from(knob("maxSurge", f64::ceil)?).unwrap();
+            let surge = if is_manual { 0 } else { i32::try_from(knob("maxSurge", f64::ceil)?).unwrap() };
             let unavailable = i32::try_from(knob("maxUnavailable", f64::floor)?).unwrap();
             let unavailable = if surge + unavailable == 0 { 1 } else { unavailable };
             Some((replicas + surge, (replicas - unavailable).max(0)))

@@ -165,13 +165,13 @@ fn a_set_that_cannot_be_created_is_reported_in_one_event_that_names_it() {
 
 #[test]
 fn an_in_place_update_says_at_a_take_over_that_it_is_not_done() {
-    let strategy = json!({"type": "InPlaceUpdate", "rollingUpdate": null, "inPlaceUpdate": {"maxSurge": 1, "maxUnavailable": 0, "orchestrationType": "Auto"}});
-    let mut drive = Drive::of(deployment(2, strategy));
+    let mut drive = Drive::of(deployment(2, super::drive::in_place(1, 0, "Auto")));
+    drive.policy.has_target = false;
     // As the Go reference left it: its generation is observed.
     let status = json!({"observedGeneration": 1});
     drive.world.deployments.write_status(&mut drive.world.clock, super::drive::NAME, status).unwrap();
     drive.settle();
-    assert_eq!(drive.log.matches("event Waiting: in-place updates are not available yet").count(), 1, "{}", drive.log);
+    assert_eq!(drive.log.matches("event Waiting: in-place updates need a target cluster").count(), 1, "{}", drive.log);
 }
 
 #[test]

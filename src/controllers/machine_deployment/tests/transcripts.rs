@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::drive::{Drive, Order, deployment, recreate, rolling};
+use super::drive::{Drive, Order, deployment, in_place, recreate, rolling};
 use crate::controllers::object::suffix::Suffixes;
 
 /// The log of the story in the fixed order. Random orders must arrive where that one does.
@@ -129,6 +129,45 @@ fn rolled_back() {
             drive.edit_class("v2");
             drive.run();
             drive.edit(json!({"rollbackTo": {"revision": 0}}));
+        }),
+    );
+}
+
+#[test]
+fn in_place_one_by_one() {
+    assert_story("in_place_one_by_one", &tell(3, in_place(0, 1, "Auto"), |drive| drive.edit_version("v2")));
+}
+
+#[test]
+fn in_place_with_a_surge() {
+    assert_story("in_place_with_a_surge", &tell(3, in_place(1, 0, "Auto"), |drive| drive.edit_version("v2")));
+}
+
+#[test]
+fn in_place_with_a_failing_node() {
+    assert_story(
+        "in_place_with_a_failing_node",
+        &tell(3, in_place(0, 1, "Auto"), |drive| {
+            let first = drive.machine_names()[0].clone();
+            drive.world.stubborn.insert(first);
+            drive.edit_version("v2");
+        }),
+    );
+}
+
+#[test]
+fn in_place_by_hand_with_a_failing_node() {
+    assert_story(
+        "in_place_by_hand_with_a_failing_node",
+        &tell(3, in_place(1, 0, "Manual"), |drive| {
+            drive.edit_version("v2");
+            drive.run();
+            let names = drive.machine_names();
+            drive.world.stubborn.insert(names[1].clone());
+            drive.select(&names[1]);
+            drive.run();
+            drive.select(&names[0]);
+            drive.select(&names[2]);
         }),
     );
 }
