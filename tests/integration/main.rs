@@ -13,6 +13,7 @@ mod drain;
 mod endpoints;
 mod failures;
 mod fleet;
+mod in_place;
 mod leadership;
 mod lifecycle;
 mod rollout;
