@@ -117,8 +117,8 @@ struct Record {
     heard: Option<Moment>,
     /// The last silence beyond the limit: when it began and ended.
     silence: Option<(Moment, Moment)>,
-    /// When the API server responded again after the last silence beyond the limit.
-    recovered: Option<Moment>,
+    /// The last silence beyond the limit, also if a relist ended it: when it began and ended.
+    outage: Option<(Moment, Moment)>,
     failure: Option<String>,
 }
 
@@ -131,7 +131,7 @@ impl Record {
         let silence = self.heard.filter(|heard| self.limit.is_some_and(|limit| now.since(*heard) > limit));
         if let Some(heard) = silence {
             self.silence = Some((heard, now));
-            self.recovered = Some(now);
+            self.outage = self.silence;
         }
         self.heard = Some(now);
         self.failure = None;
@@ -142,7 +142,7 @@ impl Record {
         if let (Some(heard), Some(limit)) = (self.heard, self.limit)
             && now.since(heard) > limit
         {
-            self.recovered = Some(now);
+            self.outage = Some((heard, now));
         }
         self.is_listing = false;
         self.is_filled = true;
@@ -238,9 +238,10 @@ impl Pulse {
         }
     }
 
-    /// How long ago the API server responded again after the last silence beyond the limit, if there was one.
-    pub fn recovered_for(&self) -> Option<Duration> {
-        self.record.lock().recovered.map(|recovered| Moment::now().since(recovered))
+    /// How long ago the last silence beyond the limit began and ended, if there was one.
+    pub fn last_silence(&self) -> Option<(Duration, Duration)> {
+        let now = Moment::now();
+        self.record.lock().outage.map(|(began, ended)| (now.since(began), now.since(ended)))
     }
 
     /// Time since the API server last sent anything.
@@ -338,15 +339,17 @@ mod tests {
 
     #[test]
     fn the_end_of_a_silence_beyond_the_limit_is_remembered_however_it_ends() {
-        let heard = |record: &mut Record, now| assert_eq!(record.heard(now), record.recovered.is_some());
+        let heard = |record: &mut Record, now| assert_eq!(record.heard(now), record.outage.is_some());
         for end in [heard, Record::listed] {
             let mut world = World::new();
             world.pass(45);
             end(&mut world.record, world.now);
-            assert!(world.record.recovered.is_none(), "it was trusted all the time");
+            assert!(world.record.outage.is_none(), "it was trusted all the time");
+            let last_heard = world.now.wall;
             world.pass(46);
             end(&mut world.record, world.now);
-            assert_eq!(world.record.recovered.map(|moment| moment.wall), Some(world.now.wall));
+            let outage = world.record.outage.map(|(began, ended)| (began.wall, ended.wall));
+            assert_eq!(outage, Some((last_heard, world.now.wall)));
         }
     }
 

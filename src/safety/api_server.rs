@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::trust::TargetTrust;
+use super::trust::{Interruption, TargetTrust};
 
 /// Timing of the probes, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +32,23 @@ pub struct Health {
     pub failing: Option<(Timestamp, String)>,
     /// Machines are frozen.
     pub is_frozen: bool,
-    /// When it answered again after the last freeze.
-    pub recovered_at: Option<Timestamp>,
+    /// When it last answered.
+    pub answered_at: Option<Timestamp>,
+    /// The last outage that froze Machines.
+    pub last_outage: Option<Interruption>,
 }
 
 impl Health {
     /// After one more probe.
     pub fn after(&self, probe: &Result<(), String>, now: Timestamp, probing: &Probing) -> Self {
         let Err(error) = probe else {
-            let recovered_at = if self.is_frozen { Some(now) } else { self.recovered_at };
-            return Self { failing: None, is_frozen: false, recovered_at };
+            let outage = Interruption { began: self.answered_at.unwrap_or(Timestamp::MIN), ended: now };
+            let last_outage = if self.is_frozen { Some(outage) } else { self.last_outage };
+            return Self { failing: None, is_frozen: false, answered_at: Some(now), last_outage };
         };
         let (since, first) = self.failing.clone().unwrap_or_else(|| (now, error.clone()));
         let is_frozen = self.is_frozen || now.duration_since(since) > probing.timeout;
-        Self { failing: Some((since, first)), is_frozen, recovered_at: self.recovered_at }
+        Self { failing: Some((since, first)), is_frozen, ..*self }
     }
 
     /// When to probe again: sooner while probes fail.
@@ -63,8 +66,8 @@ impl Health {
             (TargetTrust::Trusted { .. }, Some((since, error))) if self.is_frozen => {
                 TargetTrust::Untrusted { since: *since, reason: error.clone() }
             }
-            (TargetTrust::Trusted { again_since }, _) => {
-                TargetTrust::Trusted { again_since: again_since.max(self.recovered_at) }
+            (TargetTrust::Trusted { after }, _) => {
+                TargetTrust::Trusted { after: Interruption::last(after, self.last_outage) }
             }
             (untrusted, _) => untrusted,
         }
@@ -94,12 +97,24 @@ mod tests {
         assert!(probed(&[(60, false), (90, false), (91, false)]).is_frozen);
     }
 
+    fn between(began: i64, ended: i64) -> Option<Interruption> {
+        Some(Interruption { began: at(began), ended: at(ended) })
+    }
+
     #[test]
     fn a_success_ends_everything_and_an_old_failure_does_not_count() {
         assert!(!probed(&[(0, false), (6, true), (3600, false)]).is_frozen);
+        let back = probed(&[(0, true), (60, false), (91, false), (97, true)]);
+        let (answered_at, last_outage) = (Some(at(97)), between(0, 97));
+        assert_eq!(back, Health { failing: None, is_frozen: false, answered_at, last_outage });
+        let later = probed(&[(0, true), (60, false), (91, false), (97, true), (157, true)]);
+        assert_eq!(later.last_outage, last_outage, "since it last answered before");
+    }
+
+    #[test]
+    fn an_outage_that_was_there_at_the_start_may_have_begun_at_any_time() {
         let back = probed(&[(0, false), (31, false), (37, true)]);
-        assert_eq!(back, Health { failing: None, is_frozen: false, recovered_at: Some(at(37)) });
-        assert_eq!(probed(&[(0, false), (31, false), (37, true), (97, true)]).recovered_at, Some(at(37)));
+        assert_eq!(back.last_outage, Some(Interruption { began: Timestamp::MIN, ended: at(37) }));
     }
 
     #[test]
@@ -114,12 +129,14 @@ mod tests {
 
     #[test]
     fn trust_in_a_target_is_limited_by_its_api_servers() {
-        let trusted = |since: Option<i64>| TargetTrust::Trusted { again_since: since.map(at) };
+        let trusted = |after| TargetTrust::Trusted { after };
         let frozen = probed(&[(0, false), (31, false)]);
-        assert_eq!(frozen.limit(trusted(None)), TargetTrust::Untrusted { since: at(0), reason: "refused".to_owned() });
-        assert_eq!(probed(&[(0, false)]).limit(trusted(Some(3))), trusted(Some(3)));
-        let back = probed(&[(0, false), (31, false), (37, true)]);
-        assert_eq!((back.limit(trusted(None)), back.limit(trusted(Some(90)))), (trusted(Some(37)), trusted(Some(90))));
+        let away = TargetTrust::Untrusted { since: at(0), reason: "refused".to_owned() };
+        assert_eq!(frozen.limit(trusted(None)), away);
+        assert_eq!(probed(&[(0, false)]).limit(trusted(between(1, 3))), trusted(between(1, 3)));
+        let back = probed(&[(0, true), (6, false), (37, false), (38, true)]);
+        assert_eq!(back.limit(trusted(None)), trusted(between(0, 38)));
+        assert_eq!(back.limit(trusted(between(80, 90))), trusted(between(80, 90)));
         let untrusted = TargetTrust::Untrusted { since: at(1), reason: "silent".to_owned() };
         assert_eq!(frozen.limit(untrusted.clone()), untrusted);
     }

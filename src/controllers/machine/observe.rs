@@ -12,7 +12,7 @@ use crate::{
     api::machine::Machine,
     controllers::{api_servers::ApiServers, machine, node},
     runtime::{cache::Key, target::TargetOf, trust::Trust},
-    safety::trust::TargetTrust,
+    safety::trust::{Interruption, TargetTrust},
 };
 
 impl Machines {
@@ -69,8 +69,10 @@ pub(crate) fn trust_of(target: &TargetOf, servers: &ApiServers, now: Timestamp) 
         Trust::Untrusted { since, why } => TargetTrust::Untrusted { since, reason: why },
         // A Node that was never read is unknown anyway.
         Trust::Trusted | Trust::Unknown { .. } => {
-            let again_since = nodes.recovered_for().and_then(|elapsed| now.checked_sub(elapsed).ok());
-            TargetTrust::Trusted { again_since }
+            let ago = |elapsed| now.checked_sub(elapsed).unwrap_or(Timestamp::MIN);
+            let after =
+                nodes.last_silence().map(|(began, ended)| Interruption { began: ago(began), ended: ago(ended) });
+            TargetTrust::Trusted { after }
         }
     };
     servers.limit(&target.id, trust)

@@ -185,9 +185,9 @@ impl<K: Cached> Cache<K> {
         self.pulse.trust()
     }
 
-    /// How long ago the cache became trusted again after the last interruption, if there was one.
-    pub fn recovered_for(&self) -> Option<Duration> {
-        self.pulse.recovered_for()
+    /// How long ago the last silence of the API server beyond the limit began and ended, if there was one.
+    pub fn last_silence(&self) -> Option<(Duration, Duration)> {
+        self.pulse.last_silence()
     }
 
     /// Waits for the first list.

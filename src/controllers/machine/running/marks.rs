@@ -66,7 +66,7 @@ pub(super) fn is_settled(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     due.is_none()
 }
 
-/// A Machine that is Unknown since before an interruption gets its whole health timeout again. The text is the
+/// A Machine that became Unknown during an interruption gets its whole health timeout again. The text is the
 /// reference's. It stays Unknown, because its Node is not healthy: a rollout must not count it as available.
 pub(super) fn restart_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let text = "Machine Health Timeout was reset due to APIServer being unreachable";

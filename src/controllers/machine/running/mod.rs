@@ -33,7 +33,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     plan
 }
 
-/// It is Unknown since before an interruption ended, so its health timeout ran while its Node could not report.
+/// It became Unknown during an interruption, perhaps only because its Node could not report.
 fn was_interrupted(snapshot: &Snapshot) -> bool {
     let stored = status::stored(&snapshot.machine);
     let since = stored.current_status.last_update_time.map(|time| time.0);

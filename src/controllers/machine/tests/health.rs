@@ -8,7 +8,7 @@ use crate::{
         machine::{Machine, MachinePhase, OperationState, OperationType},
     },
     controllers::machine::NodeWrite,
-    safety::trust::TargetTrust,
+    safety::trust::{Interruption, TargetTrust},
 };
 
 /// A linked Machine in a phase since second 10, with this lastOperation type and state, and a Node with these conditions.
@@ -222,18 +222,19 @@ fn nothing_is_believed_of_nodes_while_they_are_unknown_or_the_target_cannot_be_t
     assert!(frozen.waits[0].text.contains("no answer to its last call"), "{:?}", frozen.waits);
 }
 
-/// The API server of the target cluster is back since this moment.
-fn back(world: &mut World) {
-    world.trust = TargetTrust::Trusted { again_since: Some(world.now) };
+/// The API server of the target cluster was away since then, and is back since this moment.
+fn back_after(world: &mut World, began: i64) {
+    world.trust = TargetTrust::Trusted { after: Some(Interruption { began: at(began), ended: world.now }) };
 }
 
 #[rstest]
 #[case::sick(Some(unready()))]
 #[case::gone(None)]
-fn a_machine_that_was_unknown_gets_its_whole_health_timeout_after_an_outage(#[case] conditions: Option<Value>) {
+fn a_machine_that_became_unknown_during_an_outage_gets_its_whole_health_timeout(#[case] conditions: Option<Value>) {
     let mut world = linked("Unknown", SICK, conditions);
+    let writes = world.machine_writes;
     world.now = at(4000);
-    back(&mut world);
+    back_after(&mut world, 10);
     world.settle();
     let status = world.status();
     assert_eq!(
@@ -243,22 +244,57 @@ fn a_machine_that_was_unknown_gets_its_whole_health_timeout_after_an_outage(#[ca
     assert_eq!(status.current_status.phase, MachinePhase::Unknown, "its Node is not healthy");
     assert_eq!(status.current_status.last_update_time, Some(at(4000).into()));
     assert_eq!(status.current_status.preserve_expiry_time, Some(at(9999).into()), "preservation goes on");
-    assert_eq!((world.machine_writes, world.wake_at), (1, Some(at(4000 + 600))), "once, and then its time passes");
+    assert_eq!(
+        (world.machine_writes - writes, world.wake_at),
+        (1, Some(at(4000 + 600))),
+        "once, and then its time passes"
+    );
     world.now = at(4000 + 600);
     world.run_until(|world| world.phase() == MachinePhase::Failed);
+}
 
-    let mut later = linked("Unknown", SICK, Some(unready()));
-    later.trust = TargetTrust::Trusted { again_since: Some(at(9)) };
-    later.now = at(100);
-    later.settle();
-    assert_eq!(later.wake_at, Some(at(10 + 600)), "it became Unknown after the outage");
+#[rstest]
+#[case::it_became_unknown_before(11, 4000, 4060)]
+#[case::its_time_is_not_over_yet(11, 20, 10 + 600)]
+#[case::it_became_unknown_afterwards(2, 9, 10 + 600)]
+fn a_machine_that_was_unknown_before_an_outage_keeps_its_time(
+    #[case] began: i64,
+    #[case] ended: i64,
+    #[case] fails_at: i64,
+) {
+    let mut world = linked("Unknown", SICK, Some(unready()));
+    world.now = at(ended);
+    back_after(&mut world, began);
+    world.now = at(ended.max(10));
+    world.settle();
+    assert_eq!(world.wake_at, Some(at(fails_at)), "not before its Node could report");
+    assert_eq!(world.status().current_status.last_update_time, Some(at(10).into()));
+    assert_eq!(world.machine_writes, 1, "its conditions");
+    world.now = at(fails_at);
+    world.settle();
+    assert_eq!(world.phase(), MachinePhase::Failed);
+}
+
+#[rstest]
+#[case::failed("Failed", ("HealthCheck", "Failed"))]
+#[case::joining("Pending", CREATED)]
+#[case::updated_in_place("InPlaceUpdating", ("InPlaceUpdate", "Processing"))]
+fn the_end_of_an_outage_resets_no_other_phase(#[case] phase: &str, #[case] operation: (&str, &str)) {
+    let mut world = linked(phase, operation, Some(unready()));
+    world.now = at(40);
+    back_after(&mut world, 5);
+    world.settle();
+    assert_eq!((world.phase().as_str(), world.description().as_str()), (phase, ""));
+    world.delete();
+    world.settle();
+    assert!(!world.descriptions().iter().any(|text| text.contains("was reset")), "{:?}", world.descriptions());
 }
 
 #[test]
 fn a_machine_that_is_healthy_again_after_an_outage_runs_at_once() {
     let mut world = linked("Unknown", SICK, Some(ready()));
     world.now = at(4000);
-    back(&mut world);
+    back_after(&mut world, 0);
     world.settle();
     assert_eq!(
         (world.phase(), world.description().as_str()),
@@ -273,7 +309,7 @@ fn a_machine_that_is_healthy_again_after_an_outage_runs_at_once() {
 fn a_machine_does_not_become_unknown_before_its_node_could_report_after_an_outage(#[case] conditions: Option<Value>) {
     let mut world = linked("Running", JOINED, conditions);
     world.now = at(4000);
-    back(&mut world);
+    back_after(&mut world, 0);
     world.settle();
     assert_eq!((world.phase(), world.wake_at), (MachinePhase::Running, Some(at(4060))));
     world.now = at(4060);

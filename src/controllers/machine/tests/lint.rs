@@ -22,7 +22,7 @@ use crate::{
     plan::Step,
     safety::{
         meltdown::{OutOfService, Permit, PermitKey},
-        trust::TargetTrust,
+        trust::{Interruption, TargetTrust},
     },
 };
 
@@ -332,7 +332,7 @@ const UNREAD: &str = "it would act on unknown facts: node n was not read live in
 )]
 #[case::may_report_again(
     MachinePhase::Unknown,
-    |it: &mut Snapshot| it.target = TargetTrust::Trusted { again_since: Some(it.now) },
+    |it: &mut Snapshot| it.target = TargetTrust::Trusted { after: Some(Interruption { began: at(0), ended: it.now }) },
     Some("it would fail a machine before its timeout: healthTimeout 10m0s ends at 2027-01-16T08:01:13Z, now is 2027-01-16T08:00:13Z")
 )]
 #[case::may_be_unknown_for_ever(

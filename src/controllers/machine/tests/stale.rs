@@ -13,7 +13,7 @@ use crate::{
     },
     controllers::machine::may_call_driver,
     driver::{Code, DriverError},
-    safety::trust::TargetTrust,
+    safety::trust::{Interruption, TargetTrust},
 };
 
 /// The cache has lost its Nodes.
@@ -137,7 +137,7 @@ fn a_machine_fails_for_a_node_that_was_read(
 #[test]
 fn nodes_have_time_to_report_after_their_api_server_is_back() {
     let mut world = waiting("Pending");
-    world.trust = TargetTrust::Trusted { again_since: Some(world.now) };
+    world.trust = TargetTrust::Trusted { after: Some(Interruption { began: at(0), ended: world.now }) };
     world.pass();
     assert_eq!((world.phase(), world.wake_at), (MachinePhase::Pending, Some(at(3600 + 13 + 60))), "{:?}", world.log);
     world.now = world.wake_at.unwrap();

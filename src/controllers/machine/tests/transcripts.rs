@@ -4,7 +4,11 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::world::{World, pod, ready};
-use crate::{api::machine::MachinePhase, drain::Refusal, safety::trust::TargetTrust};
+use crate::{
+    api::machine::MachinePhase,
+    drain::Refusal,
+    safety::trust::{Interruption, TargetTrust},
+};
 
 #[test]
 fn the_life_of_a_machine() {
@@ -74,7 +78,7 @@ fn a_target_api_server_that_is_away() {
     world.settle();
     world.story.push_str("--- the API server is back, and the Node has not registered yet\n");
     world.sleep(10);
-    world.trust = TargetTrust::Trusted { again_since: Some(world.now) };
+    world.trust = TargetTrust::Trusted { after: Some(Interruption { began: since, ended: world.now }) };
     world.settle();
     world.story.push_str("--- the Node registers\n");
     world.sleep(20);
