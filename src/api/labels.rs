@@ -11,10 +11,10 @@ pub const TEMPLATE_HASH: &str = "machine-template-hash";
 pub const FREEZE: &str = "freeze";
 /// Label on a Machine: force the drain and continue if it fails.
 pub const FORCE_DELETION: &str = "force-deletion";
+/// Label on a Machine that stays: with `True` the drain of its Node is forced.
+pub const FORCE_DRAIN: &str = "force-drain";
 /// Label on a Node: the name of its Machine.
 pub const MACHINE_NAME: &str = "node.gardener.cloud/machine-name";
-/// Label on a Machine: delete the pods of its Node at once when it is drained and the Machine stays.
-pub const FORCE_DRAIN: &str = "force-drain";
 /// Label on a Node of an old set during an in-place update. The deployment controller writes it, the machine controller
 /// reads it.
 pub const CANDIDATE_FOR_UPDATE: &str = "node.machine.sapcloud.io/candidate-for-update";
@@ -83,6 +83,9 @@ pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-confi
 
 /// Taint on a Node that waits for its critical components; delays the transition from Pending to Running.
 pub const CRITICAL_COMPONENTS_TAINT: &str = "node.gardener.cloud/critical-components-not-ready";
+
+/// Taint on the Node of a preserved Machine that failed.
+pub const PRESERVED_TAINT: &str = "node.machine.sapcloud.io/preserved";
 
 /// Finalizer on Machine, MachineSet, MachineDeployment and MachineClass.
 pub const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";

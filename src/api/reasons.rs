@@ -51,6 +51,7 @@ strings! {
         Created = "Created", CreateFailed = "CreateFailed", Joined = "Joined", Unhealthy = "Unhealthy", Recovered = "Recovered",
         Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
         InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
+        Preserved = "Preserved", PreservationStopped = "PreservationStopped",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", VmMissing = "VmMissing",
         LeaderElection = "LeaderElection",
     }
@@ -73,5 +74,12 @@ strings! {
         CandidateForUpdate = "CandidateForUpdate", SelectedForUpdate = "SelectedForUpdate",
         DrainSuccessful = "DrainSuccessful", ReadyForUpdate = "ReadyForUpdate",
         UpdateSuccessful = "UpdateSuccessful", UpdateFailed = "UpdateFailed",
+    }
+}
+
+strings! {
+    /// Reasons of the node condition `Preserved`, with the dots and spaces of the reference.
+    PreservedReason {
+        ByMcm = "Preserved by MCM.", ByUser = "Preserved by user.", Stopped = "Preservation stopped.",
     }
 }

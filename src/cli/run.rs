@@ -149,6 +149,7 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         health_timeout: options.machine_health_timeout.into(),
         drain_timeout: options.machine_drain_timeout.into(),
         in_place_update_timeout: options.machine_in_place_update_timeout.into(),
+        preserve_timeout: options.machine_preserve_timeout.into(),
         max_evict_retries: i32::try_from(options.machine_max_evict_retries).unwrap_or(i32::MAX),
         volumes: Patience {
             detach: GoDuration::from(options.machine_pv_detach_timeout).as_signed(),
@@ -208,6 +209,7 @@ mod tests {
             "--machine-health-timeout=2m",
             "--machine-drain-timeout=3m",
             "--machine-inplace-update-timeout=6m",
+            "--machine-preserve-timeout=7m",
             "--machine-max-evict-retries=4",
             "--node-conditions=A,B",
             "--resource-exhausted-retry=5m",
@@ -224,6 +226,7 @@ mod tests {
             health_timeout: GoDuration::from_secs(120),
             drain_timeout: GoDuration::from_secs(180),
             in_place_update_timeout: GoDuration::from_secs(360),
+            preserve_timeout: GoDuration::from_secs(420),
             max_evict_retries: 4,
             node_conditions: vec!["A".to_owned(), "B".to_owned()],
             resource_exhausted_retry: GoDuration::from_secs(300),

@@ -22,8 +22,10 @@ pub(crate) enum Rule {
     DeletesInUse,
     /// Deletion of a preserved Machine.
     DeletesPreserved,
-    /// Eviction of pods, or a cordon, without a deletion of the Machine.
+    /// Eviction of pods, or a cordon, without a deletion of the Machine, or its failure.
     DisturbsPods,
+    /// The end of a preservation while it is asked for, or while its Node shows it.
+    EndsPreservation,
     /// Creation of Machines for a set that must not be scaled up.
     GrowsWhileFrozen,
     /// A leaked VM.
@@ -60,6 +62,7 @@ impl fmt::Display for Violation {
             Rule::DeletesInUse => "it would delete an object that is still in use",
             Rule::DeletesPreserved => "it would delete a preserved machine",
             Rule::DisturbsPods => "it would drain a node whose machine stays",
+            Rule::EndsPreservation => "it would end a preservation",
             Rule::GrowsWhileFrozen => "it would create machines for a set that must not be scaled up",
             Rule::LosesVm => "it would leak a VM",
             Rule::Overlap => "it would create machines of two templates at the same time",

@@ -16,6 +16,7 @@ mod fleet;
 mod in_place;
 mod leadership;
 mod lifecycle;
+mod preserve;
 mod rollout;
 mod samples;
 mod scale;

@@ -20,7 +20,7 @@ pub use machine::{
     CurrentStatus, LastOperation, Machine, MachineConfiguration, MachinePhase, MachineSpec, MachineStatus,
     OperationState, OperationType,
 };
-pub use preservation::AUTO_PRESERVED;
+pub use preservation::{AUTO_PRESERVED, NOT_PRESERVED, PreserveMode};
 pub use set::{MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus};
 pub use shared::{ClassSpec, MachineSummary, MachineTemplate, NodeTemplate, TemplateMeta};
 

@@ -7,8 +7,56 @@ use crate::api::labels;
 
 /// Value of the annotation [`labels::PRESERVE`] on a Machine that its set preserves automatically.
 pub const AUTO_PRESERVED: &str = "auto-preserved";
+/// Value of the annotation [`labels::PRESERVE`] on a Machine that must not be preserved.
+pub const NOT_PRESERVED: &str = "false";
+
+/// Value of the annotation [`labels::PRESERVE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreserveMode {
+    /// `now`: in any phase.
+    Now,
+    /// `when-failed`: once it is Failed.
+    WhenFailed,
+    /// `auto-preserved`: chosen by the set.
+    Auto,
+    /// `false`: it is replaced when it failed.
+    Never,
+}
+
+impl PreserveMode {
+    /// `None` if the value is none of the known ones, which have no effect.
+    pub fn parse(value: &str) -> Option<Self> {
+        match value {
+            "now" => Some(Self::Now),
+            "when-failed" => Some(Self::WhenFailed),
+            AUTO_PRESERVED => Some(Self::Auto),
+            NOT_PRESERVED => Some(Self::Never),
+            _ => None,
+        }
+    }
+
+    /// The value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Now => "now",
+            Self::WhenFailed => "when-failed",
+            Self::Auto => AUTO_PRESERVED,
+            Self::Never => NOT_PRESERVED,
+        }
+    }
+}
 
 impl Machine {
+    /// What the Machine's own annotation asks for.
+    pub fn preserve_mode(&self) -> Option<PreserveMode> {
+        PreserveMode::parse(self.annotation(labels::PRESERVE)?)
+    }
+
+    /// What the annotation of its Node asked for when the machine controller last copied it.
+    pub fn copied_preserve_mode(&self) -> Option<PreserveMode> {
+        PreserveMode::parse(self.annotation(labels::LAST_NODE_PRESERVE)?)
+    }
+
     /// The end of the preservation, also if it has passed; `None` if no preservation began.
     pub fn preserve_expiry(&self) -> Option<Timestamp> {
         Some(self.status.as_ref()?.current_status.preserve_expiry_time.as_ref()?.0)
@@ -27,7 +75,10 @@ impl Machine {
 
     /// The set chose to preserve the Machine.
     pub fn is_auto_preserved(&self) -> bool {
-        let annotations = self.metadata.annotations.as_ref();
-        annotations.and_then(|all| all.get(labels::PRESERVE)).is_some_and(|value| value == AUTO_PRESERVED)
+        self.annotation(labels::PRESERVE) == Some(AUTO_PRESERVED)
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 }

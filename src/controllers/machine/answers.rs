@@ -116,9 +116,11 @@ impl Snapshot {
     /// A write to the Node succeeded; the response is in the cache.
     pub fn node_written(&mut self, purpose: NodeWrite) {
         self.memory.node_written(purpose);
-        // A drain begins, or one has ended and the Node may get new pods before the next one.
-        if matches!(purpose, NodeWrite::Cordon | NodeWrite::InPlaceUpdate) {
-            self.memory.rounds.restart();
+        match purpose {
+            // A drain begins, or one has ended and the Node may get new pods before the next one.
+            NodeWrite::Cordon | NodeWrite::InPlaceUpdate | NodeWrite::Preserve => self.memory.rounds.restart(),
+            NodeWrite::TellDrained => self.memory.drain_ended(),
+            _ => {}
         }
     }
 

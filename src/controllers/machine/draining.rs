@@ -1,29 +1,135 @@
-//! What every drain of a Node needs, whether its Machine is deleted or stays.
+//! What every drain of a Node needs, and the whole drain of a Node whose Machine stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Action, Policy, Snapshot};
-use crate::{
-    api::reasons::EventReason,
-    drain::{self, DrainPlan, DrainPolicy, Method, PodFacts, Round},
-    plan::{Event, Plan},
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    Action, Policy, Snapshot,
+    policy::after,
+    status,
+    views::{NodeView, PodsView},
 };
+use crate::{
+    api::{node::Node, reasons::EventReason},
+    drain::{
+        self, Answer, Attempt, Attempts, DrainPlan, DrainPolicy, Method, Mode, PodFacts, Round, policy as drain_policy,
+    },
+    plan::{Event, Plan, WaitKind},
+};
+
+/// When to list pods again after a failed list.
+const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// Pauses after a forced delete of a pod that failed: the first one, doubled each time, and the longest one.
+const DELETE_AGAIN: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
+
+/// How far the drain of a Node whose Machine stays has come. Its steps and waits are in the plan.
+pub(super) enum Outcome {
+    /// No pod is left to drain.
+    Drained,
+    /// It goes on.
+    Busy {
+        /// The disruption budgets that refuse evictions now.
+        refused_by: BTreeSet<String>,
+    },
+    /// It goes on, or is repeated, and this is in its way.
+    Blocked(String),
+}
+
+/// The rules of a drain that began at a time, and is forced if a label demands it.
+pub(super) fn rules(snapshot: &Snapshot, policy: &Policy, since: Timestamp, is_demanded: bool) -> DrainPolicy {
+    let machine = &snapshot.machine;
+    let conditions = match &snapshot.node {
+        NodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
+        _ => status::stored(machine).conditions,
+    };
+    DrainPolicy {
+        evict_for: DrainPolicy::evict_for(policy.max_evict_retries_of(machine)),
+        deadline: after(since, policy.drain_timeout_of(machine).as_signed()),
+        broken_from: drain_policy::broken_from(&conditions),
+        is_demanded,
+    }
+}
+
+/// Plans the drain of a Node whose Machine stays. Nothing is deleted afterwards, so it is repeated until it succeeds.
+pub(super) fn plan(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    policy: &Policy,
+    rules: &DrainPolicy,
+    node: &Node,
+) -> Outcome {
+    let node = node.metadata.name.as_deref().unwrap_or_default();
+    let pods = match &snapshot.learned.pods {
+        PodsView::NotListed => {
+            plan.then(Action::ListPods { node: node.to_owned() }, "the drain needs the current pods of the Node");
+            return Outcome::Busy { refused_by: BTreeSet::new() };
+        }
+        PodsView::Failed(error) => {
+            let until = after(snapshot.now, LIST_AGAIN);
+            plan.wait(WaitKind::PodList, format!("the list of the pods of the Node: {error}"), Some(until));
+            return Outcome::Blocked(error.clone());
+        }
+        PodsView::Listed(pods) => pods,
+    };
+    let (mode, memory) = (rules.mode(snapshot.now), &snapshot.memory);
+    let unread = memory.volumes.unread(pods);
+    if mode == Mode::Normal && !unread.is_empty() && snapshot.learned.unread_volumes.is_none() {
+        plan.then(Action::ReadVolumes(unread), "volumes decide about the order of the pods and are awaited");
+        return Outcome::Busy { refused_by: BTreeSet::new() };
+    }
+    let (attempts, again) = match mode {
+        Mode::Normal => (memory.pods.clone(), None),
+        Mode::Forced => due(&memory.pods, pods, snapshot.now),
+    };
+    let drain = next(snapshot, policy, rules, node, pods, &attempts);
+    let (is_done, error, refused_by) = (drain.is_done(), drain.error(), drain.refused_by.clone());
+    append(plan, drain);
+    match error {
+        None if is_done => Outcome::Drained,
+        None => Outcome::Busy { refused_by },
+        Some(_) if is_done && mode == Mode::Normal => Outcome::Drained,
+        Some(error) => {
+            if is_done {
+                plan.wait(WaitKind::PodTermination, format!("the next attempt to delete pods: {error}"), again);
+            }
+            Outcome::Blocked(error)
+        }
+    }
+}
+
+/// In a forced drain: the attempts without failed deletes that are due again, and when the next one will be.
+fn due(attempts: &Attempts, pods: &[PodFacts], now: Timestamp) -> (Attempts, Option<Timestamp>) {
+    let again = |attempt: &Attempt| {
+        let (first, longest) = DELETE_AGAIN;
+        let factor = 1_i32 << attempt.count.saturating_sub(1).min(16);
+        let pause = first.checked_mul(factor).unwrap_or(longest).min(longest);
+        let has_failed = attempt.method == Method::Delete && attempt.answer != Answer::Accepted;
+        has_failed.then(|| after(attempt.at, pause))
+    };
+    let mut left = attempts.clone();
+    left.retain(|_, attempt| again(attempt).is_none_or(|at| now < at));
+    let of_pods = pods.iter().filter_map(|pod| again(left.get(&pod.pod.uid)?));
+    let next = of_pods.min();
+    (left, next)
+}
 
 /// The next calls and waits of the drain of a Node whose pods were listed.
 pub(super) fn next(
     snapshot: &Snapshot,
     policy: &Policy,
-    drain: &DrainPolicy,
+    rules: &DrainPolicy,
     node: &str,
     pods: &[PodFacts],
+    attempts: &Attempts,
 ) -> DrainPlan {
     let (held, released) = (BTreeMap::new(), BTreeSet::new());
     let round = Round {
         node,
-        mode: drain.mode(snapshot.now),
-        evict_for: drain.evict_for,
-        forced_from: drain.forced_from().unwrap_or(snapshot.now),
-        attempts: &snapshot.memory.pods,
+        mode: rules.mode(snapshot.now),
+        evict_for: rules.evict_for,
+        forced_from: rules.forced_from().unwrap_or(snapshot.now),
+        attempts,
         rounds: &snapshot.memory.rounds,
         volumes: &snapshot.memory.volumes,
         unread: snapshot.learned.unread_volumes.as_deref(),

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachinePhase, MachineStatus},
+        machine::{AUTO_PRESERVED, Machine, MachinePhase, MachineStatus},
         node::Node,
         reasons::InPlaceUpdateReason,
     },
@@ -64,7 +64,8 @@ impl Facts<'_> {
             Action::PatchMachine(patch) => self.remove_finalizer(patch).and_then(|()| self.change_vm(patch)),
             Action::WriteStatus(next) => {
                 let verdict = self.give_up(next).and_then(|()| self.fail_update(next));
-                verdict.and_then(|()| self.become_unknown(next)).and_then(|()| self.advance(next))
+                let verdict = verdict.and_then(|()| self.become_unknown(next)).and_then(|()| self.advance(next));
+                verdict.and_then(|()| self.end_preservation(next))
             }
             Action::EvictPod(pod) | Action::DeletePod(pod) => self.take_pod(pod),
             Action::DeleteNode(node) => self.delete_node(node),
@@ -75,6 +76,10 @@ impl Facts<'_> {
                 NodeWrite::Sync => Ok(()),
                 NodeWrite::InPlaceUpdate => self.owns(node).and_then(|()| self.release_to_agent(action)),
                 NodeWrite::Announce | NodeWrite::Cordon => self.close_node(node),
+                NodeWrite::Preserve | NodeWrite::TellPreserved | NodeWrite::EndPreservation => {
+                    self.mark_preserved(node)
+                }
+                NodeWrite::TellDrained => self.mark_preserved(node).and_then(|()| self.are_pods_listed(node)),
                 NodeWrite::DetachVolumes | NodeWrite::RemoveFinalizer | NodeWrite::Delete => self.delete_node(node),
             },
             Action::WaivePermit(dead) => self.waive_permit(dead),
@@ -402,8 +407,76 @@ impl Facts<'_> {
             || drain_policy::broken_from(&seen).is_some_and(|from| *now >= from)
     }
 
+    /// Only a preserved Machine's own Node shows a preservation.
+    fn mark_preserved(&self, node: &Node) -> Verdict {
+        if self.is_deleting() || self.snapshot.machine.preserve_expiry().is_none() {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            return refuse(Rule::TouchesForeign, format!("the machine of node {name} is not preserved"));
+        }
+        self.owns(node)
+    }
+
+    fn are_pods_listed(&self, node: &Node) -> Verdict {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        match self.snapshot.learned.pods {
+            PodsView::Listed(_) => Ok(()),
+            PodsView::NotListed | PodsView::Failed(_) => refuse(
+                Rule::ActsOnUnknown,
+                format!("node {name} would be shown as drained, and its pods were not listed"),
+            ),
+        }
+    }
+
+    /// The Machine failed and is kept, and its Node gets no new pods: it may be drained.
+    fn is_drained_and_kept(&self) -> bool {
+        let Snapshot { machine, now, .. } = self.snapshot;
+        let is_tainted = match self.snapshot.own_node() {
+            NodeView::Present(node) => node.spec.taints.iter().any(|taint| taint.key == labels::PRESERVED_TAINT),
+            _ => false,
+        };
+        is_tainted && machine.phase() == MachinePhase::Failed && machine.preserved_until(*now).is_some()
+    }
+
+    /// Its time is cleared last: nobody would take back what is left then.
+    fn end_preservation(&self, next: &MachineStatus) -> Verdict {
+        let Snapshot { machine, now, .. } = self.snapshot;
+        let Some(expiry) = machine.preserve_expiry() else { return Ok(()) };
+        let is_kept =
+            next.current_status.preserve_expiry_time.is_some() || next.current_status.phase != machine.phase();
+        if is_kept || self.is_deleting() {
+            return Ok(());
+        }
+        let annotation = |meta: &kube::core::ObjectMeta, key: &str| meta.annotations.as_ref()?.get(key).cloned();
+        let mut word = annotation(&machine.metadata, labels::PRESERVE);
+        match self.snapshot.own_node() {
+            NodeView::Unknown | NodeView::Missing if machine.node_name().is_some() => {
+                return refuse(Rule::ActsOnUnknown, format!("it ends a preservation, and {} may exist", self.node()));
+            }
+            NodeView::Present(node) if machine.node_name().is_some() => {
+                let is_shown = node.spec.taints.iter().any(|taint| taint.key == labels::PRESERVED_TAINT)
+                    || node.status.conditions.iter().any(|it| it.type_ == "Preserved" && it.status == "True");
+                if is_shown && node.metadata.deletion_timestamp.is_none() {
+                    return refuse(Rule::EndsPreservation, format!("{} still shows it", self.node()));
+                }
+                let copied = annotation(&machine.metadata, labels::LAST_NODE_PRESERVE).filter(|word| !word.is_empty());
+                let of_node = annotation(&node.metadata, labels::PRESERVE).filter(|word| !word.is_empty());
+                word = of_node.or(if copied.is_some() { None } else { word });
+            }
+            _ => {}
+        }
+        let asks = match word.as_deref() {
+            Some("now") => true,
+            Some("when-failed" | AUTO_PRESERVED) => machine.phase() == MachinePhase::Failed,
+            _ => false,
+        };
+        if asks && expiry > *now {
+            return refuse(Rule::EndsPreservation, format!("{} asks for it until {expiry}", word.unwrap_or_default()));
+        }
+        Ok(())
+    }
+
     fn take_pod(&self, pod: &PodRef) -> Verdict {
-        if !self.is_deleting() && !self.is_selected() {
+        if !self.is_deleting() && !self.is_selected() && !self.is_drained_and_kept() {
             return refuse(
                 Rule::DisturbsPods,
                 format!("pod {pod} would be removed, and the machine is not being deleted"),

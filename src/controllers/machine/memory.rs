@@ -66,6 +66,14 @@ pub enum NodeWrite {
     Cordon,
     /// Set the condition `InPlaceUpdate`.
     InPlaceUpdate,
+    /// Keep it from the autoscaler, and new pods from it, because its Machine is preserved.
+    Preserve,
+    /// Set the condition `Preserved`.
+    TellPreserved,
+    /// Set the condition `Preserved` after its drain.
+    TellDrained,
+    /// Take back what a preservation changed.
+    EndPreservation,
     /// Delete its VolumeAttachments.
     DetachVolumes,
     /// Remove our finalizer.
@@ -81,6 +89,9 @@ impl fmt::Display for NodeWrite {
             Self::Announce => "condition Terminating",
             Self::Cordon => "cordon",
             Self::InPlaceUpdate => "condition InPlaceUpdate",
+            Self::Preserve => "preserve",
+            Self::TellPreserved | Self::TellDrained => "condition Preserved",
+            Self::EndPreservation => "end of the preservation",
             Self::DetachVolumes => "delete volume attachments",
             Self::RemoveFinalizer => "remove our finalizer",
             Self::Delete => "delete",
@@ -161,6 +172,13 @@ impl Memory {
             Answer::Refused(refusal) => Some(refusal),
             Answer::Accepted | Answer::Failed(_) => None,
         })
+    }
+
+    /// A drain is over, and its Machine stays.
+    pub(super) fn drain_ended(&mut self) {
+        self.pods.clear();
+        self.rounds.restart();
+        self.volumes = Volumes::default();
     }
 
     /// The last failure to create the bootstrap token.

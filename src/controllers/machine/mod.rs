@@ -5,7 +5,7 @@
 //! The results of calls in one reconcile are [`Learned`]; facts for later reconciles are the [`Memory`]. No step
 //! sleeps, so a crash at any point is equivalent to observing again.
 //!
-//! One folder per stage: `create`, `running`, `delete`. Only `observe.rs`, `register.rs`, `metrics.rs` and the folder
+//! One folder per stage: `create`, `running`, `preserve`, `delete`. Only `observe.rs`, `register.rs`, `metrics.rs` and the folder
 //! `apply` do I/O; everything else decides.
 //!
 //! Rules that hold in every plan:
@@ -30,6 +30,7 @@ pub(crate) mod metrics;
 mod observe;
 mod plan;
 mod policy;
+mod preserve;
 mod register;
 mod retry;
 mod running;

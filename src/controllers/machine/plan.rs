@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 
-use super::{Action, Policy, Snapshot, create, delete, running, steps::wait_for_nodes, views::VmView};
+use super::{Action, Policy, Snapshot, create, delete, preserve, running, steps::wait_for_nodes, views::VmView};
 use crate::{
     api::{labels, machine::MachinePhase},
     controllers::object::finalizer,
@@ -30,6 +30,12 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         return plan;
     }
     let owes_id = matches!(snapshot.learned.vm, VmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
+    if !owes_id {
+        append(&mut plan, preserve::copy(snapshot));
+        if !plan.steps.is_empty() {
+            return plan;
+        }
+    }
     if snapshot.machine.node_name().is_some() && snapshot.machine.phase() != MachinePhase::New && !owes_id {
         append(&mut plan, running::plan(snapshot, policy));
         let sync = running::node_sync::plan(snapshot);
@@ -42,18 +48,26 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
             return plan;
         }
     }
+    if !owes_id && !running::in_place::is_under_way(snapshot) {
+        append(&mut plan, preserve::plan(snapshot, policy));
+        if !plan.steps.is_empty() {
+            return plan;
+        }
+    }
     if create::is_needed(snapshot) {
         append(&mut plan, create::plan(snapshot, policy));
     }
     plan
 }
 
-/// When the drain that goes on is forced; `None` if it is forced now, or there is no drain.
+/// When the drain of the Machine's Node is forced, if there is one; `None` if it is forced now.
 pub(super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Option<Timestamp> {
     if snapshot.is_deleting() {
         delete::forced_from(snapshot, policy)
-    } else {
+    } else if running::in_place::is_under_way(snapshot) {
         running::in_place::forced_from(snapshot, policy)
+    } else {
+        preserve::forced_from(snapshot, policy)
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Policy {
     pub drain_timeout: GoDuration,
     /// How long an in-place update may take (`--machine-inplace-update-timeout`).
     pub in_place_update_timeout: GoDuration,
+    /// How long a Machine is preserved (`--machine-preserve-timeout`).
+    pub preserve_timeout: GoDuration,
     /// How many eviction periods of 20 s pass before pods are deleted (`--machine-max-evict-retries`).
     pub max_evict_retries: i32,
     /// How long the volumes of drained pods are awaited (`--machine-pv-detach-timeout`,
@@ -40,6 +42,7 @@ impl Default for Policy {
             health_timeout: GoDuration::from_secs(10 * 60),
             drain_timeout: GoDuration::from_secs(2 * 60 * 60),
             in_place_update_timeout: GoDuration::from_secs(20 * 60),
+            preserve_timeout: GoDuration::from_secs(96 * 60 * 60),
             max_evict_retries: 360,
             volumes: Patience { detach: SignedDuration::from_mins(2), reattach: SignedDuration::from_secs(90) },
             node_conditions: conditions.map(str::to_owned).to_vec(),
@@ -90,6 +93,11 @@ impl Policy {
     /// How long an in-place update may take before it counts as failed.
     pub fn in_place_update_timeout_of(&self, machine: &Machine) -> GoDuration {
         machine.spec.configuration.in_place_update_timeout.unwrap_or(self.in_place_update_timeout)
+    }
+
+    /// How long the Machine is preserved.
+    pub fn preserve_timeout_of(&self, machine: &Machine) -> GoDuration {
+        machine.spec.configuration.machine_preserve_timeout.unwrap_or(self.preserve_timeout)
     }
 
     /// How often a pod is evicted, 20 s apart, before it is deleted.

@@ -6,6 +6,7 @@ mod executor;
 mod health;
 mod in_place;
 mod lint;
+mod preserve;
 mod stale;
 mod transcripts;
 mod world;

@@ -7,23 +7,11 @@ use kube::ResourceExt;
 
 use crate::{
     api::{
-        labels::{LAST_NODE_PRESERVE, PRESERVE},
-        machine::{AUTO_PRESERVED, Machine, MachinePhase, MachineSet},
+        labels::PRESERVE,
+        machine::{AUTO_PRESERVED, Machine, MachinePhase, MachineSet, PreserveMode},
     },
     controllers::object::draft::Drafts,
 };
-
-/// Value of the annotation `preserve`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PreserveMode {
-    /// `now`: in any phase.
-    Now,
-    /// `when-failed`: once it is Failed.
-    WhenFailed,
-    /// `auto-preserved`: chosen by the set.
-    Auto,
-    Never,
-}
 
 /// The modes that a plan changes, by name of the Machine.
 #[derive(Clone, Debug, Default)]
@@ -77,26 +65,12 @@ pub(super) fn assign(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut 
     assignment
 }
 
-/// The Node's annotation takes precedence. The machine controller copies it to the Machine, so this needs no Node.
+/// The Node's annotation takes precedence. The machine controller copies it to the Machine before it can fail, and
+/// removes the copy when the Node is gone, so this needs no Node.
 fn mode_of(machine: &Machine) -> Option<PreserveMode> {
-    let of_node = annotation(machine, LAST_NODE_PRESERVE).and_then(parse);
-    of_node.or_else(|| annotation(machine, PRESERVE).and_then(parse))
+    machine.copied_preserve_mode().or_else(|| machine.preserve_mode())
 }
 
 fn may_be_auto_preserved(machine: &Machine) -> bool {
     machine.phase() == MachinePhase::Failed && mode_of(machine).is_none()
-}
-
-fn parse(value: &str) -> Option<PreserveMode> {
-    match value {
-        "now" => Some(PreserveMode::Now),
-        "when-failed" => Some(PreserveMode::WhenFailed),
-        AUTO_PRESERVED => Some(PreserveMode::Auto),
-        "false" => Some(PreserveMode::Never),
-        _ => None,
-    }
-}
-
-fn annotation<'a>(machine: &'a Machine, key: &str) -> Option<&'a str> {
-    machine.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

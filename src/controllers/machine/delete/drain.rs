@@ -102,17 +102,8 @@ pub(in super::super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Opt
 fn drain_policy_of(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
     let machine = &snapshot.machine;
     let since = machine.metadata.deletion_timestamp.as_ref().map_or(snapshot.now, |time| time.0);
-    let conditions = match &snapshot.node {
-        NodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
-        _ => status::stored(machine).conditions,
-    };
     let label = machine.metadata.labels.as_ref().and_then(|map| map.get(labels::FORCE_DELETION));
-    DrainPolicy {
-        evict_for: DrainPolicy::evict_for(policy.max_evict_retries_of(machine)),
-        deadline: after(since, policy.drain_timeout_of(machine).as_signed()),
-        broken_from: drain_policy::broken_from(&conditions),
-        is_demanded: label.is_some_and(|text| drain_policy::is_go_true(text)),
-    }
+    draining::rules(snapshot, policy, since, label.is_some_and(|text| drain_policy::is_go_true(text)))
 }
 
 /// Whether the Node has the condition `Terminating` and is cordoned. Otherwise adds the steps for that.
@@ -187,7 +178,7 @@ fn drain_pods(
 ) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let mode = drain.mode(snapshot.now);
-    let drain = draining::next(snapshot, policy, drain, name, pods);
+    let drain = draining::next(snapshot, policy, drain, name, pods, &snapshot.memory.pods);
     if drain.is_done() {
         return finish_drain(plan, snapshot, mode, drain.error(), name);
     }

@@ -41,7 +41,7 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
         MachinePhase::Unknown => {
             check_health_timeout(plan, snapshot, policy, next, "the Node to become healthy again");
         }
-        MachinePhase::Failed => {
+        MachinePhase::Failed if snapshot.machine.preserved_until(snapshot.now).is_none() => {
             plan.wait(WaitKind::Replacement, "its set to replace it, or its Node to become healthy", None);
         }
         MachinePhase::InPlaceUpdating => check_update_timeout(plan, snapshot, policy, next),
@@ -51,6 +51,7 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
         MachinePhase::InPlaceUpdateSuccessful => {
             plan.wait(WaitKind::NodeHealth, "the Node to become healthy after its in-place update", None);
         }
+        // A preservation has a time of its own.
         _ => {}
     }
 }

@@ -369,12 +369,13 @@ fn an_initialization_changes_neither_id_nor_node_name() {
 }
 
 #[test]
-fn an_error_of_a_creation_ends_the_timeout_and_the_preservation() {
+fn an_error_of_a_creation_ends_the_timeout_and_no_preservation() {
     let current = json!({ "phase": "Pending", "timeoutActive": true, "preserveExpiryTime": at(9999) });
-    let mut world = World::with_machine(json!({}), json!({ "currentStatus": current }));
+    let asked = json!({ "metadata": { "annotations": { "node.machine.sapcloud.io/preserve": "now" } } });
+    let mut world = World::with_machine(asked, json!({ "currentStatus": current }));
     world.broken.insert(Call::Create, error(Code::Internal));
     world.pass();
     let current = world.status().current_status;
     assert_eq!(current.phase, MachinePhase::CrashLoopBackOff);
-    assert_eq!((current.timeout_active, current.preserve_expiry_time), (false, None));
+    assert_eq!((current.timeout_active, current.preserve_expiry_time), (false, Some(at(9999).into())));
 }

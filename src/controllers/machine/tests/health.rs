@@ -15,7 +15,7 @@ use crate::{
 fn linked(phase: &str, operation: (&str, &str), conditions: Option<Value>) -> World {
     let patch = json!({ "metadata": { "labels": { "node": "n" }, "annotations": { "machinepriority.machine.sapcloud.io": "3" } }, "spec": { "providerID": "cloud:///7" } });
     let status = json!({
-        "currentStatus": { "phase": phase, "lastUpdateTime": at(10), "preserveExpiryTime": at(9999) },
+        "currentStatus": { "phase": phase, "lastUpdateTime": at(10) },
         "lastOperation": { "type": operation.0, "state": operation.1, "lastUpdateTime": at(10) },
         "conditions": ready(),
     });
@@ -26,6 +26,16 @@ fn linked(phase: &str, operation: (&str, &str), conditions: Option<Value>) -> Wo
         world.nodes.insert("n".to_owned(), node("n", conditions));
     }
     world
+}
+
+/// It is preserved, and its Node shows that.
+fn preserve(world: &mut World) {
+    world.annotate(labels::PRESERVE, "now");
+    world.edit_status(|status| status.current_status.preserve_expiry_time = Some(at(9999).into()));
+    for node in world.nodes.values_mut() {
+        let told = json!({ "type": "Preserved", "status": "True", "reason": "Preserved by user." });
+        node.status.conditions.push(serde_json::from_value(told).unwrap());
+    }
 }
 
 const CREATED: (&str, &str) = ("Create", "Processing");
@@ -43,7 +53,7 @@ const SICK: (&str, &str) = ("HealthCheck", "Processing");
     JOINED,
     Some(unready()),
     "Unknown",
-    "Machine m is unhealthy - changing MachinePhase to Unknown. Node conditions: [Ready=Unknown (NodeStatusUnknown), DiskPressure=False]"
+    "Machine m is unhealthy - changing MachinePhase to Unknown. Node conditions: [Ready=Unknown (NodeStatusUnknown), DiskPressure=False, Preserved=True]"
 )]
 #[case::gone(
     "Running",
@@ -64,11 +74,9 @@ fn transitions(
     #[case] text: &str,
 ) {
     let mut world = linked(phase, operation, conditions);
+    preserve(&mut world);
     // As after an earlier attempt: a first join stores its duration beforehand.
-    world.edit(|machine| {
-        let annotations = machine.metadata.annotations.get_or_insert_default();
-        annotations.insert(labels::JOIN_DURATION.to_owned(), "10s".to_owned());
-    });
+    world.annotate(labels::JOIN_DURATION, "10s");
     world.pass();
     assert_eq!(world.phase().as_str(), expected);
     assert_eq!(world.description(), text);
@@ -257,6 +265,7 @@ fn back_after(world: &mut World, began: i64) {
 #[case::gone(None)]
 fn a_machine_that_became_unknown_during_an_outage_gets_its_whole_health_timeout(#[case] conditions: Option<Value>) {
     let mut world = linked("Unknown", SICK, conditions);
+    preserve(&mut world);
     let writes = world.machine_writes;
     world.now = at(4000);
     back_after(&mut world, 10);

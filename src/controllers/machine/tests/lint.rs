@@ -619,3 +619,107 @@ fn an_in_place_update_fails_for_a_reason(#[case] change: Change, #[case] refused
     change(&mut snapshot);
     assert_eq!(refusal(&snapshot, status(MachinePhase::InPlaceUpdateFailed, "")).as_deref(), refused);
 }
+
+/// A Machine that failed and is preserved. Its Node is tainted, and its pods are listed.
+fn preserved() -> Snapshot {
+    let mut snapshot = World::running().snapshot();
+    set_phase(&mut snapshot, MachinePhase::Failed);
+    edit_status(&mut snapshot, |status| status.current_status.preserve_expiry_time = Some(at(9999).into()));
+    ask(&mut snapshot, "now");
+    change_node(&mut snapshot, |node| {
+        let taint = json!([{ "key": labels::PRESERVED_TAINT, "effect": "NoSchedule" }]);
+        node.spec.taints = serde_json::from_value(taint).unwrap();
+    });
+    snapshot.learned.pods = PodsView::Listed(vec![pod("a")]);
+    snapshot
+}
+
+fn ask(snapshot: &mut Snapshot, word: &str) {
+    edit(snapshot, |machine| {
+        machine.metadata.annotations.get_or_insert_default().insert(labels::PRESERVE.to_owned(), word.to_owned());
+    });
+}
+
+fn change_node(snapshot: &mut Snapshot, change: impl FnOnce(&mut Node)) {
+    let mut node = (*own_node(snapshot)).clone();
+    change(&mut node);
+    snapshot.node = NodeView::Present(Arc::new(node));
+}
+
+fn untainted(snapshot: &mut Snapshot) {
+    change_node(snapshot, |node| node.spec.taints.clear());
+}
+
+const STAYS: &str =
+    "it would drain a node whose machine stays: pod ns/a would be removed, and the machine is not being deleted";
+
+#[rstest]
+#[case::that_failed(as_it_is, None)]
+#[case::that_runs(|it: &mut Snapshot| set_phase(it, MachinePhase::Running), Some(STAYS))]
+#[case::that_is_not_preserved(|it: &mut Snapshot| edit_status(it, |status| status.current_status.preserve_expiry_time = None), Some(STAYS))]
+#[case::that_is_not_preserved_any_more(|it: &mut Snapshot| it.now = at(9999), Some(STAYS))]
+#[case::whose_node_gets_new_pods(untainted, Some(STAYS))]
+#[case::with_another_one_s_node(of_another_machine, Some(STAYS))]
+fn pods_go_from_the_closed_node_of_a_preserved_machine(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = preserved();
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, Action::EvictPod(pod("a").pod)).as_deref(), refused);
+}
+
+#[rstest]
+#[case::as_it_is(as_it_is, None)]
+#[case::of_a_machine_that_is_not_preserved(
+    |it: &mut Snapshot| edit_status(it, |status| status.current_status.preserve_expiry_time = None),
+    Some("it would change an object of another owner: the machine of node n is not preserved")
+)]
+#[case::of_a_machine_that_goes(
+    |it: &mut Snapshot| terminating(it, ""),
+    Some("it would change an object of another owner: the machine of node n is not preserved")
+)]
+#[case::of_another_machine(
+    of_another_machine,
+    Some("it would change an object of another owner: node n does not belong to this machine")
+)]
+fn the_own_node_of_a_preserved_machine_shows_it(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = preserved();
+    change(&mut snapshot);
+    let (node, patch) = (own_node(&snapshot), json!({}));
+    for purpose in [NodeWrite::Preserve, NodeWrite::TellPreserved, NodeWrite::TellDrained, NodeWrite::EndPreservation] {
+        let action = Action::PatchNode { node: node.clone(), patch: patch.clone(), purpose };
+        assert_eq!(refusal(&snapshot, action).as_deref(), refused);
+    }
+    snapshot.learned.pods = PodsView::NotListed;
+    let text = "it would act on unknown facts: node n would be shown as drained, and its pods were not listed";
+    let action = Action::PatchNodeStatus { node, patch, purpose: NodeWrite::TellDrained };
+    assert_eq!(refusal(&snapshot, action).as_deref(), refused.or(Some(text)));
+}
+
+const UNKNOWN_NODE: &str = "it would act on unknown facts: it ends a preservation, and node n may exist";
+const ASKED: &str = "it would end a preservation: now asks for it until 2027-01-15T10:46:39Z";
+
+#[rstest]
+#[case::asked_for(untainted, Some(ASKED))]
+#[case::expired(|it: &mut Snapshot| { untainted(it); it.now = at(9999); }, None)]
+#[case::not_asked_for(|it: &mut Snapshot| { untainted(it); ask(it, "false"); }, None)]
+#[case::asked_for_another_phase(|it: &mut Snapshot| { untainted(it); ask(it, "when-failed"); set_phase(it, MachinePhase::Running); }, None)]
+#[case::refused_by_the_node(
+    |it: &mut Snapshot| {
+        untainted(it);
+        change_node(it, |node| drop(node.metadata.annotations.get_or_insert_default().insert(labels::PRESERVE.to_owned(), "false".to_owned())));
+    },
+    None
+)]
+#[case::shown_by_the_node(|it: &mut Snapshot| it.now = at(9999), Some("it would end a preservation: node n still shows it"))]
+#[case::its_node_is_unknown(|it: &mut Snapshot| { it.now = at(9999); it.node = NodeView::Unknown; }, Some(UNKNOWN_NODE))]
+#[case::its_node_is_missing_in_the_cache(|it: &mut Snapshot| { it.now = at(9999); it.node = NodeView::Missing; }, Some(UNKNOWN_NODE))]
+#[case::its_node_is_gone(|it: &mut Snapshot| { it.now = at(9999); it.node = NodeView::Absent; }, None)]
+#[case::it_is_deleted(|it: &mut Snapshot| terminating(it, ""), None)]
+fn a_preservation_ends_when_nothing_asks_for_it_and_its_node_is_as_before(
+    #[case] change: Change,
+    #[case] refused: Option<&str>,
+) {
+    let mut snapshot = preserved();
+    change(&mut snapshot);
+    let phase = snapshot.machine.phase();
+    assert_eq!(refusal(&snapshot, status(phase, "")).as_deref(), refused);
+}

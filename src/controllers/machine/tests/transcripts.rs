@@ -3,9 +3,9 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::world::{World, pod, ready};
+use super::world::{World, at, pod, ready};
 use crate::{
-    api::machine::MachinePhase,
+    api::{labels, machine::MachinePhase},
     drain::Refusal,
     safety::trust::{Interruption, TargetTrust},
 };
@@ -84,5 +84,31 @@ fn a_target_api_server_that_is_away() {
     world.sleep(20);
     world.boots = true;
     world.run_until(|world| world.phase() == MachinePhase::Running);
+    assert_snapshot!(world.story);
+}
+
+#[test]
+fn a_preservation_from_its_annotation_to_its_end() {
+    let mut world = World::running();
+    world.story.clear();
+    world.edit(|machine| machine.spec.configuration.machine_preserve_timeout = "1h".parse().ok());
+    world.story.push_str("--- a user annotates the Node with when-failed\n");
+    world.annotate_node(labels::PRESERVE, "when-failed");
+    world.settle();
+    world.story.push_str("--- its kubelet falls silent, and its pods know nothing of it\n");
+    world.sleep(600);
+    let mut daemon = pod("daemon");
+    daemon.is_daemon = true;
+    world.pods = vec![pod("db-0"), daemon];
+    world.set_conditions(json!([{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" }]));
+    world.run_until(|world| world.story.contains("drained successfully"));
+    world.story.push_str("--- the hour is over\n");
+    world.now = world.machine().preserve_expiry().unwrap();
+    world.settle();
+    world.story.push_str("--- its set replaces it\n");
+    world.boots = false;
+    world.delete();
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.now > at(600 + 600 + 3600));
     assert_snapshot!(world.story);
 }

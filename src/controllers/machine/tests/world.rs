@@ -269,6 +269,20 @@ impl World {
         self.edit(|machine| change(machine.status.get_or_insert_default()));
     }
 
+    /// A user annotates the Machine.
+    pub fn annotate(&mut self, key: &str, value: &str) {
+        self.edit(|machine| {
+            machine.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+        });
+    }
+
+    /// A user annotates its Node.
+    pub fn annotate_node(&mut self, key: &str, value: &str) {
+        for node in self.nodes.values_mut() {
+            node.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+        }
+    }
+
     pub fn delete(&mut self) {
         let now = self.now;
         self.edit(|machine| machine.metadata.deletion_timestamp = Some(now.into()));
@@ -460,11 +474,19 @@ impl World {
     fn state(&self) -> String {
         let machine =
             self.machine.as_ref().map_or_else(|| "gone".to_owned(), |machine| machine.phase().as_str().to_owned());
+        let kept = self.machine.as_ref().and_then(Machine::preserve_expiry);
+        let kept = kept.map(|until| format!(" (kept until {}s)", until.duration_since(at(0)).as_secs()));
+        let machine = machine + &kept.unwrap_or_default();
         let vms: Vec<&str> = self.vms.keys().map(String::as_str).collect();
         let node = |node: &Node| {
             let ready = node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True");
             let cordoned = if node.spec.unschedulable { ", cordoned" } else { "" };
-            format!("{}{cordoned}", if ready { "ready" } else { "not ready" })
+            let is_tainted = node.spec.taints.iter().any(|taint| taint.key == labels::PRESERVED_TAINT);
+            let tainted = if is_tainted { ", tainted" } else { "" };
+            let preserved = node.status.conditions.iter().find(|it| it.type_ == "Preserved");
+            let preserved = preserved.and_then(|it| it.message.as_deref());
+            let preserved = preserved.map(|message| format!(", Preserved: {message:?}")).unwrap_or_default();
+            format!("{}{cordoned}{tainted}{preserved}", if ready { "ready" } else { "not ready" })
         };
         let pod = |pod: &PodFacts| {
             let going = if pod.terminating_since.is_some() { " (terminating)" } else { "" };

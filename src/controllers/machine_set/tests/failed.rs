@@ -78,3 +78,14 @@ fn the_youngest_failed_machines_are_preserved_automatically_up_to_the_limit() {
     assert_eq!(world.machines["b"]["metadata"]["annotations"], json!({}));
     assert_eq!(world.deleted, ["a", "d", "b"]);
 }
+
+#[rstest]
+#[case::by_its_time(both(annotated(labels::PRESERVE, "auto-preserved"), preserved_until(0)))]
+#[case::as_the_machine_controller_leaves_it(annotated(labels::PRESERVE, "false"))]
+fn a_machine_whose_preservation_is_over_is_not_preserved_again(#[case] wish: Value) {
+    let mut world = World::new(1)
+        .with(json!({ "spec": { "autoPreserveFailedMachineMax": 1 } }))
+        .machine("a", both(phase("Failed"), wish));
+    world.settle();
+    assert_eq!((world.deleted.len(), world.patched.len()), (1, 0));
+}

@@ -52,6 +52,12 @@ pub(in super::super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Actio
     plan
 }
 
+/// The Node is selected, drained or updated now: nothing else is done to it.
+pub(in super::super) fn is_under_way(snapshot: &Snapshot) -> bool {
+    let progress = node_of(snapshot).and_then(|node| in_place::progress_of(&node.status.conditions));
+    matches!(progress, Some(Reason::SelectedForUpdate | Reason::DrainSuccessful | Reason::ReadyForUpdate))
+}
+
 /// Reads the result of the update from the Node of a Machine that is updated. True if the phase changes.
 pub(super) fn take_result(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Node, next: &MachineStatus) -> bool {
     let (name, now, mut next) = (snapshot.name(), snapshot.now, next.clone());

@@ -1,0 +1,116 @@
+//! The node condition `Preserved`. Its text stores whether the Node was drained, as in the reference.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::NodeCondition;
+use serde_json::{Value, json};
+
+use super::super::{Action, NodeWrite, Snapshot, status};
+use crate::{
+    api::{
+        machine::PreserveMode,
+        node::Node,
+        reasons::{EventReason, NodeConditionType, PreservedReason},
+    },
+    plan::{Event, Plan, WaitKind},
+};
+
+/// Texts of the reference, which it searches for.
+const DRAINED: &str = "Preserved node drained successfully.";
+const UNDRAINED: &str = "Preserved node could not be drained.";
+
+/// What the condition of a Node shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nothing, or that a preservation ended.
+    Nothing,
+    /// It is preserved, and no drain was needed.
+    Kept,
+    /// It is preserved and drained.
+    Drained,
+    /// It could not be drained so far.
+    Undrained,
+}
+
+impl Told {
+    pub fn of(node: &Node) -> Self {
+        let Some(condition) = of(node) else { return Self::Nothing };
+        let says = |text: &str| condition.message.as_ref().is_some_and(|message| message.contains(text));
+        match condition.status.as_str() {
+            _ if says(UNDRAINED) => Self::Undrained,
+            "True" if says(DRAINED) => Self::Drained,
+            "True" => Self::Kept,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+fn of(node: &Node) -> Option<&NodeCondition> {
+    node.status.conditions.iter().find(|condition| condition.type_ == NodeConditionType::Preserved.as_str())
+}
+
+/// The condition shows that the preservation ended.
+pub(super) fn is_told_stopped(node: &Node) -> bool {
+    of(node).is_some_and(|condition| {
+        condition.status == "False" && condition.reason.as_deref() == Some(PreservedReason::Stopped.as_str())
+    })
+}
+
+/// Sets the condition. `error` is why the drain has not succeeded.
+pub(super) fn tell(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    node: &Arc<Node>,
+    told: &Told,
+    (mode, expiry): (PreserveMode, Timestamp),
+    error: Option<&str>,
+) {
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let (purpose, text, reason, event) = match told {
+        Told::Drained => {
+            let event = Event::normal(EventReason::Drained, format!("Node {name} is drained, its Machine is kept"));
+            (NodeWrite::TellDrained, Some(DRAINED), "no pod is left to drain", Some(event))
+        }
+        Told::Undrained => {
+            let event = Event::warning(EventReason::DrainBlocked, error.unwrap_or_default());
+            (NodeWrite::TellPreserved, Some(UNDRAINED), "the condition shows that the drain is blocked", Some(event))
+        }
+        Told::Kept | Told::Nothing => (NodeWrite::TellPreserved, None, "others learn that the Machine is kept", None),
+    };
+    let status = if *told == Told::Undrained { "False" } else { "True" };
+    let until = format!("Machine preserved until {expiry}.");
+    let texts = [Some(until.as_str()), text, error].into_iter().flatten().collect::<Vec<_>>();
+    let by = if mode == PreserveMode::Auto { PreservedReason::ByMcm } else { PreservedReason::ByUser };
+    let patch = patch(node, status, by, &texts.join(" "), snapshot.now);
+    let action = Action::PatchNodeStatus { node: Arc::clone(node), patch, purpose };
+    match event {
+        Some(event) => plan.then_recording(action, reason, event),
+        None => plan.then(action, reason),
+    };
+}
+
+/// Sets the condition to show that the preservation ended.
+pub(super) fn tell_stopped(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
+    let patch = patch(node, "False", PreservedReason::Stopped, "The machine is not preserved any more.", snapshot.now);
+    let action = Action::PatchNodeStatus { node: Arc::clone(node), patch, purpose: NodeWrite::TellPreserved };
+    plan.then(action, "others learn that the preservation ended");
+}
+
+fn patch(node: &Node, status: &str, reason: PreservedReason, message: &str, now: Timestamp) -> Value {
+    let is_same =
+        |before: &&NodeCondition| before.status == status && before.reason.as_deref() == Some(reason.as_str());
+    let since = of(node).filter(is_same).and_then(|before| before.last_transition_time.clone());
+    json!({ "status": { "conditions": [{
+        "type": NodeConditionType::Preserved.as_str(), "status": status, "reason": reason.as_str(), "message": message,
+        "lastHeartbeatTime": status::stamp(now), "lastTransitionTime": since.unwrap_or_else(|| status::stamp(now)),
+    }] } })
+}
+
+/// Whether a write to the Node failed and must not be repeated yet. If so, waits.
+pub(super) fn is_refused(plan: &mut Plan<Action>, snapshot: &Snapshot, purpose: NodeWrite) -> bool {
+    let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) else { return false };
+    let text = format!("a write to the Node to succeed: {}", failure.message);
+    plan.wait(WaitKind::NodeWrite, text, Some(failure.retry_at()));
+    true
+}

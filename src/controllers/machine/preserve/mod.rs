@@ -1,0 +1,106 @@
+//! Preservation: a Machine that is kept for a time, although it failed or the autoscaler could remove it.
+//!
+//! [`wish`] finds what the annotations of Machine and Node ask for, [`copy`] tells the set, [`start`] begins and keeps,
+//! which moves the pods of a failed Machine elsewhere, [`end`] takes everything back. The state is stored in the
+//! objects: the end in `currentStatus.preserveExpiryTime`, the drain in the text of the node condition `Preserved`.
+
+mod condition;
+mod copy;
+mod end;
+mod start;
+mod wish;
+
+use jiff::Timestamp;
+
+pub(super) use copy::plan as copy;
+
+use self::{
+    end::End,
+    wish::{Seen, Wish},
+};
+use super::{Action, Policy, Snapshot, steps::is_node_certain};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachinePhase, PreserveMode},
+    },
+    plan::{Plan, WaitKind},
+};
+
+/// What happens to a Machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is not preserved and does not have to be.
+    Idle,
+    /// It is preserved, from now on or already.
+    Keep(PreserveMode),
+    End(End),
+}
+
+const EXPIRED: End = End { reason: "the time of its preservation is over", forgets: true };
+
+/// Plans the next step of a preservation. Nothing is decided while it is not certain whether there is a Node, because
+/// its annotation may say something else.
+pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let (machine, now) = (&snapshot.machine, snapshot.now);
+    let node = match Seen::of(snapshot) {
+        Seen::Going => return plan,
+        Seen::Unsure => {
+            let any = machine.copied_preserve_mode().or_else(|| machine.preserve_mode());
+            match (stage_of(machine, any, now), machine.preserve_expiry()) {
+                (Stage::Idle, _) => {}
+                // It concerns only the Node, and that will be seen.
+                (Stage::Keep(mode), Some(_)) => start::plan(&mut plan, snapshot, policy, None, mode),
+                (Stage::Keep(_) | Stage::End(_), _) => {
+                    is_node_certain(&mut plan, snapshot, "the annotation of a Node decides about a preservation");
+                }
+            }
+            return plan;
+        }
+        Seen::NoNode => None,
+        Seen::Node(node) => Some(node),
+    };
+    let stage = match Wish::of(machine, node.as_deref()) {
+        Wish::Asked(mode) => stage_of(machine, mode, now),
+        Wish::Misspelt(word) => {
+            let key = labels::PRESERVE;
+            let text = format!(
+                "the annotation {key} of the Node to be corrected: {word:?} is none of now, when-failed, false"
+            );
+            plan.wait(WaitKind::SpecCorrection, text, machine.preserved_until(now));
+            let is_expired = machine.preserve_expiry().is_some_and(|expiry| expiry <= now);
+            if is_expired { Stage::End(EXPIRED) } else { Stage::Idle }
+        }
+    };
+    match stage {
+        Stage::Idle => {}
+        Stage::Keep(mode) => start::plan(&mut plan, snapshot, policy, node.as_ref(), mode),
+        Stage::End(end) => end::plan(&mut plan, snapshot, node.as_ref(), end),
+    }
+    plan
+}
+
+fn stage_of(machine: &Machine, mode: Option<PreserveMode>, now: Timestamp) -> Stage {
+    let expiry = machine.preserve_expiry();
+    let is_failed = machine.phase() == MachinePhase::Failed;
+    let is_expired = expiry.is_some_and(|expiry| expiry <= now);
+    let not_asked =
+        End { reason: if is_expired { EXPIRED.reason } else { "nothing asks for its preservation" }, forgets: false };
+    let not_failed =
+        End { reason: "the Machine has not failed, or runs again", forgets: mode == Some(PreserveMode::Auto) };
+    match mode {
+        None | Some(PreserveMode::Never) if expiry.is_some() => Stage::End(not_asked),
+        None | Some(PreserveMode::Never) => Stage::Idle,
+        Some(_) if is_expired => Stage::End(EXPIRED),
+        Some(PreserveMode::Now) => Stage::Keep(PreserveMode::Now),
+        Some(mode) if is_failed => Stage::Keep(mode),
+        Some(PreserveMode::WhenFailed) if expiry.is_none() => Stage::Idle,
+        Some(PreserveMode::WhenFailed | PreserveMode::Auto) => Stage::End(not_failed),
+    }
+}
+
+/// When the drain of a preserved Machine's Node is forced; `None` if it is forced now.
+pub(super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Option<Timestamp> {
+    start::drain_rules(snapshot, policy).forced_from()
+}

@@ -1,0 +1,185 @@
+//! The beginning of a preservation, and what holds while it lasts.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Taint;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        Action, NodeWrite, Policy, Snapshot,
+        draining::{self, Outcome},
+        policy::{after, created_at},
+        status,
+        steps::set,
+    },
+    condition::{Told, is_refused, tell},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{MachinePhase, PreserveMode},
+        node::Node,
+        reasons::EventReason,
+    },
+    drain::DrainPolicy,
+    plan::{Event, Plan, WaitKind},
+};
+
+/// Value of both annotations for the autoscaler.
+const ANNOTATED: &str = "true";
+const NO_SCHEDULE: &str = "NoSchedule";
+
+/// Preserves the Machine until its time is over: the time first, then its Node.
+pub(super) fn plan(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    policy: &Policy,
+    node: Option<&Arc<Node>>,
+    mode: PreserveMode,
+) {
+    let Some(expiry) = snapshot.machine.preserve_expiry() else {
+        return begin(plan, snapshot, policy, mode);
+    };
+    if let Some(node) = node {
+        keep(plan, snapshot, policy, node, (mode, expiry));
+    }
+    if plan.steps.is_empty() {
+        let text = format!("the preservation to end, which {}={} asks for", labels::PRESERVE, mode.as_str());
+        plan.wait(WaitKind::Preservation, text, Some(expiry));
+    }
+}
+
+/// Stores until when the Machine is kept. The drain of a failed Machine has its whole time from now on.
+fn begin(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, mode: PreserveMode) {
+    let (machine, now) = (&snapshot.machine, snapshot.now);
+    let timeout = policy.preserve_timeout_of(machine);
+    let expiry = status::stamp(after(now, timeout.as_signed()));
+    let mut next = status::stored(machine);
+    next.current_status.preserve_expiry_time = Some(expiry.clone());
+    if machine.phase() == MachinePhase::Failed {
+        next.current_status.last_update_time = Some(status::stamp(now));
+    }
+    let reason = format!("{}={} asks for it; machinePreserveTimeout is {timeout}", labels::PRESERVE, mode.as_str());
+    let event = Event::normal(EventReason::Preserved, format!("kept until {}", expiry.0));
+    plan.then_recording(Action::WriteStatus(Box::new(next)), reason, event);
+}
+
+/// Keeps the Node from the autoscaler; that of a failed Machine is tainted and drained. The condition comes last.
+fn keep(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    policy: &Policy,
+    node: &Arc<Node>,
+    asked: (PreserveMode, Timestamp),
+) {
+    let phase = snapshot.machine.phase();
+    let is_failed = phase == MachinePhase::Failed;
+    let told = Told::of(node);
+    if phase == MachinePhase::Running && is_tainted(node) {
+        if !is_refused(plan, snapshot, NodeWrite::Preserve) {
+            let mut patch = Value::Null;
+            set(&mut patch, &["spec", "taints"], without_taint(node));
+            let action = Action::PatchNode { node: Arc::clone(node), patch, purpose: NodeWrite::Preserve };
+            plan.then(action, "its Machine runs again, so pods may run there");
+        }
+        return;
+    }
+    let has_to_drain = is_failed && told != Told::Drained;
+    if !has_to_drain && matches!((is_failed, &told), (true, Told::Drained) | (false, Told::Kept)) {
+        return;
+    }
+    let patch = guarded(node, has_to_drain, snapshot.now);
+    if !patch.is_null() {
+        if !is_refused(plan, snapshot, NodeWrite::Preserve) {
+            let action = Action::PatchNode { node: Arc::clone(node), patch, purpose: NodeWrite::Preserve };
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            let event =
+                Event::normal(EventReason::Draining, format!("draining Node {name}: its Machine failed and is kept"));
+            match has_to_drain {
+                true => plan.then_recording(action, "a preserved Node that failed gets no new pods", event),
+                false => plan.then(action, "the autoscaler must not remove a preserved Node"),
+            };
+        }
+        return;
+    }
+    if is_refused(plan, snapshot, NodeWrite::TellPreserved) || is_refused(plan, snapshot, NodeWrite::TellDrained) {
+        return;
+    }
+    if !has_to_drain {
+        return tell(plan, snapshot, node, &Told::Kept, asked, None);
+    }
+    let rules = drain_rules(snapshot, policy);
+    match draining::plan(plan, snapshot, policy, &rules, node) {
+        Outcome::Drained => tell(plan, snapshot, node, &Told::Drained, asked, None),
+        Outcome::Blocked(error) if told != Told::Undrained => {
+            tell(plan, snapshot, node, &Told::Undrained, asked, Some(&error));
+        }
+        Outcome::Blocked(_) | Outcome::Busy { .. } => {}
+    }
+}
+
+/// The rules of the drain of a failed Machine's Node. It is tainted, not cordoned. Its time counts from when the Machine
+/// failed, or was preserved afterwards.
+pub(super) fn drain_rules(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
+    let machine = &snapshot.machine;
+    let since = status::stored(machine).current_status.last_update_time;
+    let since = since.map_or_else(|| created_at(machine), |time| time.0);
+    let label = machine.metadata.labels.as_ref().and_then(|all| all.get(labels::FORCE_DRAIN));
+    draining::rules(snapshot, policy, since, label.is_some_and(|value| value == labels::TRUE))
+}
+
+/// The patch to the annotations for the autoscaler and, before a drain, the taint. An annotation that keeps the
+/// autoscaler away already is somebody else's and stays so.
+fn guarded(node: &Node, with_taint: bool, now: Timestamp) -> Value {
+    let mut patch = Value::Null;
+    let annotation = |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+    if annotation(labels::SCALE_DOWN_DISABLED) != Some(ANNOTATED) {
+        for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
+            set(&mut patch, &["metadata", "annotations", key], ANNOTATED);
+        }
+    }
+    if with_taint && !is_tainted(node) {
+        let taint = Taint {
+            key: labels::PRESERVED_TAINT.to_owned(),
+            effect: NO_SCHEDULE.to_owned(),
+            time_added: Some(status::stamp(now)),
+            value: None,
+        };
+        let taints: Vec<Taint> = node.spec.taints.iter().cloned().chain([taint]).collect();
+        set(&mut patch, &["spec", "taints"], json!(taints));
+    }
+    patch
+}
+
+/// The patch that takes back what [`guarded`] did, with the Node's own annotation if that is asked for.
+pub(super) fn released(node: &Node, forgets: bool) -> Value {
+    let mut patch = Value::Null;
+    let annotations = node.metadata.annotations.clone().unwrap_or_default();
+    if annotations.get(labels::SCALE_DOWN_DISABLED_BY_MCM).is_some_and(|value| value == ANNOTATED) {
+        for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
+            set(&mut patch, &["metadata", "annotations", key], Value::Null);
+        }
+    }
+    if forgets && annotations.contains_key(labels::PRESERVE) {
+        set(&mut patch, &["metadata", "annotations", labels::PRESERVE], Value::Null);
+    }
+    if is_tainted(node) {
+        set(&mut patch, &["spec", "taints"], without_taint(node));
+    }
+    patch
+}
+
+fn is_ours(taint: &Taint) -> bool {
+    taint.key == labels::PRESERVED_TAINT && taint.effect == NO_SCHEDULE
+}
+
+fn is_tainted(node: &Node) -> bool {
+    node.spec.taints.iter().any(is_ours)
+}
+
+fn without_taint(node: &Node) -> Value {
+    let left: Vec<&Taint> = node.spec.taints.iter().filter(|taint| !is_ours(taint)).collect();
+    json!(left)
+}

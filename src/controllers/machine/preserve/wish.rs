@@ -1,0 +1,76 @@
+//! What the annotations of a Machine and of its Node ask for.
+
+use std::sync::Arc;
+
+use super::super::{NodeView, Snapshot};
+use crate::api::{
+    labels,
+    machine::{Machine, PreserveMode},
+    node::Node,
+};
+
+/// What is known of the Node that a preservation is about.
+pub(super) enum Seen {
+    /// It certainly does not exist, it is another Machine's, or there is no target.
+    NoNode,
+    /// It is not certain whether it exists.
+    Unsure,
+    /// It is being deleted, and so will be the Machine.
+    Going,
+    /// It exists.
+    Node(Arc<Node>),
+}
+
+impl Seen {
+    pub fn of(snapshot: &Snapshot) -> Self {
+        if snapshot.machine.node_name().is_none() {
+            return Self::NoNode;
+        }
+        match snapshot.own_node() {
+            NodeView::NoTarget | NodeView::Absent => Self::NoNode,
+            NodeView::Unknown | NodeView::Missing => Self::Unsure,
+            NodeView::Present(node) if node.metadata.deletion_timestamp.is_some() => Self::Going,
+            NodeView::Present(node) => Self::Node(node),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Nothing, or this.
+    Asked(Option<PreserveMode>),
+    /// The annotation of the Node has a value that means nothing.
+    Misspelt(String),
+}
+
+impl Wish {
+    /// The Node's annotation takes precedence. If it was there and is gone, nothing is asked for. Without a Node, the
+    /// Machine's own annotation counts.
+    pub fn of(machine: &Machine, node: Option<&Node>) -> Self {
+        match node.map(of_node) {
+            Some(Some(word)) => match PreserveMode::parse(word) {
+                None => Self::Misspelt(word.to_owned()),
+                mode => Self::Asked(mode),
+            },
+            Some(None) if is_copied(machine) => Self::Asked(None),
+            Some(None) | None => Self::Asked(machine.preserve_mode()),
+        }
+    }
+}
+
+/// The annotation of the Node. An empty one is none.
+pub(super) fn of_node(node: &Node) -> Option<&str> {
+    let value = node.metadata.annotations.as_ref()?.get(labels::PRESERVE)?;
+    (!value.is_empty()).then_some(value)
+}
+
+/// The Node's annotation is in control, or was.
+pub(super) fn is_copied(machine: &Machine) -> bool {
+    copy_of(machine).is_some_and(|value| !value.is_empty())
+}
+
+/// The Node's annotation as it was last copied.
+pub(super) fn copy_of(machine: &Machine) -> Option<&str> {
+    machine.metadata.annotations.as_ref()?.get(labels::LAST_NODE_PRESERVE).map(String::as_str)
+}
