@@ -55,7 +55,7 @@ pub const LAST_APPLIED_NODE_TEMPLATE: &str = "node.machine.sapcloud.io/last-appl
 pub const LAST_APPLIED_VIRTUAL_CAPACITY: &str = "node.machine.sapcloud.io/last-applied-virtual-capacity";
 /// Annotation on a Node that no Machine backs.
 pub const NOT_MANAGED: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
-/// Annotation on a Machine: how long it took to join (Go duration).
+/// Annotation on a Machine: how long it took to join.
 pub const JOIN_DURATION: &str = "node.machine.sapcloud.io/machine-join-duration";
 /// Annotation on a Node, written by the agent that updates it: why the update failed.
 pub const UPDATE_FAILED_REASON: &str = "node.machine.sapcloud.io/update-failed-reason";

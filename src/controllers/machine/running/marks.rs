@@ -1,8 +1,6 @@
 //! Transitions to Running, Unknown and Failed, caused by the state of the Node.
 
-use serde_json::Value;
-
-use super::super::{Action, NodeView, Policy, Snapshot, conditions, policy::created_at, status, steps::set, token};
+use super::super::{Action, NodeView, Policy, Snapshot, conditions, policy::created_at, status, token};
 use crate::{
     api::{
         GoDuration, labels,
@@ -43,13 +41,6 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
     let (type_, text, event, reason) = if is_first {
         let took = now.duration_since(created_at(&snapshot.machine)).as_secs();
         let took = GoDuration::from_secs(took);
-        if !has_join_duration(snapshot) {
-            let mut patch = Value::Null;
-            set(&mut patch, &["metadata", "annotations", labels::JOIN_DURATION], took.to_string());
-            // Before the status, which ends the joining: it could not be told later.
-            plan.then(Action::PatchMachine(patch), "the Node joined, and the Machine tells how long that took");
-            return;
-        }
         let text = format!("Machine {name} successfully joined the cluster in {took}");
         (OperationType::Create, text, EventReason::Joined, "the Node joined and is healthy")
     } else {
@@ -63,10 +54,6 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
     next.last_operation = status::operation(type_, OperationState::Successful, text.clone(), now);
     status::enter_preserving(&mut next, MachinePhase::Running, false, now);
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::normal(event, text));
-}
-
-fn has_join_duration(snapshot: &Snapshot) -> bool {
-    snapshot.machine.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(labels::JOIN_DURATION))
 }
 
 /// Whether the Nodes have had time to report since the last interruption. Otherwise waits: a Machine becomes Unknown only

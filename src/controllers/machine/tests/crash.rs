@@ -61,25 +61,16 @@ fn a_creation_cut_short_leaves_no_vm(#[case] fault: Fault) {
 }
 
 #[test]
-fn a_creation_takes_four_writes_after_birth() {
+fn a_creation_takes_three_writes_after_birth() {
     let world = {
         let mut world = World::new();
         world.run_until(|world| world.phase() == MachinePhase::Running);
         world.settle();
         world
     };
-    let expected = [
-        "ReadSecret",
-        "GetVmStatus",
-        "CreateVm",
-        "PatchMachine",
-        "WriteStatus",
-        "PatchMachine",
-        "PatchNode",
-        "WriteStatus",
-    ];
+    let expected = ["ReadSecret", "GetVmStatus", "CreateVm", "PatchMachine", "WriteStatus", "WriteStatus", "PatchNode"];
     assert_eq!(world.log, expected);
-    assert_eq!(world.machine_writes, 4);
+    assert_eq!(world.machine_writes, 3);
     assert_eq!(world.events, ["Created", "Joined"]);
 }
 
@@ -94,7 +85,7 @@ fn conditions_that_come_one_by_one_while_a_node_joins_cost_no_writes() {
     }
     world.set_conditions(ready());
     world.settle();
-    assert_eq!((world.phase(), world.machine_writes), (MachinePhase::Running, 4));
+    assert_eq!((world.phase(), world.machine_writes), (MachinePhase::Running, 3));
 }
 
 #[test]

@@ -442,6 +442,18 @@ fn forty_volumes_move_five_times_as_fast_as_one_after_the_other() {
 }
 
 #[test]
+fn a_node_that_goes_during_its_drain_ends_every_wait() {
+    let mut world = deleted();
+    world.attach_detach = (9999, 9999);
+    world.add_pod_with_volumes("db", 0, &["data"]);
+    world.run_until(|world| world.waits.iter().any(|wait| wait.contains("to be detached from node")));
+    world.nodes.clear();
+    let since = world.now;
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.now.duration_since(since).as_secs() <= 1, "{}", world.now);
+}
+
+#[test]
 fn a_node_that_is_announced_already_keeps_its_reason() {
     let mut world = deleted();
     let announced = json!([{ "type": "Ready", "status": "True" }, { "type": "Terminating", "status": "True", "reason": "Because" }]);

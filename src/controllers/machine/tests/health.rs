@@ -75,8 +75,6 @@ fn transitions(
 ) {
     let mut world = linked(phase, operation, conditions);
     preserve(&mut world);
-    // As after an earlier attempt: a first join stores its duration beforehand.
-    world.annotate(labels::JOIN_DURATION, "10s");
     world.pass();
     assert_eq!(world.phase().as_str(), expected);
     assert_eq!(world.description(), text);
@@ -89,26 +87,6 @@ fn transitions(
         assert_eq!(current.timeout_active, expected == "Unknown");
         assert_eq!(world.machine_writes, 1, "transition and conditions are one write");
     }
-}
-
-#[rstest]
-#[case::joins("Pending", CREATED, true)]
-#[case::recovers("Unknown", SICK, false)]
-fn the_first_join_is_timed_on_the_machine_before_it_runs(
-    #[case] phase: &str,
-    #[case] operation: (&str, &str),
-    #[case] is_timed: bool,
-) {
-    let mut world = linked(phase, operation, Some(ready()));
-    world.now = at(83);
-    world.pass();
-    assert_eq!(world.phase(), MachinePhase::Running);
-    let timed = world.machine().metadata.annotations.as_ref().unwrap().get(labels::JOIN_DURATION).cloned();
-    assert_eq!(timed, is_timed.then(|| "1m23s".to_owned()));
-    assert_eq!(world.log[0] == "PatchMachine", is_timed, "{:?}", world.log);
-    let writes = world.machine_writes;
-    world.settle();
-    assert_eq!(world.machine_writes, writes, "once");
 }
 
 #[rstest]

@@ -430,6 +430,7 @@ fn the_drain_of_a_deletion_after_an_update_begins_anew() {
 #[test]
 fn a_preserved_machine_stays_preserved_through_its_update() {
     let mut world = selected();
+    world.annotate(labels::PRESERVE, "now");
     world.edit_status(|status| status.current_status.preserve_expiry_time = Some(at(99_999).into()));
     world.settle();
     report(&mut world, labels::FAILED, None);
