@@ -192,7 +192,7 @@ impl Targets {
         self.handlers.write().push(Box::new(handler));
     }
 
-    /// Calls `handler` when the Nodes of a target become untrusted, and when they are trusted again.
+    /// Calls `handler` when the Nodes of a target are known, when they become untrusted, and when they are trusted again.
     pub fn on_trust_change(&self, handler: impl Fn(&Target, &Trust) + Send + Sync + 'static) {
         self.trust_handlers.write().push(Box::new(handler));
     }

@@ -108,6 +108,8 @@ pub struct Cache<K: Cached> {
     pulse: Arc<Pulse>,
     /// The trust as last reported to handlers.
     is_trust_lost: AtomicBool,
+    /// Handlers know that the first list was complete.
+    is_filling_told: AtomicBool,
     filled: Notify,
 }
 
@@ -121,6 +123,7 @@ impl<K: Cached> Cache<K> {
             prune,
             pulse: Arc::default(),
             is_trust_lost: AtomicBool::new(false),
+            is_filling_told: AtomicBool::new(false),
             filled: Notify::new(),
         })
     }
@@ -130,7 +133,7 @@ impl<K: Cached> Cache<K> {
         self.handlers.write().push(Box::new(handler));
     }
 
-    /// Calls `handler` when a filled cache becomes untrusted, and when it is trusted again.
+    /// Calls `handler` when the cache is filled, when it becomes untrusted, and when it is trusted again.
     pub fn on_trust(&self, handler: impl Fn(&Trust) + Send + Sync + 'static) {
         self.trust_handlers.write().push(Box::new(handler));
     }

@@ -80,11 +80,14 @@ impl<K: Cached> Cache<K> {
         }
     }
 
-    /// Logs once when the cache becomes untrusted, and once when it is trusted again.
+    /// Tells the handlers when the cache is filled, when it becomes untrusted, and when it is trusted again.
     fn look(&self) {
         let trust = self.pulse.trust();
         let is_lost = matches!(trust, Trust::Untrusted { .. });
-        if self.is_trust_lost.swap(is_lost, Ordering::AcqRel) == is_lost {
+        let was_lost = self.is_trust_lost.swap(is_lost, Ordering::AcqRel);
+        // A cache may be trusted before its first list is complete; what it does not have is unknown until then.
+        let is_news = self.is_synced() && !self.is_filling_told.swap(true, Ordering::AcqRel);
+        if was_lost == is_lost && !is_news {
             return;
         }
         let kind = K::plural(&());
@@ -92,7 +95,8 @@ impl<K: Cached> Cache<K> {
             Trust::Untrusted { since, why } => {
                 tracing::warn!(%kind, %since, why, "cache not trusted, missing objects count as unknown");
             }
-            _ => tracing::info!(%kind, "cache trusted again"),
+            _ if was_lost => tracing::info!(%kind, "cache trusted again"),
+            _ => tracing::debug!(%kind, "cache filled"),
         }
         self.trust_handlers.read().iter().for_each(|handler| handler(&trust));
     }
