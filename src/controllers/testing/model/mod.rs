@@ -35,7 +35,7 @@ use std::{
 use self::{life::Life, world::World};
 
 /// Seeds that are played when nothing else is asked for.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 240;
 /// Lines of a story that a failure shows.
 const SHOWN: usize = 70;
 
