@@ -10,7 +10,7 @@
 //!
 //! A Node that is not known counts as selected and not available: it is never updated, and never gone.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
@@ -96,13 +96,13 @@ impl RolloutPlanner<'_> {
             return;
         }
         let old: Vec<ReplicaCounts> = self.sets.old_sets().map(|set| counts_of(self.snapshot, set)).collect();
-        let Some(new) = self.sets.new_set().map(|set| counts_of(self.snapshot, set)) else {
+        let Some(before) = self.sets.new_set().map(|set| counts_of(self.snapshot, set)) else {
             let replicas = new_replicas(self.bounds, &ReplicaCounts::default(), &old);
             return self.create(replicas);
         };
-        let new = self.resize_new(&new, &old);
+        let new = self.resize_new(&before, &old);
         if !self.resize_old(&new, &old) && !self.is_manual {
-            self.select(&new, &old);
+            self.select(&before, &new, &old);
         } else if self.is_manual {
             self.wait_for_user();
         }
@@ -217,8 +217,9 @@ impl RolloutPlanner<'_> {
         }
     }
 
-    /// Selects Nodes of old sets as far as the bounds allow, the oldest set first.
-    fn select(&mut self, new: &ReplicaCounts, old: &[ReplicaCounts]) {
+    /// Selects Nodes of old sets as far as the bounds allow, the oldest set first. What the new set keeps only with its new
+    /// size does not count yet: it may learn that size later.
+    fn select(&mut self, before: &ReplicaCounts, new: &ReplicaCounts, old: &[ReplicaCounts]) {
         let (bounds, snapshot) = (self.bounds, self.snapshot);
         let of_old = || self.sets.old_sets().flat_map(|set| set.machines.iter().map(move |machine| (set, machine)));
         let staying = || of_old().filter(|(set, machine)| !set.is_going(machine));
@@ -229,7 +230,8 @@ impl RolloutPlanner<'_> {
             .map(|(_, machine)| Arc::clone(machine))
             .collect();
         let mut needed = bounds.desired - new.replicas - i32_count(under_way.iter());
-        let available = new.available_now() + old.iter().map(ReplicaCounts::available_now).sum::<i32>();
+        let of_new = before.available_now().min(new.available_now());
+        let available = of_new + old.iter().map(ReplicaCounts::available_now).sum::<i32>();
         let mut spare = available - bounds.min_available();
         let why = format!(
             "update it in place: {available} available > {} replicas - {} maxUnavailable",
@@ -372,11 +374,7 @@ fn is_eligible(node: &Node) -> bool {
 }
 
 /// The labels of a Machine that moves: those of the old set's template and selector become those of the new one's.
-fn labels_of_moved(
-    machine: &Machine,
-    from: &MachineSet,
-    to: &MachineSet,
-) -> std::collections::BTreeMap<String, String> {
+fn labels_of_moved(machine: &Machine, from: &MachineSet, to: &MachineSet) -> BTreeMap<String, String> {
     let of_selector = |selector: &Option<LabelSelector>| {
         selector.as_ref().and_then(|selector| selector.match_labels.clone()).unwrap_or_default()
     };
