@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// When to list pods again after a failed list.
-const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+pub(super) const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// Pauses after a forced delete of a pod that failed: the first one, doubled each time, and the longest one.
 const DELETE_AGAIN: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
 

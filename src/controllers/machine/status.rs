@@ -50,7 +50,7 @@ pub(super) fn failed_operation(
     }
 }
 
-/// Sets the phase. The time is kept if the phase does not change. Ends a preservation.
+/// Sets the phase. The time is kept if the phase does not change.
 pub(super) fn enter(status: &mut MachineStatus, phase: MachinePhase, timeout_active: bool, now: Timestamp) {
     let current = &status.current_status;
     let since = current.last_update_time.clone().filter(|_| current.phase == phase);
@@ -58,15 +58,8 @@ pub(super) fn enter(status: &mut MachineStatus, phase: MachinePhase, timeout_act
         phase,
         timeout_active,
         last_update_time: Some(since.unwrap_or_else(|| stamp(now))),
-        preserve_expiry_time: None,
+        preserve_expiry_time: current.preserve_expiry_time.clone(),
     };
-}
-
-/// Sets the phase and keeps the preservation.
-pub(super) fn enter_preserving(status: &mut MachineStatus, phase: MachinePhase, timeout_active: bool, now: Timestamp) {
-    let expiry = status.current_status.preserve_expiry_time.take();
-    enter(status, phase, timeout_active, now);
-    status.current_status.preserve_expiry_time = expiry;
 }
 
 /// Adds addresses and the host name to the stored ones, sorted.

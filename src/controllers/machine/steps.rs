@@ -1,8 +1,12 @@
 //! Steps that several stages share.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Action, NodeView, Snapshot};
+use super::{
+    Action, NodeView, Snapshot,
+    memory::{NodeFailure, NodeWrite},
+};
 use crate::plan::{Plan, WaitKind};
 
 /// Waits until the Node is known.
@@ -22,6 +26,18 @@ pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reas
         _ => drop(plan.then(Action::GetNode(snapshot.node_key()), reason)),
     }
     false
+}
+
+/// Whether a write to the Node failed and must not be repeated yet. If so, waits.
+pub(super) fn is_refused(plan: &mut Plan<Action>, snapshot: &Snapshot, purpose: NodeWrite) -> bool {
+    let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) else { return false };
+    wait_for_write(plan, failure, failure.retry_at());
+    true
+}
+
+/// Waits until a failed write to the Node is repeated.
+pub(super) fn wait_for_write(plan: &mut Plan<Action>, failure: &NodeFailure, until: Timestamp) {
+    plan.wait(WaitKind::NodeWrite, format!("a write to the Node to succeed: {}", failure.message), Some(until));
 }
 
 /// Sets `patch[path[0]][path[1]]… = value` and creates the objects in between.

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::api::machine::Machine;
+
 /// Writes of one set whose results are not in the cache yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InFlight {
@@ -16,6 +18,16 @@ impl InFlight {
     /// No write is in flight.
     pub fn is_empty(&self) -> bool {
         self.creates.is_empty() && self.deletes.is_empty()
+    }
+
+    /// A create of the Machine is in flight or unresolved.
+    pub fn is_creating(&self, machine: &Machine) -> bool {
+        machine.metadata.name.as_ref().is_some_and(|name| self.creates.contains(name))
+    }
+
+    /// A delete of the Machine is in flight or unresolved.
+    pub fn is_deleting(&self, machine: &Machine) -> bool {
+        machine.metadata.name.as_ref().is_some_and(|name| self.deletes.contains(name))
     }
 
     /// The result of a write is in the cache, or the write was not made.

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use proptest::{prelude::ProptestConfig, prop_assert, prop_assert_eq, proptest, sample::Index};
+use proptest::{
+    prelude::{ProptestConfig, TestCaseError},
+    prop_assert, prop_assert_eq, proptest,
+    sample::Index,
+};
 use serde_json::{Value, json};
 
 use super::{any, options, set, untrusted::pointers};
-use crate::capi::conversion::{Loss, Options, UNMAPPED, input::is_zero, to_capi, to_native};
+use crate::capi::conversion::{Conversion, Loss, Options, UNMAPPED, input::is_zero, to_capi, to_native};
 
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
     objects.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
@@ -105,45 +109,38 @@ fn silent(source: &Value, back: &Value, losses: &[Loss], computed: &[&str]) -> V
     all
 }
 
+type Convert = fn(&[Value], &Options) -> Conversion;
+
+/// Objects that are converted there and back are as they were, and nothing is refused on either way.
+fn comes_back(objects: Vec<Value>, there: Convert, back: Convert) -> Result<(), TestCaseError> {
+    let converted = there(&objects, &with_cluster());
+    prop_assert_eq!(&converted.refusals, &[]);
+    let back = back(&converted.objects, &with_cluster());
+    prop_assert_eq!(&back.refusals, &[]);
+    prop_assert_eq!(sorted(back.objects), sorted(objects));
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     /// `toCAPI(toNative(default(x))) == default(x)`
     #[test]
     fn a_deployment_of_cluster_api_comes_back_as_it_was(objects in any::capi_deployment()) {
-        let native = to_native(&objects, &with_cluster());
-        prop_assert_eq!(&native.refusals, &[]);
-        let back = to_capi(&native.objects, &with_cluster());
-        prop_assert_eq!(&back.refusals, &[]);
-        prop_assert_eq!(sorted(back.objects), sorted(objects));
+        comes_back(objects, to_native, to_capi)?;
     }
 
     /// `toNative(toCAPI(y)) == y`
     #[test]
     fn a_native_deployment_comes_back_as_it_was(objects in any::native_deployment()) {
-        let capi = to_capi(&objects, &with_cluster());
-        prop_assert_eq!(&capi.refusals, &[]);
-        let back = to_native(&capi.objects, &with_cluster());
-        prop_assert_eq!(&back.refusals, &[]);
-        prop_assert_eq!(sorted(back.objects), sorted(objects));
+        comes_back(objects, to_capi, to_native)?;
     }
 
     /// Both laws for sets.
     #[test]
     fn a_set_comes_back_as_it_was(capi in any::capi_deployment(), native in any::native_deployment()) {
-        let objects = as_set(capi);
-        let native_ = to_native(&objects, &with_cluster());
-        prop_assert_eq!(&native_.refusals, &[]);
-        let back = to_capi(&native_.objects, &with_cluster());
-        prop_assert_eq!(&back.refusals, &[]);
-        prop_assert_eq!(sorted(back.objects), sorted(objects));
-
-        let objects = as_set(native);
-        let capi = to_capi(&objects, &with_cluster());
-        prop_assert_eq!(&capi.refusals, &[]);
-        let back = to_native(&capi.objects, &with_cluster());
-        prop_assert_eq!(&back.refusals, &[]);
-        prop_assert_eq!(sorted(back.objects), sorted(objects));
+        comes_back(as_set(capi), to_native, to_capi)?;
+        comes_back(as_set(native), to_capi, to_native)?;
     }
 
     /// `toCAPI(toNative(default(x))) == default(x)`
@@ -163,11 +160,7 @@ proptest! {
     /// `toNative(toCAPI(y)) == y`
     #[test]
     fn a_native_machine_comes_back_as_it_was(objects in any::native_machine()) {
-        let capi = to_capi(&objects, &with_cluster());
-        prop_assert_eq!(&capi.refusals, &[]);
-        let back = to_native(&capi.objects, &with_cluster());
-        prop_assert_eq!(&back.refusals, &[]);
-        prop_assert_eq!(sorted(back.objects), sorted(objects));
+        comes_back(objects, to_capi, to_native)?;
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, v
     if !snapshot.has_target() {
         let text = "Created machine on cloud provider";
         next.last_operation = status::operation(OperationType::Create, OperationState::Successful, text, now);
-        status::enter_preserving(&mut next, MachinePhase::Available, false, now);
+        status::enter(&mut next, MachinePhase::Available, false, now);
         status::merge_addresses(&mut next, &vm.addresses, &vm.node_name);
         plan.then(
             Action::WriteStatus(Box::new(next)),
@@ -212,7 +212,7 @@ fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, v
     }
     let text = "Creating machine on cloud provider";
     next.last_operation = status::operation(OperationType::Create, OperationState::Processing, text, now);
-    status::enter_preserving(&mut next, MachinePhase::Pending, true, now);
+    status::enter(&mut next, MachinePhase::Pending, true, now);
     plan.then(Action::WriteStatus(Box::new(next)), "the VM exists and has to join the cluster");
 }
 
@@ -229,7 +229,7 @@ fn delete_stale(plan: &mut Plan<Action>, snapshot: &Snapshot, vm: &Vm) {
 fn mark_stale_failed(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let mut next = status::stored(&snapshot.machine);
     next.last_operation = status::failed_operation(OperationType::Create, None, "VM using old node obj", snapshot.now);
-    status::enter_preserving(&mut next, MachinePhase::Failed, false, snapshot.now);
+    status::enter(&mut next, MachinePhase::Failed, false, snapshot.now);
     let event = Event::warning(EventReason::Failed, "the VM has the name of a Node that belongs to an earlier VM");
     plan.then_recording(
         Action::WriteStatus(Box::new(next)),
@@ -246,7 +246,7 @@ fn mark_late_failed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Polic
         let text = marks::late_text(snapshot, policy);
         next.last_operation = status::failed_operation(OperationType::Create, None, text, snapshot.now);
     }
-    status::enter_preserving(&mut next, MachinePhase::Failed, false, snapshot.now);
+    status::enter(&mut next, MachinePhase::Failed, false, snapshot.now);
     let event = Event::warning(EventReason::Failed, marks::late_text(snapshot, policy));
     plan.then_recording(Action::WriteStatus(Box::new(next)), "the creation timeout has passed", event);
 }
@@ -306,6 +306,6 @@ fn failed_status(snapshot: &Snapshot, call: Call, error: &DriverError, is_late: 
     }
     next.last_operation = status::failed_operation(OperationType::Create, Some(error.code), text, now);
     let phase = if is_late { MachinePhase::Failed } else { MachinePhase::CrashLoopBackOff };
-    status::enter_preserving(&mut next, phase, false, now);
+    status::enter(&mut next, phase, false, now);
     next
 }

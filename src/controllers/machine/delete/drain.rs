@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
     super::{
         Action, Policy, Snapshot, conditions, draining,
-        memory::{NodeFailure, NodeWrite},
+        memory::NodeWrite,
         policy::after,
         status,
-        steps::is_node_certain,
+        steps::{is_node_certain, wait_for_write},
         views::{NodeView, PodsView},
     },
     advance, advance_recording,
@@ -27,9 +27,6 @@ use crate::{
     drain::{DrainPlan, DrainPolicy, Mode, PodFacts, Preparation, Volumes, policy as drain_policy},
     plan::{Event, Plan, WaitKind},
 };
-
-/// When to list pods again after a failed list.
-const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Drains the Machine's Node, by force if necessary, then advances to the deletion of the VM.
 pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
@@ -70,7 +67,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
         PodsView::Failed(error) if is_forced => go_on_undrained(plan, snapshot, error),
         PodsView::Failed(error) => {
             blocked(plan, snapshot, error);
-            let until = after(snapshot.now, LIST_AGAIN);
+            let until = after(snapshot.now, draining::LIST_AGAIN);
             plan.wait(
                 WaitKind::PodList,
                 format!("the list of the pods of the Node: {error}"),
@@ -135,21 +132,16 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
                 );
                 let event = Event::warning(EventReason::DrainBlocked, error.as_str());
                 record_blocked(plan, snapshot, Progress::Drain, &story, event);
-                wait_for_node(plan, drain, failure);
+                wait_for_write(plan, failure, drain.at_most(failure.retry_at()));
             }
             (Some(failure), Preparation::Cordon) => {
                 blocked(plan, snapshot, &failure.message);
-                wait_for_node(plan, drain, failure);
+                wait_for_write(plan, failure, drain.at_most(failure.retry_at()));
             }
         }
         return false;
     }
     true
-}
-
-fn wait_for_node(plan: &mut Plan<Action>, policy: &DrainPolicy, failure: &NodeFailure) {
-    let until = policy.at_most(failure.retry_at());
-    plan.wait(WaitKind::NodeWrite, format!("a write to the Node to succeed: {}", failure.message), Some(until));
 }
 
 /// The node condition `Terminating`. The phase is always Terminating by now, so health is read from the conditions.

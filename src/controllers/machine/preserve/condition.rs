@@ -13,7 +13,7 @@ use crate::{
         node::Node,
         reasons::{EventReason, NodeConditionType, PreservedReason},
     },
-    plan::{Event, Plan, WaitKind},
+    plan::{Event, Plan},
 };
 
 /// Texts of the reference, which it searches for.
@@ -105,12 +105,4 @@ fn patch(node: &Node, status: &str, reason: PreservedReason, message: &str, now:
         "type": NodeConditionType::Preserved.as_str(), "status": status, "reason": reason.as_str(), "message": message,
         "lastHeartbeatTime": status::stamp(now), "lastTransitionTime": since.unwrap_or_else(|| status::stamp(now)),
     }] } })
-}
-
-/// Whether a write to the Node failed and must not be repeated yet. If so, waits.
-pub(super) fn is_refused(plan: &mut Plan<Action>, snapshot: &Snapshot, purpose: NodeWrite) -> bool {
-    let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) else { return false };
-    let text = format!("a write to the Node to succeed: {}", failure.message);
-    plan.wait(WaitKind::NodeWrite, text, Some(failure.retry_at()));
-    true
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    super::{Action, NodeWrite, Snapshot, status},
-    condition::{is_refused, is_told_stopped, tell_stopped},
+    super::{Action, NodeWrite, Snapshot, status, steps::is_refused},
+    condition::{is_told_stopped, tell_stopped},
     copy::{changed, forgotten},
     start::released,
 };

@@ -12,9 +12,9 @@ use super::{
         draining::{self, Outcome},
         policy::{after, created_at},
         status,
-        steps::set,
+        steps::{is_refused, set},
     },
-    condition::{Told, is_refused, tell},
+    condition::{Told, tell},
 };
 use crate::{
     api::{

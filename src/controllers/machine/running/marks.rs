@@ -52,7 +52,7 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
         plan.then(Action::DeleteBootstrapToken { id }, "the VM has joined, so the token is not needed any more");
     }
     next.last_operation = status::operation(type_, OperationState::Successful, text.clone(), now);
-    status::enter_preserving(&mut next, MachinePhase::Running, false, now);
+    status::enter(&mut next, MachinePhase::Running, false, now);
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::normal(event, text));
 }
 
@@ -86,7 +86,7 @@ pub(super) fn restart_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 pub(super) fn mark_unknown(plan: &mut Plan<Action>, snapshot: &Snapshot, mut next: MachineStatus, text: String) {
     let now = snapshot.now;
     next.last_operation = status::operation(OperationType::HealthCheck, OperationState::Processing, text.clone(), now);
-    status::enter_preserving(&mut next, MachinePhase::Unknown, true, now);
+    status::enter(&mut next, MachinePhase::Unknown, true, now);
     let event = Event::warning(EventReason::Unhealthy, text);
     plan.then_recording(Action::WriteStatus(Box::new(next)), "the Node is not healthy", event);
 }
@@ -108,7 +108,7 @@ pub(in super::super) fn mark_failed(
     next.last_operation.description.clone_from(&text);
     next.last_operation.state = Some(OperationState::Failed);
     next.last_operation.last_update_time = Some(status::stamp(now));
-    status::enter_preserving(&mut next, MachinePhase::Failed, false, now);
+    status::enter(&mut next, MachinePhase::Failed, false, now);
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::warning(EventReason::Failed, text));
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::{
     Action, Snapshot,
     memory::NodeWrite,
-    steps::set,
+    steps::{is_refused, set},
     views::{ClassView, NodeView},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
         node::Node,
     },
     controllers::object::finalizer,
-    plan::{Plan, WaitKind},
+    plan::Plan,
 };
 
 /// Plans the writes to the Node, as few as possible.
@@ -32,12 +32,7 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }
-    if let Some(failure) = snapshot.memory.node_failure_of(NodeWrite::Sync, snapshot.now) {
-        plan.wait(
-            WaitKind::NodeWrite,
-            format!("a write to the Node to succeed: {}", failure.message),
-            Some(failure.retry_at()),
-        );
+    if is_refused(&mut plan, snapshot, NodeWrite::Sync) {
         return plan;
     }
     let virtual_capacity = desired_capacity(snapshot);

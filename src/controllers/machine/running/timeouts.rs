@@ -66,7 +66,7 @@ fn check_update_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &P
     } else if is_node_certain(plan, snapshot, "an in-place update fails only after a live read of its Node") {
         let text = format!("Machine {} failed to in-place update in {timeout} minutes.", snapshot.name());
         next.last_operation = status::failed_operation(OperationType::InPlaceUpdate, None, text.clone(), now);
-        status::enter_preserving(&mut next, MachinePhase::InPlaceUpdateFailed, true, now);
+        status::enter(&mut next, MachinePhase::InPlaceUpdateFailed, true, now);
         let event = Event::warning(EventReason::InPlaceUpdateFailed, text);
         plan.then_recording(Action::WriteStatus(Box::new(next)), "the timeout of in-place updates has passed", event);
     }

@@ -187,9 +187,8 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
         let creating = in_flight.creates.iter().filter(|name| !known.contains(name.as_str())).count();
         let (terminating, live): (Vec<&Machine>, Vec<&Machine>) =
             machines.iter().copied().partition(|machine| machine.is_terminating());
-        let (deleting, mut live): (Vec<&Machine>, Vec<&Machine>) = live
-            .into_iter()
-            .partition(|machine| machine.metadata.name.as_ref().is_some_and(|name| in_flight.deletes.contains(name)));
+        let (deleting, mut live): (Vec<&Machine>, Vec<&Machine>) =
+            live.into_iter().partition(|machine| in_flight.is_deleting(machine));
         live.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
         let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid).count();
         let is_deleting = set.metadata.deletion_timestamp.is_some();

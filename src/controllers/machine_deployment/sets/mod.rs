@@ -6,10 +6,7 @@ pub(super) mod naming;
 pub(super) mod revision;
 pub(super) mod rollback;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -197,7 +194,7 @@ impl SetView {
 
     /// A delete of the Machine is in flight.
     pub(super) fn is_going(&self, machine: &Machine) -> bool {
-        machine.is_terminating() || is_in(&self.in_flight.deletes, machine)
+        machine.is_terminating() || self.in_flight.is_deleting(machine)
     }
 
     /// The counts, if these Machines are the available ones. They are computed from the Machines themselves, because the
@@ -207,13 +204,13 @@ impl SetView {
         let live: Vec<&Machine> =
             machines.iter().map(Arc::as_ref).filter(|machine| !machine.is_terminating()).collect();
         let (deleting, staying): (Vec<&Machine>, Vec<&Machine>) =
-            live.iter().copied().partition(|machine| is_in(&in_flight.deletes, machine));
+            live.iter().copied().partition(|machine| in_flight.is_deleting(machine));
         let (available, idle): (Vec<&Machine>, Vec<&Machine>) =
             staying.into_iter().partition(|machine| is_available(machine));
         let first_available = available.iter().map(|machine| DeletionOrder::of(machine, *now)).min();
         let goes_first =
             |machine: &Machine| first_available.as_ref().is_none_or(|first| DeletionOrder::of(machine, *now) < *first);
-        let seen = machines.iter().filter(|machine| is_in(&in_flight.creates, machine)).count();
+        let seen = machines.iter().filter(|machine| in_flight.is_creating(machine)).count();
         let seen = seen + unreadable.iter().filter(|name| in_flight.creates.contains(*name)).count();
         ReplicaCounts {
             replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas },
@@ -236,10 +233,6 @@ impl SetView {
             max: self.number(labels::MAX_REPLICAS),
         }
     }
-}
-
-fn is_in(names: &BTreeSet<String>, machine: &Machine) -> bool {
-    machine.metadata.name.as_deref().is_some_and(|name| names.contains(name))
 }
 
 /// Converts a count to the API's type.

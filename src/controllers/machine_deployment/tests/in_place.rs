@@ -316,6 +316,14 @@ fn a_label_that_the_reference_left_does_not_hold_a_set() {
     assert_eq!(drive.world.machines.all().count(), 4, "{}", drive.log);
 }
 
+/// Executes only the moves of the next plan.
+fn only_move(drive: &mut Drive) {
+    let snapshot = drive.snapshot();
+    for step in planned(&snapshot).steps.iter().filter(|step| matches!(step.action, Action::PatchMachine { .. })) {
+        drive.world.apply_deployment_action(&snapshot, &step.action).unwrap();
+    }
+}
+
 /// The Machine has moved, and the process ended before anything else.
 #[rstest]
 #[case::marked(true)]
@@ -324,10 +332,7 @@ fn a_move_that_another_implementation_began_is_finished(#[case] is_marked: bool)
     let mut drive = begun(3, 0, 1);
     let name = chosen(&drive);
     update(&mut drive, &name);
-    let snapshot = drive.snapshot();
-    for step in planned(&snapshot).steps.iter().filter(|step| matches!(step.action, Action::PatchMachine { .. })) {
-        drive.world.apply_deployment_action(&snapshot, &step.action).unwrap();
-    }
+    only_move(&mut drive);
     if !is_marked {
         let (old, new) = sets(&drive);
         drive.world.sets.edit(&mut drive.world.clock, &new.name_any(), |set| set.spec.replicas = 1);
@@ -351,10 +356,7 @@ fn a_machine_that_moved_is_not_taken_for_updated_to_the_next_template() {
     let mut drive = begun(3, 0, 1);
     let name = chosen(&drive);
     update(&mut drive, &name);
-    let snapshot = drive.snapshot();
-    for step in planned(&snapshot).steps.iter().filter(|step| matches!(step.action, Action::PatchMachine { .. })) {
-        drive.world.apply_deployment_action(&snapshot, &step.action).unwrap();
-    }
+    only_move(&mut drive);
     let second = sets(&drive).1.uid();
     drive.edit_version("v3");
     drive.settle();
@@ -370,10 +372,7 @@ fn a_machine_that_moved_is_deleted_if_fewer_are_desired() {
     let mut drive = begun(3, 0, 1);
     let name = chosen(&drive);
     update(&mut drive, &name);
-    let snapshot = drive.snapshot();
-    for step in planned(&snapshot).steps.iter().filter(|step| matches!(step.action, Action::PatchMachine { .. })) {
-        drive.world.apply_deployment_action(&snapshot, &step.action).unwrap();
-    }
+    only_move(&mut drive);
     drive.edit(json!({"replicas": 0}));
     drive.run();
     assert_eq!(drive.world.machines.all().count(), 0, "{}", drive.log);

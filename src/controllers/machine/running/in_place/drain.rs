@@ -13,8 +13,9 @@ use super::{
         draining::{self, Outcome},
         memory::NodeWrite,
         status,
+        steps::wait_for_write,
     },
-    enter, node_of, wait_for_node,
+    enter, node_of,
 };
 use crate::{
     api::{
@@ -43,7 +44,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
         let purpose = NodeWrite::Cordon;
         if let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) {
             blocked(plan, snapshot, &failure.message);
-            return wait_for_node(plan, failure);
+            return wait_for_write(plan, failure, failure.retry_at());
         }
         let patch = json!({ "spec": { "unschedulable": true } });
         let action = Action::StrategicPatchNode { node: Arc::clone(node), patch, purpose };
@@ -79,7 +80,7 @@ fn finish(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>, name: 
     let (mut next, now) = (status::stored(&snapshot.machine), snapshot.now);
     let text = format!("Machine {} is undergoing an in-place update", snapshot.name());
     next.last_operation = status::operation(OperationType::InPlaceUpdate, OperationState::Processing, text, now);
-    status::enter_preserving(&mut next, MachinePhase::InPlaceUpdating, true, now);
+    status::enter(&mut next, MachinePhase::InPlaceUpdating, true, now);
     let event = Event::normal(EventReason::InPlaceUpdating, format!("Node {name} is drained for its in-place update"));
     let reason = "the Node is drained, and the agent on it may begin";
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, event);

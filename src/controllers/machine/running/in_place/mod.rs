@@ -18,12 +18,7 @@ use serde_json::json;
 
 pub(in super::super) use drain::forced_from;
 
-use super::super::{
-    Action, Policy, Snapshot,
-    memory::{NodeFailure, NodeWrite},
-    status,
-    views::NodeView,
-};
+use super::super::{Action, Policy, Snapshot, memory::NodeWrite, status, steps::is_refused, views::NodeView};
 use crate::{
     api::{
         machine::{MachinePhase, MachineStatus, OperationState, OperationType},
@@ -79,7 +74,7 @@ pub(super) fn take_result(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &N
     };
     next.last_operation = operation;
     let runs_out = phase == MachinePhase::InPlaceUpdateFailed;
-    status::enter_preserving(&mut next, phase, runs_out, now);
+    status::enter(&mut next, phase, runs_out, now);
     let action = Action::WriteStatus(Box::new(next));
     plan.then_recording(action, "the agent on the Node reported the result of the in-place update", event);
     true
@@ -129,8 +124,8 @@ fn next_of(node: &Node, progress: Option<Reason>) -> Option<Reason> {
 /// Sets the reason of the condition.
 fn enter(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>, reason: Reason) {
     let purpose = NodeWrite::InPlaceUpdate;
-    if let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) {
-        return wait_for_node(plan, failure);
+    if is_refused(plan, snapshot, purpose) {
+        return;
     }
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let (message, why) = match reason {
@@ -160,11 +155,6 @@ fn enter(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>, reason:
         }
         _ => plan.then(action, why),
     };
-}
-
-fn wait_for_node(plan: &mut Plan<Action>, failure: &NodeFailure) {
-    let text = format!("a write to the Node to succeed: {}", failure.message);
-    plan.wait(WaitKind::NodeWrite, text, Some(failure.retry_at()));
 }
 
 #[cfg(test)]
