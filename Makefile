@@ -5,10 +5,10 @@ N ?= 200
 export K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt crds bench deny clean
+.PHONY: help build demo test test-clusterctl test-drivers test-clouds check fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-8s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the debug binary without cloud drivers, target/debug/mcm
 	$(CARGO) build --locked
@@ -19,9 +19,21 @@ demo: ## Create, roll, kill, drain and delete machines on a real control plane (
 test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor)
 	@hack/test
 
+test-clusterctl: ## Run the tests with clusterctl and the real core of Cluster API
+	@hack/test-clusterctl
+
+test-drivers: ## Test the driver in Python and the bridge for Go drivers
+	@hack/test-drivers
+
+test-clouds: ## Test the drivers of real clouds against simulations of them (needs Python)
+	$(CARGO) test --locked --features aws --lib driver::
+	$(CARGO) test --locked --features aws --test clouds
+
 check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --test clusterctl -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features aws -- -D warnings
 
 fmt: ## Format the code
 	$(CARGO) fmt
@@ -29,8 +41,14 @@ fmt: ## Format the code
 crds: ## Regenerate crds/ from the types
 	UPDATE_CRDS=1 $(CARGO) test --locked --lib crds_on_disk
 
+proto-go: ## Regenerate the Go code of proto/
+	cd sdk/go/generate && go run . ../driverv1
+
 bench: ## Benchmark against the Go reference (N=200 machines by default)
 	@hack/bench/run -n $(N)
+
+faults: ## Run what goes wrong outside, in the large: an hour and a half (RUN="volumes machines=10" for one, RUN=--quick for a first look)
+	@hack/faults $(RUN)
 
 deny: ## Check licences, sources and known vulnerabilities of dependencies
 	$(CARGO) deny check

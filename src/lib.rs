@@ -11,3 +11,9 @@ mod process;
 mod runtime;
 mod safety;
 mod simulated_cloud;
+
+#[cfg(feature = "aws")]
+#[doc(hidden)]
+pub mod driver_tester {
+    pub use crate::driver::tester::{Failed, Tester};
+}

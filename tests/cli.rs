@@ -56,9 +56,13 @@ const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kube
 #[case("run", &["run"])]
 #[case("machine-controller-manager", &["machine-controller-manager"])]
 #[case("machine-controller", &["machine-controller"])]
+#[case("capi-manager", &["capi-manager"])]
 #[case("simulated-cloud", &["simulated-cloud"])]
 #[case("convert", &["convert"])]
 #[case("crd", &["crd"])]
+#[cfg_attr(feature = "remote", case("driver", &["driver"]))]
+#[cfg_attr(feature = "remote", case("driver-serve", &["driver", "serve"]))]
+#[cfg_attr(feature = "remote", case("driver-test", &["driver", "test"]))]
 #[case("completion", &["completion"])]
 #[case("version", &["version"])]
 fn help_reads_well(#[case] name: &str, #[case] command: &[&str]) {
@@ -412,4 +416,90 @@ fn convert_lists_every_refusal_and_prints_no_half_result() {
 fn convert_says_what_is_wrong_with_its_arguments(#[case] args: &[&str], #[case] code: i32, #[case] error: &str) {
     let said = stderr(&mut mcm(args), code);
     assert!(said.starts_with(error), "{said}");
+}
+
+#[cfg(feature = "remote")]
+mod drivers {
+    use std::{
+        io::{BufRead, BufReader},
+        process::{Child, Command, Stdio},
+    };
+
+    use super::*;
+
+    const CLASS: &str =
+        "kind: MachineClass\nmetadata: {name: c, namespace: n}\nprovider: simulated\nproviderSpec: {}\n";
+
+    /// `mcm driver serve`, until it is dropped.
+    struct Server(Child);
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn serve(socket: &Path) -> Server {
+        let mut child = Command::new(cargo_bin!("mcm"))
+            .args(["driver", "serve", "--provider=simulated", "--listen", &format!("unix://{}", socket.display())])
+            .env_remove("RUST_LOG")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("drivers served")));
+        Server(child)
+    }
+
+    fn files(class: &str) -> (TempDir, PathBuf, PathBuf) {
+        let folder = TempDir::new().unwrap();
+        let (socket, file) = (folder.path().join("driver.sock"), folder.path().join("class.yaml"));
+        fs::write(&file, class).unwrap();
+        (folder, socket, file)
+    }
+
+    #[test]
+    fn a_driver_that_is_served_passes_the_test() {
+        let (folder, socket, class) = files(CLASS);
+        let _server = serve(&socket);
+        let address = format!("unix://{}", socket.display());
+        let invalid = folder.path().join("invalid.yaml");
+        fs::write(&invalid, CLASS.replace("{}", "{zone: 7}")).unwrap();
+        let report = stdout(
+            mcm(&["driver", "test", &address, "-o", "json", "-f"]).arg(&class).arg("--invalid-class").arg(&invalid),
+        );
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["failed"], 0, "{report:#}");
+        assert!(report["passed"].as_u64().unwrap() >= 15, "{report:#}");
+
+        // A class of which the driver says that it is invalid is a bad subject: checks fail, and the exit code says so.
+        let output = mcm(&["driver", "test", &address, "-f"]).arg(&invalid).output().unwrap();
+        let (text, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(text.contains("FAILED") && text.contains("what to do"), "{text}");
+        assert!(said.starts_with("error: ") && said.contains(" checks failed"), "{said}");
+    }
+
+    #[test]
+    fn a_driver_that_cannot_be_tested_leaves_with_2() {
+        let (_folder, socket, class) = files(CLASS);
+        let address = format!("unix://{}", socket.display());
+        let said = stderr(mcm(&["driver", "test", &address, "-f"]).arg(&class), 2);
+        assert!(said.starts_with(&format!("error: driver simulated at {address}: ")), "{said}");
+        let said = stderr(mcm(&["driver", "test", "http://driver.example:1", "-f"]).arg(&class), 2);
+        assert!(said.contains("unencrypted"), "{said}");
+        let said = stderr(&mut mcm(&["driver", "test", &address, "-f", "/nonexistent"]), 2);
+        assert!(said.contains("read /nonexistent"), "{said}");
+    }
+
+    #[rstest]
+    #[case("--driver=aws", 2, "--driver=aws: must be NAME=ADDRESS")]
+    #[case("--driver=aws=http://driver:1", 1, "credentials would travel unencrypted")]
+    #[case("--driver=aws=https://driver:1", 1, "https needs the CA of the driver")]
+    #[case("--driver=aws=unix:///a --driver=aws=unix:///b", 1, "given twice")]
+    fn an_unsafe_or_unclear_driver_is_refused(#[case] flags: &str, #[case] code: i32, #[case] error: &str) {
+        let said = stderr(mcm(&["machine-controller"]).args(flags.split(' ')), code);
+        assert!(said.contains(error), "{said}");
+    }
 }

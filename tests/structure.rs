@@ -1,5 +1,5 @@
 //! The structure of the source, as rules: what decides is pure, floors are not skipped upwards, files form no circles, and a
-//! kind is added in one folder and one line. And what docs/conformance.md says of tests is true.
+//! kind is added in one folder and one line. And what the pages of conformance say of tests is true.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -96,9 +96,15 @@ fn files_form_no_circles() {
 
 #[test]
 fn a_kind_is_known_to_one_line_outside_its_folder() {
-    let kinds = fs::read_to_string(source().join("controllers/mod.rs")).unwrap();
+    for (room, list) in [("controllers", "mod.rs"), ("capi/provider", "register.rs")] {
+        each_kind_is_listed(&source().join(room), list);
+    }
+}
+
+fn each_kind_is_listed(room: &Path, list: &str) {
+    let kinds = fs::read_to_string(room.join(list)).unwrap();
     let listed = |name: &str| kinds.contains(&format!("{name}::KIND"));
-    for folder in fs::read_dir(source().join("controllers")).unwrap().flatten() {
+    for folder in fs::read_dir(room).unwrap().flatten() {
         let name = folder.file_name().to_string_lossy().into_owned();
         if !folder.path().join("register.rs").exists() {
             continue;

@@ -65,7 +65,8 @@ fn bounded_name(mut crd: CustomResourceDefinition, max: i64) -> CustomResourceDe
     crd
 }
 
-fn roots(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
+/// The schema of each version.
+pub(crate) fn roots(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
     let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut())
 }
@@ -119,7 +120,7 @@ fn schema_of<T: JsonSchema>() -> Option<JSONSchemaProps> {
 /// Removes `nullable`, so that the API server treats the `null` that Go writes as absent; defaults, which would be
 /// written into objects; and titles, which repeat the descriptions. Adds the range of `int32`, which only API servers
 /// of 1.36 and later check.
-fn tidy(schema: &mut JSONSchemaProps) {
+pub(crate) fn tidy(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.default = None;
     schema.title = None;

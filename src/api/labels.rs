@@ -1,5 +1,5 @@
 //! Names of labels, annotations, taints and finalizers, which other programs read, too. All values are defined by the
-//! Go reference and never change.
+//! Go reference, but those that end in `mcm/…`, and never change.
 
 /// Label on a Machine: the name of its Node. The only link from Machine to Node.
 pub const NODE: &str = "node";
@@ -78,6 +78,11 @@ pub const SCALE_DOWN_DISABLED_BY_MCM: &str = "cluster-autoscaler.kubernetes.io/s
 /// Annotation on a MachineClass: the problems that its driver reported. It replaces a condition, because a MachineClass
 /// has no status and the CRD of the reference prunes unknown fields. The reference neither reads nor writes it.
 pub const CLASS_PROBLEMS: &str = "machine.sapcloud.io/class-problems";
+/// Annotation on a Machine: the Secret with its own user data, under the key `value`, which replaces that of its class.
+/// The provider for Cluster API writes it. The data is used as it is, without placeholders.
+pub const USER_DATA_SECRET: &str = "machine.mcm/user-data-secret";
+/// Key of the user data in that Secret.
+pub const USER_DATA_KEY: &str = "value";
 /// Annotation of kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

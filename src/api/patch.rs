@@ -28,6 +28,19 @@ pub fn status<S: Serialize>(from: &S, to: &S) -> Value {
     json!({ "status": diff(&value(from), &value(to)).unwrap_or_else(|| json!({})) })
 }
 
+/// The paths of the fields that a patch names, without values, for logs.
+pub fn fields(patch: &Value) -> String {
+    fn paths(patch: &Value) -> Vec<String> {
+        let Some(fields) = patch.as_object() else { return Vec::new() };
+        let deep = |(key, value): (&String, &Value)| match paths(value).as_slice() {
+            [] => vec![key.clone()],
+            below => below.iter().map(|field| format!("{key}.{field}")).collect(),
+        };
+        fields.iter().flat_map(deep).collect()
+    }
+    paths(patch).join(", ")
+}
+
 /// Applies a merge patch.
 pub fn apply(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {

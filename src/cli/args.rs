@@ -9,11 +9,13 @@ use std::{
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
+#[cfg(feature = "remote")]
+use super::driver::DriverCommand;
 use super::{
     convert::ConvertOptions,
     demo::DemoOptions,
     error::{Rejection, Spoken},
-    flags::{Conflicts, ControllerManagerOptions, MachineControllerOptions, RunOptions},
+    flags::{CapiManagerOptions, Conflicts, ControllerManagerOptions, MachineControllerOptions, RunOptions},
     normalize::underscores_to_dashes,
     simulated_cloud::SimulatedCloudOptions,
 };
@@ -41,6 +43,10 @@ pub enum Command {
     MachineControllerManager(Box<ControllerManagerOptions>),
     /// Run the controllers of machines and classes
     MachineController(Box<MachineControllerOptions>),
+    /// Run the infrastructure provider for Cluster API
+    ///
+    /// Runs under core and beside bootstrap and control plane providers; see docs/cluster-api.md.
+    CapiManager(Box<CapiManagerOptions>),
     /// Serve a simulated cloud for other processes to use
     SimulatedCloud(SimulatedCloudOptions),
     /// Show the product with simulated machines
@@ -50,10 +56,21 @@ pub enum Command {
     /// Reads files, never a cluster. Give what belongs together at once: deployment, template, class, Secret, health check.
     /// If anything is refused, every refusal is printed with the path of its field, and nothing else.
     Convert(ConvertOptions),
+    /// Serve and test drivers that are processes of their own
+    #[cfg(feature = "remote")]
+    Driver {
+        /// What to do.
+        #[command(subcommand)]
+        command: DriverCommand,
+    },
     /// Print the custom resource definitions, ready for kubectl apply
     Crd {
         /// Only the definition of this kind
         kind: Option<String>,
+
+        /// Print those of the provider for Cluster API
+        #[arg(long, conflicts_with = "kind")]
+        cluster_api: bool,
     },
     /// Print a completion script for a shell
     Completion {
@@ -110,6 +127,9 @@ impl Command {
             Self::Run(options) => options.check(),
             Self::MachineControllerManager(options) => options.check(),
             Self::MachineController(options) => options.check(),
+            Self::CapiManager(options) => options.check(),
+            #[cfg(feature = "remote")]
+            Self::Driver { .. } => Ok(()),
             Self::SimulatedCloud(_)
             | Self::Demo(_)
             | Self::Convert(_)
@@ -160,11 +180,13 @@ impl Called {
         like_pflag(command).mut_subcommands(|sub| {
             // The drop-in programs keep the defaults of the Go programs; these are the limits that Gardener sets for
             // them.
-            let sub = if sub.get_name() == "run" {
-                sub.mut_arg("kube_api_qps", |arg| arg.default_value("150"))
-                    .mut_arg("kube_api_burst", |arg| arg.default_value("200"))
-            } else {
-                sub
+            let sub = match sub.get_name() {
+                "run" => sub
+                    .mut_arg("kube_api_qps", |arg| arg.default_value("150"))
+                    .mut_arg("kube_api_burst", |arg| arg.default_value("200")),
+                // The default of all managers of Cluster API.
+                "capi-manager" => sub.mut_arg("enabled", |arg| arg.default_value("false")),
+                _ => sub,
             };
             like_pflag(sub)
         })

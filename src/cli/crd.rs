@@ -2,7 +2,10 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::api::crd::{crds, yaml};
+use crate::{
+    api::crd::{crds, yaml},
+    capi,
+};
 
 /// A definition cannot be printed.
 #[derive(Debug, thiserror::Error)]
@@ -31,13 +34,27 @@ pub enum RenderError {
 /// # Errors
 /// The kind does not exist.
 pub fn render(kind: Option<&str>) -> Result<String, RenderError> {
-    let all = crds();
-    let wanted: Vec<_> = all.iter().filter(|crd| kind.is_none_or(|kind| is_called(crd, kind))).collect();
-    if let (Some(kind), true) = (kind, wanted.is_empty()) {
-        let known: Vec<_> = all.iter().map(|crd| crd.spec.names.kind.as_str()).collect();
+    let Some(kind) = kind else { return documents(&crds()) };
+    let mut all = crds();
+    all.extend(capi::crd::crds());
+    let known: Vec<_> = all.iter().map(|crd| crd.spec.names.kind.clone()).collect();
+    all.retain(|crd| is_called(crd, kind));
+    if all.is_empty() {
         return Err(RenderError::UnknownKind { given: kind.into(), known: known.join(", ") });
     }
-    let documents: Result<Vec<_>, _> = wanted.into_iter().map(document).collect();
+    documents(&all)
+}
+
+/// The definitions of the provider for Cluster API.
+///
+/// # Errors
+/// One cannot be written, which does not happen.
+pub fn render_cluster_api() -> Result<String, RenderError> {
+    documents(&capi::crd::crds())
+}
+
+fn documents(crds: &[CustomResourceDefinition]) -> Result<String, RenderError> {
+    let documents: Result<Vec<_>, _> = crds.iter().map(document).collect();
     Ok(documents?.join("---\n"))
 }
 
@@ -84,25 +101,39 @@ mod tests {
         assert_eq!(
             text,
             "print the definition of kind \"pod\": there is no such kind, use one of MachineClass, Machine, MachineSet, \
-             MachineDeployment"
+             MachineDeployment, MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachineTemplate, MCMMachinePool, \
+             MCMMachinePoolTemplate"
         );
+    }
+
+    #[test]
+    fn the_kinds_of_cluster_api_are_printed_on_request_and_by_name() {
+        let text = render_cluster_api().unwrap();
+        assert_eq!(text.split("\n---\n").count(), capi::crd::crds().len());
+        assert!(!render(None).unwrap().contains("infrastructure.cluster.x-k8s.io"), "they need core");
+        assert!(text.contains(render(Some("mcmmachines")).unwrap().trim_start_matches(HEADER)));
     }
 
     /// `UPDATE_CRDS=1` writes the folder instead of comparing it.
     #[test]
     fn crds_on_disk_are_those_of_the_types() {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("crds");
-        let wanted = wanted_files();
+        compare(&folder, wanted_files(&crds()));
+        // Without core they are of no use, so `kubectl apply -f crds/` passes this folder over.
+        compare(&folder.join("cluster-api"), wanted_files(&capi::crd::crds()));
+    }
+
+    fn compare(folder: &PathBuf, wanted: BTreeMap<String, String>) {
         if env::var_os("UPDATE_CRDS").is_some() {
-            fs::create_dir_all(&folder).unwrap();
-            for stale in files_in(&folder).keys().filter(|name| !wanted.contains_key(*name)) {
+            fs::create_dir_all(folder).unwrap();
+            for stale in files_in(folder).keys().filter(|name| !wanted.contains_key(*name)) {
                 fs::remove_file(folder.join(stale)).unwrap();
             }
             for (name, text) in &wanted {
                 fs::write(folder.join(name), text).unwrap();
             }
         }
-        let found = files_in(&folder);
+        let found = files_in(folder);
         let names = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
         let help = "crds/ is not what the types say; write it anew with `make crds` and commit the difference";
         assert_eq!(names(&found), names(&wanted), "{help}");
@@ -111,8 +142,8 @@ mod tests {
         }
     }
 
-    fn wanted_files() -> BTreeMap<String, String> {
-        let mut files: BTreeMap<_, _> = crds().iter().map(|crd| (file_name(crd), yaml(crd).unwrap())).collect();
+    fn wanted_files(crds: &[CustomResourceDefinition]) -> BTreeMap<String, String> {
+        let mut files: BTreeMap<_, _> = crds.iter().map(|crd| (file_name(crd), yaml(crd).unwrap())).collect();
         let listing: String = files.keys().map(|name| format!("- {name}\n")).collect();
         // Without an extension, so that `kubectl apply -f crds/` passes it over.
         files.insert(
@@ -125,6 +156,7 @@ mod tests {
     fn files_in(folder: &PathBuf) -> BTreeMap<String, String> {
         let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
         entries
+            .filter(|path| path.is_file())
             .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap()))
             .collect()
     }

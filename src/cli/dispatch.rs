@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::{Context, Result};
 
+#[cfg(feature = "remote")]
+use super::driver::{self, DriverCommand};
 use super::{
     args::{self, Command},
     convert, crd, demo, error,
@@ -34,10 +36,21 @@ fn execute(command: Command) -> Result<()> {
             serve(&options.generic.log.clone(), run::controller_manager(*options))
         }
         Command::MachineController(options) => serve(&options.generic.log.clone(), run::machine_controller(*options)),
+        Command::CapiManager(options) => serve(&options.log.clone(), run::capi_manager(*options)),
         Command::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
         Command::Demo(options) => block_on(demo::run(options)),
         Command::Convert(options) => print(&convert::run(&options)?),
-        Command::Crd { kind } => print(&crd::render(kind.as_deref())?),
+        Command::Crd { kind, cluster_api: false } => print(&crd::render(kind.as_deref())?),
+        Command::Crd { .. } => print(&crd::render_cluster_api()?),
+        #[cfg(feature = "remote")]
+        Command::Driver { command } => match command {
+            DriverCommand::Serve(options) => serve(&options.log.clone(), driver::serve(*options)),
+            DriverCommand::Test(options) => {
+                let report = block_on(async { Ok(driver::test(*options).await?) })?;
+                print(&report.text)?;
+                report.verdict()
+            }
+        },
         Command::Completion { shell } => print(&args::completion(shell)),
         Command::Version => print(&version::text()),
     }
@@ -48,7 +61,7 @@ fn serve(log: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()>
     block_on(work)
 }
 
-fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
     let outcome = runtime.block_on(work);

@@ -4,6 +4,8 @@ use std::{error::Error as _, process::ExitCode};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+#[cfg(feature = "remote")]
+use super::driver::NotTested;
 use super::{
     convert::ConvertError,
     flags::{
@@ -83,6 +85,11 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(ConvertError::Refused(refusals)) = error.downcast_ref() {
         refusals.iter().for_each(|refusal| print(&refusal.to_string(), None));
         return ExitCode::from(FAILED);
+    }
+    #[cfg(feature = "remote")]
+    if error.downcast_ref::<NotTested>().is_some() {
+        print(&format!("{error:#}"), None);
+        return ExitCode::from(USAGE);
     }
     let hint = error.chain().find_map(|layer| layer.downcast_ref::<StartError>()).map(StartError::hint);
     print(&format!("{error:#}"), hint);

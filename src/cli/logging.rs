@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result};
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{Layer, Registry, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use super::flags::{LogFormat, LogOptions};
 
@@ -23,15 +23,15 @@ pub fn install(options: &LogOptions) -> Result<()> {
         Ok(text) if !text.is_empty() => text,
         _ => directives(options.verbosity),
     };
-    let filter = EnvFilter::builder()
-        .parse(format!("{directives},{SILENT}"))
-        .with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
-    let lines = fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    let installed = match options.format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    // Not `EnvFilter`: it filters by fields, too, for which every process would hold a regular expression engine.
+    let filter: Targets =
+        format!("{directives},{SILENT}").parse().with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let lines: Box<dyn Layer<Registry> + Send + Sync> = match options.format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    if installed.is_err() {
+    if tracing_subscriber::registry().with(lines).with(filter).try_init().is_err() {
         tracing::debug!("logger already installed");
     }
     Ok(())
@@ -62,6 +62,6 @@ mod tests {
     #[case(10, "trace")]
     fn klog_levels_have_a_counterpart(#[case] verbosity: i32, #[case] level: &str) {
         assert_eq!(directives(verbosity), format!("warn,mcm={level}"));
-        assert!(EnvFilter::builder().parse(directives(verbosity)).is_ok());
+        assert!(directives(verbosity).parse::<Targets>().is_ok());
     }
 }

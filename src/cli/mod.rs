@@ -6,6 +6,8 @@ pub mod convert;
 pub mod crd;
 pub mod demo;
 mod dispatch;
+#[cfg(feature = "remote")]
+pub mod driver;
 mod error;
 pub mod flags;
 pub mod logging;

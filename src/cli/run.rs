@@ -4,17 +4,20 @@ use anyhow::Result;
 use jiff::SignedDuration;
 
 use super::flags::{
-    ControllerManagerOptions, DriverOptions, GenericOptions, MachineControllerOptions, MachineOptions, RolloutOptions,
-    RunOptions,
+    CapiManagerOptions, ControllerManagerOptions, DriverOptions, GenericOptions, LeaderElectionOptions,
+    MachineControllerOptions, MachineOptions, RolloutOptions, RunOptions,
 };
 use crate::{
     api::GoDuration,
+    capi::provider,
     controllers::{MACHINES, SETS, machine, machine_deployment, node, orphans, overshoot},
     drain::Patience,
-    process::{self, CellOptions, Cells, DriverChoice, ProcessOptions, TargetKubeconfigs},
+    process::{
+        self, CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
+    },
     runtime::{
         cell::{Role, Scope},
-        kubeconfig::{Fallback, UserAgent},
+        kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
         leader::Timing,
         limiter::Rate,
     },
@@ -61,26 +64,97 @@ pub async fn machine_controller(options: MachineControllerOptions) -> Result<()>
     process::serve(with_machines(process, &options.machine, &options.driver)).await
 }
 
+/// The provider for Cluster API.
+///
+/// # Errors
+/// As for [`run`].
+pub async fn capi_manager(options: CapiManagerOptions) -> Result<()> {
+    process::serve(provider_options(&options, own_namespace())).await
+}
+
+/// The namespace of this pod, if it is one.
+fn own_namespace() -> Option<String> {
+    const FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+    let given = std::env::var("POD_NAMESPACE").ok().or_else(|| std::fs::read_to_string(FILE).ok());
+    given.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>) -> ProcessOptions {
+    let machine = machine::Policy::default();
+    let namespace = Some(&options.namespace).filter(|name| !name.is_empty());
+    let leases = own_namespace.or_else(|| namespace.cloned()).unwrap_or_else(|| "default".to_owned());
+    ProcessOptions {
+        agent: UserAgent::CapiManager,
+        fallback: Fallback::LocalKubeconfig,
+        roles: vec![provider::ROLE],
+        listen: options.health_addr,
+        diagnostics: match options.insecure_diagnostics {
+            true if options.diagnostics_address == options.health_addr => Diagnostics::Beside,
+            true => Diagnostics::At(options.diagnostics_address),
+            false => Diagnostics::Nowhere,
+        },
+        profiling: false,
+        rate: Rate { qps: f64::from(options.kube_api_qps), burst: options.kube_api_burst },
+        leases: timing(&options.leader_election),
+        deployment: machine_deployment::Policy { annotate_nodes: false, has_target: false },
+        overshoot: overshoot::Policy::default(),
+        orphans: orphans::Policy::default(),
+        probing: Probing::default(),
+        node: node::Policy {
+            creation_timeout: machine.creation_timeout.as_signed(),
+            finalizer_grace: FINALIZER_GRACE,
+            max_unhealthy_replacements: machine.max_unhealthy_replacements,
+        },
+        machine,
+        slots: options.concurrency,
+        drivers: Some(driver_choice(&options.driver)),
+        provider: Some(ProviderOptions {
+            watch_filter: Some(options.watch_filter.clone()).filter(|value| !value.is_empty()),
+            concurrency: options.concurrency,
+        }),
+        cells: Cells::One(CellOptions {
+            name: String::new(),
+            scope: namespace.map_or(Scope::All, |name| Scope::Namespace(name.clone())),
+            leases,
+            control: options.kubeconfig.clone().map_or(ControlKubeconfig::Default, ControlKubeconfig::Path),
+            targets: TargetKubeconfigs::Same(TargetKubeconfig::None),
+        }),
+    }
+}
+
+fn timing(election: &LeaderElectionOptions) -> Option<Timing> {
+    election.enabled.then_some(Timing {
+        lease_duration: election.lease_duration,
+        renew_deadline: election.renew_deadline,
+        retry_period: election.retry_period,
+    })
+}
+
+fn driver_choice(driver: &DriverOptions) -> DriverChoice {
+    DriverChoice {
+        provider: driver.provider.clone(),
+        simulated_cloud: driver.simulated_cloud.as_ref().map(ToString::to_string),
+        #[cfg(feature = "remote")]
+        remote: driver.remote.endpoints(),
+    }
+}
+
 fn process_options(
     generic: &GenericOptions,
     agent: UserAgent,
     roles: Vec<Role>,
     listen: std::net::SocketAddr,
 ) -> ProcessOptions {
-    let election = &generic.leader_election;
     let machine = machine::Policy::default();
     ProcessOptions {
         agent,
         fallback: Fallback::None,
         roles,
         listen,
+        diagnostics: Diagnostics::Beside,
         profiling: generic.profiling,
         rate: Rate { qps: f64::from(generic.kube_api_qps), burst: generic.kube_api_burst },
-        leases: election.enabled.then_some(Timing {
-            lease_duration: election.lease_duration,
-            renew_deadline: election.renew_deadline,
-            retry_period: election.retry_period,
-        }),
+        leases: timing(&generic.leader_election),
         deployment: machine_deployment::Policy { annotate_nodes: false, has_target: true },
         overshoot: overshoot::Policy::default(),
         orphans: orphans::Policy::default(),
@@ -93,6 +167,7 @@ fn process_options(
         machine,
         slots: 1,
         drivers: None,
+        provider: None,
         cells: Cells::One(CellOptions {
             name: String::new(),
             scope: Scope::Namespace(generic.namespace.clone()),
@@ -122,10 +197,7 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
         orphans: orphans_policy(machine),
         probing: probing(machine),
         node: node::Policy { creation_timeout: creation_timeout.as_signed(), ..process.node },
-        drivers: Some(DriverChoice {
-            provider: driver.provider.clone(),
-            simulated_cloud: driver.simulated_cloud.as_ref().map(ToString::to_string),
-        }),
+        drivers: Some(driver_choice(driver)),
         ..process
     }
 }
@@ -186,6 +258,45 @@ mod tests {
         assert_eq!(probing(&options), Probing { timeout: seconds(5), period: seconds(7) });
         let orphans = orphans_policy(&options);
         assert_eq!((orphans.period, orphans.is_dry_run), (Duration::from_mins(3), true));
+    }
+
+    fn capi_manager(flags: &[&str]) -> ProcessOptions {
+        let words = ["mcm", "capi-manager"].iter().chain(flags).map(OsString::from);
+        let Command::CapiManager(options) = args::parse(words).unwrap() else { panic!("another command") };
+        provider_options(&options, Some("capmcm-system".to_owned()))
+    }
+
+    /// R3, B5, B10.
+    #[test]
+    fn the_provider_has_the_flags_and_defaults_that_users_of_cluster_api_expect() {
+        let process = capi_manager(&[]);
+        assert_eq!((process.listen.to_string().as_str(), process.diagnostics), ("0.0.0.0:9440", Diagnostics::Nowhere));
+        assert!(process.leases.is_none());
+        assert_eq!(process.roles, [provider::ROLE]);
+        let Cells::One(cell) = process.cells else { panic!("several cells") };
+        assert_eq!(
+            (cell.scope, cell.control, cell.leases.as_str()),
+            (Scope::All, ControlKubeconfig::Default, "capmcm-system")
+        );
+        assert_eq!(cell.targets, TargetKubeconfigs::Same(TargetKubeconfig::None), "core drains");
+
+        let process = capi_manager(&[
+            "--namespace=team",
+            "--watch-filter=blue",
+            "--leader-elect",
+            "--health-addr=127.0.0.1:1",
+            "--diagnostics-address=localhost:2",
+            "--insecure-diagnostics",
+            "--concurrency=3",
+            "--kubeconfig=/k",
+        ]);
+        let provider = ProviderOptions { watch_filter: Some("blue".to_owned()), concurrency: 3 };
+        assert_eq!((process.provider, process.slots), (Some(provider), 3));
+        assert_eq!(process.diagnostics, Diagnostics::At(([127, 0, 0, 1], 2).into()));
+        assert!(process.leases.is_some());
+        let Cells::One(cell) = process.cells else { panic!("several cells") };
+        assert_eq!(cell.scope, Scope::Namespace("team".to_owned()));
+        assert_eq!((cell.control, cell.leases.as_str()), (ControlKubeconfig::Path("/k".into()), "capmcm-system"));
     }
 
     #[test]

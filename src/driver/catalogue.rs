@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+#[cfg(feature = "aws")]
+use super::aws;
+#[cfg(feature = "remote")]
+use super::remote::{RemoteDriver, Texts};
 #[cfg(feature = "simulated")]
 use super::simulated;
 use super::{
@@ -14,6 +18,8 @@ use crate::api::machine::MachineClass;
 
 /// The built-in drivers, one line each.
 const BUILT_IN: &[BuiltIn] = &[
+    #[cfg(feature = "aws")]
+    BuiltIn { provider: aws::NAME, open: aws::open },
     #[cfg(feature = "simulated")]
     BuiltIn { provider: simulated::NAME, open: simulated::open },
 ];
@@ -52,19 +58,34 @@ pub(crate) enum UnknownProvider {
     },
 }
 
+/// The problems of a class are not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotValidated {
+    /// No driver serves it.
+    #[error(transparent)]
+    Unknown(#[from] UnknownProvider),
+    /// Its driver, another process, was not asked yet or did not respond.
+    #[error("the driver did not validate the class yet")]
+    NotYet,
+}
+
 impl Catalogue {
-    /// The built-in drivers, or only the one of `provider`.
+    /// The built-in drivers and those in processes of their own, or only the one of `provider`.
     ///
     /// # Errors
-    /// `provider` is not built in, or a driver cannot be opened.
+    /// There is none of `provider`, or a driver cannot be opened.
     pub(crate) fn open(
         environment: &Environment<'_>,
         provider: Option<&str>,
         guards: &Guards,
     ) -> Result<Self, OpenError> {
         let chosen = |built_in: &&BuiltIn| provider.is_none_or(|name| name.eq_ignore_ascii_case(built_in.provider));
-        let drivers: Vec<_> =
-            BUILT_IN.iter().filter(chosen).map(|built_in| (built_in.open)(environment)).collect::<Result<_, _>>()?;
+        let chosen = BUILT_IN.iter().filter(chosen);
+        #[cfg(feature = "remote")]
+        let chosen = chosen.filter(|built_in| !environment.has_remote(built_in.provider));
+        let drivers: Vec<_> = chosen.map(|built_in| (built_in.open)(environment)).collect::<Result<_, _>>()?;
+        #[cfg(feature = "remote")]
+        let drivers: Vec<_> = drivers.into_iter().chain(remote_drivers(environment, provider)).collect();
         match provider {
             Some(provider) if drivers.is_empty() => Err(OpenError::NotBuiltIn {
                 provider: provider.to_owned(),
@@ -101,12 +122,18 @@ impl Catalogue {
         })
     }
 
-    /// Validates a class with its driver. Makes no cloud call.
+    /// Validates a class with its driver. Makes no cloud call, and does not wait for a driver that is another process.
     ///
     /// # Errors
-    /// No driver serves the class.
-    pub(crate) fn validate(&self, class: &MachineClass) -> Result<Problems, UnknownProvider> {
-        self.get(class).map(|driver| driver.validate(class))
+    /// No driver serves the class, or its verdict is not known yet.
+    pub(crate) fn validate(&self, class: &MachineClass) -> Result<Problems, NotValidated> {
+        self.get(class)?.known_problems(class).ok_or(NotValidated::NotYet)
+    }
+
+    /// The driver of this name, in any spelling.
+    #[cfg(feature = "remote")]
+    pub(super) fn named(&self, provider: &str) -> Option<Arc<dyn Driver>> {
+        self.drivers.get(&provider.trim().to_ascii_lowercase()).cloned()
     }
 
     /// Names as the drivers spell them, in order.
@@ -119,6 +146,13 @@ impl std::fmt::Debug for Catalogue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Catalogue").field(&self.names()).finish()
     }
+}
+
+#[cfg(feature = "remote")]
+fn remote_drivers(environment: &Environment<'_>, provider: Option<&str>) -> impl Iterator<Item = Arc<dyn Driver>> {
+    let chosen =
+        environment.remote.iter().filter(move |one| provider.is_none_or(|name| name.eq_ignore_ascii_case(&one.name)));
+    chosen.map(|endpoint| Arc::new(RemoteDriver::open(endpoint, Texts::Cleaned)) as Arc<dyn Driver>)
 }
 
 fn name_of(class: &MachineClass) -> String {
@@ -188,22 +222,58 @@ mod tests {
 
     fn open(provider: Option<&str>) -> Result<Catalogue, OpenError> {
         let cloud = || Ok(Arc::new(Cloud::new(1, Control::default())) as Arc<dyn CloudApi>);
-        Catalogue::open(&Environment { simulated_cloud: &cloud }, provider, &guards())
+        let environment = Environment {
+            simulated_cloud: &cloud,
+            #[cfg(feature = "remote")]
+            remote: &[],
+        };
+        Catalogue::open(&environment, provider, &guards())
+    }
+
+    #[cfg(feature = "remote")]
+    #[rstest]
+    #[case::beside_built_in_ones("other", None, &["other", "simulated"])]
+    #[case::chosen("other", Some("Other"), &["other"])]
+    #[case::not_chosen("other", Some("simulated"), &["simulated"])]
+    #[case::in_place_of_a_built_in_one("Simulated", None, &["Simulated"])]
+    #[tokio::test]
+    async fn drivers_of_other_processes_are_opened_too(
+        #[case] name: &str,
+        #[case] provider: Option<&str>,
+        #[case] expected: &[&str],
+    ) {
+        let cloud = || Ok(Arc::new(Cloud::new(1, Control::default())) as Arc<dyn CloudApi>);
+        let remote = [format!("{name}=unix:///nonexistent/socket").parse().unwrap()];
+        let environment = Environment { simulated_cloud: &cloud, remote: &remote };
+        let catalogue = Catalogue::open(&environment, provider, &guards()).unwrap();
+        // Built-in clouds other than the simulated one are no concern of this test.
+        let names: Vec<_> = catalogue.names().into_iter().filter(|name| *name != "AWS").collect();
+        assert_eq!(names, expected);
+        if expected.contains(&name) {
+            let unknown = catalogue.validate(&class(name)).unwrap_err();
+            assert_eq!(unknown, NotValidated::NotYet, "what the driver did not say is unknown");
+        }
     }
 
     #[rstest]
-    #[case(None)]
-    #[case(Some("simulated"))]
-    #[case(Some("Simulated"))]
+    #[case("simulated")]
+    #[case("Simulated")]
     #[tokio::test]
-    async fn the_built_in_drivers_are_opened_by_name_or_all(#[case] provider: Option<&str>) {
-        assert_eq!(open(provider).unwrap().names(), ["simulated"]);
+    async fn a_built_in_driver_is_opened_by_its_name(#[case] provider: &str) {
+        assert_eq!(open(Some(provider)).unwrap().names(), ["simulated"]);
+    }
+
+    #[tokio::test]
+    async fn without_a_name_all_built_in_drivers_are_opened() {
+        let names: Vec<&str> = BUILT_IN.iter().map(|built_in| built_in.provider).collect();
+        assert_eq!(open(None).unwrap().names(), names);
     }
 
     #[test]
     fn a_provider_that_is_not_built_in_is_refused_with_those_that_are() {
-        let text = open(Some("aws")).unwrap_err().to_string();
-        assert_eq!(text, "--provider aws is not built in: use one of simulated");
+        let text = open(Some("nonesuch")).unwrap_err().to_string();
+        let known: Vec<&str> = BUILT_IN.iter().map(|built_in| built_in.provider).collect();
+        assert_eq!(text, format!("--provider nonesuch is not built in: use one of {}", known.join(", ")));
     }
 
     #[tokio::test]
@@ -213,7 +283,7 @@ mod tests {
         class.provider_spec = serde_json::json!({"zone": 7, "regoin": "x"});
         let problems = catalogue.validate(&class).unwrap();
         assert_eq!((problems.errors.len(), problems.warnings.len()), (1, 1));
-        class.provider = "aws".to_owned();
+        class.provider = "nonesuch".to_owned();
         catalogue.validate(&class).unwrap_err();
     }
 }

@@ -1,11 +1,24 @@
 use std::sync::Arc;
 
+#[cfg(feature = "remote")]
+use super::remote::Endpoint;
 use crate::simulated_cloud::{CloudApi, InvalidAddress};
 
 /// What a process passes to the drivers that it opens.
 pub(crate) struct Environment<'a> {
     /// The simulated cloud, in the process or beside it.
     pub simulated_cloud: &'a dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress>,
+    /// Drivers in processes of their own. They replace built-in ones of the same name.
+    #[cfg(feature = "remote")]
+    pub remote: &'a [Endpoint],
+}
+
+#[cfg(feature = "remote")]
+impl Environment<'_> {
+    /// Whether a driver in a process of its own has this name.
+    pub(super) fn has_remote(&self, provider: &str) -> bool {
+        self.remote.iter().any(|endpoint| endpoint.name.eq_ignore_ascii_case(provider))
+    }
 }
 
 /// A driver cannot be opened.

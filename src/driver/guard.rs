@@ -108,6 +108,16 @@ impl<G: Guard> Driver for Guarded<G> {
         self.inner.validate(class)
     }
 
+    fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
+        self.inner.known_problems(class)
+    }
+
+    /// Not guarded: it makes no cloud call.
+    #[cfg(any(test, feature = "remote"))]
+    async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
+        self.inner.problems(class).await
+    }
+
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.guard.around(self.call(Operation::Create, &request.class), self.inner.create(request)).await
     }
@@ -187,7 +197,8 @@ impl Default for TimeLimits {
 }
 
 impl TimeLimits {
-    const fn of(&self, operation: Operation) -> Duration {
+    /// The limit of one call.
+    pub(crate) const fn of(&self, operation: Operation) -> Duration {
         match operation {
             Operation::Create => self.create,
             Operation::Initialize => self.initialize,

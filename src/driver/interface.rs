@@ -55,6 +55,17 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns all problems of a class, field by field. Makes no cloud call. [`crate::driver::spec`] helps.
     fn validate(&self, class: &MachineClass) -> Problems;
 
+    /// The same, as far as it is known without waiting: `None` if the driver is another process and was not asked yet.
+    fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
+        Some(self.validate(class))
+    }
+
+    /// The same, also of a driver that is another process.
+    #[cfg(any(test, feature = "remote"))]
+    async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
+        Ok(self.validate(class))
+    }
+
     /// Creates the VM of a Machine, or finds the one that an earlier call created. Never creates a second one.
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 

@@ -1,10 +1,14 @@
 //! The driver interface: the reference's six methods, its codes, and the catalogue that wraps every driver with
-//! metrics, limits and deadlines.
+//! metrics, limits and deadlines. A driver can be a process of its own.
 
 mod account;
+#[cfg(feature = "aws")]
+mod aws;
 mod catalogue;
+#[cfg(feature = "aws")]
+mod cloud;
 pub(crate) mod code;
-#[cfg_attr(not(test), expect(dead_code, reason = "tests run the suite; no command does yet"))]
+#[cfg(any(test, feature = "aws", feature = "remote"))]
 pub(crate) mod conformance;
 mod environment;
 mod error;
@@ -13,9 +17,13 @@ mod fake;
 mod guard;
 mod interface;
 pub(crate) mod operation;
+#[cfg(feature = "remote")]
+pub mod remote;
 #[cfg(feature = "simulated")]
 mod simulated;
 pub(crate) mod spec;
+#[cfg(feature = "aws")]
+pub(crate) mod tester;
 mod vm;
 
 pub(crate) use account::Account;

@@ -32,8 +32,12 @@ pub enum WaitKind {
     Eviction,
     /// Finalizers of other controllers.
     Finalizers,
+    /// A cluster to be unpaused, or another controller that has the object.
+    Hold,
     /// The in-place update of a Node.
     InPlaceUpdate,
+    /// What an object of Cluster API needs, or its VM.
+    Infrastructure,
     /// Machines to become available.
     MachineAvailability,
     /// Fewer Machines, or the next time they are counted.
@@ -52,6 +56,8 @@ pub enum WaitKind {
     NodesUnknown,
     /// A list of VMs, or the next one.
     OrphanCheck,
+    /// An owner of the object, or its cluster.
+    Owner,
     /// The pods of a Node, which could not be listed.
     PodList,
     /// Pods that terminate.

@@ -15,6 +15,7 @@ use super::{
     options::{CellOptions, ProcessOptions, TargetKubeconfigs},
 };
 use crate::{
+    capi::provider,
     controllers::{KINDS, SETS, Settings, machine_deployment, node},
     driver::Catalogue,
     runtime::{
@@ -70,7 +71,11 @@ pub(super) async fn run_connected(
 ) -> Result<()> {
     let process = &host.options;
     let clients = Clients::new(connection, process, &host.shared.metrics)?;
-    let component = if process.roles.contains(&SETS) { "machine-controller-manager" } else { "machine-controller" };
+    let component = match &process.provider {
+        Some(_) => "capi-manager",
+        None if process.roles.contains(&SETS) => "machine-controller-manager",
+        None => "machine-controller",
+    };
     let events =
         Events::start(clients.events.clone(), component, Arc::clone(&host.shared.clock), host.shared.metrics.clone());
     let drivers = match &process.drivers {
@@ -80,6 +85,8 @@ pub(super) async fn run_connected(
                 simulated_cloud: choice.simulated_cloud.as_deref(),
                 control_server: &connection.clusters.control.config.cluster_url,
                 namespace: &options.leases,
+                #[cfg(feature = "remote")]
+                remote: &choice.remote,
                 target: clients.target.as_ref().map(|target| &target.requests),
             };
             drivers::open(&options, &host.guards, stop)?
@@ -125,7 +132,14 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
         events,
         shared: host.shared.clone(),
     };
-    Cell::new(config, KINDS, &process.roles, &settings)
+    match &process.provider {
+        Some(options) => {
+            let watch_filter = options.watch_filter.clone();
+            let settings = provider::Settings { native: settings, watch_filter, concurrency: options.concurrency };
+            Cell::new(config, provider::KINDS, &process.roles, &settings)
+        }
+        None => Cell::new(config, KINDS, &process.roles, &settings),
+    }
 }
 
 /// Connects the targets that a label names. A target that cannot be reached, or an invalid kubeconfig, affects no

@@ -21,11 +21,14 @@ pub(crate) struct DriverOptions<'a> {
     /// The control cluster and namespace; name the state file of an embedded cloud.
     pub control_server: &'a Uri,
     pub namespace: &'a str,
+    /// Drivers in processes of their own.
+    #[cfg(feature = "remote")]
+    pub remote: &'a [crate::driver::remote::Endpoint],
     /// The cluster in which VMs of an embedded cloud register as Nodes.
     pub target: Option<&'a KubeClient>,
 }
 
-/// Opens the built-in drivers. An embedded cloud runs until `stop`.
+/// Opens the drivers. An embedded cloud runs until `stop`.
 ///
 /// # Errors
 /// The provider is not built in, or the address of the simulated cloud is invalid.
@@ -40,7 +43,12 @@ pub(crate) fn open(
             None => embedded_cloud(options, stop),
         })
     };
-    Catalogue::open(&Environment { simulated_cloud: &simulated_cloud }, options.provider, guards)
+    let environment = Environment {
+        simulated_cloud: &simulated_cloud,
+        #[cfg(feature = "remote")]
+        remote: options.remote,
+    };
+    Catalogue::open(&environment, options.provider, guards)
 }
 
 /// The wrappers of every driver. Each cell has its own limits, because the same account name can mean different
@@ -54,7 +62,8 @@ struct Measured(Metrics);
 impl Observer for Measured {
     fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>) {
         let outcome = outcome.map_err(|code| code as u8);
-        self.0.drivers().observed(provider, operation.metric_label(), duration, outcome);
+        // The reference's dashboards read lower case.
+        self.0.drivers().observed(&provider.to_ascii_lowercase(), operation.metric_label(), duration, outcome);
     }
 }
 
@@ -97,4 +106,17 @@ fn state_file(options: &DriverOptions<'_>) -> Option<PathBuf> {
     let server: String =
         options.control_server.to_string().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     Some(state.join("mcm").join(format!("{server}{}.journal", options.namespace)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_label_of_a_provider_is_in_lower_case() {
+        let metrics = Metrics::new();
+        Measured(metrics.clone()).observed("AWS", Operation::Create, Duration::from_secs(1), Err(Code::Internal));
+        let expected = r#"mcm_cloud_api_driver_requests_failed_total{provider="aws",operation="create_machine""#;
+        assert!(metrics.render().contains(expected), "{}", metrics.render());
+    }
 }

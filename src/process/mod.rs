@@ -3,6 +3,8 @@
 mod cell;
 mod clients;
 mod connect;
+#[cfg(feature = "remote")]
+mod driver_server;
 mod drivers;
 mod fleet;
 mod options;
@@ -10,7 +12,11 @@ mod options;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-pub(crate) use options::{CellOptions, Cells, DriverChoice, ProcessOptions, TargetKubeconfigs};
+#[cfg(feature = "remote")]
+pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
+pub(crate) use options::{
+    CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
+};
 
 use crate::driver::Guards;
 use crate::runtime::{
@@ -52,13 +58,17 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let followed = Arc::clone(&caches);
     readiness.ask(move || followed.problems());
     let shared = Shared { clock, metrics: metrics.clone(), caches, entropy: Arc::new(rand::random) };
-    let server = Server::bind(options.listen).await?;
-    let serving = server.serve(Endpoints {
+    let endpoints = Endpoints {
         metrics,
         readiness: readiness.clone(),
         shutdown: stop.clone(),
+        diagnostics: options.diagnostics == Diagnostics::Beside,
         profiling: options.profiling,
-    });
+    };
+    let mut serving = vec![Server::bind(options.listen).await?.serve(endpoints.clone())];
+    if let Diagnostics::At(address) = options.diagnostics {
+        serving.push(Server::bind(address).await?.serve(Endpoints { diagnostics: true, ..endpoints }));
+    }
     let guards = Arc::new(drivers::guards(&shared.metrics));
     let host = Host { options: Arc::new(options), shared, readiness, guards };
     let outcome = match (&host.options.cells, &connection) {
@@ -67,6 +77,8 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
         (Cells::File(path), _) => fleet::run(&host, path, &stop).await,
     };
     stop.cancel();
-    serving.stop().await;
+    for server in serving {
+        server.stop().await;
+    }
     outcome
 }

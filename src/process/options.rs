@@ -22,6 +22,8 @@ pub(crate) struct ProcessOptions {
     pub roles: Vec<Role>,
     /// Listen address of the HTTP endpoints.
     pub listen: SocketAddr,
+    /// Where metrics are served.
+    pub diagnostics: Diagnostics,
     /// Whether `/debug/pprof` is served.
     pub profiling: bool,
     /// Rate limit of each client of the controllers.
@@ -44,8 +46,30 @@ pub(crate) struct ProcessOptions {
     pub slots: usize,
     /// The drivers; `None` if this process calls none.
     pub drivers: Option<DriverChoice>,
+    /// The provider for Cluster API, in place of the other controllers.
+    pub provider: Option<ProviderOptions>,
     /// The cells.
     pub cells: Cells,
+}
+
+/// Where metrics are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Diagnostics {
+    /// With the other endpoints.
+    Beside,
+    /// At an address of their own.
+    At(SocketAddr),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// Settings of the provider for Cluster API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProviderOptions {
+    /// Only objects with this value of the label `cluster.x-k8s.io/watch-filter`.
+    pub watch_filter: Option<String>,
+    /// Concurrent reconciles of each kind.
+    pub concurrency: usize,
 }
 
 /// Configuration of the drivers.
@@ -55,6 +79,9 @@ pub(crate) struct DriverChoice {
     pub provider: Option<String>,
     /// URL of the simulated cloud; embedded in this process if `None`.
     pub simulated_cloud: Option<String>,
+    /// Drivers in processes of their own.
+    #[cfg(feature = "remote")]
+    pub remote: Vec<crate::driver::remote::Endpoint>,
 }
 
 /// The cells of a process.

@@ -365,11 +365,7 @@ impl Cell {
 
     /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.
     pub async fn play(&self, role: &Role, stop: &CancellationToken) -> Ended {
-        let prepare = async {
-            self.wait_synced().await;
-            self.catch_up().await;
-        };
-        if stop.run_until_cancelled(prepare).await.is_none() {
+        if stop.run_until_cancelled(self.catch_up()).await.is_none() {
             return Ended::Completely;
         }
         let Some(duties) = self.duties.get(role.name) else {

@@ -50,6 +50,8 @@ pub struct Endpoints {
     pub readiness: Readiness,
     /// Makes `/healthz` fail once it is cancelled.
     pub shutdown: CancellationToken,
+    /// Whether `/metrics` and `/configz` are served beside health and readiness.
+    pub diagnostics: bool,
     /// Whether `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
 }
@@ -200,11 +202,10 @@ impl Part {
 }
 
 fn router(endpoints: Endpoints) -> Router {
-    let mut router = Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(scrape))
-        .route("/configz", get(configz));
+    let mut router = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
+    if endpoints.diagnostics {
+        router = router.route("/metrics", get(scrape)).route("/configz", get(configz));
+    }
     if endpoints.profiling {
         router = router.route("/debug/pprof", get(pprof)).route("/debug/pprof/", get(pprof));
         router = router.route("/debug/pprof/{*profile}", get(pprof));
@@ -299,6 +300,7 @@ mod tests {
             metrics: Metrics::new(),
             readiness: Readiness::default(),
             shutdown: CancellationToken::new(),
+            diagnostics: true,
             profiling,
         };
         let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();

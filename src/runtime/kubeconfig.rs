@@ -29,6 +29,8 @@ pub enum ControlKubeconfig {
     SameAsTarget,
     /// The cluster this pod runs in.
     InCluster,
+    /// The cluster that kubectl would use, or that this pod runs in.
+    Default,
     /// In the cluster of this kubeconfig.
     Path(PathBuf),
 }
@@ -62,6 +64,8 @@ pub enum UserAgent {
     ControllerManager,
     /// The controllers of machines.
     MachineController,
+    /// The provider for Cluster API.
+    CapiManager,
     /// Leader election.
     LeaderElection,
     /// The simulated cloud, whose VMs register their Nodes.
@@ -97,6 +101,7 @@ impl Clusters {
         let control = match control {
             ControlKubeconfig::SameAsTarget => target.clone().ok_or(StartError::NoControlCluster)?,
             ControlKubeconfig::InCluster => Cluster::load(Source::Pod { origin: CONTROL }).await?,
+            ControlKubeconfig::Default => Cluster::load(own_cluster("--kubeconfig", fallback)?).await?,
             ControlKubeconfig::Path(path) => Cluster::load(Source::file(CONTROL, path)).await?,
         };
         Ok(Self { control, target })
@@ -127,6 +132,7 @@ impl UserAgent {
             Self::Mcm => concat!("mcm/", env!("CARGO_PKG_VERSION")),
             Self::ControllerManager => "machine-controller-manager",
             Self::MachineController => "machine-controller",
+            Self::CapiManager => concat!("mcm-capi-manager/", env!("CARGO_PKG_VERSION")),
             Self::LeaderElection => "machine-leader-election",
             Self::SimulatedCloud => concat!("mcm-simulated-cloud/", env!("CARGO_PKG_VERSION")),
         }

@@ -28,7 +28,7 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
     /// The input of a plan.
     type Snapshot: Send + Sync;
     /// One operation of a plan.
-    type Action: Send;
+    type Action: Display + Send;
     /// In-memory facts that earlier reconciles of an object leave for later plans. Losing them costs a repeated call.
     type Memory: Clone + Default + Send + 'static;
     /// State of the running reconcile: results of calls, and what it holds until it ends.
@@ -259,7 +259,7 @@ impl<R: Reconciler> Handler for Loop<R> {
             }
             last.clone_from(&step.reason);
             for step in &plan.steps {
-                tracing::debug!(controller, object = %key, reason = %step.reason, "step");
+                tracing::debug!(controller, object = %key, action = %step.action, reason = %step.reason, "step");
             }
             if let Next::Requeue(requeue) = self.reconciler.apply(snapshot, plan.steps, &mut turn).await? {
                 return Ok(requeue);
@@ -284,7 +284,7 @@ mod tests {
     impl Reconciler for Arc<TwoLostAnswers> {
         type Key = Key;
         type Snapshot = ();
-        type Action = [&'static str; 2];
+        type Action = &'static str;
         type Memory = ();
         type Session = ();
 
@@ -292,10 +292,10 @@ mod tests {
             Some(())
         }
 
-        fn plan(&self, (): &()) -> Plan<[&'static str; 2]> {
+        fn plan(&self, (): &()) -> Plan<&'static str> {
             let mut plan = Plan::default();
             if !std::mem::replace(&mut *self.is_planned.lock(), true) {
-                plan.then(["a", "b"], "they are missing");
+                plan.then("a", "it is missing").then("b", "it is missing");
             }
             plan
         }
@@ -303,10 +303,10 @@ mod tests {
         async fn apply(
             &self,
             (): (),
-            steps: Vec<Step<[&'static str; 2]>>,
+            steps: Vec<Step<&'static str>>,
             turn: &mut Turn<'_, Self>,
         ) -> Result<Next, ReconcileError> {
-            for name in steps.into_iter().flat_map(|step| step.action) {
+            for name in steps.into_iter().map(|step| step.action) {
                 let lost = std::io::Error::other("connection reset by peer");
                 let error =
                     WriteError::new("create", "Machine", Key::new("ns", name), kube::Error::Service(lost.into()));
@@ -341,7 +341,7 @@ mod tests {
     impl Reconciler for Arc<Failed> {
         type Key = Key;
         type Snapshot = bool;
-        type Action = ();
+        type Action = &'static str;
         type Memory = bool;
         type Session = ();
 
@@ -349,15 +349,20 @@ mod tests {
             Some(*has_failed)
         }
 
-        fn plan(&self, has_failed: &bool) -> Plan<()> {
+        fn plan(&self, has_failed: &bool) -> Plan<&'static str> {
             let mut plan = Plan::default();
             if !has_failed {
-                plan.then((), "the status still shows the failure");
+                plan.then("write the status", "it still shows the failure");
             }
             plan
         }
 
-        async fn apply(&self, _: bool, steps: Vec<Step<()>>, _: &mut Turn<'_, Self>) -> Result<Next, ReconcileError> {
+        async fn apply(
+            &self,
+            _: bool,
+            steps: Vec<Step<&'static str>>,
+            _: &mut Turn<'_, Self>,
+        ) -> Result<Next, ReconcileError> {
             self.applied.lock().extend(steps.into_iter().map(|step| step.reason));
             Ok(Next::Requeue(Requeue::OnChange))
         }
@@ -375,6 +380,6 @@ mod tests {
         let queue = Queue::new("test", Pacing::default());
         let it = Loop::new(Arc::clone(&reconciler), queue, states);
         it.handle(&key).await.unwrap();
-        assert_eq!(*reconciler.applied.lock(), ["the status still shows the failure"]);
+        assert_eq!(*reconciler.applied.lock(), ["it still shows the failure"]);
     }
 }

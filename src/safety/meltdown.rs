@@ -101,12 +101,15 @@ impl OutOfService {
     }
 }
 
-/// Running, Unknown and preserved Machines are in service. A terminating one, by phase or deletion timestamp, counts
-/// twice, because its replacement does not exist yet.
+/// Running, Unknown and preserved Machines are in service. So is one whose in-place update failed, until it is given up: two
+/// of them would wait for each other for ever. A terminating one, by phase or deletion timestamp, counts twice, because its
+/// replacement does not exist yet.
 fn weight_of(machine: &Machine) -> u32 {
     let preserved = machine.status.as_ref().is_some_and(|status| status.current_status.preserve_expiry_time.is_some());
     let is_terminating = machine.is_terminating();
-    let serves = matches!(machine.phase(), MachinePhase::Running | MachinePhase::Unknown) && !is_terminating;
+    let waits_or_serves =
+        matches!(machine.phase(), MachinePhase::Running | MachinePhase::Unknown | MachinePhase::InPlaceUpdateFailed);
+    let serves = waits_or_serves && !is_terminating;
     u32::from(!serves && !preserved) + u32::from(is_terminating)
 }
 
@@ -132,6 +135,7 @@ mod tests {
 
     #[rstest]
     #[case::all_in_service(&[("Running", false), ("Unknown", false)], 0)]
+    #[case::waiting_to_be_given_up(&[("InPlaceUpdateFailed", false), ("InPlaceUpdateFailed", false)], 0)]
     #[case::being_created(&[("Running", false), ("", false)], 1)]
     #[case::joining(&[("Pending", false)], 1)]
     #[case::given_up_already(&[("Failed", false)], 1)]

@@ -5,6 +5,7 @@
 mod support;
 
 mod accepted;
+mod cluster_api;
 mod objects;
 mod refused;
 mod stored_before;

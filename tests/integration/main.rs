@@ -17,9 +17,12 @@ mod in_place;
 mod leadership;
 mod lifecycle;
 mod preserve;
+#[cfg(feature = "remote")]
+mod remote_driver;
 mod rollout;
 mod samples;
 mod scale;
 mod shared_target;
 mod standby;
 mod start_and_end;
+mod volumes;

@@ -1,4 +1,5 @@
-//! `docs/conformance.md` names tests that exist, and its numbers are right.
+//! `docs/conformance.md`, `docs/conformance-clouds.md` and `docs/conformance-capi.md` name tests that exist, and their numbers are
+//! right.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,6 +22,88 @@ fn every_behaviour_has_its_verdict_and_a_test_that_exists() {
     let limits = Limits { untested: UNTESTED, open: OPEN };
     let problems = problems(&document("conformance.md"), &document("compatibility.md"), &tests, limits);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn every_rule_of_cluster_api_has_its_verdict_and_tests_that_exist() {
+    let tests = tests_below(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let problems = problems_of_rules(&document("conformance-capi.md"), &tests);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn every_behaviour_of_a_cloud_driver_has_its_verdict_and_a_test_that_exists() {
+    let tests = tests_below(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let limits = Limits { untested: 0, open: 0 };
+    let problems = problems(&document("conformance-clouds.md"), &document("compatibility.md"), &tests, limits);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn each_flaw_of_a_page_of_rules_is_found() {
+    let head = "| `done` | 1 | x |\n| `part` | 1 | x |\n| `missing` | 1 | x |\n| `fact` | 1 | x |\n| all | 4 | |\n";
+    let table = "\n## A\n\n| No. | Rule | Level | Verdict | Test |\n|---|---|---|---|---|\n";
+    let good =
+        ["| A1 | a | M | done | `a::b` |", "| A2 | a | M | part: b | none |", "| A3 | a | M | missing: c | none |"];
+    let tests: BTreeSet<String> = ["a::b".to_owned()].into();
+    let judged = |last: &str| problems_of_rules(&format!("{head}{table}{}\n{last}\n", good.join("\n")), &tests);
+    assert_eq!(judged("| A4 | a | fact | fact | none |"), [""; 0]);
+    for (flaw, text) in [
+        ("| A4 | a | M | done | none |", "A4: what is done has a test"),
+        ("| A4 | a | M | done | `a::c` |", "A4: there is no test a::c"),
+        ("| A4 | a | M | part | `a::b` |", "A4: say what is missing"),
+        ("| A4 | a | M | almost | `a::b` |", "A4: the verdict is none of done, part, missing, fact: almost"),
+        ("| A1 | a | M | fact | none |", "A1: the number is there twice"),
+        ("| A4 | a | fact | none |", "A4: a row has five cells"),
+        ("| A4 | a | M | missing: d | none |", "the head says missing 1, the page has 2"),
+    ] {
+        let found = judged(flaw);
+        assert!(found.iter().any(|problem| problem == text), "{flaw}: {found:?}");
+    }
+}
+
+/// What is wrong with a page of rules: number, rule, level, verdict, tests.
+fn problems_of_rules(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    const VERDICTS: [&str; 4] = ["done", "part", "missing", "fact"];
+    let (mut found, mut numbers, mut counts) = (Vec::new(), BTreeSet::new(), BTreeMap::<&str, usize>::new());
+    for (_, cells) in rows(page) {
+        let number = cells.first().copied().unwrap_or_default();
+        let mut say = |text: String| found.push(format!("{number}: {text}"));
+        if !numbers.insert(number) {
+            say("the number is there twice".to_owned());
+        }
+        let &[_, _, _, text, named] = cells.as_slice() else {
+            say("a row has five cells".to_owned());
+            continue;
+        };
+        let verdict = text.split(':').next().unwrap_or_default();
+        *counts.entry(verdict).or_default() += 1;
+        match verdict {
+            "done" if named == "none" => say("what is done has a test".to_owned()),
+            "part" | "missing" if verdict == text => say("say what is missing".to_owned()),
+            _ if !VERDICTS.contains(&verdict) => {
+                say(format!("the verdict is none of {}: {verdict}", VERDICTS.join(", ")));
+            }
+            _ => {}
+        }
+        for test in named.split(", ").filter(|test| *test != "none") {
+            let test = test.trim_matches('`');
+            if !tests.contains(test) {
+                say(format!("there is no test {test}"));
+            }
+        }
+    }
+    let said = head(page);
+    let all = counts.values().sum();
+    for (name, number) in
+        VERDICTS.iter().map(|name| (*name, counts.get(name).copied().unwrap_or_default())).chain([("all", all)])
+    {
+        let told = said.get(name).copied().unwrap_or_default();
+        if told != number {
+            found.push(format!("the head says {name} {told}, the page has {number}"));
+        }
+    }
+    found
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The simulated cloud in a process of its own, as a test sees it.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 
 use super::{
-    program::{MCM, Program, free_port},
+    program::{Program, free_port, mcm},
     wait,
 };
 
@@ -13,16 +16,20 @@ use super::{
 pub struct Cloud {
     /// Its address: `http://127.0.0.1:PORT`.
     pub url: String,
+    /// The file that keeps its VMs: each change is a line.
+    pub journal: PathBuf,
     http: reqwest::Client,
-    _program: Program,
+    program: Program,
 }
 
 impl Cloud {
     /// Starts it. Its Nodes register in the cluster of the kubeconfig, without heartbeats unless `flags` say otherwise.
     pub async fn start(kubeconfig: &Path, log: &Path, flags: &[&str]) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
+        let journal = log.with_extension("journal");
         let mut arguments = vec![
             "simulated-cloud".to_owned(),
+            format!("--state={}", journal.display()),
             format!("--address={address}"),
             format!("--target-kubeconfig={}", kubeconfig.display()),
             "--node-removal-delay=0s".to_owned(),
@@ -31,7 +38,7 @@ impl Cloud {
             arguments.push("--heartbeat-period=0s".to_owned());
         }
         arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
-        let mut program = Program::start(MCM, arguments, log.to_owned());
+        let mut program = Program::start(mcm(), arguments, log.to_owned());
         let url = format!("http://{address}");
         let health = format!("{url}/healthz");
         wait::until("the simulated cloud to answer", async || {
@@ -39,7 +46,7 @@ impl Cloud {
             reqwest::get(&health).await.ok()?.status().is_success().then_some(())
         })
         .await;
-        Self { url, http: reqwest::Client::new(), _program: program }
+        Self { url, journal, http: reqwest::Client::new(), program }
     }
 
     /// All VMs that are not gone.
@@ -59,6 +66,29 @@ impl Cloud {
     /// One of the cloud's counters, such as `/created` or `/calls/create/total`.
     pub async fn count(&self, pointer: &str) -> u64 {
         self.get("/v1/stats").await.pointer(pointer).and_then(Value::as_u64).unwrap()
+    }
+
+    /// The process ID of the cloud.
+    pub fn process(&self) -> u32 {
+        self.program.id()
+    }
+
+    /// Makes a VM behind everybody's back, without a token and without a Node, and answers it.
+    pub async fn make(&self, namespace: &str, machine: &str) -> Value {
+        let vm = json!({"machineName": machine, "namespace": namespace, "providerSpec": {"neverJoin": true}});
+        let answer = self.http.post(format!("{}/v1/vms", self.url)).json(&vm).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+        answer.json().await.unwrap()
+    }
+
+    /// Changes which volumes are attached to the Node of a Machine. False if it has no VM any more.
+    pub async fn volumes(&self, machine: &str, attach: &[String], detach: &[String]) -> bool {
+        self.handle().volumes(machine, attach, detach).await
+    }
+
+    /// For a task that changes volumes on its own.
+    pub fn handle(&self) -> Handle {
+        Handle { url: self.url.clone(), http: self.http.clone() }
     }
 
     /// Replaces all settings.
@@ -87,6 +117,26 @@ impl Cloud {
 
     async fn get(&self, path: &str) -> Value {
         self.http.get(format!("{}{path}", self.url)).send().await.unwrap().json().await.unwrap()
+    }
+}
+
+/// A way to the cloud that does not keep it alive.
+#[derive(Clone)]
+pub struct Handle {
+    url: String,
+    http: reqwest::Client,
+}
+
+impl Handle {
+    /// Changes which volumes are attached to the Node of a Machine. False if it has no VM any more.
+    pub async fn volumes(&self, machine: &str, attach: &[String], detach: &[String]) -> bool {
+        let answer = self.http.get(format!("{}/v1/state", self.url)).send().await.unwrap();
+        let state: Value = answer.json().await.unwrap();
+        let vms = state["vms"].as_array().unwrap();
+        let Some(vm) = vms.iter().find(|vm| vm["machineName"] == machine) else { return false };
+        let url = format!("{}/v1/vms/{}/volumes", self.url, text(&vm["id"]));
+        let body = json!({"attach": attach, "detach": detach});
+        self.http.post(url).json(&body).send().await.unwrap().status().is_success()
     }
 }
 

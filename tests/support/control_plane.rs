@@ -23,7 +23,10 @@ use kube::{
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use super::objects;
+use super::{
+    objects,
+    parts::{Part, Paused},
+};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/control-plane");
 
@@ -81,8 +84,25 @@ impl ControlPlane {
     /// # Errors
     /// When it does not start.
     pub async fn apart() -> anyhow::Result<Self> {
-        let (kubeconfig, guard) = tokio::task::spawn_blocking(up).await??;
+        Self::apart_with(&[]).await
+    }
+
+    /// The same with further flags of `hack/control-plane up`.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn apart_with(flags: &'static [&'static str]) -> anyhow::Result<Self> {
+        let (kubeconfig, guard) = tokio::task::spawn_blocking(|| up(flags)).await??;
         Self::reach(kubeconfig, Some(guard)).await
+    }
+
+    /// Installs our definitions.
+    ///
+    /// # Errors
+    /// When the API server does not take one.
+    pub async fn install(self) -> anyhow::Result<Self> {
+        install(&self.client(), &mcm::api::crd::crds()).await?;
+        Ok(self)
     }
 
     /// Where it listens and how to trust it, without credentials.
@@ -94,10 +114,12 @@ impl ControlPlane {
 
     /// Stops the API server in the middle of whatever it does, until the answer is dropped. Not for one that tests share.
     pub fn pause(&self) -> Paused {
-        let pids = std::fs::read_to_string(self.folder().join("pids")).unwrap();
-        let pid = pids.lines().find_map(|line| line.strip_prefix("kube-apiserver ")).unwrap();
-        signal("STOP", pid);
-        Paused(pid.to_owned())
+        self.part("kube-apiserver").pause()
+    }
+
+    /// One of its programs, such as `etcd`. Only for a control plane that the tests started.
+    pub fn part(&self, name: &'static str) -> Part {
+        Part::of(self.folder(), name, self.config.clone())
     }
 
     /// A client certificate for a user, in a folder. Only for a control plane that the tests started.
@@ -165,20 +187,6 @@ fn openssl(words: &[&str], files: &[(&str, &Path)]) {
     assert!(output.status.success(), "openssl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// An API server that does not run on.
-pub struct Paused(String);
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        signal("CONT", &self.0);
-    }
-}
-
-fn signal(name: &str, pid: &str) {
-    let sent = Command::new("kill").args(["-s", name, pid]).status().unwrap();
-    assert!(sent.success(), "SIG{name} does not reach process {pid}");
-}
-
 /// Creates the definitions or brings them up to date, and waits until they are served.
 ///
 /// # Errors
@@ -196,10 +204,10 @@ pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> anyh
     Ok(())
 }
 
-fn up() -> anyhow::Result<(PathBuf, Child)> {
+fn up(flags: &[&str]) -> anyhow::Result<(PathBuf, Child)> {
     let dir = tempfile::Builder::new().prefix("mcm-test-").tempdir()?.keep();
     let guard = guard(&dir)?;
-    let started = Command::new(SCRIPT).arg("up").arg(&dir).output()?;
+    let started = Command::new(SCRIPT).arg("up").arg(&dir).args(flags).output()?;
     ensure!(started.status.success(), "hack/control-plane up failed: {}", String::from_utf8_lossy(&started.stderr));
     let kubeconfig = String::from_utf8(started.stdout)?;
     Ok((PathBuf::from(kubeconfig.trim()), guard))

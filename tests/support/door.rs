@@ -2,8 +2,9 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
     sync::atomic::{AtomicUsize, Ordering},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
 };
 
 use axum::{
@@ -13,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt, stream::unfold};
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use kube::Client;
 use tokio::{net::TcpListener, sync::watch};
 
@@ -22,6 +23,7 @@ use super::control_plane::ControlPlane;
 /// What is asked of an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
+    pub method: Method,
     pub path: String,
     pub is_watch: bool,
 }
@@ -44,7 +46,11 @@ pub struct Door {
     pub address: SocketAddr,
     orders: watch::Sender<Orders>,
     ignored: Arc<AtomicUsize>,
+    heard: Heard,
 }
+
+/// What was asked, each with the time.
+type Heard = Arc<Mutex<Vec<(SystemTime, Call)>>>;
 
 #[derive(Clone, Copy, Default)]
 struct Orders {
@@ -54,6 +60,8 @@ struct Orders {
     ignored: Option<Which>,
     /// How many of them are not answered; those after them are.
     most: usize,
+    /// How long each call but a watch waits before it is passed on.
+    delay: Duration,
 }
 
 #[derive(Clone)]
@@ -61,6 +69,7 @@ struct Shared {
     client: Client,
     orders: watch::Receiver<Orders>,
     ignored: Arc<AtomicUsize>,
+    heard: Heard,
 }
 
 impl Door {
@@ -76,10 +85,11 @@ impl Door {
         let (orders, receiver) = watch::channel(Orders::default());
         let ignored = Arc::<AtomicUsize>::default();
         let client = Client::try_from(server.anonymous()).unwrap();
-        let shared = Shared { client, orders: receiver, ignored: Arc::clone(&ignored) };
+        let heard = Heard::default();
+        let shared = Shared { client, orders: receiver, ignored: Arc::clone(&ignored), heard: Arc::clone(&heard) };
         let router = Router::new().fallback(pass).with_state(shared);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { address, orders, ignored }
+        Self { address, orders, ignored, heard }
     }
 
     /// How programs reach it.
@@ -98,6 +108,16 @@ impl Door {
         self.orders.send_replace(Orders { ignored: Some(which), most, ..Orders::default() });
     }
 
+    /// From now on each call but a watch is passed on so much later.
+    pub fn slow(&self, delay: Duration) {
+        self.orders.send_replace(Orders { delay, ..Orders::default() });
+    }
+
+    /// What was asked so far, each with the time at which it came to the door.
+    pub fn heard(&self) -> Vec<(SystemTime, Call)> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// From now on all is passed on. What was held back is not: those calls end.
     pub fn open(&self) {
         self.orders.send_replace(Orders::default());
@@ -112,7 +132,12 @@ impl Door {
 async fn pass(State(shared): State<Shared>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let is_watch = query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1");
-    let call = Call { path: request.uri().path().to_owned(), is_watch };
+    let call = Call { method: request.method().clone(), path: request.uri().path().to_owned(), is_watch };
+    shared.heard.lock().unwrap_or_else(PoisonError::into_inner).push((SystemTime::now(), call.clone()));
+    let delay = shared.orders.borrow().delay;
+    if !is_watch && !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
     if shared.ignores(&call) {
         let mut orders = shared.orders.clone();
         let _ = orders.wait_for(|orders| orders.ignored.is_none()).await;

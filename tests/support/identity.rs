@@ -82,7 +82,8 @@ fn bound(mut object: Value, namespace: &str) -> Value {
     object
 }
 
-async fn kubeconfig(client: &Client, admin: &Path, namespace: &str, account: &str, folder: &Path) -> PathBuf {
+/// Writes a kubeconfig with the credentials of an account that exists.
+pub async fn kubeconfig(client: &Client, admin: &Path, namespace: &str, account: &str, folder: &Path) -> PathBuf {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let request = TokenRequest {
         spec: TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() },

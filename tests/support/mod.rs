@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+pub mod attach_detach;
 pub mod cloud;
 pub mod clouds;
 pub mod control_plane;
@@ -10,6 +11,7 @@ pub mod guard;
 pub mod identity;
 pub mod line;
 pub mod objects;
+pub mod parts;
 pub mod pods;
 pub mod program;
 pub mod scene;

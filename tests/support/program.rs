@@ -1,6 +1,7 @@
 //! A program under test: started, signalled, killed when dropped, everything it says kept in a file.
 
 use std::{
+    env,
     fs::{self, File, OpenOptions},
     net::TcpListener,
     os::unix::process::{CommandExt, ExitStatusExt},
@@ -14,6 +15,12 @@ use super::guard;
 
 /// The binary under test.
 pub const MCM: &str = env!("CARGO_BIN_EXE_mcm");
+
+/// The binary that programs under test are started from: `MCM_BINARY`, or the one that cargo built with the tests.
+pub fn mcm() -> PathBuf {
+    env::var_os("MCM_BINARY").map_or_else(|| MCM.into(), PathBuf::from)
+}
+
 /// Longer than an end in good order takes on a busy machine.
 const END_LIMIT: Duration = Duration::from_secs(20);
 const PORTS: u16 = 9_000;
@@ -71,7 +78,12 @@ impl Program {
 
     /// SIGTERM.
     pub fn terminate(&self) {
-        let sent = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        self.signal("TERM");
+    }
+
+    /// A signal by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success(), "it does not run any more; see {}", self.log.display());
     }
 
@@ -85,6 +97,16 @@ impl Program {
             assert!(start.elapsed() < END_LIMIT, "it does not end; see {}", self.log.display());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Whether it ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Panics if it ended by itself.

@@ -33,6 +33,8 @@ pub struct Scene {
     pub ever: BTreeSet<String>,
     /// What the status of Machines said, in the order in which it was written.
     pub told: Vec<Told>,
+    /// The last of it for each Machine.
+    told_last: BTreeMap<String, Told>,
     rules: Vec<Rule>,
     broken: Vec<String>,
 }
@@ -146,14 +148,15 @@ impl Scene {
         text
     }
 
-    fn record(&mut self) {
-        for (name, machine) in &self.machines {
-            self.ever.extend(machine.uid());
-            let operation = machine.status.clone().unwrap_or_default().last_operation;
-            let told = Told { machine: name.clone(), phase: machine.phase(), operation };
-            if self.told.iter().rev().find(|last| last.machine == *name) != Some(&told) {
-                self.told.push(told);
-            }
+    /// Keeps what the Machine of this name says.
+    fn record(&mut self, name: &str) {
+        let Some(machine) = self.machines.get(name) else { return };
+        self.ever.extend(machine.uid());
+        let operation = machine.status.clone().unwrap_or_default().last_operation;
+        let told = Told { machine: name.to_owned(), phase: machine.phase(), operation };
+        if self.told_last.get(name) != Some(&told) {
+            self.told.push(told.clone());
+            self.told_last.insert(name.to_owned(), told);
         }
     }
 
@@ -262,15 +265,21 @@ async fn follow<K: DeserializeOwned + Resource>(
                 Event::InitApply(object) => {
                     listed.extend(read(object));
                 }
-                Event::InitDone => *place(&mut scene) = std::mem::take(&mut listed),
+                Event::InitDone => {
+                    *place(&mut scene) = std::mem::take(&mut listed);
+                    for name in scene.names() {
+                        scene.record(&name);
+                    }
+                }
                 Event::Apply(object) => {
+                    let name = object.name_any();
                     place(&mut scene).extend(read(object));
+                    scene.record(&name);
                 }
                 Event::Delete(object) => {
                     place(&mut scene).remove(&object.name_any());
                 }
             }
-            scene.record();
             scene.check();
         }
         shared.changed.notify_waiters();

@@ -20,7 +20,7 @@ use super::{
     identity::{self, Identity},
     line::Line,
     objects,
-    program::{MCM, Program, free_port},
+    program::{Program, free_port, mcm},
     scene::{Scene, Watched},
     wait,
 };
@@ -161,7 +161,7 @@ impl World {
     /// Starts a subcommand of the binary.
     pub fn launch(&self, command: &str, flags: &[&str]) -> Manager {
         let name = format!("{command}-{}.log", free_port());
-        self.launch_as(Path::new(MCM), &[command], &name, flags)
+        self.launch_as(&mcm(), &[command], &name, flags)
     }
 
     /// Starts the binary under another name.
@@ -178,7 +178,7 @@ impl World {
     /// Starts a subcommand that is not told of the clusters of this world.
     pub fn launch_bare(&self, command: &str, flags: &[&str]) -> Manager {
         let name = format!("{command}-{}.log", free_port());
-        self.launch_anything(Path::new(MCM), &[command], &name, flags)
+        self.launch_anything(&mcm(), &[command], &name, flags)
     }
 
     fn launch_anything(&self, program: &Path, words: &[&str], log: &str, flags: &[&str]) -> Manager {

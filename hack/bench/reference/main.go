@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
+
+	"mcm.invalid/bench/reference/cloud"
 )
 
 func main() {
@@ -26,7 +28,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "SIMULATED_CLOUD is not set: give the address of the simulated cloud, such as http://127.0.0.1:10270")
 		os.Exit(1)
 	}
-	if err := app.Run(server, newCloud(address)); err != nil {
+	if err := app.Run(server, cloud.New(address)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

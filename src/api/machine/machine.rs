@@ -12,6 +12,9 @@ use crate::api::{
     wire::{is_zero, null_as_default},
 };
 
+/// API group of infrastructure providers for Cluster API.
+const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/";
+
 /// One VM and its Node.
 #[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -250,6 +253,17 @@ impl Machine {
     /// Whether it counts as available.
     pub fn is_available(&self) -> bool {
         matches!(self.phase(), MachinePhase::Running | MachinePhase::Available) && !self.is_terminating()
+    }
+
+    /// Name of the Secret with its own user data, if it has some.
+    pub fn user_data_secret(&self) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(labels::USER_DATA_SECRET).map(String::as_str)
+    }
+
+    /// It has the VM of an object of Cluster API, so it never decides that a VM exists or may go.
+    pub fn is_infrastructure(&self) -> bool {
+        let owners = self.metadata.owner_references.iter().flatten();
+        owners.filter(|owner| owner.controller == Some(true)).any(|owner| owner.api_version.starts_with(INFRASTRUCTURE))
     }
 
     /// Name of its Node; `None` before the VM was created.

@@ -32,4 +32,4 @@ pub const VERSION: &str = "v1alpha1";
 pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -21,11 +21,11 @@ const STRATEGIES: &str = "write RollingUpdate, Recreate or InPlaceUpdate";
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Any fields at all.
-pub(super) fn anything(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "additionalProperties": { "x-kubernetes-int-or-string": true, "pattern": QUANTITY },

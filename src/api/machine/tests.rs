@@ -1,6 +1,6 @@
 //! The types on the wire: documents as Go writes them, and what we write.
 
-mod any;
+pub(crate) mod any;
 
 use proptest::proptest;
 use serde::{Serialize, de::DeserializeOwned};

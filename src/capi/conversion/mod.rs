@@ -28,6 +28,8 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cloud::provider_id;
+pub(crate) use infrastructure::{content_of, zone_of};
 pub use notes::{BOOTSTRAP_FORMAT, MACHINE_POOL, MADE_FROM, ROLLOUT_AFTER, UNMAPPED, VERSION};
 pub use options::{Infrastructure, NativeDefaults, Options};
 pub use report::{Loss, Refusal};

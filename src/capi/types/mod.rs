@@ -10,13 +10,16 @@ mod machine_pool;
 mod machine_set;
 pub mod names;
 
-pub use cluster::{Cluster, ClusterSpec};
+pub use cluster::{Cluster, ClusterInitialization, ClusterSpec, ClusterStatus};
 pub use health_check::{
     Checks, MachineHealthCheck, MachineHealthCheckSpec, Remediation, TriggerIf, UnhealthyCondition,
 };
 pub use infrastructure::{
-    ClassRef, InlineClass, MCMMachine, MCMMachineSpec, MCMMachineTemplate, MCMMachineTemplateSpec, NodeMeta, NodeTaint,
-    TemplateResource,
+    ClassRef, ClusterResource, ClusterSecretRef, Endpoint, FailureDomain, InlineClass, MCMCluster, MCMClusterSpec,
+    MCMClusterStatus, MCMClusterTemplate, MCMClusterTemplateSpec, MCMMachine, MCMMachinePool, MCMMachinePoolSpec,
+    MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec, MCMMachineSpec, MCMMachineStatus,
+    MCMMachineTemplate, MCMMachineTemplateSpec, MCMMachineTemplateStatus, NodeInfo, NodeMeta, NodeTaint, PoolInstance,
+    PoolResource, Provisioning, ReportedFailureDomain, TemplateResource,
 };
 pub use machine::{
     Bootstrap, Initialization, Machine, MachineDeletion, MachineMeta, MachineSpec, MachineStatus, MachineTaint,
@@ -26,7 +29,7 @@ pub use machine_deployment::{
     Deletion, MachineDeployment, MachineDeploymentSpec, MachineDeploymentStatus, MachineNaming, MaxInFlight,
     RollingUpdate, Rollout, RolloutStrategy,
 };
-pub use machine_pool::{MCMMachinePool, MCMMachinePoolSpec, MachinePool, MachinePoolSpec};
+pub use machine_pool::{MachinePool, MachinePoolSpec};
 pub use machine_set::{MachineSet, MachineSetSpec};
 
 /// `apiVersion` of the core kinds.

@@ -12,6 +12,18 @@ pub const POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
 pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 /// Annotation: no controller touches the object.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+/// Annotation on an infrastructure object: somebody else manages it.
+pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
+/// Label: the value of `--watch-filter` of the only manager that may touch the object.
+pub const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
+/// The annotation that `clusterctl move` leaves as the only one on what it deletes at the source.
+pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+/// Label of a CRD: its versions that speak this contract, joined by `_`.
+pub const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
+/// Finalizer on an MCMCluster.
+pub const CLUSTER_FINALIZER: &str = "mcmcluster.infrastructure.cluster.x-k8s.io";
+/// Finalizer on an MCMMachine.
+pub const MACHINE_FINALIZER: &str = "mcmmachine.infrastructure.cluster.x-k8s.io";
 /// Annotation on a Machine: it is deleted first when its set is scaled down.
 pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
 /// Annotation on a Machine: health checks do not replace it.

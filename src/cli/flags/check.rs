@@ -3,10 +3,12 @@
 use std::fmt;
 
 use super::{
-    ControlKubeconfig, ControllerManagerOptions, GenericOptions, LeaderElectionOptions, MachineControllerOptions,
-    MachineOptions, RunOptions, TargetKubeconfig,
+    CapiManagerOptions, ControlKubeconfig, ControllerManagerOptions, DriverOptions, GenericOptions,
+    LeaderElectionOptions, MachineControllerOptions, MachineOptions, RunOptions, TargetKubeconfig,
 };
 use crate::api::GoDuration;
+#[cfg(feature = "remote")]
+use crate::driver::remote::Address;
 
 /// client-go's jitter: pauses are up to this multiple of the retry period.
 const RETRY_JITTER: f64 = 1.2;
@@ -52,6 +54,18 @@ pub enum Conflict {
         /// The timeout of the check.
         timeout: GoDuration,
     },
+    /// Which of them serves a class?
+    #[error("--driver={0}=…: given twice; each provider has one driver")]
+    DriverTwice(String),
+    /// Anybody could read the credentials.
+    #[error("--driver={0}=…: credentials would travel unencrypted: use https://, or --driver-insecure")]
+    DriverExposed(String),
+    /// Anybody could be the driver.
+    #[error("--driver={0}=…: https needs the CA of the driver: give ca=FILE or --driver-ca-file")]
+    DriverWithoutCa(String),
+    /// One is useless without the other.
+    #[error("--driver={0}=…: a certificate needs its key, and a key its certificate")]
+    DriverHalfIdentified(String),
 }
 
 /// All conflicts of one command line, at least one.
@@ -84,7 +98,11 @@ impl MachineControllerOptions {
     /// # Errors
     /// All conflicts.
     pub fn check(&self) -> Result<(), Conflicts> {
-        verdict(generic_conflicts(&self.generic).chain(machine_conflicts(&self.machine)))
+        verdict(
+            generic_conflicts(&self.generic)
+                .chain(machine_conflicts(&self.machine))
+                .chain(driver_conflicts(&self.driver)),
+        )
     }
 }
 
@@ -94,7 +112,21 @@ impl RunOptions {
     /// # Errors
     /// All conflicts.
     pub fn check(&self) -> Result<(), Conflicts> {
-        verdict(generic_conflicts(&self.generic).chain(machine_conflicts(&self.machine)))
+        verdict(
+            generic_conflicts(&self.generic)
+                .chain(machine_conflicts(&self.machine))
+                .chain(driver_conflicts(&self.driver)),
+        )
+    }
+}
+
+impl CapiManagerOptions {
+    /// Checks for conflicting flags.
+    ///
+    /// # Errors
+    /// All conflicts.
+    pub fn check(&self) -> Result<(), Conflicts> {
+        verdict(election_conflicts(&self.leader_election).chain(driver_conflicts(&self.driver)))
     }
 }
 
@@ -133,4 +165,60 @@ fn machine_conflicts(options: &MachineOptions) -> impl Iterator<Item = Conflict>
     (period < timeout)
         .then(|| Conflict::CheckPeriodTooShort { period: period.into(), timeout: timeout.into() })
         .into_iter()
+}
+
+#[cfg(not(feature = "remote"))]
+fn driver_conflicts(_: &DriverOptions) -> impl Iterator<Item = Conflict> {
+    std::iter::empty()
+}
+
+#[cfg(feature = "remote")]
+fn driver_conflicts(options: &DriverOptions) -> impl Iterator<Item = Conflict> {
+    let (endpoints, is_insecure) = (options.remote.endpoints(), options.remote.driver_insecure);
+    let names: Vec<String> = endpoints.iter().map(|endpoint| endpoint.name.to_ascii_lowercase()).collect();
+    endpoints.into_iter().enumerate().flat_map(move |(index, endpoint)| {
+        let is_twice = names[..index].contains(&names[index]);
+        let is_https = matches!(endpoint.address, Address::Tcp { is_tls: true, .. });
+        let name = || endpoint.name.clone();
+        [
+            is_twice.then(|| Conflict::DriverTwice(name())),
+            (endpoint.address.is_exposed() && !is_insecure).then(|| Conflict::DriverExposed(name())),
+            (is_https && endpoint.tls.ca.is_none()).then(|| Conflict::DriverWithoutCa(name())),
+            (endpoint.tls.cert.is_some() != endpoint.tls.key.is_some()).then(|| Conflict::DriverHalfIdentified(name())),
+        ]
+        .into_iter()
+        .flatten()
+    })
+}
+
+#[cfg(all(test, feature = "remote"))]
+mod tests {
+    use super::*;
+    use crate::cli::flags::RemoteOptions;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::socket(&["aws=unix:///s"], false, None)]
+    #[case::two(&["aws=unix:///s", "gcp=unix:///t"], false, None)]
+    #[case::twice(&["aws=unix:///s", "AWS=unix:///t"], false, Some("AWS=…: given twice"))]
+    #[case::loopback(&["aws=http://127.0.0.1:1"], false, None)]
+    #[case::exposed(&["aws=http://driver:1"], false, Some("unencrypted"))]
+    #[case::exposed_on_purpose(&["aws=http://driver:1"], true, None)]
+    #[case::https(&["aws=https://driver:1,ca=/ca"], false, None)]
+    #[case::https_without_ca(&["aws=https://driver:1"], true, Some("needs the CA"))]
+    #[case::half(&["aws=https://driver:1,ca=/ca,cert=/c"], false, Some("needs its key"))]
+    fn a_driver_is_reached_safely_or_not_at_all(
+        #[case] drivers: &[&str],
+        #[case] is_insecure: bool,
+        #[case] expected: Option<&str>,
+    ) {
+        let driver = drivers.iter().map(|text| text.parse().unwrap()).collect();
+        let remote = RemoteOptions { driver, driver_insecure: is_insecure, ..RemoteOptions::default() };
+        let options = DriverOptions { provider: None, simulated_cloud: None, remote };
+        let conflicts: Vec<String> = driver_conflicts(&options).map(|conflict| conflict.to_string()).collect();
+        match expected {
+            None => assert_eq!(conflicts, [""; 0]),
+            Some(text) => assert!(conflicts.len() == 1 && conflicts[0].contains(text), "{conflicts:?}"),
+        }
+    }
 }

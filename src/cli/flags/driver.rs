@@ -1,19 +1,79 @@
 //! Flags of the drivers.
 
+#[cfg(feature = "remote")]
+use std::path::PathBuf;
+
 use clap::Args;
 use reqwest::Url;
 
 use super::value;
+#[cfg(feature = "remote")]
+use crate::driver::remote::{Endpoint, TlsFiles};
 
 /// Flags of the drivers.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Drivers")]
 pub struct DriverOptions {
-    /// Serve only classes of this provider; all built-in drivers if absent
+    /// Serve only classes of this provider; all drivers if absent
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
     /// URL of the simulated cloud; embedded in this process if absent
     #[arg(long, value_name = "URL", value_parser = value::http_url)]
     pub simulated_cloud: Option<Url>,
+
+    /// Drivers in processes of their own.
+    #[cfg(feature = "remote")]
+    #[command(flatten)]
+    pub remote: RemoteOptions,
+}
+
+/// Flags of drivers in processes of their own.
+#[cfg(feature = "remote")]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "Drivers")]
+pub struct RemoteOptions {
+    /// A driver that is a process of its own, and the provider that it serves; may be repeated. ADDRESS is unix:///PATH,
+    /// https://HOST:PORT, or http://HOST:PORT on this host; ",ca=FILE", ",cert=FILE", ",key=FILE" and ",server-name=NAME"
+    /// may follow
+    #[arg(long, value_name = "NAME=ADDRESS", value_parser = value::driver_endpoint)]
+    pub driver: Vec<Endpoint>,
+
+    /// CA of the certificates of drivers, for https; files are read again when they change
+    #[arg(long, value_name = "FILE")]
+    pub driver_ca_file: Option<PathBuf>,
+
+    /// Certificate with which mcm identifies itself to drivers
+    #[arg(long, value_name = "FILE")]
+    pub driver_cert_file: Option<PathBuf>,
+
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE")]
+    pub driver_key_file: Option<PathBuf>,
+
+    /// Allow http:// to other hosts: credentials travel unencrypted
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = clap::ArgAction::Set,
+        value_parser = value::boolean
+    )]
+    pub driver_insecure: bool,
+}
+
+#[cfg(feature = "remote")]
+impl RemoteOptions {
+    /// The drivers, each with its files.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        let files = TlsFiles {
+            ca: self.driver_ca_file.clone(),
+            cert: self.driver_cert_file.clone(),
+            key: self.driver_key_file.clone(),
+        };
+        self.driver.iter().map(|endpoint| endpoint.clone().or_files(&files)).collect()
+    }
 }

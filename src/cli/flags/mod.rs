@@ -7,6 +7,7 @@ mod driver;
 mod generic;
 mod machine;
 mod options;
+mod provider;
 mod rollout;
 #[cfg(test)]
 mod tests;
@@ -14,9 +15,12 @@ pub mod value;
 
 pub use check::{Conflict, Conflicts};
 pub use driver::DriverOptions;
+#[cfg(feature = "remote")]
+pub use driver::RemoteOptions;
 pub use generic::{CompatibilityFlags, GenericOptions, LeaderElectionOptions, LogFormat, LogOptions};
 pub use machine::{MachineOptions, NodeConditions};
 pub use options::{ControllerManagerOptions, MachineControllerOptions, RunOptions};
+pub use provider::CapiManagerOptions;
 pub use rollout::RolloutOptions;
 
 pub use crate::runtime::kubeconfig::{ControlKubeconfig, TargetKubeconfig};

@@ -1,10 +1,16 @@
 //! Parses the value of one flag. An error says what is allowed; the caller adds the name of the flag.
 
-use std::{borrow::Cow, net::IpAddr, time::Duration};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use reqwest::Url;
 
 use crate::api::GoDuration;
+#[cfg(feature = "remote")]
+use crate::driver::remote::{Address, Endpoint, InvalidAddress, Listen};
 
 /// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +111,27 @@ pub fn address(text: &str) -> Result<IpAddr, InvalidValue> {
         .map_err(|_| InvalidValue::syntax("must be an IP address, such as 0.0.0.0 (all interfaces), 127.0.0.1 or ::"))
 }
 
+/// An address and port to listen on, as Go programs write it: `:9440` is that port on all interfaces.
+///
+/// # Errors
+/// It has no port, or the host is not an IP address.
+pub fn listen_address(text: &str) -> Result<SocketAddr, InvalidValue> {
+    let spelled = match text.rsplit_once(':') {
+        Some(("", port)) => format!("0.0.0.0:{port}"),
+        Some(("localhost", port)) => format!("127.0.0.1:{port}"),
+        _ => text.to_owned(),
+    };
+    spelled.parse().map_err(|_| InvalidValue::syntax("must be an address with a port, such as :9440 or 127.0.0.1:9440"))
+}
+
+/// A namespace by name, or all of them if it is empty.
+///
+/// # Errors
+/// As for [`namespace`].
+pub fn namespace_or_all(text: &str) -> Result<String, InvalidValue> {
+    if text.is_empty() { Ok(String::new()) } else { namespace(text) }
+}
+
 /// A number of workers.
 ///
 /// # Errors
@@ -187,6 +214,33 @@ pub fn http_url(text: &str) -> Result<Url, InvalidValue> {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
         _ => Err(InvalidValue::syntax("must be an http or https URL, such as http://127.0.0.1:10270")),
     }
+}
+
+/// A driver in a process of its own.
+///
+/// # Errors
+/// It is not of the form `NAME=ADDRESS[,OPTION=VALUE]…`.
+#[cfg(feature = "remote")]
+pub fn driver_endpoint(text: &str) -> Result<Endpoint, InvalidValue> {
+    text.parse().map_err(|error: InvalidAddress| InvalidValue::syntax(error.to_string()))
+}
+
+/// The address of a driver in a process of its own.
+///
+/// # Errors
+/// It is no address.
+#[cfg(feature = "remote")]
+pub fn driver_address(text: &str) -> Result<Address, InvalidValue> {
+    text.parse().map_err(|error: InvalidAddress| InvalidValue::syntax(error.to_string()))
+}
+
+/// Where a driver listens.
+///
+/// # Errors
+/// It is neither a Unix socket nor a host and port.
+#[cfg(feature = "remote")]
+pub fn listen(text: &str) -> Result<Listen, InvalidValue> {
+    text.parse().map_err(|error: InvalidAddress| InvalidValue::syntax(error.to_string()))
 }
 
 fn number(text: &str, rule: &'static str) -> Result<i32, InvalidValue> {

@@ -57,5 +57,14 @@ pub enum Action {
     Conclude(BTreeMap<Server, Health>),
 }
 
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Probe => f.write_str("probe all API servers"),
+            Self::Conclude(answers) => write!(f, "store the answers of {} API servers", answers.len()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use crate::{
     api::{
         machine::{Machine, MachineStatus},
         node::Node,
+        patch,
     },
     drain::{ClaimRef, PodRef},
     safety::meltdown::PermitKey,
@@ -134,7 +135,7 @@ impl fmt::Display for Action {
             Self::CreateVm => f.write_str("create VM"),
             Self::InitializeVm => f.write_str("initialize VM"),
             Self::DeleteVm => f.write_str("delete VM"),
-            Self::PatchMachine(patch) => write!(f, "patch machine: {}", fields_of(patch).join(", ")),
+            Self::PatchMachine(patch) => write!(f, "patch machine: {}", patch::fields(patch)),
             Self::WriteStatus(status) => {
                 let (phase, operation) = (status.current_status.phase.as_str(), &status.last_operation);
                 write!(f, "write status [{phase}] {:?}", operation.description)
@@ -161,14 +162,4 @@ impl fmt::Display for Action {
             }
         }
     }
-}
-
-/// The fields that a patch names.
-fn fields_of(patch: &Value) -> Vec<String> {
-    let Some(fields) = patch.as_object() else { return Vec::new() };
-    let deep = |(key, value): (&String, &Value)| match fields_of(value).as_slice() {
-        [] => vec![key.clone()],
-        below => below.iter().map(|field| format!("{key}.{field}")).collect(),
-    };
-    fields.iter().flat_map(deep).collect()
 }

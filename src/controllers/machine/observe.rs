@@ -24,7 +24,7 @@ impl Machines {
         let class = self.class(key, &machine.spec.class.name);
         let (learned, memory) = (session.learned_of(uid), memory.of(uid));
         let target = context.targets.of(&machine.metadata);
-        let snapshot = Snapshot::new(
+        let mut snapshot = Snapshot::new(
             machine,
             class,
             trust_of(&target, &context.servers, context.now()),
@@ -32,6 +32,7 @@ impl Machines {
             memory,
             context.now(),
         );
+        snapshot.hold = context.holds.of(&snapshot.machine.metadata);
         let node = node_in(&target, &snapshot.node_key());
         let rivals = self.rivals(&snapshot.machine, &node);
         Some(snapshot.with_node(node, rivals))

@@ -12,10 +12,18 @@ use crate::{
 ///
 /// Returns the few actions that do not depend on each other's results. Plan again with the results in the snapshot.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+    let mut plan = Plan::default();
+    // The ID of a VM that was just created is stored all the same: it cannot be learned again for certain.
+    let owes_id = matches!(snapshot.learned.vm, VmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
+    if let Some(on) = &snapshot.hold
+        && (snapshot.is_deleting() || !owes_id)
+    {
+        plan.wait(WaitKind::Hold, on.as_str(), None);
+        return plan;
+    }
     if snapshot.is_deleting() {
         return delete::plan(snapshot, policy);
     }
-    let mut plan = Plan::default();
     if let Some(patch) = finalizer::add(&snapshot.machine.metadata, labels::FINALIZER) {
         plan.then(Action::PatchMachine(patch), "a Machine that may have a VM carries the finalizer");
         return plan;
@@ -29,14 +37,15 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         plan.wait(WaitKind::SpecCorrection, "spec.class.kind and spec.class.name to be set", None);
         return plan;
     }
-    let owes_id = matches!(snapshot.learned.vm, VmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
-    if !owes_id {
-        append(&mut plan, preserve::copy(snapshot));
-        if !plan.steps.is_empty() {
-            return plan;
-        }
+    if owes_id {
+        append(&mut plan, create::plan(snapshot, policy));
+        return plan;
     }
-    if snapshot.machine.node_name().is_some() && snapshot.machine.phase() != MachinePhase::New && !owes_id {
+    append(&mut plan, preserve::copy(snapshot));
+    if !plan.steps.is_empty() {
+        return plan;
+    }
+    if snapshot.machine.node_name().is_some() && snapshot.machine.phase() != MachinePhase::New {
         append(&mut plan, running::plan(snapshot, policy));
         let sync = running::node_sync::plan(snapshot);
         let is_synced = sync.steps.is_empty() && sync.waits.is_empty();
@@ -48,7 +57,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
             return plan;
         }
     }
-    if !owes_id && !running::in_place::is_under_way(snapshot) {
+    if !running::in_place::is_under_way(snapshot) {
         append(&mut plan, preserve::plan(snapshot, policy));
         if !plan.steps.is_empty() {
             return plan;

@@ -26,6 +26,7 @@ use crate::{
         cell::{Builder, Kept},
         clock::Clock,
         events::Events,
+        holds::Holds,
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::States,
@@ -55,9 +56,15 @@ pub(crate) const BY_DEPLOYMENT: &Index<Machine, String> = &Index::new("deploymen
     labels.filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned()).collect()
 });
 
+/// Index: the Secret with its own user data.
+const BY_USER_DATA: &Index<Machine, Key> = &Index::new("user data", |machine| {
+    let secret = machine.user_data_secret().map(|name| Key::beside(&machine.metadata, name));
+    secret.into_iter().collect()
+});
+
 impl Kept for Machine {
     fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT], prune)
+        Cache::new(&[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA], prune)
     }
 }
 
@@ -87,6 +94,7 @@ pub(crate) struct Ports {
     pub queue: Arc<Queue<Key>>,
     pub permits: Arc<Permits>,
     pub servers: Arc<ApiServers>,
+    pub holds: Arc<Holds>,
     pub policy: Policy,
     pub events: Events,
     pub measured: Arc<MachineMetrics>,
@@ -97,6 +105,7 @@ impl Ports {
     fn new(builder: &mut Builder<'_>, settings: &Settings, queue: &Arc<Queue<Key>>) -> Self {
         let secrets = builder.objects::<MetadataOfSecret>();
         let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
+        let holds = builder.shared::<Holds>();
         let (machines, classes) = (builder.objects(), builder.objects());
         let config = builder.config();
         Self {
@@ -109,6 +118,7 @@ impl Ports {
             queue: Arc::clone(queue),
             permits,
             servers,
+            holds,
             policy: settings.machine.clone(),
             events: config.events.with_component(controllers::MACHINES.lease),
             measured: config.shared.metrics.of(),
@@ -177,6 +187,17 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
             retry(&Key::of(&class.metadata), may_call_driver);
         }
     });
+    let (booting, failed, retried) = (Arc::clone(&machines), Arc::clone(&states), Arc::clone(&queue));
+    builder.on_change::<MetadataOfSecret>(move |change| {
+        let machines = booting.cache.by(BY_USER_DATA, &change.key);
+        for machine in machines.iter().filter(|machine| may_call_driver(machine)) {
+            let key = Key::of(&machine.metadata);
+            failed.update_if_known(&key, super::Memory::forget_failures);
+            retried.add(key);
+        }
+    });
+    let held = Arc::clone(&queue);
+    ports.holds.on_change(move |key| held.add(key.clone()));
 
     // Decisions about the Nodes of this target, and postponed ones, have to be made again.
     let unfrozen = Arc::clone(&ports.measured);

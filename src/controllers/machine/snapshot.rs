@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub learned: Learned,
     /// Facts from earlier reconciles.
     pub memory: Memory,
+    /// What has to happen before anything is done; completes "waiting for".
+    pub hold: Option<String>,
     pub now: Timestamp,
 }
 
@@ -47,7 +49,7 @@ impl Snapshot {
         now: Timestamp,
     ) -> Self {
         let learned = learned.at(memory.forgotten());
-        Self { machine, node: NodeView::Unknown, rivals: Vec::new(), class, target, learned, memory, now }
+        Self { machine, node: NodeView::Unknown, rivals: Vec::new(), class, target, learned, memory, hold: None, now }
     }
 
     /// How to look up the Node for `node`.

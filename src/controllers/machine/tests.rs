@@ -1,10 +1,12 @@
 mod api;
+mod cell;
 mod crash;
 mod create;
 mod delete;
 mod executor;
 mod health;
 mod in_place;
+mod infrastructure;
 mod lint;
 mod preserve;
 mod stale;

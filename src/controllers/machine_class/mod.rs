@@ -9,6 +9,7 @@ mod register;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
@@ -19,7 +20,10 @@ pub(crate) use plan::plan;
 pub(crate) use register::{KIND, Reconciler, naming};
 
 use crate::{
-    api::machine::{MachineClass, SecretRef},
+    api::{
+        machine::{MachineClass, SecretRef},
+        patch,
+    },
     driver::spec::Problems,
 };
 
@@ -63,6 +67,17 @@ pub enum Action {
         /// The patch.
         patch: Value,
     },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PatchClass(patch) => write!(f, "patch class: {}", patch::fields(patch)),
+            Self::PatchSecret { secret, patch } => {
+                write!(f, "patch secret {}: {}", secret.name.as_deref().unwrap_or_default(), patch::fields(patch))
+            }
+        }
+    }
 }
 
 /// The Secrets that a class names. They are looked up in the namespace of the class, whatever the reference says.

@@ -16,9 +16,10 @@ mod steps;
 mod tests;
 mod validate;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::Value;
 
 pub(crate) use plan::plan;
@@ -29,6 +30,7 @@ use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
         node::Node,
+        patch,
     },
     controllers::machine_set::InFlight,
 };
@@ -123,4 +125,20 @@ pub enum Action {
     },
     /// Write the status as a whole.
     WriteStatus(Box<MachineDeploymentStatus>),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PatchDeployment(patch) => write!(f, "patch deployment: {}", patch::fields(patch)),
+            Self::PatchSet { set, patch } => write!(f, "patch set {}: {}", set.name_any(), patch::fields(patch)),
+            Self::PatchMachine { machine, patch } => {
+                write!(f, "patch machine {}: {}", machine.name_any(), patch::fields(patch))
+            }
+            Self::CreateSet(set) => write!(f, "create set {}", set.name_any()),
+            Self::DeleteSet(set) => write!(f, "delete set {}", set.name_any()),
+            Self::PatchNode { node, patch } => write!(f, "patch node {}: {}", node.name_any(), patch::fields(patch)),
+            Self::WriteStatus(_) => f.write_str("write status"),
+        }
+    }
 }

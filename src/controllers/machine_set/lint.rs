@@ -169,7 +169,7 @@ impl<'a> Facts<'a> {
             return (!is_held).then(|| Violation::new(Rule::TooManyDeleted, text));
         }
         let mut candidates: Vec<&Machine> = self.own.clone();
-        candidates.retain(|machine| !machine.is_terminating() && !is_updated_in_place(machine));
+        candidates.retain(|machine| !machine.is_terminating() && !was_updated_in_place(machine));
         candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.snapshot.now));
         let present = candidates.len();
         let surplus: BTreeSet<String> =
@@ -188,7 +188,7 @@ impl<'a> Facts<'a> {
                 let text = format!("machine {name} is preserved ({why}); {bound}");
                 return Some(Violation::new(Rule::DeletesPreserved, text));
             }
-            let is_replaced = machine.phase() == MachinePhase::Failed && !is_updated_in_place(machine);
+            let is_replaced = machine.phase() == MachinePhase::Failed && !was_updated_in_place(machine);
             (!is_replaced)
                 .then(|| Violation::new(Rule::TooManyDeleted, format!("machine {name} has not failed; {bound}")))
         })
@@ -247,6 +247,6 @@ fn holds(list: &Value, name: &str) -> bool {
 }
 
 /// A Machine that moves to another set after an in-place update.
-fn is_updated_in_place(machine: &Machine) -> bool {
+fn was_updated_in_place(machine: &Machine) -> bool {
     machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == "successful")
 }

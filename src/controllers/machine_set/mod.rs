@@ -18,9 +18,10 @@ mod status;
 mod tests;
 mod validate;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::Value;
 
 pub(crate) use apply::{InFlightWrites, MachineSets};
@@ -28,7 +29,10 @@ pub(crate) use in_flight::InFlight;
 pub(crate) use plan::plan;
 pub(crate) use register::{BY_CONTROLLER, KIND};
 
-use crate::api::machine::{Machine, MachineSet, MachineSetStatus};
+use crate::api::{
+    machine::{Machine, MachineSet, MachineSetStatus},
+    patch,
+};
 
 /// The input of a plan for a set.
 #[derive(Clone, Debug)]
@@ -73,4 +77,18 @@ pub enum Action {
     DeleteMachine(Arc<Machine>),
     /// Write the status as a whole.
     WriteStatus(Box<MachineSetStatus>),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PatchSet(patch) => write!(f, "patch set: {}", patch::fields(patch)),
+            Self::PatchMachine { machine, patch } => {
+                write!(f, "patch machine {}: {}", machine.name_any(), patch::fields(patch))
+            }
+            Self::CreateMachine(_) => f.write_str("create a machine"),
+            Self::DeleteMachine(machine) => write!(f, "delete machine {}", machine.name_any()),
+            Self::WriteStatus(_) => f.write_str("write status"),
+        }
+    }
 }

@@ -22,9 +22,10 @@ mod observe;
 mod plan;
 mod register;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 use serde_json::Value;
 
 pub use gone::GoneNode;
@@ -32,7 +33,7 @@ pub use plan::plan;
 pub(crate) use register::{BY_MACHINE, KIND, Nodes, cache, is_relevant};
 
 use crate::{
-    api::{machine::Machine, node::Node},
+    api::{machine::Machine, node::Node, patch},
     safety::{
         meltdown::{Permit, PermitKey},
         trust::TargetTrust,
@@ -114,6 +115,19 @@ pub enum Action {
     TakePermit { permit: PermitKey, machine: Arc<Machine> },
     /// Nothing is left to do for a deleted Node.
     ForgetGoneNode,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DeleteMachine(machine) => write!(f, "delete machine {}", machine.name_any()),
+            Self::PatchNode { patch, .. } => write!(f, "patch node: {}", patch::fields(patch)),
+            Self::RememberMark => f.write_str("remember the mark"),
+            Self::GetNode => f.write_str("read node"),
+            Self::TakePermit { permit, .. } => write!(f, "take the replacement permit of {permit}"),
+            Self::ForgetGoneNode => f.write_str("forget the deleted node"),
+        }
+    }
 }
 
 /// What a patch does with the mark.

@@ -59,8 +59,14 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let states = Arc::<States<Nodes>>::default();
     builder.reconciler(nodes, &queue, &states, WORKERS);
 
+    // A standby would keep the names until it becomes leader; then they may be names of other Nodes.
+    let is_playing = builder.is_playing();
     let (of_machine, known, former) = (Arc::clone(&queue), Arc::clone(&targets), Arc::clone(&states));
+    let is_leading = Arc::clone(&is_playing);
     builder.on_change::<Machine>(move |change| {
+        if !is_leading.load(Ordering::Relaxed) {
+            return;
+        }
         let node = change.old.as_ref().filter(|_| change.gone).and_then(|old| old.node_name());
         let key = node.and_then(|name| known.node_key(&change.meta, name));
         let is_there = |key: &NodeKey| {
@@ -79,13 +85,9 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         }
     });
 
-    let is_playing = builder.is_playing();
-    let forgotten = Arc::clone(&states);
-    builder.on_start(move || forgotten.clear());
     targets.on_node_change(move |target, change| {
         let key = NodeKey::new(&target.id, &change.key.name);
         if change.gone {
-            // A standby would keep the names until it becomes leader; then they may be names of other Nodes.
             if is_playing.load(Ordering::Relaxed) {
                 let gone = change.old.as_ref().map(|node| GoneNode::of(node, clock.now()));
                 states.update(&key, |memory| memory.gone = gone);
@@ -94,11 +96,8 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
                 states.forget(&key);
                 queue.forget(&key);
             }
-        } else {
-            states.update_if_known(&key, |memory| memory.gone = None);
-            if is_relevant(change) {
-                queue.add(key);
-            }
+        } else if is_relevant(change) {
+            queue.add(key);
         }
     });
 }

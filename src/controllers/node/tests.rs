@@ -1,3 +1,5 @@
+mod watch;
+
 use jiff::ToSpan;
 use kube::ResourceExt;
 use rstest::rstest;

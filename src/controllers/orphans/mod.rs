@@ -21,6 +21,7 @@ mod register;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -138,6 +139,17 @@ pub enum Action {
         /// Name of the Machine that it was created for.
         machine: String,
     },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ListVms => f.write_str("list VMs"),
+            Self::Record { report, .. } => write!(f, "record the sightings, report {} machines", report.len()),
+            Self::GetMachine(name) => write!(f, "read machine {name}"),
+            Self::DeleteVm { id, machine } => write!(f, "delete VM {id} of machine {machine}"),
+        }
+    }
 }
 
 /// What VM a Machine claims. As in the reference, one that has no phase yet or could not be created may have any VM of its

@@ -14,6 +14,7 @@ mod register;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::Value;
 
 pub use plan::plan;
@@ -113,6 +114,16 @@ pub enum Action {
     },
     /// Remember that a user unfreezes the set with this UID.
     RememberUnfreeze(String),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WriteSet { set, .. } => write!(f, "write set {}", set.name_any()),
+            Self::WriteDeployment { .. } => f.write_str("write deployment"),
+            Self::RememberUnfreeze(_) => f.write_str("remember the end of the freeze"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod wire;
 mod world;
 
 pub(crate) use api_server::{merge, merge_strategically};
-pub(crate) use playing::{Playing, settings, until};
+pub(crate) use playing::{Playing, Standby, settings, until};
 pub(crate) use stand_in::Happening;
 pub(crate) use wire::{Fate, Wire};
 pub(crate) use world::World;

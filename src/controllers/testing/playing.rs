@@ -10,7 +10,7 @@ use crate::{
     controllers::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot},
     driver::Catalogue,
     runtime::{
-        cell::{Cell, Config, Ended, Scope, Shared},
+        cell::{Cell, Config, Ended, Role, Scope, Shared},
         events::Events,
         metrics::Metrics,
         target::{Assignment, TargetClients, TargetId, Targets},
@@ -18,10 +18,18 @@ use crate::{
     safety::api_server::Probing,
 };
 
+const ROLES: [Role; 2] = [SETS, MACHINES];
+
 /// A process that leads; it ends when dropped.
 pub(crate) struct Playing {
     pub metrics: Metrics,
     _tasks: Vec<AbortOnDropHandle<Ended>>,
+}
+
+/// A process that watches and does not lead yet.
+pub(crate) struct Standby {
+    cell: Arc<Cell>,
+    metrics: Metrics,
 }
 
 /// Defaults of the flags, without drivers.
@@ -45,10 +53,17 @@ pub(crate) fn settings() -> Settings {
 impl Playing {
     /// The namespace `shoot` without a target cluster.
     pub(crate) fn start(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
-        Self::with_targets(wire, kinds, settings, Targets::new(Assignment::None, node::cache))
+        Standby::with_targets(wire, kinds, settings, Targets::new(Assignment::None, node::cache)).play()
     }
 
     /// The same with the Nodes of the same API server.
+    pub(crate) fn start_with_target(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
+        Standby::start_with_target(wire, kinds, settings).play()
+    }
+}
+
+impl Standby {
+    /// The namespace `shoot` with the Nodes of the same API server.
     pub(crate) fn start_with_target(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
         let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
         targets.connect(&TargetId::only(), &TargetClients::one(&wire.client()));
@@ -72,13 +87,16 @@ impl Playing {
             targets,
             shared,
         };
-        let roles = [SETS, MACHINES];
-        let cell = Cell::new(config, kinds, &roles, settings);
-        let tasks = roles.into_iter().map(|role| {
-            let cell = Arc::clone(&cell);
+        Self { cell: Cell::new(config, kinds, &ROLES, settings), metrics }
+    }
+
+    /// It becomes leader.
+    pub(crate) fn play(self) -> Playing {
+        let tasks = ROLES.into_iter().map(|role| {
+            let cell = Arc::clone(&self.cell);
             AbortOnDropHandle::new(tokio::spawn(async move { cell.play(&role, &CancellationToken::new()).await }))
         });
-        Self { metrics, _tasks: tasks.collect() }
+        Playing { _tasks: tasks.collect(), metrics: self.metrics }
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, future::ready, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use futures::future::{BoxFuture, join_all, poll_fn};
 
@@ -6,7 +6,10 @@ use super::{
     Subject,
     bench::{Bench, Verdict, fail, skip, with_id},
 };
-use crate::driver::{code::Code, error::DriverError, interface::MachineRequest, vm::Vm};
+use crate::{
+    api::machine::MachineClass,
+    driver::{code::Code, error::DriverError, interface::MachineRequest, spec::Problems, vm::Vm},
+};
 
 type Verdicts = Result<(), Verdict>;
 type Check = for<'a> fn(&'a Bench<'a>) -> BoxFuture<'a, Verdicts>;
@@ -14,7 +17,7 @@ type CheckOfTexts = fn(&Subject<'_>, &[String]) -> Verdicts;
 
 /// The requirements and their checks.
 pub(super) const ALL: &[(&str, Check)] = &[
-    ("validate accepts a class from which VMs can be created", |bench| Box::pin(ready(valid_class(bench)))),
+    ("validate accepts a class from which VMs can be created", |bench| Box::pin(valid_class(bench))),
     ("an invalid class is rejected with paths, and no VM is created from it", |bench| Box::pin(invalid_class(bench))),
     ("status of a machine without a VM is NotFound", |bench| Box::pin(status_of_nothing(bench))),
     ("delete of a machine without a VM succeeds", |bench| Box::pin(delete_of_nothing(bench))),
@@ -38,14 +41,14 @@ pub(super) const ALL: &[(&str, Check)] = &[
 pub(super) const OF_TEXTS: &[(&str, CheckOfTexts)] =
     &[("no text contains a secret", no_secrets), ("brackets in texts come in pairs", paired_brackets)];
 
-fn valid_class(bench: &Bench<'_>) -> Verdicts {
-    let problems = bench.subject.driver.validate(&bench.subject.class);
+async fn valid_class(bench: &Bench<'_>) -> Verdicts {
+    let problems = problems_of(bench, &bench.subject.class).await?;
     if problems.errors.is_empty() { Ok(()) } else { fail(problems.error_text()) }
 }
 
 async fn invalid_class(bench: &Bench<'_>) -> Verdicts {
     let Some(class) = &bench.subject.invalid_class else { return skip("the subject has no invalid class") };
-    let problems = bench.subject.driver.validate(class);
+    let problems = problems_of(bench, class).await?;
     if problems.errors.is_empty() || problems.errors.iter().any(|problem| problem.path.is_empty()) {
         return fail(format!("validate returned {problems:?}"));
     }
@@ -54,6 +57,11 @@ async fn invalid_class(bench: &Bench<'_>) -> Verdicts {
         Err(error) if error.code == Code::InvalidArgument => expect_none(bench, &bench.machine("invalid")).await,
         other => fail(format!("create returned {other:?} instead of InvalidArgument")),
     }
+}
+
+async fn problems_of(bench: &Bench<'_>, class: &MachineClass) -> Result<Problems, Verdict> {
+    let problems = bench.repeat(|| bench.subject.driver.problems(class)).await;
+    problems.or_else(|error| fail(format!("validate failed: {error}")))
 }
 
 async fn status_of_nothing(bench: &Bench<'_>) -> Verdicts {
@@ -114,7 +122,9 @@ async fn other_uid(bench: &Bench<'_>) -> Verdicts {
         Ok(found) if found.provider_id == vm.provider_id => {
             fail("create returned the VM of the machine with the other UID")
         }
-        _ => Ok(()),
+        // It has a VM of its own.
+        Ok(_) => bench.delete(&other).await,
+        Err(_) => Ok(()),
     }
 }
 

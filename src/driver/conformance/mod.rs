@@ -3,6 +3,7 @@
 //! The suite creates and deletes real VMs: a few at a time, named with the prefix of the subject, all deleted at the
 //! end. Calls that fail with a transient code are retried.
 
+mod advice;
 mod bench;
 mod checks;
 #[cfg(test)]
@@ -14,6 +15,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 use super::interface::{Driver, SecretData};
 use crate::api::machine::MachineClass;
+#[cfg(feature = "remote")]
+pub(crate) use advice::advice;
 use bench::{Bench, Verdict};
 
 /// A driver and the inputs of its checks.

@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+#[cfg(feature = "remote")]
+pub(crate) use problems::Problem;
 pub(crate) use problems::Problems;
 use problems::quotable;
 pub(crate) use scalar::{Scalar, boolean, duration, found, one_of, quantity, string, text};
@@ -38,7 +40,8 @@ impl<'a> Fields<'a> {
         Self::of("providerSpec".to_owned(), spec, known, problems)
     }
 
-    fn of(path: String, value: &'a Value, known: &[&'static str], problems: &'a mut Problems) -> Self {
+    /// The fields of an object elsewhere.
+    pub(crate) fn of(path: String, value: &'a Value, known: &[&'static str], problems: &'a mut Problems) -> Self {
         let mut values = BTreeMap::new();
         match value {
             Value::Object(object) => values = sorted_out(&path, object, known, problems),
@@ -89,13 +92,26 @@ impl<'a> Fields<'a> {
     }
 
     /// A list; returns the valid items.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for clouds to come"))]
+    #[cfg_attr(not(any(test, feature = "aws")), expect(dead_code, reason = "no built-in cloud has a list of scalars"))]
     pub(crate) fn list<T>(&mut self, name: &str, kind: &Scalar<T>) -> Vec<T> {
         self.items(name, |path, value, problems| kind.read(path, value, problems))
     }
 
+    /// An object with fields of its own, which must be there.
+    #[cfg_attr(not(feature = "aws"), expect(dead_code, reason = "no built-in cloud needs one"))]
+    pub(crate) fn required_object<T>(
+        &mut self,
+        name: &str,
+        known: &[&'static str],
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    ) -> Option<T> {
+        if !self.values.contains_key(name) {
+            self.problems.expected(self.path_of(name), "an object", "nothing");
+        }
+        self.object(name, known, read)
+    }
+
     /// An object with fields of its own.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for clouds to come"))]
     pub(crate) fn object<T>(
         &mut self,
         name: &str,

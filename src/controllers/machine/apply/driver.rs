@@ -48,10 +48,12 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
     }
 }
 
-/// User data for a call: with its placeholders substituted for `create` and `initialize`, unchanged for other calls.
+/// User data for a call: with its placeholders substituted for `create` and `initialize`, unchanged for other calls and
+/// if the Machine has user data of its own.
 fn filled_in(snapshot: &Snapshot, session: &Session, action: &Action) -> SecretData {
     let mut secret = session.secret.clone();
     if matches!(action, Action::CreateVm | Action::InitializeVm)
+        && snapshot.machine.user_data_secret().is_none()
         && let Some(user_data) = secret.0.get_mut("userData")
     {
         *user_data = token::fill_in(user_data, &snapshot.machine.name_any(), session.token.as_deref());

@@ -250,8 +250,10 @@ impl Machines {
 
     async fn read_secret(&self, snapshot: &mut Snapshot, session: &mut Session) {
         let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
-        let answer = secret_data::of_class(class, &self.context.secrets).await.map(|merged| {
-            let facts = SecretFacts::of(&merged.data, merged.missing);
+        let machine = &snapshot.machine;
+        let answer = secret_data::of_machine(machine, class, &self.context.secrets).await.map(|merged| {
+            let mut facts = SecretFacts::of(&merged.data, merged.missing);
+            facts.wants_token &= machine.user_data_secret().is_none();
             session.secret = merged.data;
             facts
         });

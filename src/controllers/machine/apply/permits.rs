@@ -82,7 +82,7 @@ pub(crate) fn take(
                 return (Some(held), Permit::Held(OutOfService::default()));
             }
             let siblings = machines.by(BY_DEPLOYMENT, &permit.deployment);
-            let is_own_update = |other: &&Machine| Key::of(&other.metadata) == *machine && is_updated_in_place(other);
+            let is_own_update = |other: &&Machine| Key::of(&other.metadata) == *machine && is_being_updated(other);
             let counted = siblings.iter().map(|machine| &**machine).filter(|other| !is_own_update(other));
             (Some(held), Permit::Held(OutOfService::of(permit, counted)))
         }
@@ -90,7 +90,7 @@ pub(crate) fn take(
     }
 }
 
-fn is_updated_in_place(machine: &Machine) -> bool {
+fn is_being_updated(machine: &Machine) -> bool {
     matches!(machine.phase(), MachinePhase::InPlaceUpdating | MachinePhase::InPlaceUpdateFailed)
         && machine.metadata.deletion_timestamp.is_none()
 }

@@ -1,7 +1,10 @@
-//! The Secret data that the driver gets for a class.
+//! The Secret data that the driver gets for a class, and for a Machine.
 
 use crate::{
-    api::machine::MachineClass,
+    api::{
+        labels,
+        machine::{Machine, MachineClass},
+    },
     controllers::machine_class,
     driver::SecretData,
     runtime::{cache::Key, secrets::Secrets},
@@ -33,6 +36,32 @@ pub(crate) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<
         match data {
             Some(data) => merged.data.0.extend(data.iter().map(|(key, value)| (key.clone(), value.clone()))),
             None => merged.missing.push(format!("{}/{}", reference.namespace, reference.name)),
+        }
+    }
+    Ok(merged)
+}
+
+/// Reads the data for calls about a Machine: that of its class, with the user data of the Machine, if it has some of its
+/// own. Those are used once, so they are not kept.
+///
+/// # Errors
+/// As for [`of_class`].
+pub(super) async fn of_machine(
+    machine: &Machine,
+    class: &MachineClass,
+    secrets: &Secrets,
+) -> Result<Merged, kube::Error> {
+    const USER_DATA: &str = "userData";
+    let mut merged = of_class(class, secrets).await?;
+    let Some(name) = machine.user_data_secret() else { return Ok(merged) };
+    let key = Key::beside(&machine.metadata, name);
+    let data = secrets.data(&key).await?;
+    secrets.forget(&key);
+    match data.as_ref().and_then(|data| data.get(labels::USER_DATA_KEY)) {
+        Some(user_data) => drop(merged.data.0.insert(USER_DATA.to_owned(), user_data.clone())),
+        None => {
+            merged.data.0.remove(USER_DATA);
+            merged.missing.push(key.to_string());
         }
     }
     Ok(merged)
@@ -87,6 +116,30 @@ mod tests {
         let without = merged(&wire, elsewhere).await.unwrap();
         assert_eq!((text(&without).as_str(), without.missing), ("", vec!["garden/credentials".to_owned()]));
         assert_eq!(wire.count("GET secrets/credentials"), 0, "another namespace's Secret is not even read");
+    }
+
+    /// I9: byte-equal to `value`, and nobody's placeholders.
+    #[tokio::test]
+    async fn a_machine_with_user_data_of_its_own_boots_with_exactly_these() {
+        let wire = Wire::new();
+        let put = |name: &str, data: Value| {
+            let secret = json!({ "metadata": { "name": name, "namespace": "shoot" }, "data": data });
+            wire.put::<Secret>(&format!("secrets/{name}"), &secret);
+        };
+        put("of-class", json!({ "userData": "YQ==", "key": "YQ==" }));
+        put("boot", json!({ "value": "PDxCT09UU1RSQVBfVE9LRU4+Pg==", "format": "aWduaXRpb24=" }));
+        let class = json!({ "metadata": { "namespace": "shoot" }, "secretRef": { "name": "of-class" } });
+        let class: MachineClass = serde_json::from_value(class).unwrap();
+        let secrets = Secrets::new(MetadataOfSecret::cache(), &wire.client());
+        let machine = |secret: &str| -> Machine {
+            let annotations = json!({ "machine.mcm/user-data-secret": secret });
+            let metadata = json!({ "name": "m", "namespace": "shoot", "annotations": annotations });
+            serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap()
+        };
+        let own = of_machine(&machine("boot"), &class, &secrets).await.unwrap();
+        assert_eq!(text(&own), "key=a userData=<<BOOTSTRAP_TOKEN>>");
+        let gone = of_machine(&machine("gone"), &class, &secrets).await.unwrap();
+        assert_eq!((text(&gone).as_str(), gone.missing), ("key=a", vec!["shoot/gone".to_owned()]));
     }
 
     #[tokio::test]

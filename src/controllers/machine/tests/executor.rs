@@ -189,6 +189,7 @@ impl Shop {
             lanes: Lanes::new(1, Arc::clone(&queue)),
             queue: Arc::clone(&queue),
             permits: Arc::default(),
+            holds: Arc::default(),
             servers: Arc::default(),
             policy: Policy::default(),
             events: Events::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),

@@ -248,12 +248,13 @@ fn a_failed_update_that_stays_failed_is_replaced_under_the_guard() {
     world.sleep(1);
     let mut other = world.machine().clone();
     other.metadata.name = Some("b".to_owned());
-    world.census = vec![other];
+    world.census = vec![other.clone()];
+    world.census[0].status.as_mut().unwrap().current_status.phase = MachinePhase::Failed;
     world.pass();
-    assert_eq!(world.phase(), MachinePhase::InPlaceUpdateFailed, "another one is out of service");
-    world.census.clear();
+    assert_eq!(world.phase(), MachinePhase::InPlaceUpdateFailed, "another one is being replaced");
+    world.census = vec![other];
     world.settle();
-    assert_eq!(world.phase(), MachinePhase::Failed, "although its Node is healthy");
+    assert_eq!(world.phase(), MachinePhase::Failed, "although its Node is healthy, and another one waits for the same");
     assert!(world.description().starts_with("Machine m health checks failing since last 10m0s minutes."));
 }
 

@@ -47,6 +47,17 @@ pub(crate) static BUDGETS: Kind = Kind {
     has_status: true,
     is_custom: false,
 };
+pub(crate) static CLAIMS: Kind = Kind::core("persistentvolumeclaims", "PersistentVolumeClaim", true, true);
+pub(crate) static VOLUMES: Kind = Kind::core("persistentvolumes", "PersistentVolume", false, true);
+pub(crate) static ATTACHMENTS: Kind = Kind {
+    group: "storage.k8s.io",
+    version: "v1",
+    plural: "volumeattachments",
+    name: "VolumeAttachment",
+    is_namespaced: false,
+    has_status: true,
+    is_custom: false,
+};
 pub(crate) static LEASES: Kind = Kind {
     group: "coordination.k8s.io",
     version: "v1",
@@ -57,8 +68,22 @@ pub(crate) static LEASES: Kind = Kind {
     is_custom: false,
 };
 
-pub(crate) static ALL: [&Kind; 11] =
-    [&MACHINES, &SETS, &DEPLOYMENTS, &CLASSES, &SECRETS, &CONFIG_MAPS, &NODES, &PODS, &EVENTS, &BUDGETS, &LEASES];
+pub(crate) static ALL: [&Kind; 14] = [
+    &MACHINES,
+    &SETS,
+    &DEPLOYMENTS,
+    &CLASSES,
+    &SECRETS,
+    &CONFIG_MAPS,
+    &NODES,
+    &PODS,
+    &EVENTS,
+    &BUDGETS,
+    &CLAIMS,
+    &VOLUMES,
+    &ATTACHMENTS,
+    &LEASES,
+];
 
 /// The kind at a path, the namespace, and what follows.
 pub(super) fn find(path: &str) -> Option<(&'static Kind, &str, Vec<&str>)> {

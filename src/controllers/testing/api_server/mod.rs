@@ -28,7 +28,10 @@ use tower::BoxError;
 
 pub(crate) use self::{
     call::{Call, OUTSIDE, Verb},
-    kinds::{BUDGETS, CLASSES, CONFIG_MAPS, DEPLOYMENTS, EVENTS, Kind, LEASES, MACHINES, NODES, PODS, SECRETS, SETS},
+    kinds::{
+        ATTACHMENTS, BUDGETS, CLAIMS, CLASSES, CONFIG_MAPS, DEPLOYMENTS, EVENTS, Kind, LEASES, MACHINES, NODES, PODS,
+        SECRETS, SETS, VOLUMES,
+    },
     merge::merge_strategically,
     network::{Broken, Fate, Network, Outcome, Perfect},
     store::{Object, Refusal},

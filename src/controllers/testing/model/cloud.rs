@@ -20,6 +20,8 @@ use crate::{
 /// A cloud that keeps to the contract of a driver, in one of the ways in which clouds differ.
 pub(super) struct Cloud {
     pub vms: BTreeMap<String, Server>,
+    /// It can list VMs.
+    pub lists: bool,
     style: Style,
     serial: u64,
 }
@@ -30,6 +32,11 @@ pub(super) struct Server {
     /// UID of its Machine.
     pub owner: String,
     pub node: String,
+    /// Name of the Machine that it was made for, and its class, as they are in its tags.
+    machine: String,
+    class: String,
+    /// It belongs to another cluster.
+    pub is_foreign: bool,
     initialized: bool,
 }
 
@@ -51,6 +58,9 @@ impl Style {
     pub(super) const REUSING_NAMES: Self = Self { reuses_names: true, ..Self::SIMPLE };
 }
 
+/// How many VMs of another cluster there are in the account.
+pub(super) const FOREIGN: usize = 2;
+
 /// What a create did.
 enum Made {
     New(String),
@@ -71,14 +81,42 @@ impl Cloud {
     }
 
     pub(super) const fn new(style: Style) -> Self {
-        Self { vms: BTreeMap::new(), style, serial: 0 }
+        Self { vms: BTreeMap::new(), lists: false, style, serial: 0 }
     }
 
     pub(super) const fn style(&self) -> Style {
         self.style
     }
 
-    fn create(&mut self, machine: &Machine) -> Made {
+    /// VMs of this cluster.
+    pub(super) fn own(&self) -> impl Iterator<Item = (&String, &Server)> {
+        self.vms.iter().filter(|(_, server)| !server.is_foreign)
+    }
+
+    pub(super) fn add_foreign(&mut self) {
+        for _ in 0..FOREIGN {
+            let id = self.make_stray(None, "class-0");
+            self.vms.get_mut(&id).unwrap().is_foreign = true;
+        }
+    }
+
+    /// A VM that nobody asked for; answers its ID.
+    pub(super) fn make_stray(&mut self, machine: Option<String>, class: &str) -> String {
+        self.serial += 1;
+        let (id, node) = (format!("cloud:///{}", self.serial), format!("stray-{}", self.serial));
+        let (owner, machine) = (node.clone(), machine.unwrap_or_else(|| node.clone()));
+        let server = Server { owner, node, machine, class: class.to_owned(), is_foreign: false, initialized: true };
+        self.vms.insert(id.clone(), server);
+        id
+    }
+
+    /// The VMs of a class, as their tags say.
+    fn list(&self, class: &str) -> BTreeMap<String, String> {
+        let listed = self.own().filter(|(_, server)| server.class == class);
+        listed.map(|(id, server)| (id.clone(), server.machine.clone())).collect()
+    }
+
+    fn create(&mut self, machine: &Machine, class: &str) -> Made {
         let owner = machine.uid().unwrap();
         let held = self.id_of(&owner);
         if let Some(id) = held.clone().filter(|_| !self.style.forgets_tokens) {
@@ -87,7 +125,9 @@ impl Cloud {
         self.serial += 1;
         let id = format!("cloud:///{}", self.serial);
         let node = if self.style.names_nodes_like_machines { machine.name_any() } else { self.free_name() };
-        self.vms.insert(id.clone(), Server { owner, node, initialized: false });
+        let (machine, class) = (machine.name_any(), class.to_owned());
+        let server = Server { owner, node, machine, class, is_foreign: false, initialized: false };
+        self.vms.insert(id.clone(), server);
         if held.is_some() { Made::Second(id) } else { Made::New(id) }
     }
 
@@ -115,15 +155,15 @@ impl Cloud {
         Ok(vm)
     }
 
-    /// Answers IDs and names of the Nodes of the VMs that are gone.
-    fn delete(&mut self, machine: &Machine) -> Vec<(String, String)> {
+    /// Answers IDs of the VMs that are gone, and what they were.
+    fn delete(&mut self, machine: &Machine) -> Vec<(String, Server)> {
         let owner = machine.uid();
         let named = &machine.spec.provider_id;
         let mut gone = Vec::new();
         self.vms.retain(|id, server| {
             let is_meant = if named.is_empty() { Some(&server.owner) == owner.as_ref() } else { id == named };
             if is_meant {
-                gone.push((id.clone(), server.node.clone()));
+                gone.push((id.clone(), server.clone()));
             }
             !is_meant
         });
@@ -132,10 +172,6 @@ impl Cloud {
 
     pub(super) fn has_vm_for_node(&self, node: &str) -> bool {
         self.vms.values().any(|server| server.node == node)
-    }
-
-    pub(super) fn owned_by(&self, uid: &str) -> usize {
-        self.vms.values().filter(|server| server.owner == uid).count()
     }
 
     fn find(&self, machine: &Machine) -> Option<String> {
@@ -235,7 +271,7 @@ impl Driver for ModelDriver {
 
     fn capabilities(&self) -> Capabilities {
         let initialize = self.world.upgrade().is_some_and(|world| world.cloud.lock().style.initializes);
-        Capabilities { initialize, list: false }
+        Capabilities { initialize, list: self.world.upgrade().is_some_and(|world| world.cloud.lock().lists) }
     }
 
     fn validate(&self, _: &MachineClass) -> Problems {
@@ -246,7 +282,7 @@ impl Driver for ModelDriver {
         let machine = &request.machine;
         self.call("create", machine, &[Code::Unimplemented], |world| {
             world.ledger.lock().vm_is_made(&world.luck, machine);
-            let made = world.cloud.lock().create(machine);
+            let made = world.cloud.lock().create(machine, &request.class.name_any());
             let name = machine.name_any();
             world.luck.must(!matches!(made, Made::Second(_)), || format!("a second VM is made for machine {name}"));
             let (Made::New(id) | Made::Found(id) | Made::Second(id)) = &made;
@@ -254,6 +290,11 @@ impl Driver for ModelDriver {
             if !matches!(made, Made::Found(_)) {
                 world.say(format!("  VM {id} of {name}, node {}", vm.node_name));
                 world.boot(id);
+                let mut ledger = world.ledger.lock();
+                if !ledger.has_machine(&machine.uid().unwrap()) {
+                    // It was let go by hand meanwhile.
+                    ledger.stranded(id);
+                }
             }
             Ok(vm)
         })
@@ -269,10 +310,22 @@ impl Driver for ModelDriver {
         let machine = &request.machine;
         self.call("delete", machine, &[Code::NotFound], |world| {
             let gone = world.cloud.lock().delete(machine);
-            for (id, node) in gone {
-                world.ledger.lock().vm_deleted(&world.luck, machine, &id, &node);
-                world.say(format!("  the VM of node {node} is deleted"));
-                world.lose_contact(&node);
+            for (id, server) in gone {
+                let (mut ledger, node) = (world.ledger.lock(), server.node.clone());
+                let is_collected = machine.metadata.uid.is_none();
+                if is_collected {
+                    ledger.stray_is_deleted(&id, &server, &world.luck);
+                } else {
+                    ledger.vm_deleted(&world.luck, machine, &id, &node);
+                }
+                ledger.vm_is_gone(&id);
+                drop(ledger);
+                if is_collected {
+                    world.stray_deleted(&id, node);
+                } else {
+                    world.say(format!("  the VM of node {node} is deleted"));
+                    world.lose_contact(&node);
+                }
             }
             Ok(None)
         })
@@ -284,11 +337,24 @@ impl Driver for ModelDriver {
         self.call("status", machine, &NEVER_STATUS, |world| world.cloud.lock().status(machine)).await
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "no list"))
+    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        let nobody = Machine::default();
+        self.call("list", &nobody, &[], |world| {
+            let cloud = world.cloud.lock();
+            if !cloud.lists {
+                return Err(DriverError::new(Code::Unimplemented, "no list"));
+            }
+            let mut listed = cloud.list(&class.name_any());
+            // A new VM may not show yet.
+            if world.luck.rates().mishaps > 0 && world.luck.one_in(4) {
+                listed.pop_last();
+            }
+            Ok(listed)
+        })
+        .await
     }
 
-    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(Vec::new())
+    async fn volume_ids(&self, volumes: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(volumes.iter().filter_map(|volume| Some(volume.csi.as_ref()?.volume_handle.clone())).collect())
     }
 }

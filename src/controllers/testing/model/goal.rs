@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use super::{
     super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Object, SETS},
+    cloud::FOREIGN,
+    in_place::{is_candidate, is_selected, result_of},
     kubelet::ready_status,
     wish::{POOL, Wish},
     world::{NAMESPACE, World},
@@ -24,12 +26,18 @@ impl World {
     /// Everything that is not as it should be in the end.
     pub(super) fn what_is_missing(&self) -> Vec<String> {
         let wish = self.wish.lock().clone();
-        if wish.is_deleted {
-            return self.what_is_left();
+        let mut missing = if wish.is_deleted { self.what_is_left() } else { self.what_is_amiss(&wish) };
+        let foreign = self.cloud.lock().vms.values().filter(|server| server.is_foreign).count();
+        if foreign != FOREIGN && self.rooms.orphans {
+            missing.push(format!("{foreign} VMs of another cluster"));
         }
-        let mut missing = self.missing_machines(&wish);
+        missing
+    }
+
+    fn what_is_amiss(&self, wish: &Wish) -> Vec<String> {
+        let mut missing = self.missing_machines(wish);
         let machines = self.control.all(&MACHINES);
-        let vms = self.cloud.lock().vms.len();
+        let vms = self.cloud.lock().own().count();
         if vms != machines.len() {
             missing.push(format!("{vms} VMs"));
         }
@@ -42,9 +50,9 @@ impl World {
             if !self.cloud.lock().vms.contains_key(id) {
                 missing.push(format!("the VM of {}", machine.name()));
             }
-            missing.extend(self.flaw_of_node(machine, &wish));
+            missing.extend(self.flaw_of_node(machine, wish));
         }
-        self.check_statuses(&wish, &mut missing);
+        self.check_statuses(wish, &mut missing);
         missing
     }
 
@@ -57,8 +65,15 @@ impl World {
         }
         for machine in &machines {
             let (phase, class) = (text(machine, "/status/currentStatus/phase"), text(machine, "/spec/class/name"));
-            if phase != "Running" || machine.is_terminating() || class != wish.class_name() {
-                missing.push(format!("{} is {phase:?} and of {class}", machine.name()));
+            let is_current = wish.is_of_template(machine, self.rooms);
+            if phase != "Running" || machine.is_terminating() || !is_current {
+                missing.push(format!("{} is {phase:?} and of {class}, current: {is_current}", machine.name()));
+            }
+            if !text(machine, "/status/currentStatus/preserveExpiryTime").is_empty() {
+                missing.push(format!("{} is preserved", machine.name()));
+            }
+            if !label(machine, labels::UPDATE_RESULT).is_empty() {
+                missing.push(format!("{} is marked as if it moved", machine.name()));
             }
         }
         missing
@@ -81,6 +96,10 @@ impl World {
         let is_tainted = node.value["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty());
         if is_tainted || !node.value["metadata"]["annotations"][labels::SCALE_DOWN_DISABLED].is_null() {
             return Some(format!("node {name} is marked as if a rollout went on"));
+        }
+        let is_closed = node.value["spec"]["unschedulable"] == true;
+        if is_closed || is_candidate(&node) || is_selected(&node) || !result_of(&node).is_empty() {
+            return Some(format!("node {name} is closed, or marked as if it was updated in place"));
         }
         if node.is_terminating() {
             return Some(format!("node {name} is going"));
@@ -106,6 +125,9 @@ impl World {
         if !is_observed(&deployment) {
             missing.push("the deployment's generation is not observed".to_owned());
         }
+        if is_frozen(&deployment) || !condition(&deployment, ConditionType::Frozen.as_str()).is_empty() {
+            missing.push("the deployment is frozen".to_owned());
+        }
         let reason = condition(&deployment, ConditionType::Progressing.as_str());
         if reason != ConditionReason::NewMachineSetAvailable.as_str() {
             missing.push(format!("the deployment's progress is {reason:?}"));
@@ -115,8 +137,10 @@ impl World {
             let counts = counts.map(|field| number(&set, &format!("/status/{field}")));
             let has_conditions = set.value["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty());
             let replicas = number(&set, "/spec/replicas");
-            if counts != [replicas; 3] || !is_observed(&set) || has_conditions {
-                missing.push(format!("set {} of {replicas}: status {counts:?}", set.name()));
+            let is_held = !label(&set, labels::SCALE_UP_DISABLED).is_empty();
+            if counts != [replicas; 3] || !is_observed(&set) || has_conditions || is_held || is_frozen(&set) {
+                let (meta, conditions) = (&set.value["metadata"], &set.value["status"]["conditions"]);
+                missing.push(format!("set {} of {replicas}: status {counts:?}, {meta}, {conditions}", set.name()));
             }
         }
     }
@@ -129,7 +153,7 @@ impl World {
             ("sets", count(&SETS)),
             ("machines", count(&MACHINES)),
             ("nodes", self.target.all(&NODES).len()),
-            ("VMs", self.cloud.lock().vms.len()),
+            ("VMs", self.cloud.lock().own().count()),
             ("held classes", held),
         ];
         left.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what} left")).collect()
@@ -177,6 +201,11 @@ fn number(object: &Object, path: &str) -> i64 {
 
 fn label<'a>(object: &'a Object, key: &str) -> &'a str {
     object.value["metadata"]["labels"][key].as_str().unwrap_or_default()
+}
+
+/// By its label, or somebody still asks for the end of a freeze.
+fn is_frozen(object: &Object) -> bool {
+    !label(object, labels::FREEZE).is_empty() || !object.value["metadata"]["annotations"][labels::UNFREEZE].is_null()
 }
 
 fn is_observed(object: &Object) -> bool {

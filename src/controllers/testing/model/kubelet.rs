@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    super::api_server::{NODES, OUTSIDE, Object, PODS, Write},
+    super::api_server::{ATTACHMENTS, NODES, OUTSIDE, Object, PODS, Write},
     world::World,
 };
 use crate::{api::labels, runtime::clock::Clock};
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    fn uid_of_node(&self, node: &str) -> Option<String> {
+    pub(super) fn uid_of_node(&self, node: &str) -> Option<String> {
         self.target.get(&NODES, "", node).map(|node| node.uid().to_owned())
     }
 
@@ -123,16 +123,28 @@ impl World {
         if has_pods {
             return;
         }
-        for _ in 0..self.luck.dice(|dice| dice.below(3)) {
-            let (name, grace) = self.luck.dice(|dice| (format!("pod-{}", dice.roll() % 100_000), dice.within(1..200)));
-            let pod = json!({
-                "metadata": { "namespace": POD_NAMESPACE, "name": name, "labels": { POD_LABEL: POD_LABEL } },
-                "spec": { "nodeName": node, "containers": [], "terminationGracePeriodSeconds": grace },
-                "status": { "phase": "Running" },
-            });
-            // One of that name runs already.
-            drop(self.target.create(&PODS, pod));
+        let most = if self.rooms.volumes { 6 } else { 3 };
+        for _ in 0..self.luck.dice(|dice| dice.below(most)) {
+            let name = self.luck.dice(|dice| format!("pod-{}", dice.roll() % 100_000));
+            self.place_pod(&name, node, &Value::Null);
         }
+    }
+
+    /// With these volumes, or with some of its own.
+    pub(super) fn place_pod(&self, name: &str, node: &str, volumes: &Value) {
+        let grace = self.luck.dice(|dice| dice.within(1..200));
+        let mut pod = json!({
+            "metadata": { "namespace": POD_NAMESPACE, "name": name, "labels": { POD_LABEL: POD_LABEL } },
+            "spec": { "nodeName": node, "containers": [], "terminationGracePeriodSeconds": grace },
+            "status": { "phase": "Running" },
+        });
+        if volumes.is_array() {
+            pod["spec"]["volumes"] = volumes.clone();
+        } else if self.rooms.volumes && self.luck.one_in(2) {
+            self.add_volumes(&mut pod);
+        }
+        // One of that name runs already.
+        drop(self.target.create(&PODS, pod));
     }
 
     /// Watches what becomes of pods, as kubelets do.
@@ -177,6 +189,7 @@ impl World {
                 self.remove_pod(pod.name());
             }
         }
+        self.collect_attachments();
     }
 
     fn is_past(&self, time: &Value) -> bool {
@@ -192,6 +205,13 @@ impl World {
         }
         if write.call.kind == &PODS {
             self.saw_pod(write);
+            self.saw_mounts(write);
+        }
+        if write.call.kind == &ATTACHMENTS {
+            self.saw_attachment(write);
+        }
+        if write.call.kind == &NODES && self.rooms.in_place && write.changed() {
+            self.saw_update(write);
         }
         if write.refusal.is_none() {
             let cloud = self.cloud.lock();

@@ -1,6 +1,6 @@
 //! The life of a world: trouble, peace, and rest.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
@@ -18,6 +18,10 @@ use crate::{
 
 /// When the last trouble is over, everything is as wished after this time: the longest timeout is the creation's.
 const PATIENCE: Duration = Duration::from_mins(60);
+/// The longest preservation, and a replacement after it.
+const KEPT: Duration = Duration::from_mins(30);
+/// Orphans are deleted in the second list, and a few at a time.
+const COLLECTED: Duration = Duration::from_mins(45);
 /// Then nothing is written, for longer than any timeout.
 const REST: Duration = Duration::from_mins(30);
 /// The same for most seeds, because hours without a write are what takes longest: what is written again and again is
@@ -36,6 +40,9 @@ const SOON: Duration = Duration::from_secs(3);
 const BOOT: Duration = Duration::from_mins(3);
 /// The longest grace period of a pod, and what lies around a drain.
 const DRAIN: Duration = Duration::from_mins(5);
+
+/// The drain of a Node, the work of its agent, and what users and others do around it.
+const UPDATE: Duration = Duration::from_mins(8);
 
 pub(super) struct Life {
     world: Arc<World>,
@@ -137,6 +144,9 @@ impl Life {
         server.set_paused(true);
         let server = server.clone();
         self.world.later(after, move |world| {
+            if is_target && world.ledger.lock().target_is_away() {
+                return;
+            }
             world.say(format!("the {which} API server answers again"));
             server.set_paused(false);
         });
@@ -179,7 +189,10 @@ impl Life {
 
     async fn reach_the_wish(&mut self) -> Result<(), String> {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        let rooms = self.world.rooms;
+        let more = [(rooms.preservation, KEPT), (rooms.orphans, COLLECTED)];
+        let patience = PATIENCE + more.into_iter().filter(|(has, _)| *has).map(|(_, more)| more).sum::<Duration>();
+        while begun.elapsed() < patience {
             if self.world.is_at_rest() {
                 self.world.say(format!("the wish is met after {:?}", begun.elapsed()));
                 return Ok(());
@@ -189,7 +202,7 @@ impl Life {
             self.start_missing();
         }
         let missing = self.world.what_is_missing();
-        Err(format!("it is not as wished after {PATIENCE:?}: {}", missing.join("; ")))
+        Err(format!("it is not as wished after {patience:?}: {}", missing.join("; ")))
     }
 
     /// Every change is acted on in time: a wake-up that gets lost would show nowhere else, as something else may wake
@@ -211,7 +224,26 @@ impl Life {
         world.recover(&node);
         world.within(SOON, "a recovered machine", || world.what_is_missing().is_empty()).await?;
         world.delete_some_machine();
-        world.within(BOOT + DRAIN, "the replacement of a machine", || world.what_is_missing().is_empty()).await
+        world.within(BOOT + DRAIN, "the replacement of a machine", || world.what_is_missing().is_empty()).await?;
+        if world.wish.lock().is_in_place() { self.probe_update().await } else { Ok(()) }
+    }
+
+    /// What is updated in place keeps its VM.
+    async fn probe_update(&self) -> Result<(), String> {
+        let world = &self.world;
+        let vms = || world.cloud.lock().vms.keys().cloned().collect::<BTreeSet<_>>();
+        let (wish, before) = (world.wish.lock().clone(), vms());
+        world.wish_for("an in-place update", Wish::update);
+        let all = u32::try_from(before.len()).unwrap();
+        let limit = UPDATE * (all + 1);
+        world.within(limit, "an in-place update", || world.what_is_missing().is_empty()).await?;
+        let (new, surge) = (vms().difference(&before).count(), wish.most() - wish.replicas);
+        let is_kept = new <= usize::try_from(surge).unwrap();
+        if is_kept {
+            Ok(())
+        } else {
+            Err(format!("{new} VMs are new after an in-place update, and maxSurge is {surge}"))
+        }
     }
 
     /// Once there, nothing is written.

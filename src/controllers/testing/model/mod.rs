@@ -6,25 +6,34 @@
 //! when wishes and faults end, the wish is met in time, and then nothing is written any more.
 //!
 //! `MODEL_SEEDS=2000 cargo test --lib model` tries more seeds; `MODEL_SEED=7` plays one and shows all of it, with `MODEL_LIVE=1` while
-//! it happens and with `MODEL_TRACE=1` what the product logs, such as what it waits for. A seed that
-//! failed goes into `seeds.txt` with what it found, and is played for ever.
+//! it happens and with `MODEL_TRACE=1` what the product logs, such as what it waits for. `MODEL_ROOMS=in-place,volumes`
+//! gives every seed these [`rooms`]. A seed that failed goes into `seeds.txt` with its rooms
+//! and what it found, and is played for ever.
 
 mod cloud;
 mod dice;
+mod freezes;
 mod goal;
+mod in_place;
 mod kubelet;
 mod ledger;
 mod life;
 mod luck;
+mod meddling;
 mod people;
+mod preservation;
+mod rooms;
 mod scenarios;
+mod strays;
 mod system;
+mod volumes;
 mod wish;
 mod world;
 
 use std::{
     env,
     fmt::Write as _,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -32,18 +41,22 @@ use std::{
     thread,
 };
 
-use self::{life::Life, world::World};
+use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+use self::{life::Life, rooms::Rooms, world::World};
 
 /// Seeds that are played when nothing else is asked for.
 const SEEDS: u64 = 240;
+/// Seeds that are played in a room each.
+const IN_ROOMS: [(&str, Range<u64>); 3] = [("in-place", 0..6), ("preservation", 3..9), ("orphans", 8..12)];
 /// Lines of a story that a failure shows.
 const SHOWN: usize = 70;
 
 /// Plays a seed; what went wrong and how it came to that otherwise.
-fn play(seed: u64, shown: usize) -> Result<Vec<String>, String> {
+fn play(seed: u64, rooms: Rooms, shown: usize) -> Result<Vec<String>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let (world, outcome) = runtime.block_on(async {
-        let world = World::of(seed);
+        let world = World::of(seed, rooms);
         let outcome = Life::of(&world).live().await;
         (world, outcome)
     });
@@ -60,19 +73,22 @@ fn play(seed: u64, shown: usize) -> Result<Vec<String>, String> {
     Err(text)
 }
 
-/// Seeds that failed once.
-fn kept_seeds() -> impl Iterator<Item = u64> {
+/// Seeds that failed once, with their rooms.
+fn kept_seeds() -> impl Iterator<Item = (u64, Rooms)> {
     let lines = include_str!("seeds.txt").lines();
-    lines.filter_map(|line| line.split('#').next()?.trim().parse().ok())
+    lines.filter_map(|line| {
+        let (seed, rooms) = line.split('#').next()?.trim().split_once(' ')?;
+        Some((seed.parse().ok()?, Rooms::named(rooms)))
+    })
 }
 
-fn play_all(seeds: &[u64]) -> Vec<String> {
+fn play_all(seeds: &[(u64, Rooms)]) -> Vec<String> {
     let next = Arc::new(AtomicU64::new(0));
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let work = || {
         let mut failures = Vec::new();
-        while let Some(seed) = seeds.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap()) {
-            failures.extend(play(*seed, SHOWN).err());
+        while let Some((seed, rooms)) = seeds.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap()) {
+            failures.extend(play(*seed, *rooms, SHOWN).err());
             if failures.len() > 3 {
                 break;
             }
@@ -90,17 +106,19 @@ fn whatever_breaks_the_invariants_hold_and_in_the_end_the_wish_is_met() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = number("MODEL_SEED") {
         if env::var("MODEL_TRACE").is_ok() {
-            let filter = tracing_subscriber::EnvFilter::new("mcm=debug");
-            tracing_subscriber::fmt().with_env_filter(filter).without_time().with_ansi(false).init();
+            let filter = Targets::new().with_target("mcm", tracing::Level::DEBUG);
+            tracing_subscriber::registry().with(fmt::layer().without_time().with_ansi(false)).with(filter).init();
         }
-        match play(seed, usize::MAX) {
+        match play(seed, Rooms::asked_for(), usize::MAX) {
             Ok(log) => return println!("{}", log.join("\n")),
             Err(failure) => panic!("{failure}"),
         }
     }
     let first = number("MODEL_FIRST").unwrap_or_default();
     let count = number("MODEL_SEEDS").unwrap_or(SEEDS);
-    let seeds: Vec<u64> = kept_seeds().chain(first..first + count).collect();
+    let drawn = (first..first + count).map(|seed| (seed, Rooms::asked_for()));
+    let in_rooms = IN_ROOMS.into_iter().flat_map(|(name, seeds)| seeds.map(move |seed| (seed, Rooms::named(name))));
+    let seeds: Vec<(u64, Rooms)> = kept_seeds().chain(in_rooms).chain(drawn).collect();
     let failures = play_all(&seeds);
     if !failures.is_empty() {
         let first: Vec<_> = failures.iter().filter_map(|failure| failure.lines().next()).collect();
@@ -113,7 +131,7 @@ fn whatever_breaks_the_invariants_hold_and_in_the_end_the_wish_is_met() {
 #[test]
 fn a_seed_is_played_the_same_every_time() {
     let story = |seed| {
-        let story = play(seed, SHOWN).unwrap();
+        let story = play(seed, Rooms::asked_for(), SHOWN).unwrap();
         story.into_iter().filter(|line| !line.contains("Secret bootstrap-token-")).collect::<Vec<_>>()
     };
     for seed in 0..3 {

@@ -20,6 +20,18 @@ impl World {
         if self.luck.per_mille(mishaps) {
             return self.suffer();
         }
+        if self.rooms.preservation && self.luck.one_in(3) {
+            return self.ask_for_preservation();
+        }
+        if self.rooms.meddling && self.luck.one_in(3) {
+            return self.meddle();
+        }
+        if self.rooms.freezes && self.luck.one_in(3) {
+            return self.freeze_something();
+        }
+        if self.rooms.orphans && self.luck.one_in(3) {
+            return self.strand();
+        }
         match self.luck.dice(|dice| dice.below(14)) {
             0 => self.delete_some_machine(),
             1 => self.delete_some_set(),
@@ -32,7 +44,7 @@ impl World {
         if self.control.get(&DEPLOYMENTS, NAMESPACE, POOL).is_none() {
             return;
         }
-        let change = self.luck.dice(|dice| self.wish.lock().change(dice));
+        let change = self.luck.dice(|dice| self.wish.lock().change(dice, self.rooms));
         self.say(format!("user: {change}"));
         self.fulfil_wish();
     }
@@ -164,13 +176,14 @@ impl World {
     }
 
     pub(super) fn kill_some_vm(self: &Arc<Self>) {
-        let ids: Vec<String> = self.cloud.lock().vms.keys().cloned().collect();
+        let ids: Vec<String> = self.cloud.lock().own().map(|(id, _)| id.clone()).collect();
         let Some(id) = self.luck.pick(&ids) else { return };
         self.kill_vm(&id);
     }
 
     pub(super) fn kill_vm(self: &Arc<Self>, id: &str) {
         let Some(server) = self.cloud.lock().vms.remove(id) else { return };
+        self.ledger.lock().vm_is_gone(id);
         self.say(format!("the VM of node {} is killed", server.node));
         self.lose_contact(&server.node);
         if self.luck.one_in(3) {
@@ -190,6 +203,7 @@ impl World {
         self.say("from now on all goes well");
         self.luck.set_rates(Rates::calm());
         self.control.set_paused(false);
+        self.find_target();
         self.target.set_paused(false);
         self.luck.dice(|dice| self.wish.lock().settle_down(dice));
         self.fulfil_wish();
@@ -197,5 +211,11 @@ impl World {
             self.recover(node.name());
         }
         self.collect_pods();
+        if self.rooms.meddling {
+            self.tidy_after_meddling();
+        }
+        if self.rooms.in_place {
+            self.help_updates();
+        }
     }
 }

@@ -10,8 +10,9 @@ use super::{
     cloud::{Cloud, PROVIDER, Style},
     dice::Dice,
     luck::Rates,
+    rooms::Rooms,
     system::{Process, Program, TAKE_OVER},
-    wish::Wish,
+    wish::{Strategy, Wish},
     world::{NAMESPACE, World},
 };
 use crate::controllers;
@@ -20,7 +21,7 @@ use crate::controllers;
 const BOOTED: Duration = Duration::from_mins(3);
 
 fn world(replicas: i32, style: Style) -> Arc<World> {
-    World::with(Dice::seeded(0), Rates::calm(), Cloud::new(style), Wish::of(replicas))
+    World::with(Dice::seeded(0), Rates::calm(), Cloud::new(style), Wish::of(replicas), Rooms::default())
 }
 
 fn fine(world: &World) {
@@ -161,9 +162,9 @@ async fn a_machine_whose_vm_died_gets_no_other_although_the_write_that_named_the
 }
 
 /// Seeds 8276 and 8939 of the former model.
-async fn bounds_hold_while_a_set_is_deleted(is_recreate: bool) {
+async fn bounds_hold_while_a_set_is_deleted(strategy: Strategy) {
     let world = world(3, Style::SIMPLE);
-    world.wish.lock().is_recreate = is_recreate;
+    world.wish.lock().strategy = strategy;
     world.fulfil_wish();
     let _a = Process::start(&world, &Program::everything("a"));
     until_met(&world).await;
@@ -178,12 +179,12 @@ async fn bounds_hold_while_a_set_is_deleted(is_recreate: bool) {
 
 #[tokio::test(start_paused = true)]
 async fn bounds_hold_while_a_set_is_deleted_in_the_middle_of_a_rolling_update() {
-    bounds_hold_while_a_set_is_deleted(false).await;
+    bounds_hold_while_a_set_is_deleted(Strategy::Rolling).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn machines_of_two_templates_never_meet_while_a_set_is_deleted_under_recreate() {
-    bounds_hold_while_a_set_is_deleted(true).await;
+    bounds_hold_while_a_set_is_deleted(Strategy::Recreate).await;
 }
 
 #[tokio::test(start_paused = true)]

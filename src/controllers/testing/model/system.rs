@@ -84,6 +84,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn start(world: &Arc<World>, program: &Program) -> Self {
         world.say(format!("{} starts", program.name));
+        world.ledger.lock().process_starts(&program.name);
         let (clock, stop, leads) = (world.luck.clock.of_another_host(), CancellationToken::new(), Arc::default());
         let run = run(Arc::clone(world), program.clone(), clock.clone(), stop.clone(), Arc::clone(&leads));
         Self { program: program.clone(), clock, stop, leads, task: AbortOnDropHandle::new(tokio::spawn(run)) }
@@ -156,6 +157,9 @@ async fn lead(
     };
     let Some(leadership) = stop.run_until_cancelled(leadership).await else { return false };
     world.say(format!("{} leads {}", program.name, role.name));
+    if *role == MACHINES {
+        world.ledger.lock().process_leads(&program.name);
+    }
     leads.store(true, Ordering::Relaxed);
     play(cell, role, leadership, stop).await
 }

@@ -4,30 +4,65 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::{
-    super::api_server::{ApiServer, CLASSES, DEPLOYMENTS, SECRETS},
+    super::api_server::{ApiServer, CLASSES, DEPLOYMENTS, Object, SECRETS},
     cloud::PROVIDER,
     dice::Dice,
+    rooms::Rooms,
     world::NAMESPACE,
 };
 use crate::api::labels;
 
 pub(super) const POOL: &str = "pool";
 const TEMPLATES: i64 = 3;
+/// Key of the label of the template that is its version. There is none at first.
+const VERSION: &str = "version";
 /// Every class refers to it.
 const SECRET: &str = "secret";
 
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     pub replicas: i32,
-    pub is_recreate: bool,
+    pub strategy: Strategy,
     pub is_paused: bool,
     pub is_deleted: bool,
     /// Which class; another one is another template.
     class: i64,
+    /// A label of the template; another one is another template, too. Machines that are updated in place get it, and keep
+    /// their class.
+    version: i64,
     surge: Amount,
     unavailable: Amount,
     /// A label for Nodes, brought to them without a rollout.
     label: i64,
+    /// How many failed Machines of a set are preserved automatically, and for how many minutes; nothing if there is no
+    /// preservation.
+    pub preserved: Option<(i64, i64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strategy {
+    Rolling,
+    Recreate,
+    InPlace { is_manual: bool },
+}
+
+impl Strategy {
+    const AUTO: Self = Self::InPlace { is_manual: false };
+    const MANUAL: Self = Self::InPlace { is_manual: true };
+
+    fn written(self, surge: Value, unavailable: Value) -> Value {
+        match self {
+            Self::Rolling => {
+                json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } })
+            }
+            Self::Recreate => json!({ "type": "Recreate" }),
+            Self::InPlace { is_manual } => {
+                let by = if is_manual { "Manual" } else { "Auto" };
+                let amounts = json!({ "maxSurge": surge, "maxUnavailable": unavailable, "orchestrationType": by });
+                json!({ "type": "InPlaceUpdate", "inPlaceUpdate": amounts })
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,30 +97,41 @@ impl Amount {
 }
 
 impl Wish {
-    pub(super) fn any(dice: &mut Dice) -> Self {
-        Self {
+    pub(super) fn any(dice: &mut Dice, rooms: Rooms) -> Self {
+        let mut wish = Self {
             replicas: i32::try_from(dice.within(0..6)).unwrap(),
-            is_recreate: dice.one_in(5),
+            strategy: if dice.one_in(5) { Strategy::Recreate } else { Strategy::Rolling },
             is_paused: false,
             is_deleted: false,
             class: 0,
+            version: 0,
             surge: Amount::any(dice),
             unavailable: Amount::any(dice),
             label: 0,
+            preserved: None,
+        };
+        if rooms.preservation {
+            wish.preserved = Some((dice.within(0..3), dice.within(5..20)));
         }
+        if rooms.in_place {
+            wish.strategy = *dice.pick(&[Strategy::AUTO, Strategy::AUTO, Strategy::AUTO, Strategy::MANUAL]).unwrap();
+        }
+        wish
     }
 
     /// So many Machines, and a usual rolling update.
     pub(super) const fn of(replicas: i32) -> Self {
         Self {
             replicas,
-            is_recreate: false,
+            strategy: Strategy::Rolling,
             is_paused: false,
             is_deleted: false,
             class: 0,
+            version: 0,
             surge: Amount::Machines(1),
             unavailable: Amount::Machines(0),
             label: 0,
+            preserved: None,
         }
     }
 
@@ -99,12 +145,28 @@ impl Wish {
         self.class = (self.class + 1) % TEMPLATES;
     }
 
+    /// Another template that differs in a label.
+    pub(super) fn update(&mut self) {
+        self.version = (self.version + 1) % TEMPLATES;
+    }
+
     /// Wishes for something else, and says what.
-    pub(super) fn change(&mut self, dice: &mut Dice) -> String {
+    pub(super) fn change(&mut self, dice: &mut Dice, rooms: Rooms) -> String {
+        if rooms.preservation && dice.one_in(5) {
+            self.preserved = Some((dice.within(0..3), dice.within(5..20)));
+            return format!("preserved: {:?}", self.preserved);
+        }
         match dice.below(14) {
             0..=3 => {
                 self.replicas = i32::try_from(dice.within(0..7)).unwrap();
                 format!("{} replicas", self.replicas)
+            }
+            4..=7 if rooms.in_place => {
+                self.version = dice.within(0..TEMPLATES);
+                if dice.one_in(4) {
+                    self.class = dice.within(0..TEMPLATES);
+                }
+                format!("version {}, class {}", self.version, self.class_name())
             }
             4..=7 => {
                 self.class = dice.within(0..TEMPLATES);
@@ -120,8 +182,12 @@ impl Wish {
                 format!("surge {:?}, unavailable {:?}", self.surge, self.unavailable)
             }
             11 => {
-                self.is_recreate = dice.one_in(2);
-                format!("recreate: {}", self.is_recreate)
+                let all: &[Strategy] = match rooms.in_place {
+                    true => &[Strategy::AUTO, Strategy::AUTO, Strategy::MANUAL, Strategy::Rolling, Strategy::Recreate],
+                    false => &[Strategy::Recreate, Strategy::Rolling],
+                };
+                self.strategy = *dice.pick(all).unwrap();
+                format!("{:?}", self.strategy)
             }
             12 => {
                 self.label = dice.within(0..3);
@@ -141,13 +207,37 @@ impl Wish {
     }
 
     pub(super) fn most(&self) -> i32 {
-        if self.is_recreate { self.replicas } else { self.replicas + self.surge.of(self.replicas, true) }
+        self.replicas + self.surge_of()
+    }
+
+    /// Where a user selects the Nodes, there is nothing to make room for.
+    fn surge_of(&self) -> i32 {
+        match self.strategy {
+            Strategy::Recreate | Strategy::MANUAL => 0,
+            Strategy::Rolling | Strategy::AUTO => self.surge.of(self.replicas, true),
+        }
+    }
+
+    /// A user selects the Nodes that are updated in place.
+    pub(super) fn is_manual(&self) -> bool {
+        self.strategy == Strategy::MANUAL
+    }
+
+    pub(super) const fn is_in_place(&self) -> bool {
+        matches!(self.strategy, Strategy::InPlace { .. })
     }
 
     pub(super) fn least(&self) -> i32 {
-        let (surge, unavailable) = (self.surge.of(self.replicas, true), self.unavailable.of(self.replicas, false));
+        let (surge, unavailable) = (self.surge_of(), self.unavailable.of(self.replicas, false));
         let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
         (self.replicas - unavailable).max(0)
+    }
+
+    /// Whether a Machine is one of the current template. One that was updated in place keeps its class.
+    pub(super) fn is_of_template(&self, machine: &Object, rooms: Rooms) -> bool {
+        let version = machine.value["metadata"]["labels"][VERSION].as_str().unwrap_or("0");
+        let class = machine.value["spec"]["class"]["name"].as_str().unwrap_or_default();
+        version == self.version.to_string() && (rooms.in_place || class == self.class_name())
     }
 
     pub(super) fn class_name(&self) -> String {
@@ -159,25 +249,29 @@ impl Wish {
     }
 
     pub(super) fn spec(&self) -> Value {
-        let strategy = if self.is_recreate {
-            json!({ "type": "Recreate" })
-        } else {
-            let (surge, unavailable) = (self.surge.written(), self.unavailable.written());
-            json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } })
-        };
-        json!({
+        let strategy = self.strategy.written(self.surge.written(), self.unavailable.written());
+        let mut labels = json!({ labels::DEPLOYMENT_NAME: POOL });
+        if self.version > 0 {
+            labels[VERSION] = json!(self.version.to_string());
+        }
+        let mut spec = json!({
             "replicas": self.replicas,
             "paused": self.is_paused,
             "selector": { "matchLabels": { labels::DEPLOYMENT_NAME: POOL } },
             "strategy": strategy,
             "template": {
-                "metadata": { "labels": { labels::DEPLOYMENT_NAME: POOL } },
+                "metadata": { "labels": labels },
                 "spec": {
                     "class": { "kind": "MachineClass", "name": self.class_name() },
                     "nodeTemplate": { "metadata": { "labels": { "pool": self.node_label() } } },
                 },
             },
-        })
+        });
+        if let Some((count, minutes)) = self.preserved {
+            spec["autoPreserveFailedMachineMax"] = json!(count);
+            spec["template"]["spec"]["machinePreserveTimeout"] = json!(format!("{minutes}m"));
+        }
+        spec
     }
 
     /// Creates the deployment and all classes.
@@ -194,6 +288,11 @@ impl Wish {
         let meta = json!({ "name": POOL, "namespace": NAMESPACE });
         control.create(&DEPLOYMENTS, json!({ "metadata": meta, "spec": self.spec() })).unwrap();
     }
+}
+
+/// The name of some class.
+pub(super) fn any_class(dice: &mut Dice) -> String {
+    class_name(dice.within(0..TEMPLATES))
 }
 
 fn class_name(class: i64) -> String {

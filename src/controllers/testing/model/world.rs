@@ -18,6 +18,7 @@ use super::{
     dice::Dice,
     ledger::Ledger,
     luck::{Luck, Rates},
+    rooms::Rooms,
     wish::Wish,
 };
 use crate::runtime::{clock::Clock, metrics::Metrics};
@@ -32,6 +33,8 @@ pub(super) struct World {
     pub ledger: Mutex<Ledger>,
     /// What is wished of the pool.
     pub wish: Mutex<Wish>,
+    /// What is played beside rollouts.
+    pub rooms: Rooms,
     /// Of all processes, living and dead.
     pub metrics: Metrics,
     /// Events that will still happen.
@@ -40,18 +43,22 @@ pub(super) struct World {
 
 impl World {
     /// Nothing but classes and a deployment.
-    pub(super) fn of(seed: u64) -> Arc<Self> {
+    pub(super) fn of(seed: u64, rooms: Rooms) -> Arc<Self> {
         let mut dice = Dice::seeded(seed);
         let rates = Rates::any(&mut dice);
-        let wish = Wish::any(&mut dice);
-        let cloud = Cloud::of(&mut dice);
+        let wish = Wish::any(&mut dice, rooms);
+        let mut cloud = Cloud::of(&mut dice);
+        if rooms.orphans {
+            cloud.lists = true;
+            cloud.add_foreign();
+        }
         let largest_page = *dice.pick(&[1, 3, 500]).unwrap();
-        let world = Self::with(dice, rates, cloud, wish);
+        let world = Self::with(dice, rates, cloud, wish, rooms);
         world.control.set_largest_page(largest_page);
         world
     }
 
-    pub(super) fn with(dice: Dice, rates: Rates, cloud: Cloud, wish: Wish) -> Arc<Self> {
+    pub(super) fn with(dice: Dice, rates: Rates, cloud: Cloud, wish: Wish, rooms: Rooms) -> Arc<Self> {
         let luck = Luck::new(dice, rates);
         let server = || ApiServer::new(&luck.clock, Arc::<Luck>::clone(&luck));
         let world = Arc::new(Self {
@@ -60,6 +67,7 @@ impl World {
             cloud: Mutex::new(cloud),
             ledger: Mutex::new(Ledger::of(&wish)),
             wish: Mutex::new(wish.clone()),
+            rooms,
             metrics: Metrics::new(),
             pending: AtomicUsize::new(0),
             luck,
@@ -73,7 +81,7 @@ impl World {
             });
         }
         wish.declare(&world.control);
-        world.say(format!("{wish:?}, {rates}, {:?}", world.cloud.lock().style()));
+        world.say(format!("{wish:?}, {rates}, {:?}, {rooms:?}", world.cloud.lock().style()));
         world
     }
 

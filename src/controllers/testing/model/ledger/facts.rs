@@ -2,11 +2,12 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::super::api_server::Object;
-use crate::api::labels;
+use super::super::{super::api_server::Object, in_place, kubelet::ready_status, wish::POOL};
+use crate::api::{labels, machine::PreserveMode};
 
 #[derive(Clone, Debug)]
 pub(super) struct MachineFacts {
@@ -21,12 +22,32 @@ pub(super) struct MachineFacts {
     /// Its health timeout began anew, because its Node could not report.
     pub is_reset: bool,
     pub provider_id: String,
+    /// Its labels are those of the pool.
+    pub is_in_pool: bool,
+    pub priority: i64,
+    /// Since when it has this priority.
+    pub priority_since: Instant,
+    /// Its deletion is forced.
+    pub is_forced: bool,
     /// It has a deletion timestamp.
     pub is_deleted: bool,
+    /// Since when.
+    pub deleted_at: Option<Instant>,
     /// The autoscaler has chosen it.
     pub is_marked: bool,
     pub was_failed: bool,
     pub created_at: Instant,
+    pub phase_entered_at: Instant,
+    /// Until when it is preserved, and when that was stored.
+    pub kept_until: Option<Timestamp>,
+    pub kept_since: Option<Instant>,
+    /// What the annotation of its Node asked for when it was last copied, and what its own asks for.
+    pub copied_wish: Option<PreserveMode>,
+    pub own_wish: Option<PreserveMode>,
+    /// Since when both are so.
+    pub wish_since: Instant,
+    /// A set that has too many may choose it.
+    pub may_be_chosen: bool,
     serves_since: Option<Instant>,
 }
 
@@ -36,6 +57,9 @@ impl MachineFacts {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let status = &value["status"]["currentStatus"];
         let owner = &value["metadata"]["ownerReferences"][0]["uid"];
+        let wish = |key: &str| PreserveMode::parse(value["metadata"]["annotations"][key].as_str()?);
+        // While a Machine cannot be read it counts beyond maxUnavailable, so it may be surplus when it can be read again.
+        let is_readable = value["spec"]["drainTimeout"].is_null();
         let mut facts = Self {
             uid: object.uid().to_owned(),
             name: object.name().to_owned(),
@@ -46,14 +70,38 @@ impl MachineFacts {
             is_reset: text(&value["status"]["lastOperation"]["description"])
                 .starts_with("Machine Health Timeout was reset"),
             provider_id: text(&value["spec"]["providerID"]),
+            is_in_pool: value["metadata"]["labels"][labels::DEPLOYMENT_NAME] == POOL,
+            priority: text(&value["metadata"]["annotations"][labels::PRIORITY]).parse().unwrap_or(3),
+            priority_since: now,
+            is_forced: value["metadata"]["labels"][labels::FORCE_DELETION] == labels::TRUE,
             is_deleted: object.is_terminating(),
+            deleted_at: None,
             is_marked: !value["metadata"]["annotations"][labels::MARKED_FOR_DELETION_TIME].is_null(),
             was_failed: before.is_some_and(|before| before.was_failed || before.phase == "Failed"),
             created_at: before.map_or(now, |before| before.created_at),
+            phase_entered_at: now,
+            kept_until: status["preserveExpiryTime"].as_str().and_then(|time| time.parse().ok()),
+            kept_since: None,
+            copied_wish: wish(labels::LAST_NODE_PRESERVE),
+            own_wish: wish(labels::PRESERVE),
+            wish_since: now,
+            may_be_chosen: is_readable && value["metadata"]["labels"][labels::UPDATE_RESULT].is_null(),
             serves_since: None,
         };
-        // While a Machine cannot be read it counts beyond maxUnavailable, so it may be surplus when it can be read again.
-        let is_readable = value["spec"]["drainTimeout"].is_null();
+        if let Some(before) =
+            before.filter(|before| before.phase == facts.phase && before.phase_since == facts.phase_since)
+        {
+            facts.phase_entered_at = before.phase_entered_at;
+        }
+        let wishes = |it: &Self| (it.copied_wish, it.own_wish);
+        if let Some(before) = before.filter(|before| wishes(before) == wishes(&facts)) {
+            facts.wish_since = before.wish_since;
+        }
+        if let Some(before) = before.filter(|before| before.priority == facts.priority) {
+            facts.priority_since = before.priority_since;
+        }
+        facts.deleted_at = facts.is_deleted.then(|| before.and_then(|before| before.deleted_at).unwrap_or(now));
+        facts.kept_since = facts.kept_until.map(|_| before.and_then(|before| before.kept_since).unwrap_or(now));
         if facts.is_available() && is_readable {
             facts.serves_since = Some(before.and_then(|before| before.serves_since).unwrap_or(now));
         }
@@ -65,7 +113,12 @@ impl MachineFacts {
     }
 
     pub(super) fn is_available(&self) -> bool {
-        matches!(&*self.phase, "Running" | "Available") && !self.is_terminating()
+        matches!(&*self.phase, "Running" | "Available") && !self.is_terminating() && self.is_in_pool
+    }
+
+    /// It is out of service because its Node is updated in place.
+    pub(super) fn is_being_updated(&self) -> bool {
+        matches!(&*self.phase, "InPlaceUpdating" | "InPlaceUpdateSuccessful" | "InPlaceUpdateFailed")
     }
 
     pub(super) fn has_served_for(&self, time: Duration) -> bool {
@@ -77,6 +130,8 @@ impl MachineFacts {
 pub(super) struct SetFacts {
     pub name: String,
     pub is_deleted: bool,
+    /// Since when it is frozen.
+    pub frozen_since: Option<Instant>,
     /// Replicas, and until when they were asked for.
     former: VecDeque<(Instant, usize)>,
     replicas: usize,
@@ -92,6 +147,8 @@ impl SetFacts {
         self.replicas = replicas;
         set.name().clone_into(&mut self.name);
         self.is_deleted = set.is_terminating();
+        let is_frozen = set.value["metadata"]["labels"][labels::FREEZE] == labels::TRUE;
+        self.frozen_since = is_frozen.then(|| self.frozen_since.unwrap_or_else(Instant::now));
     }
 
     fn recent(&self, within: Duration) -> impl Iterator<Item = usize> {
@@ -113,24 +170,50 @@ impl SetFacts {
 pub(super) struct NodeFacts {
     pub provider_id: String,
     pub is_terminating: bool,
+    pub is_cordoned: bool,
+    /// It is to be updated in place.
+    pub is_selected: bool,
+    /// How far its in-place update is.
+    pub progress: String,
+    /// What the agent reported.
+    pub result: String,
     /// When a Node of this name was last deleted.
     pub gone_at: Option<Instant>,
     ready_since: Option<Instant>,
+    updated_at: Option<Instant>,
 }
 
 impl NodeFacts {
-    pub(super) fn update(&mut self, node: Option<&Object>, ready: &str) {
+    pub(super) fn of(node: Option<&Object>, before: Option<&Self>) -> Self {
         let now = Instant::now();
-        let Some(node) = node else {
-            *self = Self { gone_at: Some(now), ..Self::default() };
-            return;
-        };
-        self.provider_id = node.value["spec"]["providerID"].as_str().unwrap_or_default().to_owned();
-        self.is_terminating = node.is_terminating();
-        self.ready_since = (ready == "True").then(|| self.ready_since.unwrap_or(now));
+        let Some(node) = node else { return Self { gone_at: Some(now), ..Self::default() } };
+        let result = in_place::result_of(node);
+        let (ready_since, updated_at) =
+            before.map(|before| (before.ready_since, before.updated_at)).unwrap_or_default();
+        Self {
+            provider_id: node.value["spec"]["providerID"].as_str().unwrap_or_default().to_owned(),
+            is_terminating: node.is_terminating(),
+            is_cordoned: node.value["spec"]["unschedulable"] == true,
+            is_selected: in_place::is_selected(node),
+            progress: in_place::progress(node).to_owned(),
+            result: result.to_owned(),
+            gone_at: before.and_then(|before| before.gone_at),
+            ready_since: (ready_status(node) == "True").then(|| ready_since.unwrap_or(now)),
+            updated_at: (result == labels::SUCCESSFUL).then(|| updated_at.unwrap_or(now)),
+        }
     }
 
     pub(super) fn has_been_ready_for(&self, time: Duration) -> bool {
         self.ready_since.is_some_and(|since| since.elapsed() > time)
+    }
+
+    /// Its agent reported success so long ago.
+    pub(super) fn has_been_updated_for(&self, time: Duration) -> bool {
+        self.updated_at.is_some_and(|since| since.elapsed() > time)
+    }
+
+    /// Its in-place update is under way, or is over and not tidied up.
+    pub(super) fn is_being_updated(&self) -> bool {
+        self.is_selected || !self.result.is_empty()
     }
 }

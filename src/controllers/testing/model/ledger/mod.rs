@@ -4,7 +4,13 @@
 //! Everything here is read from the API servers and the cloud themselves, never from what a process believes.
 
 mod facts;
+mod freezes;
+mod in_place;
+mod meddling;
+mod preservation;
 mod requests;
+mod strays;
+mod volumes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,9 +26,9 @@ use super::{
     cloud::Cloud,
     kubelet::ready_status,
     luck::Luck,
-    wish::Wish,
+    wish::{Strategy, Wish},
 };
-use crate::{api::machine::Machine, safety::meltdown};
+use crate::{api::machine::Machine, runtime::clock::Clock, safety::meltdown};
 
 /// A process may not know yet what became true so short a time ago: watches are late, and requests travel.
 const NEWS: Duration = Duration::from_secs(70);
@@ -34,8 +40,18 @@ pub(super) struct Ledger {
     nodes: BTreeMap<String, NodeFacts>,
     /// UIDs of Machines that served, and that something else than the choice of a set took away.
     lost: BTreeSet<String>,
+    /// When a Machine that served was deleted by a user, or one that was lost was gone.
+    taken: Vec<Instant>,
     /// UIDs of Machines that were given up for bad health.
     given_up: BTreeSet<String>,
+    /// Since when the target does not answer, if that is for long.
+    target_away_since: Option<Instant>,
+    /// Volumes of pods that were evicted.
+    moves: Vec<volumes::Move>,
+    /// VMs without a Machine, and since when.
+    strays: BTreeMap<String, Instant>,
+    /// When VMs were deleted as orphans.
+    collected: Vec<Instant>,
     /// Marks that a Node is not managed, put on and taken off.
     marks: BTreeMap<String, usize>,
     /// Writes of processes that are no housekeeping.
@@ -48,8 +64,17 @@ pub(super) struct Ledger {
 struct Span {
     most: usize,
     least: usize,
+    /// The smallest number of replicas.
+    fewest: usize,
     only_recreate: bool,
     only_rolling: bool,
+    only_in_place: bool,
+    /// Users select the Nodes that are updated in place.
+    only_manual: bool,
+    /// How many failed Machines of a set may be preserved automatically.
+    most_preserved: usize,
+    /// In minutes.
+    longest_preservation: i64,
     is_deleted: bool,
 }
 
@@ -58,8 +83,13 @@ impl Span {
         Self {
             most: usize::try_from(wish.most()).unwrap(),
             least: usize::try_from(wish.least()).unwrap(),
-            only_recreate: wish.is_recreate,
-            only_rolling: !wish.is_recreate,
+            fewest: usize::try_from(wish.replicas).unwrap(),
+            only_recreate: wish.strategy == Strategy::Recreate,
+            only_rolling: wish.strategy == Strategy::Rolling,
+            only_in_place: wish.is_in_place(),
+            only_manual: wish.is_manual(),
+            most_preserved: wish.preserved.map_or(0, |(count, _)| usize::try_from(count).unwrap()),
+            longest_preservation: wish.preserved.map_or(0, |(_, minutes)| minutes),
             is_deleted: wish.is_deleted,
         }
     }
@@ -73,7 +103,12 @@ impl Ledger {
             sets: BTreeMap::new(),
             nodes: BTreeMap::new(),
             lost: BTreeSet::new(),
+            taken: Vec::new(),
             given_up: BTreeSet::new(),
+            target_away_since: None,
+            moves: Vec::new(),
+            strays: BTreeMap::new(),
+            collected: Vec::new(),
             marks: BTreeMap::new(),
             writes: 0,
             last_write: Instant::now(),
@@ -88,8 +123,13 @@ impl Ledger {
         self.span = Span {
             most: self.span.most.max(new.most).max(self.live()),
             least: self.span.least.min(new.least),
+            fewest: self.span.fewest.min(new.fewest),
             only_recreate: self.span.only_recreate && new.only_recreate,
             only_rolling: self.span.only_rolling && new.only_rolling,
+            only_in_place: self.span.only_in_place && new.only_in_place,
+            only_manual: self.span.only_manual && new.only_manual,
+            most_preserved: self.span.most_preserved.max(new.most_preserved),
+            longest_preservation: self.span.longest_preservation.max(new.longest_preservation),
             is_deleted: self.span.is_deleted || new.is_deleted,
         };
     }
@@ -105,8 +145,13 @@ impl Ledger {
         self.marks.get(node).copied().unwrap_or_default()
     }
 
+    /// How many Machines went away that served, so short a time ago that a process may not know.
+    fn recently_taken(&self) -> usize {
+        self.taken.iter().filter(|at| at.elapsed() <= NEWS).count()
+    }
+
     fn live(&self) -> usize {
-        self.machines.values().filter(|machine| !machine.is_terminating()).count()
+        self.machines.values().filter(|machine| !machine.is_terminating() && machine.is_in_pool).count()
     }
 
     /// After each write.
@@ -124,7 +169,7 @@ impl Ledger {
         } else if write.call.kind == &SETS {
             self.saw_set(write);
         } else if write.call.kind == &NODES {
-            self.saw_node(write, by_process, luck, cloud);
+            self.saw_node(write, by_process, luck, cloud, target);
         } else if write.call.kind == &PODS && by_process {
             self.saw_pod(write, luck, cloud, target);
         }
@@ -142,24 +187,36 @@ impl Ledger {
                 self.machines.insert(new.uid.clone(), new.clone());
                 if by_process {
                     self.check_creation(new, luck);
+                    self.check_freeze(new, luck);
                 }
             }
             (Some(old), Some(new)) => {
                 if !old.is_deleted && new.is_deleted && by_process {
                     self.check_deletion(old, luck);
+                } else if old.is_available() && new.is_deleted {
+                    self.taken.push(now);
+                }
+                if by_process {
+                    self.check_move(old, new, luck);
+                    self.check_preservation(old, new, luck);
                 }
                 self.check_change(old, new, luck, cloud);
                 self.machines.insert(new.uid.clone(), new.clone());
             }
             (Some(old), None) => {
-                let owned = cloud.owned_by(&old.uid);
-                luck.must(owned == 0, || format!("machine {} is gone and its VM is not", old.name));
+                let owned: Vec<_> = cloud.vms.iter().filter(|(_, vm)| vm.owner == old.uid).map(|(id, _)| id).collect();
+                luck.must(owned.is_empty() || !by_process, || {
+                    format!("machine {} is gone and its VM {owned:?} is not", old.name)
+                });
+                owned.into_iter().for_each(|id| self.stranded(id));
                 if !old.is_deleted && by_process {
                     self.check_deletion(old, luck);
                 }
                 self.machines.remove(&old.uid);
                 self.given_up.remove(&old.uid);
-                self.lost.remove(&old.uid);
+                if self.lost.remove(&old.uid) {
+                    self.taken.push(now);
+                }
             }
             (None, None) => {}
         }
@@ -170,11 +227,13 @@ impl Ledger {
         let (live, most) = (self.live(), self.span.most);
         luck.must(live <= most, || format!("{} makes {live} machines, and {most} may exist", new.name));
         if let Some(set) = self.sets.get(&new.set) {
-            let own = self.machines.values().filter(|it| it.set == new.set && !it.is_terminating()).count();
+            let is_own = |it: &&MachineFacts| it.set == new.set && !it.is_terminating() && it.is_in_pool;
+            let own = self.machines.values().filter(is_own).count();
             let allowed = set.most_replicas(NEWS);
             luck.must(own <= allowed, || format!("set {} has {own} machines and {allowed} replicas", set.name));
         }
-        let others = self.machines.values().filter(|machine| machine.set != new.set).count();
+        let is_other = |it: &&MachineFacts| it.set != new.set && it.is_in_pool;
+        let others = self.machines.values().filter(is_other).count();
         let mixes = self.span.only_recreate && others > 0;
         luck.must(!mixes, || format!("{} is created while {others} of other templates exist", new.name));
     }
@@ -184,27 +243,37 @@ impl Ledger {
         if cloud.vms.contains_key(&old.provider_id) {
             luck.must(old.provider_id == new.provider_id, || format!("machine {name} forgets its VM"));
         }
-        if old.phase == new.phase && !new.is_reset {
+        // The drain of a preserved Machine has its whole time from then on.
+        let begins = old.kept_until.is_none() && new.kept_until.is_some();
+        if old.phase == new.phase && !new.is_reset && !begins {
             luck.must(old.phase_since == new.phase_since, || format!("machine {name} enters the phase that it is in"));
         }
         if new.is_available() {
             self.lost.remove(&new.uid);
-        } else if old.is_available() && !new.is_deleted {
+        } else if old.is_available() && !new.is_deleted && !new.is_being_updated() {
             self.lost.insert(new.uid.clone());
         }
-        if old.phase == "Unknown" && new.phase == "Failed" {
+        if old.phase != new.phase {
+            self.check_update_phase(old, new, luck);
+            self.given_up.remove(&new.uid);
+        }
+        if matches!(&*old.phase, "Unknown" | "InPlaceUpdateFailed") && new.phase == "Failed" {
             let limit = usize::try_from(meltdown::DEFAULT_LIMIT).unwrap();
-            let others = &self.given_up;
+            // One that is preserved is not replaced.
+            let is_kept = |uid: &String| self.machines.get(uid).is_some_and(|machine| machine.kept_until.is_some());
+            let others: Vec<&String> = self.given_up.iter().filter(|uid| !is_kept(uid)).collect();
             luck.must(others.len() < limit, || format!("machine {name} is given up while {others:?} are not gone yet"));
             self.given_up.insert(new.uid.clone());
         }
-        if old.phase != new.phase && matches!(&*new.phase, "Failed" | "Unknown") {
+        let is_update = old.phase == "InPlaceUpdateFailed";
+        if old.phase != new.phase && matches!(&*new.phase, "Failed" | "Unknown") && !is_update {
             self.check_health(new, luck, cloud);
         }
     }
 
     /// Nobody concludes that a Machine is unhealthy from what it did not see.
     fn check_health(&self, machine: &MachineFacts, luck: &Luck, cloud: &Cloud) {
+        self.check_sight(machine, luck);
         let vm = cloud.vms.iter().find(|(_, vm)| vm.owner == machine.uid);
         let node = vm.and_then(|(id, vm)| self.nodes.get(&vm.node).filter(|node| node.provider_id == *id));
         let is_healthy = node.is_some_and(|node| node.has_been_ready_for(NEWS));
@@ -223,19 +292,29 @@ impl Ledger {
         let set_goes = set.is_none_or(|set| set.is_deleted);
         let own = self.machines.values().filter(|it| it.set == machine.set && !it.is_terminating()).count();
         let is_surplus = set.is_none_or(|set| own > set.least_replicas(NEWS));
-        let is_failed = machine.phase == "Failed" || machine.was_failed;
+        let is_failed =
+            (machine.phase == "Failed" || machine.was_failed) && !machine.is_certainly_kept(luck.clock.now());
         luck.must(lost_its_node || set_goes || is_surplus || is_failed || machine.is_marked, || {
             format!("machine {} ({}) is deleted, and nothing speaks against it", machine.name, machine.phase)
         });
+        if !lost_its_node && !set_goes && !is_failed && !machine.is_marked {
+            self.check_choice(machine, luck);
+            if let Some(set) = set {
+                self.check_choice_of_kept(machine, set, luck);
+                self.check_priority(machine, set, luck);
+            }
+        }
         let is_free_choice = !set_goes && !lost_its_node && !machine.is_marked && machine.has_served_for(NEWS);
         if lost_its_node && machine.is_available() {
             self.lost.insert(machine.uid.clone());
         }
-        if !is_free_choice || !self.span.only_rolling || self.span.is_deleted {
+        let is_bounded = self.span.only_rolling || self.span.only_in_place && self.is_open(machine);
+        if !is_free_choice || !is_bounded || self.span.is_deleted {
             return;
         }
-        let available = self.machines.values().filter(|it| it.is_available() && it.uid != machine.uid).count();
-        let (lost, least) = (self.lost.len(), self.span.least);
+        let available = self.serving().filter(|it| it.uid != machine.uid).count();
+        let recently = if self.span.only_in_place { self.recently_taken() } else { 0 };
+        let (lost, least) = (self.lost.len() + recently, self.span.least);
         luck.must(available + lost >= least, || {
             format!("{} goes: {available} serve and {lost} were lost, at least {least} must serve", machine.name)
         });
@@ -249,13 +328,16 @@ impl Ledger {
         }
     }
 
-    fn saw_node(&mut self, write: &Write<'_>, by_process: bool, luck: &Luck, cloud: &Cloud) {
+    fn saw_node(&mut self, write: &Write<'_>, by_process: bool, luck: &Luck, cloud: &Cloud, target: &ApiServer) {
         let name = write.before.or(write.after).map(|node| node.name().to_owned()).unwrap_or_default();
+        let facts = NodeFacts::of(write.after, self.nodes.get(&name));
         if by_process {
             self.check_node_write(write, &name, luck, cloud);
+            if write.after.is_some() {
+                self.check_update(&name, &facts, luck, target);
+            }
         }
-        let facts = self.nodes.entry(name).or_default();
-        facts.update(write.after, write.after.map(ready_status).unwrap_or_default());
+        self.nodes.insert(name, facts);
     }
 
     fn check_node_write(&mut self, write: &Write<'_>, name: &str, luck: &Luck, cloud: &Cloud) {
@@ -275,15 +357,20 @@ impl Ledger {
     }
 
     /// Pods go only from Nodes that are drained.
-    fn saw_pod(&self, write: &Write<'_>, luck: &Luck, cloud: &Cloud, target: &ApiServer) {
+    fn saw_pod(&mut self, write: &Write<'_>, luck: &Luck, cloud: &Cloud, target: &ApiServer) {
         let Some(pod) = write.before else { return };
+        self.saw_eviction(write, pod, luck);
         let (name, node) = (pod.name(), pod.value["spec"]["nodeName"].as_str().unwrap_or_default());
-        let is_drained = self.machines.values().any(|machine| machine.node == node && machine.is_deleted);
+        let is_updated = self.nodes.get(node).is_some_and(|node| node.is_selected && node.is_cordoned);
+        let goes =
+            |machine: &MachineFacts| machine.is_deleted || machine.phase == "Failed" && machine.kept_until.is_some();
+        let is_drained = is_updated || self.machines.values().any(|machine| machine.node == node && goes(machine));
         luck.must(is_drained, || format!("pod {name} goes, and nobody drains its node {node}"));
         let ends = pod.value["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse().ok());
         let is_cut_short = write.after.is_none() && ends.is_some_and(|ends: jiff::Timestamp| write.call.at < ends);
         let is_ready = target.get(&NODES, "", node).is_some_and(|node| ready_status(&node) == "True");
-        luck.must(!(is_cut_short && is_ready && cloud.has_vm_for_node(node)), || {
+        let is_forced = self.machines.values().any(|machine| machine.node == node && machine.is_forced);
+        luck.must(!(is_cut_short && is_ready && !is_forced && cloud.has_vm_for_node(node)), || {
             format!("pod {name} is ended before its grace period is over, on a healthy node")
         });
     }
@@ -300,6 +387,9 @@ impl Ledger {
     pub(super) fn vm_deleted(&self, luck: &Luck, machine: &Machine, id: &str, node: &str) {
         let (uid, name) = (machine.uid().unwrap(), machine.name_any());
         let is_served = self.machines.get(&uid).is_some_and(|machine| !machine.is_deleted);
+        if let Some(machine) = self.machines.get(&uid) {
+            self.check_volumes(machine, luck);
+        }
         // The Node may have gone while the call was on its way.
         let is_stale = self.nodes.get(node).is_some_and(|node| {
             let belongs_to_another = !node.provider_id.is_empty() && node.provider_id != id;

@@ -1,4 +1,5 @@
-package main
+// Package cloud is the simulated cloud as a driver of the Go reference.
+package cloud
 
 import (
 	"bytes"
@@ -36,7 +37,8 @@ type failure struct {
 	VM             *vm    `json:"vm"`
 }
 
-func newCloud(base string) driver.Driver {
+// New is the driver of the cloud at an address such as http://127.0.0.1:10270.
+func New(base string) driver.Driver {
 	transport := &http.Transport{MaxIdleConnsPerHost: 256, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
 	return &cloud{base: base, client: &http.Client{Transport: transport, Timeout: time.Minute}}
 }

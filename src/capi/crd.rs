@@ -1,0 +1,154 @@
+//! The custom resource definitions of the infrastructure provider, generated from the types.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, ValidationRule,
+};
+use kube::CustomResourceExt;
+
+use super::types::{
+    MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachinePool, MCMMachinePoolTemplate, MCMMachineTemplate, names,
+};
+use crate::api::crd::{roots, tidy};
+
+/// The only version of all kinds, and the contract that it speaks.
+const VERSION: &str = "v1beta2";
+
+/// The definitions of all kinds.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    let mut cluster = of::<MCMCluster>();
+    for root in roots(&mut cluster) {
+        root.required = None;
+    }
+    let mut machine = of::<MCMMachine>();
+    for root in roots(&mut machine) {
+        keep_identity(root);
+    }
+    vec![
+        cluster,
+        of::<MCMClusterTemplate>(),
+        machine,
+        of::<MCMMachineTemplate>(),
+        of::<MCMMachinePool>(),
+        of::<MCMMachinePoolTemplate>(),
+    ]
+}
+
+fn of<K: CustomResourceExt>() -> CustomResourceDefinition {
+    let mut crd = K::crd();
+    crd.metadata.labels = Some([(names::CONTRACT.to_owned(), VERSION.to_owned())].into());
+    roots(&mut crd).for_each(tidy);
+    crd
+}
+
+/// ID and class of a VM stay. These rules are not in the template of an MCMMachine, where a ClusterClass tries changes
+/// without making them.
+fn keep_identity(root: &mut JSONSchemaProps) {
+    let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
+    spec.x_kubernetes_validations.get_or_insert_default().push(rule(
+        "has(self.machineClassRef) == has(oldSelf.machineClassRef) && \
+         (!has(self.machineClassRef) || self.machineClassRef.name == oldSelf.machineClassRef.name)",
+        "the class of a VM stays: create another object for another class",
+    ));
+    if let Some(id) = spec.properties.as_mut().and_then(|all| all.get_mut("providerID")) {
+        let stays = rule("self == oldSelf", "the ID of a VM stays: create another object for another VM");
+        id.x_kubernetes_validations = Some(vec![stays]);
+    }
+}
+
+fn rule(rule: &str, message: &str) -> ValidationRule {
+    ValidationRule { rule: rule.into(), message: Some(message.into()), ..ValidationRule::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn crd(kind: &str) -> CustomResourceDefinition {
+        crds().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap()
+    }
+
+    fn root(kind: &str) -> JSONSchemaProps {
+        let [version] = crd(kind).spec.versions.try_into().expect("one version");
+        version.schema.unwrap().open_api_v3_schema.unwrap()
+    }
+
+    fn field(kind: &str, path: &[&str]) -> Option<JSONSchemaProps> {
+        path.iter().try_fold(root(kind), |schema, name| schema.properties?.get(*name).cloned())
+    }
+
+    /// V1, V2, V3, V5, I20.
+    #[rstest]
+    fn each_kind_says_which_contract_it_speaks_and_has_the_names_that_core_computes(
+        #[values(
+            "MCMCluster",
+            "MCMClusterTemplate",
+            "MCMMachine",
+            "MCMMachineTemplate",
+            "MCMMachinePool",
+            "MCMMachinePoolTemplate"
+        )]
+        kind: &str,
+    ) {
+        let crd = crd(kind);
+        let label = crd.metadata.labels.as_ref().unwrap().get("cluster.x-k8s.io/v1beta2").unwrap();
+        let served: Vec<_> = crd.spec.versions.iter().filter(|version| version.served).collect();
+        let names: Vec<&str> = served.iter().map(|version| version.name.as_str()).collect();
+        assert_eq!(label.split('_').collect::<Vec<_>>(), names);
+        let plural = format!("{}s", kind.to_lowercase());
+        assert_eq!(crd.metadata.name.unwrap(), format!("{plural}.infrastructure.cluster.x-k8s.io"));
+        assert_eq!(crd.spec.names.plural, plural);
+        assert!(crd.spec.names.list_kind.is_none_or(|list| list == format!("{kind}List")));
+        assert_eq!(crd.spec.scope, "Namespaced");
+        assert_eq!(crd.spec.names.categories.unwrap(), ["cluster-api"]);
+        let has_status = root(kind).properties.unwrap().contains_key("status");
+        let subresource = served[0].subresources.as_ref().is_some_and(|sub| sub.status.is_some());
+        assert_eq!(subresource, has_status, "every status is a subresource");
+    }
+
+    /// C7, P6, I7 and trap T5: fields that core would read and that would hurt.
+    #[test]
+    fn fields_that_would_mislead_core_do_not_exist() {
+        for kind in ["MCMCluster", "MCMMachine", "MCMMachinePool"] {
+            assert!(field(kind, &["status", "conditions"]).is_some(), "{kind}");
+            assert!(field(kind, &["status", "failureReason"]).is_none(), "{kind}");
+            assert!(field(kind, &["status", "failureMessage"]).is_none(), "{kind}");
+        }
+        assert!(field("MCMMachine", &["status", "failureDomain"]).is_some());
+        assert!(field("MCMMachine", &["spec", "failureDomain"]).is_none());
+        assert!(field("MCMMachinePool", &["status", "ready"]).is_some(), "trap T2");
+    }
+
+    /// T4a, trap T21: CEL does not see a dry run, so no rule of a template may compare with what was stored.
+    #[rstest]
+    fn no_rule_of_a_template_compares_with_what_was_stored(
+        #[values("MCMClusterTemplate", "MCMMachineTemplate", "MCMMachinePoolTemplate")] kind: &str,
+    ) {
+        assert_eq!(comparing(&serde_json::to_value(root(kind)).unwrap()), 0);
+        assert!(comparing(&serde_json::to_value(root("MCMMachine")).unwrap()) > 0);
+    }
+
+    /// Rules that compare with what was stored, but for those that only tolerate it.
+    fn comparing(schema: &serde_json::Value) -> usize {
+        let own = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
+        let own =
+            own.filter(|rule| rule["optionalOldSelf"] != true && rule["rule"].as_str().unwrap().contains("oldSelf"));
+        let below = schema.as_object().map(|map| map.values().collect::<Vec<_>>());
+        let below = below.or_else(|| schema.as_array().map(|all| all.iter().collect())).unwrap_or_default();
+        own.count() + below.into_iter().map(comparing).sum::<usize>()
+    }
+
+    /// T1a, C8.
+    #[rstest]
+    #[case("MCMClusterTemplate", "MCMCluster")]
+    #[case("MCMMachineTemplate", "MCMMachine")]
+    #[case("MCMMachinePoolTemplate", "MCMMachinePool")]
+    fn a_template_has_metadata_and_the_spec_of_its_kind(#[case] template: &str, #[case] kind: &str) {
+        let names = |schema: JSONSchemaProps| schema.properties.unwrap().into_keys().collect::<Vec<_>>();
+        let of_template = field(template, &["spec", "template", "spec"]).unwrap();
+        assert_eq!(names(of_template), names(field(kind, &["spec"]).unwrap()));
+        let metadata = field(template, &["spec", "template", "metadata"]).unwrap();
+        assert_eq!(names(metadata), ["annotations", "labels"]);
+    }
+}

@@ -1,0 +1,96 @@
+//! When an object must be left alone.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+
+use super::view::View;
+use crate::capi::types::{Cluster, names};
+
+/// Why nothing at all is written to an object; completes "waiting for". `None` if this manager may write to it.
+pub(super) fn hands_off(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
+    if is_annotated(meta, names::DELETE_FOR_MOVE) {
+        return Some("clusterctl move to delete it, since it lives on elsewhere".to_owned());
+    }
+    let label = meta.labels.as_ref().and_then(|labels| labels.get(names::WATCH_FILTER)).map(String::as_str);
+    match watch_filter {
+        Some(wanted) if label != Some(wanted) => {
+            Some(format!("the manager of {} {:?}", names::WATCH_FILTER, label.unwrap_or_default()))
+        }
+        _ => None,
+    }
+}
+
+/// What the object waits for if it or its Cluster is paused; completes "waiting for". A Cluster that does not exist
+/// pauses nothing.
+pub(super) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<String> {
+    if is_annotated(meta, names::PAUSED) {
+        return Some(format!("its annotation {} to be removed", names::PAUSED));
+    }
+    match cluster {
+        View::Unknown => Some("its Cluster to become readable".to_owned()),
+        View::Missing => None,
+        View::Present(cluster) => {
+            let is_paused = cluster.spec.paused == Some(true);
+            is_paused.then(|| format!("Cluster {} to be unpaused", cluster.name_any()))
+        }
+    }
+}
+
+/// Somebody else manages the infrastructure object, whatever the value.
+pub(super) fn is_managed_elsewhere(meta: &ObjectMeta) -> bool {
+    is_annotated(meta, names::MANAGED_BY)
+}
+
+fn is_annotated(meta: &ObjectMeta, annotation: &str) -> bool {
+    meta.annotations.as_ref().is_some_and(|all| all.contains_key(annotation))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn meta(value: Value) -> ObjectMeta {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn cluster(paused: Value) -> View<Cluster> {
+        let cluster = json!({ "metadata": { "name": "c" }, "spec": { "paused": paused } });
+        View::Present(Arc::new(serde_json::from_value(cluster).unwrap()))
+    }
+
+    /// Z1: by the Cluster, or by an annotation with any value.
+    #[rstest]
+    #[case::nothing(json!({}), cluster(Value::Null), false)]
+    #[case::not_paused(json!({}), cluster(json!(false)), false)]
+    #[case::cluster(json!({}), cluster(json!(true)), true)]
+    #[case::annotation(json!({ "cluster.x-k8s.io/paused": "false" }), cluster(json!(false)), true)]
+    #[case::no_cluster(json!({}), View::Missing, false)]
+    #[case::unknown_cluster(json!({}), View::Unknown, true)]
+    fn an_object_is_paused_by_its_cluster_or_itself(
+        #[case] annotations: Value,
+        #[case] cluster: View<Cluster>,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(paused(&meta(json!({ "annotations": annotations })), &cluster).is_some(), expected);
+    }
+
+    /// Z5, trap T10: the annotation that remains when all others are gone.
+    #[rstest]
+    #[case::moved(json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } }), None, true)]
+    #[case::no_filter(json!({ "labels": { "cluster.x-k8s.io/watch-filter": "a" } }), None, false)]
+    #[case::own_filter(json!({ "labels": { "cluster.x-k8s.io/watch-filter": "a" } }), Some("a"), false)]
+    #[case::other_filter(json!({ "labels": { "cluster.x-k8s.io/watch-filter": "b" } }), Some("a"), true)]
+    #[case::unlabelled(json!({}), Some("a"), true)]
+    fn an_object_of_another_manager_or_place_is_not_touched(
+        #[case] object: Value,
+        #[case] filter: Option<&str>,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(hands_off(&meta(object), filter).is_some(), expected);
+    }
+}

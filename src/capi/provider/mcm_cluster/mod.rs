@@ -1,0 +1,67 @@
+//! MCMClusters: the endpoint and the failure domains of a Cluster. There is no infrastructure of a whole cluster, so it is
+//! provisioned once what it names exists.
+
+mod apply;
+mod observe;
+mod plan;
+mod register;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::view::View;
+use crate::capi::types::{Cluster, MCMCluster, MCMClusterStatus};
+
+pub(super) use register::KIND;
+use register::MCMClusters;
+
+/// The input of a plan for an MCMCluster.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// The object.
+    pub object: Arc<MCMCluster>,
+    /// The Cluster that owns it; `None` if no owner reference names one.
+    pub cluster: Option<View<Cluster>>,
+    /// The Secret with credentials; `None` if none is named.
+    pub credentials: Option<View<()>>,
+    /// The classes that failure domains name.
+    pub classes: BTreeMap<String, View<()>>,
+    /// Value of `--watch-filter`.
+    pub watch_filter: Option<String>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Patch of the MCMCluster.
+    PatchSelf(Value),
+    /// Write its status.
+    WriteStatus(Box<MCMClusterStatus>),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PatchSelf(patch) => write!(f, "patch {patch}"),
+            Self::WriteStatus(status) => {
+                write!(f, "write status")?;
+                if status.initialization.provisioned == Some(true) {
+                    write!(f, ", provisioned")?;
+                }
+                for condition in &status.conditions {
+                    write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
+                    if !condition.message.is_empty() {
+                        write!(f, ": {}", condition.message)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}

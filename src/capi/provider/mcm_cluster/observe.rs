@@ -1,0 +1,41 @@
+use std::collections::BTreeSet;
+
+use super::{MCMClusters, Snapshot};
+use crate::{
+    capi::provider::{
+        observe::{owner, owner_of, view},
+        view::View,
+    },
+    runtime::cache::{Cache, Cached, Key},
+};
+
+impl MCMClusters {
+    /// Reads the caches into a snapshot; `None` if the object does not exist.
+    pub(super) fn snapshot(&self, key: &Key) -> Option<Snapshot> {
+        let object = self.objects.cache.get(key)?;
+        let beside = |name: &str| Key::new(&key.namespace, name);
+        let secret = object.spec.credentials_secret_ref.as_ref();
+        let classes: BTreeSet<&String> =
+            object.spec.failure_domains.iter().flat_map(|domain| domain.machine_class_overrides.values()).collect();
+        Some(Snapshot {
+            cluster: owner_of(&object.metadata, "Cluster")
+                .map(|reference| owner(&self.clusters.cache, &object.metadata, reference)),
+            credentials: secret.map(|reference| existence(&self.secrets.cache, &beside(&reference.name))),
+            classes: classes
+                .into_iter()
+                .map(|name| (name.clone(), existence(&self.classes.cache, &beside(name))))
+                .collect(),
+            watch_filter: self.watch_filter.clone(),
+            now: self.clock.now(),
+            object,
+        })
+    }
+}
+
+fn existence<K: Cached>(cache: &Cache<K>, key: &Key) -> View<()> {
+    match view(cache, key) {
+        View::Present(_) => View::Present(().into()),
+        View::Missing => View::Missing,
+        View::Unknown => View::Unknown,
+    }
+}

@@ -1,0 +1,130 @@
+//! MCMMachines: each is the VM of a Machine of Cluster API, by way of a native Machine of the same name.
+//!
+//! Rules that hold in every plan:
+//! - nothing is written before core has made the Machine an owner, and nothing but the condition `Paused` while the
+//!   object or its Cluster is paused;
+//! - an object that has the ID of a VM never leads to another VM;
+//! - the finalizer goes only after a live read showed that the native Machine, and so its VM, is gone.
+
+mod apply;
+mod class;
+mod native;
+mod observe;
+mod parts;
+mod plan;
+mod register;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::view::View;
+use crate::{
+    api::machine::{self as native_api, MachineClass},
+    capi::types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
+};
+
+use register::MCMMachines;
+pub(super) use register::{BY_CLUSTER, KIND};
+
+/// The input of a plan for an MCMMachine.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// The object.
+    pub object: Arc<MCMMachine>,
+    /// The Machine that owns it.
+    pub owner: Owner,
+    /// Its Cluster.
+    pub cluster: View<Cluster>,
+    /// The infrastructure of the Cluster, if it is ours.
+    pub infrastructure: View<MCMCluster>,
+    /// The class that it names, or the one for the zone of its Machine in its place.
+    pub class: View<MachineClass>,
+    /// The class of its own name, for a description in the object itself.
+    pub own_class: View<MachineClass>,
+    /// The native Machine of its name.
+    pub native: View<native_api::Machine>,
+    /// The Secret with bootstrap data that its Machine names.
+    pub bootstrap: View<()>,
+    /// A live read in this reconcile showed that the native Machine does not exist.
+    pub is_native_gone: bool,
+    /// Value of `--watch-filter`.
+    pub watch_filter: Option<String>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The Machine that owns an MCMMachine.
+#[derive(Clone, Debug)]
+pub(super) enum Owner {
+    /// No owner reference names one.
+    None,
+    /// One does.
+    Named(View<Machine>),
+}
+
+impl Owner {
+    /// The Machine, if it is known to exist.
+    fn known(&self) -> Option<&Arc<Machine>> {
+        match self {
+            Self::None => None,
+            Self::Named(machine) => machine.known(),
+        }
+    }
+}
+
+/// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Patch of the MCMMachine.
+    PatchSelf(Value),
+    /// Write its status.
+    WriteStatus(Box<MCMMachineStatus>),
+    /// Create the class of its own.
+    CreateClass(Box<MachineClass>),
+    /// Create the native Machine.
+    CreateNative(Box<native_api::Machine>),
+    /// Patch of the native Machine.
+    PatchNative { machine: Arc<native_api::Machine>, patch: Value },
+    /// Delete the native Machine.
+    DeleteNative(Arc<native_api::Machine>),
+    /// Read the native Machine live.
+    ReadNative,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PatchSelf(patch) => write!(f, "patch {patch}"),
+            Self::WriteStatus(status) => {
+                write!(f, "write status")?;
+                if status.initialization.provisioned == Some(true) {
+                    write!(f, ", provisioned")?;
+                }
+                for condition in &status.conditions {
+                    write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
+                    if !condition.message.is_empty() {
+                        write!(f, ": {}", condition.message)?;
+                    }
+                }
+                Ok(())
+            }
+            Self::CreateClass(class) => write!(f, "create MachineClass {}", class.name_any()),
+            Self::CreateNative(machine) => {
+                write!(f, "create native Machine {} of class {}", machine.name_any(), machine.spec.class.name)?;
+                match machine.spec.provider_id.as_str() {
+                    "" => Ok(()),
+                    id => write!(f, " with VM {id}"),
+                }
+            }
+            Self::PatchNative { machine, patch } => write!(f, "patch native Machine {} {patch}", machine.name_any()),
+            Self::DeleteNative(machine) => write!(f, "delete native Machine {}", machine.name_any()),
+            Self::ReadNative => write!(f, "read the native Machine live"),
+        }
+    }
+}

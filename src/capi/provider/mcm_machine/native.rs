@@ -1,0 +1,105 @@
+//! The native Machine of an MCMMachine, and the class that is made for it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::Snapshot;
+use crate::{
+    api::{
+        GoDuration, labels,
+        machine::{ClassSpec, GROUP, Machine, MachineClass, MachineConfiguration, MachineSpec},
+    },
+    capi::{
+        conversion::provider_id,
+        types::{InlineClass, names},
+    },
+    controllers::object::owner,
+};
+
+/// Longer than any creation takes: nobody but a health check of Cluster API gives a machine up.
+const NO_LIMIT_HOURS: i64 = 876_000;
+
+/// The native Machine. It never has another ID than that of the object.
+pub(super) fn machine(snapshot: &Snapshot, class: &str) -> Machine {
+    let object = &snapshot.object;
+    let secret = snapshot.bootstrap_secret().map(|name| (labels::USER_DATA_SECRET.to_owned(), name.to_owned()));
+    let limit = object.spec.creation_timeout_seconds.map(i64::from);
+    Machine {
+        metadata: ObjectMeta {
+            name: Some(object.name_any()),
+            namespace: object.namespace(),
+            labels: Some(labels_of(snapshot)),
+            annotations: secret.map(|secret| [secret].into()),
+            finalizers: Some(vec![labels::FINALIZER.to_owned()]),
+            owner_references: owner::reference_to(object.as_ref()).map(|reference| vec![reference]),
+            ..ObjectMeta::default()
+        },
+        spec: MachineSpec {
+            class: ClassSpec { api_group: GROUP.to_owned(), kind: "MachineClass".to_owned(), name: class.to_owned() },
+            provider_id: provider_id::to_native(&object.spec.provider_id),
+            configuration: MachineConfiguration {
+                creation_timeout: Some(GoDuration::from_secs(limit.unwrap_or(NO_LIMIT_HOURS * 3600))),
+                disable_health_timeout: Some(true),
+                ..MachineConfiguration::default()
+            },
+            ..MachineSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// The class for a description in the object itself. It goes with the object.
+pub(super) fn class(snapshot: &Snapshot, content: &InlineClass) -> MachineClass {
+    let object = &snapshot.object;
+    MachineClass {
+        metadata: ObjectMeta {
+            name: Some(object.name_any()),
+            namespace: object.namespace(),
+            labels: Some(labels_of(snapshot)),
+            owner_references: owner::reference_to(object.as_ref()).map(|reference| vec![reference]),
+            ..ObjectMeta::default()
+        },
+        provider_spec: content.provider_spec.clone(),
+        provider: content.provider.clone(),
+        secret_ref: None,
+        credentials_secret_ref: content.credentials_secret_ref.clone(),
+        node_template: content.node_template.clone(),
+    }
+}
+
+/// The patch that restores the owner and the labels of the native Machine; `None` if it has them.
+pub(super) fn healed(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
+    let reference = owner::reference_to(snapshot.object.as_ref())?;
+    let mut metadata = serde_json::Map::new();
+    if let Some(owners) = owner::adopted(&machine.metadata, &reference) {
+        metadata.insert("ownerReferences".to_owned(), json!(owners));
+    }
+    let present = machine.metadata.labels.as_ref();
+    let is_missing = |(key, value): &(String, String)| present.and_then(|labels| labels.get(key)) != Some(value);
+    let missing: BTreeMap<String, String> = labels_of(snapshot).into_iter().filter(is_missing).collect();
+    if !missing.is_empty() {
+        metadata.insert("labels".to_owned(), json!(missing));
+    }
+    (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
+}
+
+/// Whether the native Machine is that of the object: it controls it, or did so and somebody removed the owner, or it
+/// has the VM that the object is to adopt and nobody controls it.
+pub(super) fn belongs(snapshot: &Snapshot, machine: &Machine) -> bool {
+    let object = &snapshot.object;
+    if let Some(controller) = owner::controller_of(&machine.metadata) {
+        return object.metadata.uid.as_deref() == Some(&controller.uid);
+    }
+    let id = &object.spec.provider_id;
+    let was_ours = snapshot.stored().machine_ref.is_some_and(|reference| reference.name == machine.name_any());
+    was_ours || (!id.is_empty() && machine.spec.provider_id == provider_id::to_native(id))
+}
+
+fn labels_of(snapshot: &Snapshot) -> BTreeMap<String, String> {
+    let cluster = snapshot.cluster_name().map(|name| (names::CLUSTER_NAME.to_owned(), name.to_owned()));
+    let filter = snapshot.watch_filter.as_ref().map(|value| (names::WATCH_FILTER.to_owned(), value.clone()));
+    cluster.into_iter().chain(filter).collect()
+}

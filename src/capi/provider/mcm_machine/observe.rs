@@ -1,0 +1,50 @@
+use super::{MCMMachines, Owner, Snapshot, class};
+use crate::{
+    capi::provider::{
+        observe::{cluster_name, infrastructure, owner, owner_of, view},
+        view::View,
+    },
+    runtime::cache::Key,
+};
+
+impl MCMMachines {
+    /// Reads the caches into a snapshot; `None` if the object does not exist.
+    pub(super) fn snapshot(&self, key: &Key, is_native_gone: bool) -> Option<Snapshot> {
+        let object = self.objects.cache.get(key)?;
+        let beside = |name: &str| Key::new(&key.namespace, name);
+        let owner = match owner_of(&object.metadata, "Machine") {
+            Some(reference) => Owner::Named(owner(&self.machines.cache, &object.metadata, reference)),
+            None => Owner::None,
+        };
+        let of_owner = owner.known().map(|machine| machine.spec.cluster_name.clone());
+        let cluster = match cluster_name(&object.metadata).map(str::to_owned).or(of_owner) {
+            Some(name) => view(&self.clusters.cache, &beside(&name)),
+            None => View::Missing,
+        };
+        let infrastructure = infrastructure(&self.infrastructures.cache, &cluster);
+        let zone = owner.known().map_or("", |machine| machine.spec.failure_domain.as_str());
+        let class = match class::name_of(&object, zone, &infrastructure) {
+            Some(name) => view(&self.classes.cache, &beside(&name)),
+            None => View::Missing,
+        };
+        let named = owner.known().and_then(|machine| machine.spec.bootstrap.data_secret_name.clone());
+        let bootstrap = match named.map(|name| view(&self.secrets.cache, &beside(&name))) {
+            Some(View::Present(_)) => View::Present(().into()),
+            Some(View::Unknown) => View::Unknown,
+            Some(View::Missing) | None => View::Missing,
+        };
+        Some(Snapshot {
+            native: view(&self.natives.cache, key),
+            own_class: view(&self.classes.cache, key),
+            watch_filter: self.watch_filter.clone(),
+            now: self.clock.now(),
+            object,
+            owner,
+            cluster,
+            infrastructure,
+            class,
+            bootstrap,
+            is_native_gone,
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! What is there and what is not: one verdict for each condition.
+
+use super::{Owner, Snapshot, class::Class, native};
+use crate::{
+    api::machine::{Machine, MachinePhase, OperationState},
+    capi::{
+        conversion::{provider_id, zone_of},
+        provider::{conditions::Desired, reasons, view::View},
+        types::{ClassRef, MCMMachineStatus},
+    },
+};
+
+/// A verdict for each condition.
+pub(super) struct Parts {
+    /// The infrastructure of the Cluster.
+    pub cluster: Desired,
+    /// The class.
+    pub class: Desired,
+    /// The data that the VM boots with.
+    pub bootstrap: Desired,
+    /// The native Machine.
+    pub native: Desired,
+    /// The VM.
+    pub vm: Desired,
+}
+
+impl Parts {
+    pub(super) fn of(snapshot: &Snapshot, class: &Class) -> Self {
+        Self {
+            cluster: cluster(snapshot),
+            class: match class {
+                Class::Usable { .. } => Desired::yes(reasons::RESOLVED),
+                Class::Problem(problem) => problem.clone(),
+            },
+            bootstrap: bootstrap(snapshot),
+            native: native_machine(snapshot),
+            vm: vm(snapshot, class),
+        }
+    }
+
+    /// Everything that a native Machine needs is there.
+    pub(super) fn may_create(&self) -> bool {
+        [&self.cluster, &self.class, &self.bootstrap].into_iter().all(|part| part.is_true)
+    }
+
+    /// The first verdict that is not true, in the order in which things become so.
+    pub(super) fn summary(&self) -> Desired {
+        let before_vm = [&self.cluster, &self.class, &self.bootstrap, &self.native];
+        // A VM that is there needs nothing else any more.
+        let first = before_vm.into_iter().filter(|_| !self.vm.is_true).chain([&self.vm]).find(|part| !part.is_true);
+        first.unwrap_or(&self.vm).clone()
+    }
+}
+
+impl Snapshot {
+    /// The stored status.
+    pub(super) fn stored(&self) -> MCMMachineStatus {
+        self.object.status.clone().unwrap_or_default()
+    }
+
+    /// The zone in which the Machine must be; empty if anywhere.
+    pub(super) fn zone(&self) -> &str {
+        self.owner.known().map_or("", |machine| machine.spec.failure_domain.as_str())
+    }
+
+    /// Name of the Cluster.
+    pub(super) fn cluster_name(&self) -> Option<&str> {
+        let labels = self.object.metadata.labels.as_ref();
+        let label = labels.and_then(|labels| labels.get(crate::capi::types::names::CLUSTER_NAME));
+        let of_owner = || self.owner.known().map(|machine| machine.spec.cluster_name.as_str());
+        label.map(String::as_str).or_else(of_owner)
+    }
+
+    /// Name of the Secret with bootstrap data, if the Machine names one.
+    pub(super) fn bootstrap_secret(&self) -> Option<&str> {
+        let name = self.owner.known()?.spec.bootstrap.data_secret_name.as_deref()?;
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// The native Machine, if it belongs to the object.
+    pub(super) fn own_native(&self) -> Option<&std::sync::Arc<Machine>> {
+        self.native.known().filter(|machine| native::belongs(self, machine))
+    }
+
+    /// The ID of the VM in the form of its Node, from the native Machine.
+    pub(super) fn node_form(&self, class: &Class) -> Option<String> {
+        let id = &self.own_native()?.spec.provider_id;
+        let zone = match class {
+            Class::Usable { content, .. } => zone_of(Some(content)),
+            Class::Problem(_) => None,
+        };
+        provider_id::to_node(id, zone.as_deref()).filter(|id| !id.is_empty())
+    }
+}
+
+fn cluster(snapshot: &Snapshot) -> Desired {
+    let is_complete = snapshot.cluster.known().is_some_and(|cluster| {
+        let initialization = cluster.status.as_ref().map(|status| status.initialization.clone()).unwrap_or_default();
+        // A Cluster without infrastructure has none to wait for.
+        initialization.infrastructure_provisioned == Some(true) || cluster.spec.infrastructure_ref.name.is_empty()
+    });
+    if is_complete {
+        return Desired::yes(reasons::PROVISIONED);
+    }
+    let name = snapshot.cluster_name().unwrap_or_default();
+    Desired::no(reasons::WAITING_FOR_CLUSTER, format!("the infrastructure of Cluster {name} is not provisioned"))
+}
+
+/// An object with the ID of a VM needs no data, and neither does a Machine of a pool, which names an empty Secret.
+fn bootstrap(snapshot: &Snapshot) -> Desired {
+    if snapshot.own_native().is_some() || !snapshot.object.spec.provider_id.is_empty() {
+        return Desired::yes(reasons::AVAILABLE);
+    }
+    let named = match &snapshot.owner {
+        Owner::Named(View::Present(machine)) => machine.spec.bootstrap.data_secret_name.as_deref(),
+        Owner::None | Owner::Named(_) => None,
+    };
+    let waiting = |text: String| Desired::no(reasons::WAITING_FOR_BOOTSTRAP_DATA, text);
+    match (named, &snapshot.bootstrap) {
+        (Some(""), _) | (Some(_), View::Present(_)) => Desired::yes(reasons::AVAILABLE),
+        (Some(name), View::Missing) => waiting(format!("Secret {name} does not exist")),
+        (Some(name), View::Unknown) => waiting(format!("Secret {name} cannot be read")),
+        (None, _) => waiting("spec.bootstrap.dataSecretName of the Machine is not set".to_owned()),
+    }
+}
+
+fn native_machine(snapshot: &Snapshot) -> Desired {
+    let name = snapshot.object.metadata.name.as_deref().unwrap_or_default();
+    let taken = |kind: &str| {
+        let text = format!("another object has {kind} {name}: delete or rename one of them");
+        Desired::no(reasons::NAME_TAKEN, text)
+    };
+    match &snapshot.native {
+        View::Unknown => Desired::no(reasons::UNREADABLE, format!("native Machine {name} cannot be read")),
+        View::Present(machine) if native::belongs(snapshot, machine) => Desired::yes(reasons::SYNCED),
+        View::Present(_) => taken("native Machine"),
+        View::Missing if snapshot.is_own_class_taken() => taken("MachineClass"),
+        View::Missing if snapshot.is_vm_lost() => Desired::no(
+            reasons::VM_LOST,
+            "the VM existed, and neither its ID nor its native Machine is there any more: no other VM is created",
+        ),
+        View::Missing => Desired::no(reasons::NOT_PROVISIONED, format!("native Machine {name} does not exist yet")),
+    }
+}
+
+impl Snapshot {
+    /// A class of the name is there that is not of this object, which needs one of its own.
+    pub(super) fn is_own_class_taken(&self) -> bool {
+        let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
+        let is_foreign = |class: &std::sync::Arc<crate::api::machine::MachineClass>| {
+            !crate::controllers::object::owner::is_controlled_by(&class.metadata, uid)
+        };
+        self.object.spec.machine_class.is_some() && self.own_class.known().is_some_and(is_foreign)
+    }
+
+    /// There was a VM, and nothing is known of it any more.
+    pub(super) fn is_vm_lost(&self) -> bool {
+        self.stored().initialization.provisioned == Some(true) && self.object.spec.provider_id.is_empty()
+    }
+}
+
+fn vm(snapshot: &Snapshot, class: &Class) -> Desired {
+    let Some(machine) = snapshot.own_native() else {
+        return Desired::no(reasons::NOT_PROVISIONED, "there is no VM yet");
+    };
+    let operation = machine.status.as_ref().map(|status| status.last_operation.clone()).unwrap_or_default();
+    match machine.phase() {
+        MachinePhase::Available | MachinePhase::Running if !snapshot.object.spec.provider_id.is_empty() => {
+            Desired::yes(reasons::PROVISIONED)
+        }
+        MachinePhase::Available | MachinePhase::Running if snapshot.node_form(class).is_none() => Desired::no(
+            reasons::PROVIDER_ID_UNKNOWN,
+            format!("the zone of VM {} is not known: set nodeTemplate.zone of its class", machine.spec.provider_id),
+        ),
+        _ if operation.state == Some(OperationState::Failed) => {
+            let code = if operation.error_code.is_empty() { reasons::FAILED } else { &operation.error_code };
+            Desired::no(code, operation.description)
+        }
+        _ => Desired::no(reasons::CREATING, operation.description),
+    }
+}
+
+/// The reference to the native Machine.
+pub(super) fn reference(machine: &Machine) -> ClassRef {
+    ClassRef { name: machine.metadata.name.clone().unwrap_or_default() }
+}

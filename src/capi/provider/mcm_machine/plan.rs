@@ -1,0 +1,175 @@
+use super::{
+    Action, Owner, Snapshot,
+    class::{self, Class},
+    native,
+    parts::Parts,
+    status,
+};
+use crate::{
+    capi::{
+        provider::{hold, view::View},
+        types::{MCMMachineStatus, names},
+    },
+    controllers::object::finalizer,
+    plan::{Plan, WaitKind},
+};
+
+/// Plans the next steps of an MCMMachine. A plan has at most one write of the object itself.
+pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let meta = &snapshot.object.metadata;
+    if let Some(on) = hold::hands_off(meta, snapshot.watch_filter.as_deref()) {
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    let is_deleting = meta.deletion_timestamp.is_some();
+    let has_owner = matches!(snapshot.owner, Owner::Named(_));
+    if !has_owner && !is_deleting {
+        plan.wait(WaitKind::Owner, "core to make its Machine an owner", None);
+        return plan;
+    }
+    if let Some(on) = hold::paused(meta, &snapshot.cluster) {
+        if has_owner {
+            report(&mut plan, snapshot, status::paused(snapshot, &on), "it is paused");
+        }
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    if is_deleting {
+        tear_down(&mut plan, snapshot);
+        return plan;
+    }
+    if snapshot.owner.known().is_none() {
+        if matches!(snapshot.owner, Owner::Named(View::Missing)) && snapshot.object.status.is_some() {
+            report(&mut plan, snapshot, status::deserted(snapshot), "its Machine is gone");
+        }
+        plan.wait(WaitKind::Owner, "the Machine that owns it to become readable", None);
+        return plan;
+    }
+    if snapshot.cluster.known().is_none() {
+        plan.wait(WaitKind::Owner, "its Cluster to exist", None);
+        return plan;
+    }
+    if let Some(patch) = finalizer::add(meta, names::MACHINE_FINALIZER) {
+        plan.then(Action::PatchSelf(patch), "an object that may have a VM carries the finalizer");
+        return plan;
+    }
+    provide(&mut plan, snapshot);
+    plan
+}
+
+/// The native Machine, the ID of its VM, the status, in this order.
+fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let class = class::of(snapshot);
+    let parts = Parts::of(snapshot, &class);
+    match snapshot.own_native() {
+        Some(machine) => {
+            if let Some(patch) = native::healed(snapshot, machine) {
+                let action = Action::PatchNative { machine: machine.clone(), patch };
+                plan.then(action, "the native Machine lacks its owner or a label");
+                return;
+            }
+            if let Some(id) = snapshot.node_form(&class).filter(|_| snapshot.object.spec.provider_id.is_empty()) {
+                let patch = serde_json::json!({ "spec": { "providerID": id } });
+                plan.then(Action::PatchSelf(patch), "the ID of the VM is stored before anything else");
+                return;
+            }
+        }
+        None if parts.may_create() && is_free(snapshot) => {
+            create(plan, snapshot, &class);
+            return;
+        }
+        None => {}
+    }
+    let summary = parts.summary();
+    report(plan, snapshot, status::current(snapshot, &class, &parts), "its conditions changed");
+    if !summary.is_true {
+        let missing = if summary.message.is_empty() { summary.reason } else { summary.message };
+        plan.wait(WaitKind::Infrastructure, format!("its VM: {missing}"), None);
+    }
+}
+
+/// Nothing of the names that are needed is there, and no VM was lost.
+fn is_free(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.native, View::Missing) && !snapshot.is_own_class_taken() && !snapshot.is_vm_lost()
+}
+
+fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
+    let Class::Usable { name, content, is_inline } = class else { return };
+    if *is_inline {
+        match &snapshot.own_class {
+            View::Present(_) => {}
+            View::Unknown => {
+                plan.wait(WaitKind::ClassUnknown, format!("MachineClass {name} to become readable"), None);
+                return;
+            }
+            View::Missing => {
+                let class = Action::CreateClass(Box::new(native::class(snapshot, content)));
+                plan.then(class, "the object describes the VM itself");
+                return;
+            }
+        }
+    }
+    let reason = match snapshot.object.spec.provider_id.as_str() {
+        "" => "the Machine has its bootstrap data and no VM yet",
+        _ => "the VM exists and is adopted",
+    };
+    plan.then(Action::CreateNative(Box::new(native::machine(snapshot, name))), reason);
+}
+
+/// The native Machine with its VM goes first, then the finalizer.
+fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let meta = &snapshot.object.metadata;
+    let Some(release) = finalizer::remove(meta, names::MACHINE_FINALIZER) else {
+        if meta.finalizers.as_ref().is_some_and(|others| !others.is_empty()) {
+            plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
+        }
+        return;
+    };
+    let class = class::of(snapshot);
+    if matches!(snapshot.native, View::Unknown) {
+        plan.wait(WaitKind::Unreadable, "the native Machine to become readable", None);
+        return;
+    }
+    if let Some(machine) = snapshot.own_native() {
+        let text = "the native Machine is being deleted";
+        if report(plan, snapshot, status::deleting(snapshot, &class, text), "it is being deleted") {
+            return;
+        }
+        if machine.metadata.deletion_timestamp.is_none() {
+            plan.then(Action::DeleteNative(machine.clone()), "the VM goes before the object");
+        }
+        plan.wait(WaitKind::MachineDeletion, "the VM to be deleted", None);
+        return;
+    }
+    // A VM that is named and was never taken over is deleted like any other, by way of a native Machine.
+    let was_taken = snapshot.stored().machine_ref.is_some();
+    if !snapshot.object.spec.provider_id.is_empty() && !was_taken && matches!(snapshot.native, View::Missing) {
+        match &class {
+            Class::Usable { .. } if is_free(snapshot) => create(plan, snapshot, &class),
+            Class::Usable { .. } => {
+                plan.wait(WaitKind::Class, "the name of its MachineClass to become free", None);
+            }
+            Class::Problem(problem) => {
+                let next = status::deleting(snapshot, &class, &problem.message);
+                report(plan, snapshot, next, "the VM cannot be deleted without its class");
+                plan.wait(WaitKind::Class, problem.message.clone(), None);
+            }
+        }
+        return;
+    }
+    if !snapshot.is_native_gone && matches!(snapshot.native, View::Missing) {
+        plan.then(Action::ReadNative, "the cache may be stale, and the VM must not be left behind");
+        return;
+    }
+    plan.then(Action::PatchSelf(release), "there is no native Machine, and so no VM");
+}
+
+/// Adds a write of the status, if it changes.
+fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, next: MCMMachineStatus, reason: &str) -> bool {
+    let is_news = next != snapshot.stored();
+    if is_news {
+        plan.then(Action::WriteStatus(Box::new(next)), reason);
+    }
+    is_news
+}

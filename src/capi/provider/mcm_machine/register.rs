@@ -1,0 +1,185 @@
+use std::sync::Arc;
+
+use super::{Action, Snapshot, apply, plan};
+use crate::{
+    api::machine::{self as native, MachineClass},
+    capi::{
+        provider::{
+            observe::cluster_name,
+            settings::{ROLE_NAME, Settings},
+        },
+        types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
+    },
+    controllers::{object::prune, secret::MetadataOfSecret},
+    plan::{Plan, Step},
+    runtime::{
+        cache::{Cache, Index, Key},
+        cell::{Builder, Kept, Kind},
+        clock::Clock,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
+        worker::ReconcileError,
+    },
+};
+
+pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
+
+/// Index: the Cluster in the label.
+pub(in super::super) const BY_CLUSTER: &Index<MCMMachine, Key> = &Index::new("cluster", |object| {
+    cluster_name(&object.metadata).map(|name| Key::beside(&object.metadata, name)).into_iter().collect()
+});
+/// Index: the Secret with bootstrap data.
+const BY_BOOTSTRAP: &Index<Machine, Key> = &Index::new("bootstrap", |machine| {
+    let name = machine.spec.bootstrap.data_secret_name.as_ref();
+    name.map(|name| Key::beside(&machine.metadata, name)).into_iter().collect()
+});
+
+impl Kept for MCMMachine {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[BY_CLUSTER], prune)
+    }
+}
+
+impl Kept for Machine {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[BY_BOOTSTRAP], |machine| {
+            prune(machine);
+            machine.status = None;
+        })
+    }
+}
+
+impl Kept for Cluster {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[], |cluster| {
+            prune(cluster);
+            cluster.spec.other.clear();
+            if let Some(status) = &mut cluster.status {
+                status.other.clear();
+            }
+        })
+    }
+}
+
+/// Reconciles MCMMachines.
+pub(super) struct MCMMachines {
+    pub objects: Arc<Objects<MCMMachine>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub clusters: Arc<Objects<Cluster>>,
+    pub infrastructures: Arc<Objects<MCMCluster>>,
+    pub natives: Arc<Objects<native::Machine>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub watch_filter: Option<String>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Reconciler for MCMMachines {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Action = Action;
+    type Memory = ();
+    /// A live read showed that the native Machine does not exist.
+    type Session = bool;
+
+    fn observe(&self, key: &Key, (): &(), is_native_gone: &bool) -> Option<Snapshot> {
+        self.snapshot(key, *is_native_gone)
+    }
+
+    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
+        plan::plan(snapshot)
+    }
+
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        apply::apply(self, &snapshot, steps, turn).await
+    }
+
+    async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        match write.kind.as_str() {
+            "MCMMachine" => drop(apply::read(&self.objects, key).await?),
+            "MachineClass" => drop(apply::read(&self.classes, key).await?),
+            _ => drop(apply::read(&self.natives, key).await?),
+        }
+        Ok(())
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus(_))
+    }
+}
+
+fn register(builder: &mut Builder<'_>, settings: &Settings) {
+    let objects = builder.objects::<MCMMachine>();
+    let reconciler = MCMMachines {
+        objects: Arc::clone(&objects),
+        machines: builder.objects(),
+        clusters: builder.objects(),
+        infrastructures: builder.objects(),
+        natives: builder.objects(),
+        classes: builder.objects(),
+        secrets: builder.objects(),
+        watch_filter: settings.watch_filter.clone(),
+        clock: Arc::clone(&builder.config().shared.clock),
+    };
+    let machines = Arc::clone(&reconciler.machines);
+    let queue = Queue::new("mcmmachine", Pacing::default());
+    builder.controller::<MCMMachine, _>(reconciler, &queue, &Arc::default(), settings.concurrency, |_| true);
+
+    let owned = Arc::clone(&queue);
+    builder.on_change::<Machine>(move |change| {
+        for machine in change.old.iter().chain(&change.new) {
+            infrastructure_of(machine).into_iter().for_each(|key| owned.add(key));
+        }
+    });
+    let native = Arc::clone(&queue);
+    builder.on_change::<native::Machine>(move |change| native.add(change.key.clone()));
+    let (all, of_cluster) = (Arc::clone(&objects), Arc::clone(&queue));
+    builder.on_change::<Cluster>(move |change| {
+        keys(&all.cache.by(BY_CLUSTER, &change.key)).for_each(|key| of_cluster.add(key));
+    });
+    let (all, of_infrastructure) = (Arc::clone(&objects), Arc::clone(&queue));
+    builder.on_change::<MCMCluster>(move |change| {
+        if let Some(name) = cluster_name(&change.meta) {
+            let cluster = Key::new(&change.key.namespace, name);
+            keys(&all.cache.by(BY_CLUSTER, &cluster)).for_each(|key| of_infrastructure.add(key));
+        }
+    });
+    // A class may be that of a zone, so every object that has no VM yet may need it.
+    let (all, of_class) = (Arc::clone(&objects), Arc::clone(&queue));
+    builder.on_change::<MachineClass>(move |change| {
+        let needs_class = |object: &Arc<MCMMachine>| {
+            object.metadata.namespace.as_deref() == Some(&change.key.namespace) && !is_provisioned(object)
+        };
+        for object in all.cache.all().iter().filter(|object| needs_class(object)) {
+            of_class.add(Key::of(&object.metadata));
+        }
+    });
+    builder.on_change::<MetadataOfSecret>(move |change| {
+        for machine in machines.cache.by(BY_BOOTSTRAP, &change.key) {
+            infrastructure_of(&machine).into_iter().for_each(|key| queue.add(key));
+        }
+    });
+}
+
+fn is_provisioned(object: &MCMMachine) -> bool {
+    let status = object.status.as_ref();
+    status.is_some_and(|status| status.initialization.provisioned == Some(true))
+        && object.metadata.deletion_timestamp.is_none()
+}
+
+fn keys(objects: &[Arc<MCMMachine>]) -> impl Iterator<Item = Key> {
+    objects.iter().map(|object| Key::of(&object.metadata))
+}
+
+/// The MCMMachine of a Machine.
+fn infrastructure_of(machine: &Machine) -> Option<Key> {
+    let reference = &machine.spec.infrastructure_ref;
+    let is_ours = reference.kind == "MCMMachine" && reference.api_group == INFRASTRUCTURE_GROUP;
+    is_ours.then(|| Key::beside(&machine.metadata, &reference.name))
+}

@@ -1,0 +1,234 @@
+//! Core, an API server and the native controller in a few lines. Plans are executed as the API server would.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::super::{Action, Owner, Snapshot, class, plan::plan};
+use crate::{
+    api::patch,
+    capi::{
+        provider::{observe::owner_of, view::View},
+        types::{MCMMachine, MCMMachineStatus},
+    },
+    plan::Plan,
+};
+
+pub(super) struct World {
+    pub object: Option<Value>,
+    pub machine: Option<Value>,
+    pub cluster: Option<Value>,
+    pub infrastructure: Option<Value>,
+    pub classes: BTreeMap<String, Value>,
+    pub native: Option<Value>,
+    pub secrets: Vec<String>,
+    pub filter: Option<String>,
+    pub now: i64,
+    /// Every action, as text.
+    pub log: Vec<String>,
+    /// Every plan, for a reader.
+    pub story: String,
+}
+
+fn parsed<K: DeserializeOwned>(value: &Value) -> Arc<K> {
+    Arc::new(serde_json::from_value(value.clone()).unwrap())
+}
+
+fn view<K: DeserializeOwned>(value: Option<&Value>) -> View<K> {
+    value.map_or(View::Missing, |value| View::Present(parsed(value)))
+}
+
+pub(super) fn class(zone: &str) -> Value {
+    json!({
+        "metadata": { "name": "small", "namespace": "ns" },
+        "provider": "simulated",
+        "providerSpec": { "zone": zone },
+        "nodeTemplate": {
+            "capacity": { "cpu": "1", "gpu": "0", "memory": "1Gi" }, "instanceType": "small", "region": "r", "zone": zone,
+        },
+    })
+}
+
+impl World {
+    /// An MCMMachine right after core created it, in a cluster that is ready, without bootstrap data.
+    pub fn new() -> Self {
+        let owner = json!([{ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "m", "uid": "machine", "controller": true }]);
+        let infrastructure_ref =
+            |kind: &str| json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": "m" });
+        Self {
+            object: Some(json!({
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine",
+                "metadata": {
+                    "name": "m", "namespace": "ns", "uid": "object", "generation": 1, "ownerReferences": owner,
+                    "labels": { "cluster.x-k8s.io/cluster-name": "c" },
+                    "annotations": { "cluster.x-k8s.io/cloned-from-name": "t" },
+                },
+                "spec": { "machineClassRef": { "name": "small" } },
+            })),
+            machine: Some(json!({
+                "metadata": { "name": "m", "namespace": "ns", "uid": "machine" },
+                "spec": { "clusterName": "c", "bootstrap": {}, "infrastructureRef": infrastructure_ref("MCMMachine") },
+            })),
+            cluster: Some(json!({
+                "metadata": { "name": "c", "namespace": "ns", "uid": "cluster" },
+                "spec": { "infrastructureRef": infrastructure_ref("MCMCluster") },
+                "status": { "initialization": { "infrastructureProvisioned": true } },
+            })),
+            infrastructure: None,
+            classes: [("small".to_owned(), class("a"))].into(),
+            native: None,
+            secrets: vec!["boot".to_owned()],
+            filter: None,
+            now: 0,
+            log: Vec::new(),
+            story: String::new(),
+        }
+    }
+
+    /// The same with bootstrap data.
+    pub fn with_data() -> Self {
+        let mut world = Self::new();
+        world.set_machine(&json!({ "spec": { "bootstrap": { "dataSecretName": "boot" } } }));
+        world
+    }
+
+    /// The same when the VM is there.
+    pub fn provisioned() -> Self {
+        let mut world = Self::with_data();
+        world.pass();
+        world.vm("simulated:///r/vm-1");
+        world.pass();
+        (world.log, world.story) = (Vec::new(), String::new());
+        world
+    }
+
+    pub fn set_object(&mut self, change: &Value) {
+        patch::apply(self.object.as_mut().unwrap(), change);
+    }
+
+    pub fn set_machine(&mut self, change: &Value) {
+        patch::apply(self.machine.as_mut().unwrap(), change);
+    }
+
+    pub fn set_cluster(&mut self, change: &Value) {
+        patch::apply(self.cluster.as_mut().unwrap(), change);
+    }
+
+    pub fn set_native(&mut self, change: &Value) {
+        patch::apply(self.native.as_mut().unwrap(), change);
+    }
+
+    pub fn delete(&mut self) {
+        self.set_object(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
+    }
+
+    /// The native controller found or created the VM.
+    pub fn vm(&mut self, id: &str) {
+        self.set_native(&json!({
+            "spec": { "providerID": id },
+            "status": {
+                "addresses": [{ "type": "Hostname", "address": "m" }, { "type": "InternalIP", "address": "10.0.0.1" }],
+                "currentStatus": { "phase": "Available" },
+                "lastOperation": { "type": "Create", "state": "Successful", "description": "Created machine on cloud provider" },
+            },
+        }));
+    }
+
+    /// The native controller could not create the VM.
+    pub fn failed(&mut self, phase: &str, code: &str) {
+        self.set_native(&json!({ "status": {
+            "currentStatus": { "phase": phase },
+            "lastOperation": { "type": "Create", "state": "Failed", "errorCode": code, "description": "the cloud says no" },
+        } }));
+    }
+
+    pub fn snapshot(&self, is_native_gone: bool) -> Snapshot {
+        let object: Arc<MCMMachine> = parsed(self.object.as_ref().unwrap());
+        let named = owner_of(&object.metadata, "Machine").is_some();
+        let owner = if named { Owner::Named(view(self.machine.as_ref())) } else { Owner::None };
+        let infrastructure = view(self.infrastructure.as_ref());
+        let zone = owner.known().map(|machine| machine.spec.failure_domain.clone()).unwrap_or_default();
+        let name = class::name_of(&object, &zone, &infrastructure).unwrap_or_default();
+        let secret = owner.known().and_then(|machine| machine.spec.bootstrap.data_secret_name.clone());
+        let has_data = secret.is_some_and(|name| self.secrets.contains(&name));
+        Snapshot {
+            class: view(self.classes.get(&name)),
+            own_class: view(self.classes.get("m")),
+            native: view(self.native.as_ref()),
+            bootstrap: if has_data { View::Present(().into()) } else { View::Missing },
+            cluster: view(self.cluster.as_ref()),
+            watch_filter: self.filter.clone(),
+            now: Timestamp::from_second(1_800_000_000 + self.now).unwrap(),
+            object,
+            owner,
+            infrastructure,
+            is_native_gone,
+        }
+    }
+
+    /// Plans and executes until there is nothing to do. Returns what the object waits for.
+    pub fn pass(&mut self) -> Vec<String> {
+        let mut is_native_gone = false;
+        for _ in 0..20 {
+            if self.object.is_none() {
+                return Vec::new();
+            }
+            let plan = plan(&self.snapshot(is_native_gone));
+            self.story.push_str(&plan.to_string());
+            if plan.steps.is_empty() {
+                return plan.waits.into_iter().map(|wait| wait.text).collect();
+            }
+            self.carry_out(plan, &mut is_native_gone);
+        }
+        panic!("it does not come to an end:\n{}", self.story);
+    }
+
+    fn carry_out(&mut self, plan: Plan<Action>, is_native_gone: &mut bool) {
+        let writes =
+            plan.steps.iter().filter(|step| matches!(step.action, Action::PatchSelf(_) | Action::WriteStatus(_)));
+        assert!(writes.count() <= 1, "the second write would meet another resource version");
+        for step in plan.steps {
+            self.log.push(step.action.to_string().lines().next().unwrap_or_default().to_owned());
+            match step.action {
+                Action::PatchSelf(change) => {
+                    self.set_object(&change);
+                    let meta = &self.object.as_ref().unwrap()["metadata"];
+                    let has_finalizer = meta["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+                    if !has_finalizer && meta["deletionTimestamp"].is_string() {
+                        self.object = None;
+                    }
+                }
+                Action::WriteStatus(status) => {
+                    self.object.as_mut().unwrap()["status"] = serde_json::to_value(*status).unwrap();
+                }
+                Action::CreateClass(class) => {
+                    self.classes.insert(class.metadata.name.clone().unwrap(), serde_json::to_value(*class).unwrap());
+                }
+                Action::CreateNative(machine) => {
+                    assert!(self.native.is_none(), "the API server refuses a second one of that name");
+                    self.native = Some(serde_json::to_value(*machine).unwrap());
+                    self.set_native(&json!({ "metadata": { "uid": "native" } }));
+                }
+                Action::PatchNative { patch, .. } => self.set_native(&patch),
+                Action::DeleteNative(_) => {
+                    self.set_native(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
+                }
+                Action::ReadNative => *is_native_gone = self.native.is_none(),
+            }
+        }
+    }
+
+    pub fn status(&self) -> MCMMachineStatus {
+        let object: Arc<MCMMachine> = parsed(self.object.as_ref().unwrap());
+        object.status.clone().unwrap_or_default()
+    }
+
+    /// `False Creating`, for a condition.
+    pub fn condition(&self, type_: &str) -> String {
+        let status = self.status();
+        let found = status.conditions.iter().find(|condition| condition.type_ == type_);
+        found.map(|condition| format!("{} {}", condition.status, condition.reason)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,24 @@
+use super::{MCMMachineTemplates, Snapshot};
+use crate::{
+    capi::provider::{
+        observe::{cluster_name, view},
+        view::View,
+    },
+    runtime::cache::Key,
+};
+
+impl MCMMachineTemplates {
+    /// Reads the caches into a snapshot; `None` if the object does not exist.
+    pub(super) fn snapshot(&self, key: &Key) -> Option<Snapshot> {
+        let object = self.objects.cache.get(key)?;
+        let beside = |name: &str| Key::new(&key.namespace, name);
+        let cluster = cluster_name(&object.metadata).map(|name| view(&self.clusters.cache, &beside(name)));
+        let class = &object.spec.template.spec.machine_class_ref.name;
+        Some(Snapshot {
+            cluster: cluster.unwrap_or(View::Missing),
+            class: view(&self.classes.cache, &beside(class)),
+            watch_filter: self.watch_filter.clone(),
+            object,
+        })
+    }
+}

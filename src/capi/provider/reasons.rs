@@ -1,0 +1,61 @@
+//! Types and reasons of conditions: exact strings that other programs read. Reasons of a failed cloud call are its codes.
+
+/// Summary of the others. Core mirrors it as `InfrastructureReady`.
+pub(super) const READY: &str = "Ready";
+/// Whether controllers leave the object alone.
+pub(super) const PAUSED: &str = "Paused";
+/// Whether the MachineClass can be used in the zone of the Machine.
+pub(super) const CLASS_RESOLVED: &str = "ClassResolved";
+/// Whether the data that the VM boots with exists.
+pub(super) const BOOTSTRAP_DATA_AVAILABLE: &str = "BootstrapDataAvailable";
+/// Whether the native Machine exists and belongs to the object.
+pub(super) const NATIVE_MACHINE_SYNCED: &str = "NativeMachineSynced";
+/// Whether the VM exists.
+pub(super) const VM_PROVISIONED: &str = "VMProvisioned";
+
+/// Whether its Machine is being deleted or gone. While it is not, an admission policy refuses to delete the object: core
+/// would not drain the Node any more.
+pub(super) const DELETABLE: &str = "Deletable";
+
+/// Of `Deletable`.
+pub(super) const MACHINE_DELETING: &str = "MachineDeleting";
+/// Of `Deletable`.
+pub(super) const MACHINE_IN_USE: &str = "MachineInUse";
+/// Of `Paused`.
+pub(super) const NOT_PAUSED: &str = "NotPaused";
+/// Everything is there.
+pub(super) const PROVISIONED: &str = "Provisioned";
+/// Something is not there yet.
+pub(super) const NOT_PROVISIONED: &str = "NotProvisioned";
+/// The object is being deleted.
+pub(super) const DELETING: &str = "Deleting";
+/// The infrastructure of the Cluster is not complete.
+pub(super) const WAITING_FOR_CLUSTER: &str = "WaitingForClusterInfrastructureReady";
+/// The Machine names no bootstrap data, or they do not exist.
+pub(super) const WAITING_FOR_BOOTSTRAP_DATA: &str = "WaitingForBootstrapData";
+/// Neither the MCMCluster nor its Cluster has the address of the API server.
+pub(super) const WAITING_FOR_ENDPOINT: &str = "WaitingForControlPlaneEndpoint";
+/// The bootstrap data are there, or the VM boots without.
+pub(super) const AVAILABLE: &str = "Available";
+/// The class exists and fits.
+pub(super) const RESOLVED: &str = "Resolved";
+/// A class that is named does not exist.
+pub(super) const CLASS_MISSING: &str = "ClassMissing";
+/// No class for the zone of the Machine.
+pub(super) const FAILURE_DOMAIN_UNAVAILABLE: &str = "FailureDomainUnavailable";
+/// A Secret that is named does not exist.
+pub(super) const SECRET_MISSING: &str = "SecretMissing";
+/// Something cannot be read at the moment.
+pub(super) const UNREADABLE: &str = "Unreadable";
+/// The native Machine exists and belongs to the object.
+pub(super) const SYNCED: &str = "Synced";
+/// Another object has the name of the native Machine or its class.
+pub(super) const NAME_TAKEN: &str = "NameTaken";
+/// The VM existed, and its ID was lost.
+pub(super) const VM_LOST: &str = "VMLost";
+/// The VM is being created.
+pub(super) const CREATING: &str = "Creating";
+/// The ID of the VM cannot be written as its Node has it.
+pub(super) const PROVIDER_ID_UNKNOWN: &str = "ProviderIDUnknown";
+/// A failure without a code.
+pub(super) const FAILED: &str = "Failed";

@@ -1,0 +1,15 @@
+use crate::controllers;
+
+/// The role of all kinds: one Lease, as users of Cluster API expect.
+pub(super) const ROLE_NAME: &str = "provider";
+
+/// Settings from the flags.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// For the native kinds.
+    pub native: controllers::Settings,
+    /// Only objects with this value of the label `cluster.x-k8s.io/watch-filter`.
+    pub watch_filter: Option<String>,
+    /// Concurrent reconciles of each kind.
+    pub concurrency: usize,
+}

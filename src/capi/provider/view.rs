@@ -1,0 +1,22 @@
+use std::sync::Arc;
+
+/// Another object, as the caches have it. Unknown and missing are different.
+#[derive(Clone, Debug)]
+pub(crate) enum View<K> {
+    /// Unknown: it cannot be decoded, or the cache was never filled.
+    Unknown,
+    /// It does not exist, or nothing names it.
+    Missing,
+    /// It exists.
+    Present(Arc<K>),
+}
+
+impl<K> View<K> {
+    /// The object, if it is known to exist.
+    pub(super) fn known(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Present(object) => Some(object),
+            Self::Unknown | Self::Missing => None,
+        }
+    }
+}

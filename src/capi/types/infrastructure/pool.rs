@@ -1,0 +1,122 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    super::machine::MachineMeta,
+    machine::{ClassRef, InlineClass},
+    schema,
+    status::Provisioning,
+};
+use crate::api::{machine::Strategy, wire::is_zero};
+
+/// Spec of an MCMMachinePool.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "MCMMachinePool",
+    plural = "mcmmachinepools",
+    singular = "mcmmachinepool",
+    category = "cluster-api",
+    namespaced,
+    status = "MCMMachinePoolStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "MCMMachinePool is the VMs of a MachinePool."
+)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::one_class()))]
+pub struct MCMMachinePoolSpec {
+    /// IDs of the VMs, as the Nodes have them.
+    #[serde(rename = "providerIDList", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::ids")]
+    pub provider_id_list: Vec<String>,
+    /// ID of the pool itself.
+    #[serde(rename = "providerID", skip_serializing_if = "is_zero")]
+    pub provider_id: String,
+    /// The MachineClass that describes the VMs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub machine_class_ref: ClassRef,
+    /// The description of the VMs itself, instead of a reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_class: Option<InlineClass>,
+    /// How the VMs are replaced; a rolling update if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// An existing native MachineDeployment that the pool shows.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub machine_deployment_ref: ClassRef,
+    /// `Enabled` if each VM is a Machine of Cluster API, too.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(schema_with = "schema::pool_machines")]
+    pub machine_pool_machines: String,
+}
+
+/// Status of an MCMMachinePool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MCMMachinePoolStatus {
+    /// The pool is usable. Core reads this instead of `initialization` for pools.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ready: bool,
+    /// What happened once and stays.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub initialization: Provisioning,
+    /// Number of VMs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Kind of the objects of which core makes Machines: `MCMMachine`, if each VM is a Machine.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub infrastructure_machine_kind: String,
+    /// The VMs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<PoolInstance>,
+    /// Conditions; `Ready` summarizes the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 32, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// A VM of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PoolInstance {
+    /// Name of the native Machine.
+    pub name: String,
+    /// ID of the VM, as its Node has it.
+    #[serde(rename = "providerID", skip_serializing_if = "is_zero")]
+    pub provider_id: String,
+}
+
+/// Spec of an MCMMachinePoolTemplate.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "MCMMachinePoolTemplate",
+    plural = "mcmmachinepooltemplates",
+    singular = "mcmmachinepooltemplate",
+    category = "cluster-api",
+    namespaced,
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "MCMMachinePoolTemplate is the template of the MCMMachinePools of a ClusterClass."
+)]
+#[serde(default)]
+pub struct MCMMachinePoolTemplateSpec {
+    /// The template.
+    pub template: PoolResource,
+}
+
+/// The template of an MCMMachinePool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PoolResource {
+    /// Labels and annotations of each MCMMachinePool.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub metadata: MachineMeta,
+    /// Spec of each MCMMachinePool.
+    pub spec: MCMMachinePoolSpec,
+}

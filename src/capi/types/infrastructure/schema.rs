@@ -1,0 +1,58 @@
+//! Admission rules and shapes of the CRDs that the types alone do not say.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// Length of an ID of a VM and of a host name, from the contract.
+const TEXT_MAX: u32 = 512;
+/// Length of the name of a failure domain, from the contract.
+const NAME_MAX: u32 = 256;
+
+pub(super) fn id(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": TEXT_MAX })
+}
+
+pub(super) fn ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 10_000,
+        "items": { "type": "string", "minLength": 1, "maxLength": TEXT_MAX },
+    })
+}
+
+/// Empty until it is known: a ClusterClass leaves it so.
+pub(super) fn host(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": TEXT_MAX })
+}
+
+/// 0 until it is known.
+pub(super) fn port(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "integer", "format": "int32", "minimum": 0, "maximum": 65_535 })
+}
+
+pub(super) fn domain_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": NAME_MAX })
+}
+
+pub(super) fn class_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": 253 })
+}
+
+pub(super) fn pool_machines(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "x-kubernetes-validations": [rule("self in ['Enabled', 'Disabled']", "write Enabled or Disabled")],
+    })
+}
+
+/// A VM is described by a class or in place.
+pub(super) fn one_class() -> Vec<ValidationRule> {
+    vec![rule(
+        "has(self.machineClassRef) != has(self.machineClass)",
+        "write either machineClassRef with the name of a MachineClass, or machineClass with its content",
+    )]
+}
+
+fn rule(rule: &str, message: &str) -> ValidationRule {
+    ValidationRule { rule: rule.into(), message: Some(message.into()), ..ValidationRule::default() }
+}

@@ -1,0 +1,177 @@
+//! Drivers as processes of their own.
+
+mod input;
+mod report;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::flags::{LogOptions, value};
+use crate::{
+    driver::{
+        conformance,
+        remote::{Address, Endpoint, Listen, ListenOptions, RemoteDriver, Texts, TlsFiles},
+    },
+    process::{self, DriverServerOptions},
+};
+use input::Input;
+pub use report::Report;
+
+/// What to do with drivers.
+#[derive(Debug, Subcommand)]
+pub enum DriverCommand {
+    /// Serve drivers of this program to another mcm
+    Serve(Box<ServeOptions>),
+    /// Test a driver in any language: creates and deletes a few VMs, and reports which rules of docs/drivers.md it breaks
+    ///
+    /// Exit code 0: no check failed; 1: one did; 2: the driver could not be tested.
+    Test(Box<TestOptions>),
+}
+
+/// Flags of `mcm driver serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ServeOptions {
+    /// Serve only the driver of this provider; all of them if absent
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+    /// Where to listen: unix:///PATH, which only its user can open, or HOST:PORT
+    #[arg(long, value_name = "ADDRESS", value_parser = value::listen)]
+    listen: Listen,
+    /// Certificate of this server; it is read again when it changes
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    cert_file: Option<PathBuf>,
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", requires = "cert_file")]
+    key_file: Option<PathBuf>,
+    /// CA of clients: only those with a certificate of it are served
+    #[arg(long, value_name = "FILE", requires = "cert_file")]
+    client_ca_file: Option<PathBuf>,
+    /// Serve other hosts without TLS, or without a certificate of theirs
+    #[arg(long)]
+    insecure: bool,
+    /// URL of the simulated cloud; in memory if absent
+    #[arg(long, value_name = "URL", value_parser = value::http_url)]
+    simulated_cloud: Option<reqwest::Url>,
+    /// Logs.
+    #[command(flatten)]
+    pub log: LogOptions,
+}
+
+/// Flags of `mcm driver test`.
+#[derive(Args, Clone, Debug)]
+pub struct TestOptions {
+    /// Where the driver listens: unix:///PATH, https://HOST:PORT or http://HOST:PORT
+    #[arg(value_name = "ADDRESS", value_parser = value::driver_address)]
+    address: Address,
+    /// A file with the MachineClass from which VMs are created; it may contain its Secrets
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    class: PathBuf,
+    /// A file with Secrets: credentials and user data; may be repeated
+    #[arg(long, value_name = "FILE")]
+    secret: Vec<PathBuf>,
+    /// A file with a MachineClass that the driver must reject
+    #[arg(long, value_name = "FILE")]
+    invalid_class: Option<PathBuf>,
+    /// A file with a MachineClass of another cluster, whose VMs must stay out of sight
+    #[arg(long, value_name = "FILE")]
+    foreign_class: Option<PathBuf>,
+    /// A file with PersistentVolumes; the annotation "volume-id" is what the driver must return, without it nothing
+    #[arg(long, value_name = "FILE")]
+    volumes: Option<PathBuf>,
+    /// First part of the names of machines; a random one follows
+    #[arg(long, value_name = "NAME", default_value = "mcm-test")]
+    prefix: String,
+    /// CA of the certificate of the driver, for https
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Certificate for the driver
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    cert_file: Option<PathBuf>,
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", requires = "cert_file")]
+    key_file: Option<PathBuf>,
+    /// Name in the certificate of the driver, if it is not the host
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+    /// Allow http:// to other hosts: credentials travel unencrypted
+    #[arg(long)]
+    insecure: bool,
+    /// Format of the report
+    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    output: Format,
+}
+
+/// Format of the report: text or json.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+/// A driver that could not be tested.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTested {
+    /// A file cannot be used.
+    #[error("read {}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: anyhow::Error,
+    },
+    /// It is not there.
+    #[error("{0}")]
+    Unreachable(String),
+    /// Credentials would be readable by others.
+    #[error("credentials would travel unencrypted to {0}: use https://, or --insecure")]
+    Exposed(Address),
+    /// It does not end.
+    #[error("the test did not end within {0:?}")]
+    Endless(Duration),
+}
+
+/// Serves drivers until the process is told to stop.
+///
+/// # Errors
+/// The provider is not built in, or the address cannot be had.
+pub async fn serve(options: ServeOptions) -> Result<()> {
+    let tls = TlsFiles { ca: options.client_ca_file, cert: options.cert_file, key: options.key_file };
+    process::serve_drivers(DriverServerOptions {
+        provider: options.provider,
+        simulated_cloud: options.simulated_cloud.as_ref().map(ToString::to_string),
+        listen: ListenOptions { listen: options.listen, tls, is_insecure: options.insecure },
+    })
+    .await
+}
+
+/// More than a cloud needs for some twenty VMs.
+const LIMIT: Duration = Duration::from_secs(2 * 3600);
+
+/// Runs the conformance suite against a driver.
+///
+/// # Errors
+/// The driver could not be tested.
+pub async fn test(options: TestOptions) -> Result<Report, NotTested> {
+    if options.address.is_exposed() && !options.insecure {
+        return Err(NotTested::Exposed(options.address));
+    }
+    let prefix = format!("{}-{:06x}", options.prefix, rand::random::<u32>() >> 8);
+    let input = Input::read(&options)?;
+    let endpoint = Endpoint {
+        name: input.class.provider.trim().to_owned(),
+        address: options.address.clone(),
+        tls: TlsFiles { ca: options.ca_file, cert: options.cert_file, key: options.key_file },
+        server_name: options.server_name,
+    };
+    let driver = RemoteDriver::open(&endpoint, Texts::AsTheyAre);
+    driver.reached().await.map_err(|error| NotTested::Unreachable(error.message))?;
+    let subject = input.subject(&driver, prefix);
+    let results = tokio::time::timeout(LIMIT, conformance::run(&subject)).await;
+    let results = results.map_err(|_| NotTested::Endless(LIMIT))?;
+    Ok(Report::new(&endpoint, results, options.output))
+}

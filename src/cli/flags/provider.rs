@@ -1,0 +1,91 @@
+//! Flags of the provider for Cluster API, with the names and defaults that its users expect.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args};
+
+use super::{DriverOptions, LeaderElectionOptions, LogOptions, value};
+
+/// All flags of `capi-manager`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct CapiManagerOptions {
+    /// Kubeconfig of the management cluster; if absent, KUBECONFIG, the credentials of this pod, or ~/.kube/config
+    #[arg(help_heading = "Clusters", long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Namespace to watch; all namespaces if empty
+    #[arg(help_heading = "Clusters", long, default_value = "", value_parser = value::namespace_or_all)]
+    pub namespace: String,
+
+    /// Reconcile only objects whose label cluster.x-k8s.io/watch-filter has this value; all objects if empty
+    #[arg(help_heading = "Clusters", long, default_value = "", value_name = "VALUE")]
+    pub watch_filter: String,
+
+    /// Concurrent reconciles of each kind; creations and deletions of VMs each have as many slots per account
+    #[arg(help_heading = "Clusters", long, default_value = "50", value_name = "COUNT", value_parser = value::workers)]
+    pub concurrency: usize,
+
+    /// Requests per second to the management cluster
+    #[arg(help_heading = "Clusters", long, default_value = "100", value_name = "RATE", value_parser = value::rate)]
+    pub kube_api_qps: f32,
+
+    /// Burst of requests above that rate
+    #[arg(help_heading = "Clusters", long, default_value = "200", value_name = "COUNT", value_parser = value::count)]
+    pub kube_api_burst: u32,
+
+    /// Accepted and ignored: objects are reconciled after changes and at the times that waits name
+    #[arg(
+        help_heading = "Clusters",
+        long,
+        default_value = "10m",
+        value_name = "DURATION",
+        value_parser = value::duration
+    )]
+    pub sync_period: Duration,
+
+    /// Listen address of /healthz and /readyz
+    #[arg(
+        help_heading = "HTTP endpoints",
+        long,
+        default_value = ":9440",
+        value_name = "ADDRESS",
+        value_parser = value::listen_address
+    )]
+    pub health_addr: SocketAddr,
+
+    /// Listen address of /metrics, with --insecure-diagnostics
+    #[arg(
+        help_heading = "HTTP endpoints",
+        long,
+        default_value = ":8443",
+        value_name = "ADDRESS",
+        value_parser = value::listen_address
+    )]
+    pub diagnostics_address: SocketAddr,
+
+    /// Serve metrics over plain HTTP to everybody; without it they are not served
+    #[arg(
+        help_heading = "HTTP endpoints",
+        long,
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        value_parser = value::boolean
+    )]
+    pub insecure_diagnostics: bool,
+
+    /// Drivers.
+    #[command(flatten)]
+    pub driver: DriverOptions,
+
+    /// Leader election.
+    #[command(flatten)]
+    pub leader_election: LeaderElectionOptions,
+
+    /// Logs.
+    #[command(flatten)]
+    pub log: LogOptions,
+}

@@ -1,0 +1,157 @@
+//! The real executor in a cell: what the watch handlers and the trust in caches change.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Secret};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, time::sleep};
+
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineClass, MachinePhase},
+    },
+    controllers::{
+        Settings,
+        machine::KIND,
+        testing::{Fate, Playing, Wire, settings, until},
+    },
+    driver::{
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, Observer, Operation, SecretData,
+        Vm, spec::Problems,
+    },
+};
+
+/// Each creation lasts until the test ends it.
+struct SlowCloud {
+    /// Names of the Machines whose creation has begun.
+    begun: Mutex<Vec<String>>,
+    may_end: Semaphore,
+}
+
+fn unused<T>() -> Result<T, DriverError> {
+    Err(DriverError::new(Code::Unimplemented, "not needed"))
+}
+
+#[async_trait]
+impl Driver for SlowCloud {
+    fn name(&self) -> &'static str {
+        "cloud"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn validate(&self, _: &MachineClass) -> Problems {
+        Problems::default()
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let name = request.machine.metadata.name.clone().unwrap();
+        self.begun.lock().push(name.clone());
+        self.may_end.acquire().await.unwrap().forget();
+        Ok(Vm { provider_id: format!("cloud:///{name}"), node_name: name, ..Vm::default() })
+    }
+
+    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        unused()
+    }
+
+    async fn delete(&self, _: &MachineRequest) -> Result<Option<String>, DriverError> {
+        unused()
+    }
+
+    async fn status(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        Err(DriverError::new(Code::NotFound, "no VM"))
+    }
+
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        unused()
+    }
+
+    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        unused()
+    }
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+}
+
+fn machine(wire: &Wire, name: &str) {
+    let machine = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": {"name": name, "namespace": "shoot"},
+        "spec": {"class": {"kind": "MachineClass", "name": "c"}},
+    });
+    wire.put::<Value>(&format!("machines/{name}"), &machine);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_becomes_unreadable_while_it_waits_for_a_slot_is_skipped() {
+    let wire = Wire::new();
+    let secret = json!({"metadata": {"name": "s", "namespace": "shoot"}, "data": {"userData": "YWJj"}});
+    wire.put::<Secret>("secrets/s", &secret);
+    let class = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+        "metadata": {"name": "c", "namespace": "shoot", "finalizers": [labels::FINALIZER]}, "provider": "cloud", "providerSpec": {},
+        "secretRef": {"name": "s", "namespace": "shoot"},
+    });
+    wire.put::<Value>("machineclasses/c", &class);
+    let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
+    let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
+    let drivers = Arc::new(Catalogue::of([driver], &Guards::new(Arc::new(Unobserved))));
+    let _playing = Playing::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
+    for name in ["works", "waits", "waits-longer"] {
+        machine(&wire, name);
+        sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(*cloud.begun.lock(), ["works"]);
+    wire.put::<Value>("machines/waits", &json!({"spec": {"drainTimeout": "two hours"}}));
+    sleep(Duration::from_secs(1)).await;
+    cloud.may_end.add_permits(1);
+    let took = until("the next creation", || cloud.begun.lock().len() == 2).await;
+    assert_eq!(*cloud.begun.lock(), ["works", "waits-longer"]);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+fn phase(wire: &Wire) -> MachinePhase {
+    wire.get::<Machine>("machines/m").unwrap().phase()
+}
+
+fn ready(wire: &Wire, status: &str) {
+    wire.put::<Value>("nodes/n", &json!({"status": {"conditions": [{"type": "Ready", "status": status}]}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_not_failed_by_a_node_that_was_last_heard_of_before_the_health_timeout() {
+    let wire = Wire::new();
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "creationTimestamp": "2020-01-01T00:00:00Z"},
+        "spec": {"providerID": "cloud:///1"},
+    });
+    wire.put::<Value>("nodes/n", &node);
+    ready(&wire, "True");
+    machine(&wire, "m");
+    let running = json!({
+        "metadata": {"labels": {"node": "n"}}, "spec": {"providerID": "cloud:///1"},
+        "status": {"currentStatus": {"phase": "Running"}},
+    });
+    wire.put::<Value>("machines/m", &running);
+    let _playing = Playing::start_with_target(&wire, &[KIND], &settings());
+    sleep(Duration::from_secs(10)).await;
+    ready(&wire, "False");
+    until("the machine is unknown", || phase(&wire) == MachinePhase::Unknown).await;
+    wire.judge(|request| if request.starts_with("GET nodes") { Fate::Unavailable } else { Fate::Answered });
+    sleep(Duration::from_mins(1)).await;
+    ready(&wire, "True");
+    sleep(Duration::from_mins(30)).await;
+    assert_eq!(phase(&wire), MachinePhase::Unknown);
+    wire.judge(|_| Fate::Answered);
+    until("the machine runs", || phase(&wire) == MachinePhase::Running).await;
+}

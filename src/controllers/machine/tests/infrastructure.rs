@@ -1,0 +1,84 @@
+//! Machines that have the VM of an object of Cluster API, and Machines that must be left alone.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::world::{World, at};
+use crate::{
+    api::machine::MachinePhase,
+    controllers::machine::{Action, plan, views::VmView},
+    driver::Vm,
+    plan::WaitKind,
+};
+
+/// The Machine of an MCMMachine, without a target cluster.
+fn of_cluster_api(spec: Value) -> World {
+    let owner = json!([{
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine", "name": "m", "uid": "o",
+        "controller": true,
+    }]);
+    let mut world = World::with_machine(json!({ "metadata": { "ownerReferences": owner }, "spec": spec }), Value::Null);
+    world.has_target = false;
+    world
+}
+
+/// Z3, Z4: neither creation nor deletion, whatever the phase.
+#[rstest]
+#[case::new(json!({}), Value::Null)]
+#[case::available(json!({ "spec": { "providerID": "cloud:///7" } }), json!({ "currentStatus": { "phase": "Available" } }))]
+#[case::without_finalizer(json!({ "metadata": { "finalizers": [] } }), Value::Null)]
+#[case::deleting(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }), Value::Null)]
+fn a_machine_that_is_held_is_not_touched(#[case] machine: Value, #[case] status: Value) {
+    let mut world = World::with_machine(machine, status);
+    world.has_target = false;
+    let mut snapshot = world.snapshot();
+    snapshot.hold = Some("Cluster c to be unpaused".to_owned());
+    let plan = plan(&snapshot, &world.policy);
+    assert!(plan.steps.is_empty(), "{plan}");
+    assert_eq!((plan.waits[0].kind, plan.waits[0].text.as_str()), (WaitKind::Hold, "Cluster c to be unpaused"));
+}
+
+/// A call that was in flight when somebody paused the cluster: its result is not lost.
+#[test]
+fn the_id_of_a_vm_that_was_just_created_is_stored_while_the_machine_is_held() {
+    let world = of_cluster_api(json!({}));
+    let mut snapshot = world.snapshot();
+    snapshot.hold = Some("Cluster c to be unpaused".to_owned());
+    let vm = Vm { provider_id: "cloud:///7".to_owned(), node_name: "m".to_owned(), ..Vm::default() };
+    snapshot.learned.vm = VmView::Created(vm);
+    let steps = plan(&snapshot, &world.policy).steps;
+    let [Action::PatchMachine(patch)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
+        panic!("{steps:?}")
+    };
+    assert_eq!(patch["spec"]["providerID"], "cloud:///7");
+}
+
+/// I15: the ID is a claim that has to be proven, and never leads to another VM.
+#[test]
+fn a_machine_of_cluster_api_with_an_id_waits_until_the_driver_finds_that_vm() {
+    let mut world = of_cluster_api(json!({ "providerID": "cloud:///7" }));
+    world.pass();
+    let status = world.status();
+    assert_eq!(
+        (world.phase(), status.last_operation.error_code.as_str()),
+        (MachinePhase::CrashLoopBackOff, "NotFound")
+    );
+    assert_eq!(world.births, 0);
+    world.vms.insert("cloud:///7".to_owned(), ("m".to_owned(), at(0)));
+    world.now = world.wake_at.unwrap();
+    world.pass();
+    assert_eq!((world.phase(), world.births), (MachinePhase::Available, 0));
+}
+
+/// 4.1: core drains, deletes the Node and decides about replacements.
+#[test]
+fn a_machine_of_cluster_api_gets_its_vm_and_loses_it_without_any_work_on_nodes() {
+    let mut world = of_cluster_api(json!({}));
+    world.pass();
+    assert_eq!((world.phase(), world.births), (MachinePhase::Available, 1));
+    assert!(world.machine().node_name().is_none());
+    world.delete();
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.vms.is_empty());
+    assert!(!world.log.iter().any(|action| action.contains("Node") || action.contains("Pod")), "{:?}", world.log);
+}

@@ -1,0 +1,57 @@
+//! The watch handlers in a cell: a Node that goes, and what a standby sees.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::super::KIND;
+use crate::controllers::testing::{Fate, Standby, Wire, settings, until};
+
+/// Machine `m` runs on Node `n`, which gets no finalizer, so that it can go at once.
+fn world() -> Wire {
+    let wire = Wire::new();
+    wire.judge(|request| if request == "PATCH nodes/n" { Fate::Unavailable } else { Fate::Answered });
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "creationTimestamp": "2020-01-01T00:00:00Z"},
+        "spec": {"providerID": "cloud:///1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    wire.put::<Value>("nodes/n", &node);
+    machine(&wire);
+    wire
+}
+
+fn machine(wire: &Wire) {
+    let machine = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": {"name": "m", "namespace": "shoot", "labels": {"node": "n"}},
+        "spec": {"class": {"kind": "MachineClass", "name": "c"}, "providerID": "cloud:///1"},
+    });
+    wire.put::<Value>("machines/m", &machine);
+    wire.put::<Value>("machines/m", &json!({"status": {"currentStatus": {"phase": "Running"}}}));
+}
+
+/// Long enough for the pauses between retries to be long, too.
+const LONG: Duration = Duration::from_mins(10);
+
+#[tokio::test(start_paused = true)]
+async fn the_machine_of_a_node_that_goes_is_deleted_soon() {
+    let wire = world();
+    let _playing = Standby::start_with_target(&wire, &[KIND], &settings()).play();
+    sleep(LONG).await;
+    wire.remove("nodes/n");
+    let took = until("its machine is deleted", || wire.len("machines") == 0).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_standby_saw_go_costs_no_machine() {
+    let wire = world();
+    let standby = Standby::start_with_target(&wire, &[KIND], &settings());
+    sleep(LONG).await;
+    wire.remove("nodes/n");
+    sleep(LONG).await;
+    let _playing = standby.play();
+    sleep(LONG).await;
+    assert_eq!(wire.len("machines"), 1);
+}

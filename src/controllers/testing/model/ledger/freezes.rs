@@ -1,0 +1,45 @@
+//! A frozen set makes no Machines, and while nobody sees the target, no Machine is given up.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{super::luck::Luck, Ledger, MachineFacts, NEWS};
+
+/// After so much silence every process knows that it sees nothing: a probe that fails, and one that was under way.
+const NOTICED: Duration = Duration::from_mins(3);
+
+impl Ledger {
+    /// A user makes so many Machines, which may exist beside all others, of whatever template.
+    pub(in super::super) fn made_by_hand(&mut self, count: usize) {
+        self.last_write = Instant::now();
+        self.span.most += count;
+        self.span.only_recreate = false;
+    }
+
+    pub(in super::super) const fn target_is_away(&self) -> bool {
+        self.target_away_since.is_some()
+    }
+
+    pub(in super::super) fn target_answers(&mut self, answers: bool) {
+        self.target_away_since = (!answers).then(Instant::now);
+    }
+
+    /// A set made a Machine.
+    pub(super) fn check_freeze(&self, new: &MachineFacts, luck: &Luck) {
+        let frozen = self.sets.get(&new.set).and_then(|set| set.frozen_since).map(|since| since.elapsed());
+        luck.must(frozen.is_none_or(|time| time <= NEWS), || {
+            format!("{} is created, and its set is frozen for {frozen:?}", new.name)
+        });
+    }
+
+    /// A Machine became unhealthy, as a process says.
+    pub(super) fn check_sight(&self, machine: &MachineFacts, luck: &Luck) {
+        let away = self.target_away_since.map(|since| since.elapsed());
+        // One that has no Node fails because of the cloud.
+        let away = away.filter(|_| !machine.node.is_empty());
+        luck.must(away.is_none_or(|time| time <= NOTICED), || {
+            format!("{} becomes {}, and nobody has seen its node for {away:?}", machine.name, machine.phase)
+        });
+    }
+}

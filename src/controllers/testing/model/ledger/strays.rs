@@ -1,0 +1,49 @@
+//! The orphan collector: no VM of a Machine is deleted, none in a hurry, and few at a time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    super::{cloud::Server, luck::Luck},
+    Ledger,
+};
+
+/// The defaults of the collector: a period, and how many VMs of one account go in one. Clocks differ by a minute at most.
+const PERIOD: Duration = Duration::from_mins(14);
+const LIMIT: usize = 5;
+
+impl Ledger {
+    /// From now on a VM has no Machine.
+    pub(in super::super) fn stranded(&mut self, id: &str) {
+        self.strays.entry(id.to_owned()).or_insert_with(Instant::now);
+    }
+
+    pub(in super::super) fn count_strays(&self) -> usize {
+        self.strays.len()
+    }
+
+    pub(in super::super) fn has_machine(&self, uid: &str) -> bool {
+        self.machines.contains_key(uid)
+    }
+
+    /// A VM is gone, in whatever way.
+    pub(in super::super) fn vm_is_gone(&mut self, id: &str) {
+        self.strays.remove(id);
+    }
+
+    /// The collector deletes a VM.
+    pub(in super::super) fn stray_is_deleted(&mut self, id: &str, server: &Server, luck: &Luck) {
+        luck.must(!server.is_foreign, || format!("VM {id} of another cluster is deleted"));
+        let machine = self.machines.values().find(|it| it.uid == server.owner || it.provider_id == id);
+        luck.must(machine.is_none(), || format!("VM {id} is deleted as an orphan, and it has machine {machine:?}"));
+        let since = self.strays.get(id).map(Instant::elapsed);
+        luck.must(since.is_some_and(|since| since >= PERIOD), || {
+            format!("VM {id} is deleted as an orphan, and it has been one for {since:?}")
+        });
+        self.collected.retain(|at| at.elapsed() < PERIOD);
+        self.collected.push(Instant::now());
+        let count = self.collected.len();
+        luck.must(count <= LIMIT, || format!("{count} VMs were deleted as orphans within {PERIOD:?}"));
+    }
+}

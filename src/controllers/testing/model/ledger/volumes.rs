@@ -1,0 +1,139 @@
+//! Volumes of pods that are drained: few move at a time, the important ones first, and a VM goes when its volumes have gone,
+//! unless they take too long.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        super::api_server::{Object, Write},
+        luck::Luck,
+        volumes::volumes_of,
+    },
+    Ledger, MachineFacts, NEWS,
+};
+
+/// Volumes of one Node that are on the move.
+const MOST_MOVING: usize = 5;
+/// How long a volume is awaited until it is detached, after the grace period of its pod, and then until it is attached
+/// elsewhere; the defaults of the flags.
+const DETACH: Duration = Duration::from_mins(2);
+const REATTACH: Duration = Duration::from_secs(90);
+/// How far clocks are apart.
+const CLOCKS: Duration = Duration::from_secs(62);
+/// Less than the drain timeout.
+const DRAIN: Duration = Duration::from_mins(110);
+
+/// Volumes of a pod that a process evicted.
+#[derive(Debug)]
+pub(super) struct Move {
+    /// Name of the process.
+    by: String,
+    node: String,
+    pod: String,
+    priority: i64,
+    /// The process got the answer. Otherwise it does not know whether the pod goes.
+    is_answered: bool,
+    volumes: BTreeSet<String>,
+    /// Those that are attached to the Node still.
+    here: BTreeSet<String>,
+    /// Those that are attached to no other Node.
+    adrift: BTreeSet<String>,
+    since: Instant,
+    grace: Duration,
+    detached_at: Option<Instant>,
+}
+
+impl Move {
+    fn is_certainly_detaching(&self) -> bool {
+        self.detached_at.is_none() && self.since.elapsed() + CLOCKS < self.grace + DETACH
+    }
+
+    /// Every process that knows of it awaits it.
+    fn is_certainly_under_way(&self) -> bool {
+        match self.detached_at {
+            _ if !self.is_answered => false,
+            None => self.is_certainly_detaching(),
+            Some(at) => {
+                let was_in_time = at.duration_since(self.since) + NEWS < self.grace + DETACH;
+                was_in_time && !self.adrift.is_empty() && at.elapsed() + Duration::from_secs(5) < REATTACH
+            }
+        }
+    }
+}
+
+impl Ledger {
+    /// A process that starts knows of no move.
+    pub(in super::super) fn process_starts(&mut self, name: &str) {
+        self.moves.retain(|it| it.by != name);
+    }
+
+    /// A process leads: it knows only of its own moves.
+    pub(in super::super) fn process_leads(&mut self, name: &str) {
+        self.moves.retain(|it| it.by == name);
+    }
+
+    pub(in super::super) fn volume_detached(&mut self, volume: &str) {
+        for it in &mut self.moves {
+            it.here.remove(volume);
+            if it.here.is_empty() {
+                it.detached_at.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    pub(in super::super) fn volume_attached(&mut self, volume: &str) {
+        for it in &mut self.moves {
+            it.adrift.remove(volume);
+        }
+    }
+
+    /// A process evicted a pod.
+    pub(super) fn saw_eviction(&mut self, write: &Write<'_>, pod: &Object, luck: &Luck) {
+        let volumes: BTreeSet<String> = volumes_of(pod).into_iter().collect();
+        if write.call.subresource != "eviction" || pod.is_terminating() || volumes.is_empty() {
+            return;
+        }
+        let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+        let by = write.call.caller.to_string();
+        let priority = pod.value["spec"]["priority"].as_i64().unwrap_or_default();
+        let beside = || self.moves.iter().filter(|it| it.by == by && it.node == node && it.is_certainly_under_way());
+        let moving: usize = beside().map(|it| it.volumes.len()).sum();
+        luck.must(moving == 0 || moving + volumes.len() <= MOST_MOVING, || {
+            format!("pod {} with {} volumes is evicted, and {moving} are on the move", pod.name(), volumes.len())
+        });
+        let ahead = beside().find(|it| it.priority > priority).map(|it| &it.pod);
+        luck.must(ahead.is_none(), || {
+            format!(
+                "pod {} is evicted before the volumes of {ahead:?}, which is more important, have moved",
+                pod.name()
+            )
+        });
+        let grace = pod.value["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or_default();
+        self.moves.push(Move {
+            by,
+            node,
+            pod: pod.name().to_owned(),
+            priority,
+            is_answered: luck.rates().api == 0,
+            here: volumes.clone(),
+            adrift: volumes.clone(),
+            volumes,
+            since: Instant::now(),
+            grace: Duration::from_secs(grace),
+            detached_at: None,
+        });
+    }
+
+    /// The VM of a Machine is deleted.
+    pub(super) fn check_volumes(&self, machine: &MachineFacts, luck: &Luck) {
+        let Some(node) = self.nodes.get(&machine.node) else { return };
+        let in_time = machine.deleted_at.filter(|at| at.elapsed() < DRAIN);
+        if machine.is_forced || !in_time.is_some_and(|at| node.has_been_ready_for(at.elapsed())) {
+            return;
+        }
+        let left = self.moves.iter().find(|it| it.node == machine.node && it.is_certainly_detaching());
+        luck.must(left.is_none(), || format!("the VM of {} is deleted, and has volumes of {left:?}", machine.name));
+    }
+}

@@ -1,0 +1,147 @@
+//! People and programs that change what belongs to others.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    super::api_server::{DEPLOYMENTS, MACHINES, NODES, SETS},
+    wish::POOL,
+    world::{NAMESPACE, World},
+};
+use crate::api::labels;
+
+impl World {
+    pub(super) fn meddle(self: &Arc<Self>) {
+        match self.luck.dice(|dice| dice.below(11)) {
+            0 | 1 => self.set_some_priority(),
+            2 | 3 => self.scale_down_as_old_autoscaler(),
+            4 => self.take_some_machine_out(),
+            5 => self.scale_some_set(),
+            6 => self.edit_some_node(),
+            7 => self.strip_some_node(),
+            8 => self.break_the_spec(),
+            9 => self.strip_some_set(),
+            _ => self.force_some_deletion(),
+        }
+    }
+
+    fn set_some_priority(&self) {
+        let Some(name) = self.some(&MACHINES) else { return };
+        let priority = self.luck.pick(&["1", "2", "5", "-1", "high"]).unwrap();
+        self.say(format!("user: priority of machine {name}: {priority}"));
+        self.edit_machine(&name, |machine| {
+            machine["metadata"]["annotations"][labels::PRIORITY] = json!(priority);
+        });
+    }
+
+    /// As autoscalers did it once: the lowest priority, or a name without a time, and one replica less.
+    fn scale_down_as_old_autoscaler(&self) {
+        let has_replicas = self.wish.lock().replicas > 0;
+        let Some(name) = self.some(&MACHINES).filter(|_| has_replicas) else { return };
+        self.say(format!("old autoscaler: without machine {name}"));
+        self.wish.lock().replicas -= 1;
+        if self.luck.one_in(2) {
+            self.edit_machine(&name, |machine| machine["metadata"]["annotations"][labels::PRIORITY] = json!("1"));
+            return self.fulfil_wish();
+        }
+        self.fulfil_wish();
+        // The wish may have been to delete it.
+        drop(self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| {
+            deployment["metadata"]["annotations"][labels::TRIGGER_DELETION] = json!(name);
+        }));
+    }
+
+    /// Its set does not select it any more. Later it does again, or somebody deletes it.
+    fn take_some_machine_out(self: &Arc<Self>) {
+        let Some(name) = self.some(&MACHINES) else { return };
+        self.say(format!("user: take machine {name} out of its set"));
+        self.edit_machine(&name, |machine| machine["metadata"]["labels"][labels::DEPLOYMENT_NAME] = json!("another"));
+        let after = self.luck.millis(1000..300_000);
+        if self.luck.one_in(2) {
+            self.later(after, move |world| world.put_back(&name));
+        }
+    }
+
+    fn put_back(&self, machine: &str) {
+        self.ledger.lock().made_by_hand(1);
+        self.say(format!("user: put machine {machine} back"));
+        self.edit_machine(machine, |machine| machine["metadata"]["labels"][labels::DEPLOYMENT_NAME] = json!(POOL));
+    }
+
+    /// The deployment takes it back.
+    fn scale_some_set(&self) {
+        let Some(name) = self.some(&SETS) else { return };
+        let change = self.luck.dice(|dice| dice.within(-2..3));
+        self.say(format!("user: {change} replicas for set {name}"));
+        self.ledger.lock().scaled_by_hand(usize::try_from(change.abs()).unwrap());
+        let edited = self.control.edit(&SETS, NAMESPACE, &name, |set| {
+            let replicas = set["spec"]["replicas"].as_i64().unwrap_or_default();
+            set["spec"]["replicas"] = json!((replicas + change).max(0));
+        });
+        edited.unwrap();
+    }
+
+    /// What comes from the Machine's template is corrected.
+    fn edit_some_node(&self) {
+        let Some(name) = self.some(&NODES) else { return };
+        self.say(format!("user: another label and no machine for node {name}"));
+        let edited = self.target.edit(&NODES, "", &name, |node| {
+            node["metadata"]["labels"]["pool"] = json!("by-hand");
+            node["metadata"]["labels"].as_object_mut().unwrap().remove(labels::MACHINE_NAME);
+        });
+        edited.unwrap();
+    }
+
+    fn strip_some_node(&self) {
+        let Some(name) = self.some(&NODES) else { return };
+        self.say(format!("user: remove the finalizers and annotations of node {name}"));
+        let edited = self.target.edit(&NODES, "", &name, |node| {
+            let meta = node["metadata"].as_object_mut().unwrap();
+            meta.remove("finalizers");
+            meta.remove("annotations");
+        });
+        edited.unwrap();
+    }
+
+    fn strip_some_set(&self) {
+        let Some(name) = self.some(&SETS) else { return };
+        self.say(format!("user: remove the finalizers of set {name}"));
+        let edited = self.control.edit(&SETS, NAMESPACE, &name, |set| {
+            set["metadata"].as_object_mut().unwrap().remove("finalizers");
+        });
+        edited.unwrap();
+    }
+
+    /// The next wish corrects it.
+    fn break_the_spec(&self) {
+        self.say("user: a strategy that does not exist");
+        let edited = self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| {
+            deployment["spec"]["strategy"]["type"] = json!("Sometimes");
+        });
+        // It may be gone.
+        drop(edited);
+    }
+
+    fn force_some_deletion(&self) {
+        let Some(name) = self.some(&MACHINES) else { return };
+        self.say(format!("user: force the deletion of machine {name}"));
+        self.edit_machine(&name, |machine| machine["metadata"]["labels"][labels::FORCE_DELETION] = json!(labels::TRUE));
+        self.control.delete(&MACHINES, NAMESPACE, &name).unwrap();
+    }
+
+    fn edit_machine(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        // It may be gone.
+        drop(self.control.edit(&MACHINES, NAMESPACE, name, change));
+    }
+
+    /// Nobody needs the Machines that were taken out.
+    pub(super) fn tidy_after_meddling(&self) {
+        for machine in self.control.all(&MACHINES) {
+            if machine.value["metadata"]["labels"][labels::DEPLOYMENT_NAME] != POOL {
+                self.say(format!("user: delete machine {}", machine.name()));
+                self.control.delete(&MACHINES, NAMESPACE, machine.name()).unwrap();
+            }
+        }
+    }
+}

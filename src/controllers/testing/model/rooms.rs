@@ -1,0 +1,43 @@
+//! What a seed plays beside rollouts, drains and faults. Each room costs time, so most seeds have none.
+
+use std::env;
+
+/// Which rooms a world has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rooms {
+    /// Nodes are updated in place.
+    pub in_place: bool,
+    /// Users ask for the preservation of Machines.
+    pub preservation: bool,
+    /// VMs without Machines, VMs of others, and a cloud that lists them.
+    pub orphans: bool,
+    /// Too many Machines, sets that are frozen, and a target that does not answer for long.
+    pub freezes: bool,
+    /// Pods have volumes.
+    pub volumes: bool,
+    /// People change what belongs to others.
+    pub meddling: bool,
+}
+
+impl Rooms {
+    /// Those that `MODEL_ROOMS` names.
+    pub(super) fn asked_for() -> Self {
+        env::var("MODEL_ROOMS").map_or_else(|_| Self::default(), |names| Self::named(&names))
+    }
+
+    /// Those of a list such as `in-place,volumes`, or `none`.
+    pub(super) fn named(names: &str) -> Self {
+        Self::drawn(|name| names.split(',').any(|it| it.trim() == name))
+    }
+
+    fn drawn(mut has: impl FnMut(&str) -> bool) -> Self {
+        Self {
+            in_place: has("in-place"),
+            preservation: has("preservation"),
+            orphans: has("orphans"),
+            freezes: has("freezes"),
+            volumes: has("volumes"),
+            meddling: has("meddling"),
+        }
+    }
+}

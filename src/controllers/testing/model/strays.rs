@@ -1,0 +1,56 @@
+//! VMs without a Machine: made by hand, or left when somebody removed a finalizer. And VMs of other clusters.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    super::api_server::MACHINES,
+    wish::any_class,
+    world::{NAMESPACE, World},
+};
+
+/// So many at a time at most: the collector deletes a few of them in a quarter of an hour.
+const MOST: usize = 6;
+
+impl World {
+    /// What happens to a VM behind the back of all processes.
+    pub(super) fn strand(self: &Arc<Self>) {
+        if self.ledger.lock().count_strays() >= MOST {
+            return;
+        }
+        match self.luck.dice(|dice| dice.below(3)) {
+            0 => self.free_some_machine(),
+            1 => self.make_vm_by_hand(None),
+            // A second one for a Machine that has one.
+            _ => self.make_vm_by_hand(self.some(&MACHINES)),
+        }
+    }
+
+    fn make_vm_by_hand(&self, machine: Option<String>) {
+        let twin = machine.as_ref().and_then(|name| self.control.get(&MACHINES, NAMESPACE, name));
+        let class = twin.and_then(|twin| twin.value["spec"]["class"]["name"].as_str().map(str::to_owned));
+        let class = class.unwrap_or_else(|| self.luck.dice(any_class));
+        let id = self.cloud.lock().make_stray(machine, &class);
+        self.say(format!("user: make VM {id} of {class}"));
+        self.ledger.lock().stranded(&id);
+    }
+
+    /// Deletes a Machine and lets it go at once. Its VM stays.
+    fn free_some_machine(&self) {
+        let Some(name) = self.some(&MACHINES) else { return };
+        self.say(format!("user: remove the finalizers of machine {name}"));
+        self.control
+            .edit(&MACHINES, NAMESPACE, &name, |machine| machine["metadata"]["finalizers"] = json!([]))
+            .unwrap();
+        // It may have been terminating, and be gone by now.
+        drop(self.control.delete(&MACHINES, NAMESPACE, &name));
+    }
+
+    /// The collector deleted a VM. Its Node is left to the cloud controller.
+    pub(super) fn stray_deleted(self: &Arc<Self>, id: &str, node: String) {
+        self.say(format!("  VM {id} is deleted as an orphan"));
+        self.lose_contact(&node);
+        self.later(Duration::from_mins(2), move |world| world.sweep(&node));
+    }
+}

@@ -1,0 +1,194 @@
+//! Accounts of AWS: a region, an endpoint and credentials. A Secret with new credentials is another account at once.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use aws_config::{default_provider::credentials::DefaultCredentialsChain, provider_config::ProviderConfig};
+use aws_credential_types::{Credentials as Keys, provider::ProvideCredentials};
+use parking_lot::Mutex;
+use roxmltree::Node;
+use tokio::{sync::Mutex as AsyncMutex, time::Instant};
+
+use super::{
+    credentials::{self, Credentials},
+    endpoint::url_of,
+    errors::Failure,
+    query::{Query, child, text_of},
+    transport::{Limits, Service, Transport, shared_client, within},
+};
+use crate::driver::{DriverError, SecretData, code::Code};
+
+/// More than any installation has; those that were not used for longest go first.
+const MOST_ACCOUNTS: usize = 256;
+/// Credentials that expire are fetched again so long before.
+const AHEAD: Duration = Duration::from_secs(300);
+const SESSION: &str = "machine-controller-manager";
+const STS_VERSION: &str = "2011-06-15";
+
+/// Where AWS is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Access {
+    /// The endpoint of EC2 for Secrets that name none; that of AWS if `None`.
+    pub endpoint: Option<String>,
+    /// The endpoint of STS; that of AWS if `None`. No Secret can change it: the token of the process goes there.
+    pub sts_endpoint: Option<String>,
+    /// Whether calls go through the proxy that the environment names, if it names one.
+    pub uses_proxy: bool,
+    pub limits: Limits,
+}
+
+impl Access {
+    /// What the environment says, as for other programs that use AWS.
+    pub(super) fn of_environment() -> Self {
+        let first =
+            |names: [&str; 2]| names.iter().filter_map(|name| std::env::var(name).ok()).find(|url| !url.is_empty());
+        Self {
+            endpoint: first(["AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL"]),
+            sts_endpoint: first(["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]),
+            uses_proxy: true,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What makes an account differ from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AccountKey {
+    region: String,
+    endpoint: Option<String>,
+    credentials: Credentials,
+}
+
+impl AccountKey {
+    /// The key of a Secret in a region.
+    ///
+    /// # Errors
+    /// Half of the credentials is missing.
+    pub(super) fn of(region: &str, secret: &SecretData) -> Result<Self, DriverError> {
+        let credentials = Credentials::of(secret)?;
+        Ok(Self { region: region.to_owned(), endpoint: credentials::endpoint(secret), credentials })
+    }
+}
+
+/// EC2 in a region, with credentials.
+pub(super) struct Account {
+    pub service: Service,
+    sts: Service,
+    credentials: Credentials,
+    uses_proxy: bool,
+    limits: Limits,
+    /// Those that were fetched last. Who fetches new ones holds the lock, so that others wait for them.
+    fetched: AsyncMutex<Option<Keys>>,
+}
+
+/// All accounts.
+pub(super) struct Accounts {
+    access: Access,
+    all: Mutex<HashMap<AccountKey, (Arc<Account>, Instant)>>,
+}
+
+impl Accounts {
+    pub(super) fn new(access: Access) -> Self {
+        Self { access, all: Mutex::default() }
+    }
+
+    /// The account of a key, with the credentials that it has, if they are still valid.
+    ///
+    /// # Errors
+    /// The region is no word.
+    pub(super) fn get(&self, key: &AccountKey) -> Result<Arc<Account>, DriverError> {
+        let mut all = self.all.lock();
+        if let Some((account, used)) = all.get_mut(key) {
+            *used = Instant::now();
+            return Ok(Arc::clone(account));
+        }
+        let service = |name, endpoint: Option<&String>| {
+            let url = endpoint.map_or_else(|| url_of(name, &key.region), |url| Ok(url.clone()))?;
+            Ok::<_, DriverError>(Service { name, region: key.region.clone(), url })
+        };
+        let account = Arc::new(Account {
+            service: service("ec2", key.endpoint.as_ref().or(self.access.endpoint.as_ref()))?,
+            sts: service("sts", self.access.sts_endpoint.as_ref())?,
+            credentials: key.credentials.clone(),
+            uses_proxy: self.access.uses_proxy,
+            limits: self.access.limits,
+            fetched: AsyncMutex::default(),
+        });
+        if all.len() >= MOST_ACCOUNTS
+            && let Some(oldest) = all.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
+        {
+            all.remove(&oldest);
+        }
+        all.insert(key.clone(), (Arc::clone(&account), Instant::now()));
+        Ok(account)
+    }
+}
+
+impl Account {
+    /// Credentials that are valid now.
+    pub(super) async fn keys(&self, transport: &Transport) -> Result<Keys, Failure> {
+        if let Credentials::Static { key_id, secret_key } = &self.credentials {
+            return Ok(Keys::new(key_id, secret_key, None, None, "secret of the class"));
+        }
+        let mut fetched = self.fetched.lock().await;
+        let is_valid = |keys: &&Keys| keys.expiry().is_none_or(|expiry| expiry > SystemTime::now() + AHEAD);
+        if let Some(keys) = fetched.as_ref().filter(is_valid) {
+            return Ok(keys.clone());
+        }
+        let keys = match &self.credentials {
+            Credentials::WebIdentity { token_file, role_arn } => {
+                self.assume_role(transport, Path::new(token_file), role_arn).await?
+            }
+            _ => self.of_process().await?,
+        };
+        Ok(fetched.insert(keys).clone())
+    }
+
+    /// Exchanges the token in a file for the credentials of a role.
+    async fn assume_role(&self, transport: &Transport, file: &Path, role_arn: &str) -> Result<Keys, Failure> {
+        const ACTION: &str = "AssumeRoleWithWebIdentity";
+        let token = tokio::fs::read_to_string(file).await.map_err(|error| {
+            let message = format!("the workload identity token {} cannot be read: {error}", file.display());
+            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
+        })?;
+        let token = token.trim();
+        let mut query = Query::new(ACTION, STS_VERSION);
+        query.set("RoleArn", role_arn);
+        query.set("RoleSessionName", SESSION);
+        query.set("WebIdentityToken", token);
+        let read = |answer: Node<'_, '_>| {
+            let keys = child(child(answer, "AssumeRoleWithWebIdentityResult")?, "Credentials")?;
+            let expiry: jiff::Timestamp = text_of(keys, "Expiration")?.parse().ok()?;
+            Some(Keys::new(
+                text_of(keys, "AccessKeyId")?,
+                text_of(keys, "SecretAccessKey")?,
+                Some(text_of(keys, "SessionToken")?.to_owned()),
+                Some(SystemTime::from(expiry)),
+                "workload identity",
+            ))
+        };
+        transport.call(&self.sts, None, &query, read).await.map_err(|failure| {
+            let secret = SecretData([("token".to_owned(), token.as_bytes().to_vec())].into());
+            Failure::Credentials(failure.error(ACTION, &secret))
+        })
+    }
+
+    /// The credentials of the process: environment, profile, instance.
+    async fn of_process(&self) -> Result<Keys, Failure> {
+        let config = ProviderConfig::without_region()
+            .with_region(Some(aws_config::Region::new(self.service.region.clone())))
+            .with_http_client(shared_client(self.uses_proxy));
+        let fetch = async {
+            let chain = DefaultCredentialsChain::builder().configure(config).build().await;
+            chain.provide_credentials().await
+        };
+        within(self.limits, fetch).await?.map_err(|error| {
+            let message = format!("the secret of the class has no credentials, and the process has none: {error}");
+            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! What EC2 tells of a VM.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::NodeAddress;
+use roxmltree::Node;
+
+use super::{
+    names::{IDS, NAME_TAG, UID_TAG},
+    query::{child, items, text_of},
+    spec::{MARKERS, Scope, Spec},
+};
+use crate::driver::{DriverError, Vm, code::Code};
+
+/// A VM that EC2 knows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Instance {
+    pub id: String,
+    /// It is being terminated, or was.
+    pub is_gone: bool,
+    /// Why it was terminated: a code of EC2 and a text.
+    pub reason: Option<(String, String)>,
+    /// Token of the request that created it.
+    pub client_token: String,
+    /// Name of its Node; empty until EC2 assigned it.
+    pub node_name: String,
+    pub tags: BTreeMap<String, String>,
+    pub interfaces: Vec<Interface>,
+    pub addresses: Vec<NodeAddress>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub id: String,
+    /// Network card and place on it.
+    pub place: Option<(i32, i32)>,
+    pub is_efa: bool,
+    pub source_dest_check: bool,
+    pub ipv6_prefixes: usize,
+}
+
+/// What is left to do on an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Todo {
+    DisableSourceDestCheck { interface: String },
+    AssignIpv6Prefixes { interface: String, missing: i32 },
+}
+
+/// Which Machine a VM is looked up for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub name: &'a str,
+    /// Empty for an orphan, which is known by its VM only.
+    pub uid: &'a str,
+}
+
+impl Instance {
+    /// Reads an instance. `None` if it has no ID or no state.
+    pub(super) fn of(instance: Node<'_, '_>) -> Option<Self> {
+        let text = |node: Node<'_, '_>, name: &str| text_of(node, name).unwrap_or_default().to_owned();
+        let state = text_of(child(instance, "instanceState")?, "name")?;
+        let reason = child(instance, "stateReason");
+        Some(Self {
+            id: text_of(instance, "instanceId")?.to_owned(),
+            is_gone: ["shutting-down", "terminated"].contains(&state),
+            reason: reason.map(|reason| (text(reason, "code"), text(reason, "message"))),
+            client_token: text(instance, "clientToken"),
+            node_name: text(instance, "privateDnsName"),
+            tags: items(instance, "tagSet").map(|tag| (text(tag, "key"), text(tag, "value"))).collect(),
+            interfaces: items(instance, "networkInterfaceSet").map(interface).collect(),
+            addresses: addresses(instance),
+        })
+    }
+
+    /// Name of the Machine it was created for; empty if it has no name.
+    pub(super) fn machine_name(&self) -> &str {
+        self.tags.get(NAME_TAG).map_or("", String::as_str)
+    }
+
+    /// Whether it is one of the class and exists. EC2 filters by the same rules; other clouds with its API may not.
+    pub(super) fn is_in(&self, scope: &Scope) -> bool {
+        !self.is_gone && scope.markers.are_on(self.tags.keys().map(String::as_str))
+    }
+
+    /// Whether it was created for a Machine. The reference does not tag the UID, so a VM without it goes by its name.
+    pub(super) fn is_of(&self, wanted: Wanted<'_>) -> bool {
+        let uid = self.tags.get(UID_TAG).filter(|uid| !uid.is_empty());
+        self.machine_name() == wanted.name && (wanted.uid.is_empty() || uid.is_none_or(|uid| uid == wanted.uid))
+    }
+
+    /// Whether it carries the tag of another cluster.
+    pub(super) fn is_foreign(&self, scope: &Scope) -> bool {
+        scope.markers.are_foreign(self.tags.keys().map(String::as_str), MARKERS)
+    }
+
+    /// How many VMs of the Machine with this UID were created before it, by its token.
+    pub(super) fn generation(&self, uid: &str) -> Option<u32> {
+        match self.client_token.strip_prefix(uid)? {
+            "" => Some(0),
+            rest => rest.strip_prefix('-')?.parse().ok(),
+        }
+    }
+
+    pub(super) fn vm(&self, region: &str) -> Vm {
+        Vm {
+            provider_id: IDS.node_form(region, &self.id),
+            node_name: self.node_name.clone(),
+            addresses: self.addresses.clone(),
+            last_known_state: None,
+        }
+    }
+
+    /// What the class asks for and the VM does not have yet.
+    pub(super) fn todo(&self, spec: &Spec) -> Vec<Todo> {
+        let mut todo = Vec::new();
+        if spec.source_dest_check == Some(false) {
+            let checked = self.interfaces.iter().filter(|interface| interface.source_dest_check && !interface.is_efa);
+            todo.extend(checked.map(|interface| Todo::DisableSourceDestCheck { interface: interface.id.clone() }));
+        }
+        for (index, wanted) in (0..).zip(&spec.network_interfaces) {
+            let Some(count) = wanted.ipv6_prefix_count.filter(|count| *count > 0) else { continue };
+            let place = (wanted.network_card_index.unwrap_or_default(), wanted.device_index.unwrap_or(index));
+            let Some(interface) = self.interfaces.iter().find(|interface| interface.place == Some(place)) else {
+                continue;
+            };
+            let missing = count.saturating_sub(i32::try_from(interface.ipv6_prefixes).unwrap_or(i32::MAX));
+            if missing > 0 {
+                todo.push(Todo::AssignIpv6Prefixes { interface: interface.id.clone(), missing });
+            }
+        }
+        todo
+    }
+}
+
+/// Whether a VM of this class has to be initialized at all.
+pub(super) fn needs_initialization(spec: &Spec) -> bool {
+    let has_prefixes = |count: Option<i32>| count.is_some_and(|count| count > 0);
+    spec.source_dest_check == Some(false)
+        || spec.network_interfaces.iter().any(|interface| has_prefixes(interface.ipv6_prefix_count))
+}
+
+/// The only VM of several that were found.
+///
+/// # Errors
+/// [`Code::NotFound`] if there is none, [`Code::OutOfRange`] if there are several.
+pub(super) fn only(mut found: Vec<Instance>, machine: &str) -> Result<Instance, DriverError> {
+    match (found.pop(), found.len()) {
+        (None, _) => Err(DriverError::new(Code::NotFound, format!("machine {machine:?} has no VM"))),
+        (Some(only), 0) => Ok(only),
+        (Some(last), _) => {
+            let ids: BTreeSet<&str> = found.iter().chain([&last]).map(|instance| instance.id.as_str()).collect();
+            let ids = ids.into_iter().collect::<Vec<_>>().join(", ");
+            Err(DriverError::new(Code::OutOfRange, format!("machine {machine:?} has several VMs: {ids}")))
+        }
+    }
+}
+
+fn interface(interface: Node<'_, '_>) -> Interface {
+    let number = |node, name| text_of(node, name).and_then(|text| text.parse::<i32>().ok());
+    let place =
+        |attachment| Some((number(attachment, "networkCardIndex").unwrap_or(0), number(attachment, "deviceIndex")?));
+    Interface {
+        id: text_of(interface, "networkInterfaceId").unwrap_or_default().to_owned(),
+        place: child(interface, "attachment").and_then(place),
+        is_efa: text_of(interface, "interfaceType").is_some_and(|kind| kind.starts_with("efa")),
+        source_dest_check: text_of(interface, "sourceDestCheck") == Some("true"),
+        ipv6_prefixes: items(interface, "ipv6PrefixSet").count(),
+    }
+}
+
+/// Addresses in the order of the interfaces, then the names.
+fn addresses(instance: Node<'_, '_>) -> Vec<NodeAddress> {
+    let mut found: Vec<(&str, &str)> = Vec::new();
+    for interface in items(instance, "networkInterfaceSet") {
+        let private = items(interface, "privateIpAddressesSet").filter_map(|one| text_of(one, "privateIpAddress"));
+        found.extend(private.map(|address| ("InternalIP", address)));
+        let ipv6 = items(interface, "ipv6AddressesSet").filter_map(|one| text_of(one, "ipv6Address"));
+        found.extend(ipv6.map(|address| ("InternalIP", address)));
+    }
+    let rest = [
+        ("InternalIP", "privateIpAddress"),
+        ("ExternalIP", "ipAddress"),
+        ("InternalDNS", "privateDnsName"),
+        ("ExternalDNS", "dnsName"),
+        ("Hostname", "privateDnsName"),
+    ];
+    found.extend(rest.into_iter().filter_map(|(kind, name)| Some((kind, text_of(instance, name)?))));
+    let mut addresses: Vec<NodeAddress> = Vec::new();
+    for (kind, address) in found {
+        let address = NodeAddress { type_: kind.to_owned(), address: address.to_owned() };
+        if !address.address.is_empty() && !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses
+}

@@ -1,0 +1,393 @@
+//! The driver of AWS: VMs are EC2 instances, found by their tags.
+//!
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-clouds.md` compares the two.
+
+mod accounts;
+mod calls;
+mod credentials;
+mod endpoint;
+mod errors;
+mod instance;
+mod names;
+mod query;
+mod run;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod volumes;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use parking_lot::Mutex;
+use rand::Rng;
+use tokio::time::{Instant as Clock, sleep};
+
+pub(super) use self::names::NAME;
+use self::{
+    accounts::{Access, AccountKey, Accounts},
+    calls::Ec2,
+    errors::{TOKEN_MISMATCH, TOKEN_SPENT},
+    instance::{Instance, Todo, Wanted, needs_initialization, only},
+    names::{IDS, PLACEMENT_ANNOTATION},
+    run::Order,
+    spec::{Scope, Spec, placement_of_annotation},
+    transport::Transport,
+};
+use super::{
+    cloud::{Coalescer, idempotency_token, safe_text},
+    code::Code,
+    environment::{Environment, OpenError},
+    error::DriverError,
+    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    spec::Problems,
+    vm::Vm,
+};
+use crate::api::machine::{Machine, MachineClass};
+
+/// A Machine whose VMs all ended after their creation gets no more.
+const MOST_GENERATIONS: u32 = 10;
+/// Images whose root device is remembered. It never changes.
+const MOST_IMAGES: usize = 1000;
+
+/// Opens the driver, for the list of built-in drivers.
+pub(super) fn open(_: &Environment<'_>) -> Result<Arc<dyn Driver>, OpenError> {
+    Ok(Arc::new(AwsDriver::new(Access::of_environment(), Patience::default())))
+}
+
+/// How long the driver waits for what.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Look-ups wait so long for others to join them.
+    window: Duration,
+    /// A new VM is visible and has a name: first pause between two look-ups, longest pause, all together.
+    first: Duration,
+    longest: Duration,
+    total: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            window: Duration::from_millis(100),
+            first: Duration::from_millis(500),
+            longest: Duration::from_secs(15),
+            total: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The VMs that a look-up of several Machines finds.
+type Found = Result<Arc<Vec<Instance>>, DriverError>;
+
+/// The driver of AWS.
+struct AwsDriver {
+    patience: Patience,
+    transport: Arc<Transport>,
+    accounts: Accounts,
+    /// Look-ups of Machines of one class and account that wait at the same time.
+    look_ups: Coalescer<(AccountKey, Scope), Found>,
+    /// Root devices by region and image.
+    root_devices: Mutex<HashMap<(String, String), String>>,
+}
+
+/// A class with access to its account.
+struct Session {
+    spec: Spec,
+    scope: Scope,
+    key: AccountKey,
+    ec2: Ec2,
+}
+
+impl AwsDriver {
+    fn new(access: Access, patience: Patience) -> Self {
+        Self {
+            patience,
+            transport: Arc::new(Transport::new(access.limits, access.uses_proxy)),
+            accounts: Accounts::new(access),
+            look_ups: Coalescer::new(patience.window),
+            root_devices: Mutex::default(),
+        }
+    }
+
+    /// Fields that only a creation needs may be wrong.
+    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let mut problems = Problems::default();
+        check_provider(class, &mut problems);
+        problems.to_result()?;
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        let scope = spec.scope()?;
+        let key = AccountKey::of(&scope.region, secret)?;
+        let account = self.accounts.get(&key)?;
+        let ec2 = Ec2 { transport: Arc::clone(&self.transport), account, secret: secret.clone() };
+        Ok(Session { spec, scope, key, ec2 })
+    }
+
+    /// All VMs of the class with the name of a Machine, also those that are gone.
+    async fn named(&self, session: &Session, name: &str) -> Result<Vec<Instance>, DriverError> {
+        let (ec2, scope) = (session.ec2.clone(), session.scope.clone());
+        let key = (session.key.clone(), session.scope.clone());
+        let look_up = move |names| async move { ec2.named(&scope, &names).await.map(Arc::new) };
+        let all = self.look_ups.look_up(key, name.to_owned(), look_up).await?;
+        Ok(all.iter().filter(|instance| instance.machine_name() == name).cloned().collect())
+    }
+
+    /// The existing VMs of a Machine: the one with its provider ID, or those that were created for it.
+    async fn find(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        let wanted = wanted(machine);
+        let mut named = self.named(session, wanted.name).await?;
+        let Some(id) = native_id(machine)? else {
+            named.retain(|instance| instance.is_in(&session.scope) && instance.is_of(wanted));
+            return Ok(named);
+        };
+        let found = match named.into_iter().find(|instance| instance.id == id) {
+            Some(found) => Some(found),
+            // Its tags may have been changed.
+            None => session.ec2.with_id(id).await?,
+        };
+        let is_ours = |instance: &Instance| {
+            let is_foreign = instance.is_foreign(&session.scope);
+            if is_foreign {
+                tracing::warn!(
+                    instance = id,
+                    machine = wanted.name,
+                    "instance has the tag of another cluster, left alone"
+                );
+            }
+            !instance.is_gone && !is_foreign
+        };
+        Ok(found.into_iter().filter(is_ours).collect())
+    }
+
+    async fn root_device(&self, session: &Session) -> Result<String, DriverError> {
+        let key = (session.spec.region.clone(), session.spec.ami.clone());
+        if let Some(known) = self.root_devices.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let name = session.ec2.root_device(&session.spec.ami).await?;
+        let mut known = self.root_devices.lock();
+        if known.len() >= MOST_IMAGES {
+            known.clear();
+        }
+        known.insert(key, name.clone());
+        Ok(name)
+    }
+
+    /// Creates a VM, or finds the one of an earlier request. `generation` of them are gone.
+    async fn run(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        mut generation: u32,
+    ) -> Result<Instance, DriverError> {
+        let machine = &*request.machine;
+        let wanted = wanted(machine);
+        let user_data = credentials::user_data(&request.secret)?;
+        let annotation = machine.spec.node_template.metadata.annotations.get(PLACEMENT_ANNOTATION);
+        let placement = match annotation.filter(|text| !text.is_empty() && session.spec.placement.is_none()) {
+            Some(text) => placement_of_annotation(text)?,
+            None => None,
+        };
+        let root_device = self.root_device(session).await?;
+        while generation < MOST_GENERATIONS {
+            let token = idempotency_token(machine, generation)?;
+            let order = Order {
+                spec: &session.spec,
+                machine: wanted.name,
+                uid: wanted.uid,
+                token: &token,
+                user_data,
+                root_device: &root_device,
+                placement: placement.clone(),
+            };
+            let failure = match session.ec2.run(&order).await {
+                Ok(instance) => return Ok(instance),
+                Err(failure) => failure,
+            };
+            if failure.is(TOKEN_MISMATCH) {
+                // The user data contains a token that may be new. The VM of the earlier request is as good.
+                match session.ec2.with_token(&token).await? {
+                    Some(instance) if instance.is_gone => {}
+                    Some(instance) => return Ok(instance),
+                    None => return Err(failure.error("RunInstances", &request.secret)),
+                }
+            } else if !failure.is(TOKEN_SPENT) {
+                return Err(failure.error("RunInstances", &request.secret));
+            }
+            generation += 1;
+        }
+        let message = format!("{MOST_GENERATIONS} VMs of machine {:?} ended after their creation", wanted.name);
+        Err(DriverError::new(Code::Internal, message))
+    }
+
+    /// Waits until everyone sees a new VM and its Node has a name.
+    async fn until_ready(&self, session: &Session, name: &str, id: &str) -> Result<Instance, DriverError> {
+        let Patience { first, longest, total, .. } = self.patience;
+        let (deadline, mut pause) = (Clock::now() + total, first);
+        loop {
+            let problem = match self.named(session, name).await {
+                Ok(all) => match all.into_iter().find(|instance| instance.id == id) {
+                    Some(instance) if instance.is_gone => return Err(ended(&instance)),
+                    Some(instance) if !instance.node_name.is_empty() => return Ok(instance),
+                    Some(_) => "it has no private DNS name".to_owned(),
+                    None => "DescribeInstances does not show it".to_owned(),
+                },
+                Err(error) if error.code.is_transient() => error.message,
+                Err(error) => return Err(error),
+            };
+            if Clock::now() + pause > deadline {
+                // The next attempt finds it by its tags.
+                let message = format!("VM {id} was created, but is not ready yet: {problem}");
+                return Err(DriverError::new(Code::DeadlineExceeded, message));
+            }
+            let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
+            sleep(wait).await;
+            pause = (pause * 3 / 2).min(longest);
+        }
+    }
+
+    async fn carry_out(&self, session: &Session, todo: &Todo) -> Result<(), DriverError> {
+        match todo {
+            Todo::DisableSourceDestCheck { interface } => session.ec2.disable_source_dest_check(interface).await,
+            Todo::AssignIpv6Prefixes { interface, missing } => {
+                session.ec2.assign_ipv6_prefixes(interface, *missing).await
+            }
+        }
+    }
+
+    async fn initialized(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let instance = only(self.find(&session, &request.machine).await?, wanted(&request.machine).name)?;
+        for todo in instance.todo(&session.spec) {
+            self.carry_out(&session, &todo).await?;
+        }
+        Ok(instance.vm(&session.scope.region))
+    }
+}
+
+#[async_trait]
+impl Driver for AwsDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: true, list: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        check_provider(class, &mut problems);
+        Spec::read(&class.provider_spec, &mut problems);
+        problems
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.validate(&request.class).to_result()?;
+        idempotency_token(&request.machine, 0)?;
+        let session = self.session(&request.class, &request.secret)?;
+        let wanted = wanted(&request.machine);
+        let named = self.named(&session, wanted.name).await?;
+        let (alive, gone): (Vec<_>, Vec<_>) =
+            named.into_iter().filter(|one| one.is_of(wanted)).partition(|one| one.is_in(&session.scope));
+        let id = if alive.is_empty() {
+            let generation = gone.iter().filter_map(|one| one.generation(wanted.uid)).max().map_or(0, |last| last + 1);
+            self.run(&session, request, generation).await?.id
+        } else {
+            only(alive, wanted.name)?.id
+        };
+        Ok(self.until_ready(&session, wanted.name, &id).await?.vm(&session.scope.region))
+    }
+
+    /// [`Code::Unimplemented`] if the class asks for nothing that a new VM does not have.
+    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        if !needs_initialization(&Spec::read(&request.class.provider_spec, &mut Problems::default())) {
+            return Err(DriverError::new(Code::Unimplemented, "the class does not ask for initialization"));
+        }
+        self.initialized(request).await.map_err(|error| {
+            let message = format!("{}: {}", error.code, error.message);
+            DriverError::new(Code::Uninitialized, message)
+        })
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        for instance in self.find(&session, &request.machine).await? {
+            session.ec2.terminate(&instance.id).await?;
+        }
+        Ok(None)
+    }
+
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let found = self.find(&session, &request.machine).await?;
+        let instance = only(found, wanted(&request.machine).name)?;
+        let vm = instance.vm(&session.scope.region);
+        if vm.node_name.is_empty() && request.machine.spec.provider_id.is_empty() {
+            // The name of its Node would be stored.
+            let message = format!("VM {} has no private DNS name yet", instance.id);
+            return Err(DriverError::new(Code::Unavailable, message));
+        }
+        if instance.todo(&session.spec).is_empty() {
+            return Ok(vm);
+        }
+        let message = format!("VM {} is not initialized", instance.id);
+        Err(DriverError { vm: Some(Box::new(vm)), ..DriverError::new(Code::Uninitialized, message) })
+    }
+
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        let session = self.session(class, secret)?;
+        let all = session.ec2.alive(&session.scope).await?;
+        let ours = all.into_iter().filter(|instance| instance.is_in(&session.scope));
+        let entry = |instance: Instance| {
+            (IDS.node_form(&session.scope.region, &instance.id), instance.machine_name().to_owned())
+        };
+        Ok(ours.map(entry).collect())
+    }
+
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    }
+}
+
+fn check_provider(class: &MachineClass, problems: &mut Problems) {
+    let provider = class.provider.trim();
+    if !provider.is_empty() && !provider.eq_ignore_ascii_case(NAME) {
+        problems.expected("provider", NAME, &format!("{provider:?}"));
+    }
+}
+
+fn wanted(machine: &Machine) -> Wanted<'_> {
+    let metadata = &machine.metadata;
+    Wanted { name: metadata.name.as_deref().unwrap_or_default(), uid: metadata.uid.as_deref().unwrap_or_default() }
+}
+
+/// The ID of the instance that the provider ID of a Machine names, if it has one.
+fn native_id(machine: &Machine) -> Result<Option<&str>, DriverError> {
+    let id = machine.spec.provider_id.as_str();
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let native = IDS.parse(id).map(|(_, native)| native);
+    native.map(Some).ok_or_else(|| {
+        let name = machine.metadata.name.as_deref().unwrap_or_default();
+        let message = format!("machine {name:?} has provider ID {id:?}, which is none of {NAME}: check its class");
+        DriverError::new(Code::InvalidArgument, message)
+    })
+}
+
+/// A VM that ended while it was waited for.
+fn ended(instance: &Instance) -> DriverError {
+    let (code, text) = instance.reason.clone().unwrap_or_default();
+    let text = safe_text(&format!("{code}: {text}"), &SecretData::default());
+    DriverError::new(
+        errors::code_of_state_reason(&code),
+        format!("VM {} ended after its creation: {text}", instance.id),
+    )
+}

@@ -1,0 +1,14 @@
+//! Names that others read.
+
+use crate::driver::cloud::ProviderIds;
+
+/// Name in `MachineClass.provider`.
+pub(in crate::driver) const NAME: &str = "AWS";
+/// `aws:///<region>/<instance>`
+pub(super) const IDS: ProviderIds = ProviderIds { prefix: "aws:///" };
+/// The tag with the name of the Machine, which the console shows as the name of the VM.
+pub(super) const NAME_TAG: &str = "Name";
+/// Tag of an instance with the UID of its Machine. VMs of the reference do not have it.
+pub(super) const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
+/// Annotation in the node template of a Machine: a Placement of EC2 for it, if the class has none.
+pub(super) const PLACEMENT_ANNOTATION: &str = "machine.sapcloud.io/awsPlacement";

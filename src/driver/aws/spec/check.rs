@@ -1,0 +1,151 @@
+//! What fields must fulfil together.
+
+use serde_json::Value;
+
+use super::types::{BlockDevice, MARKERS, ROOT_DEVICE, Spec};
+use crate::driver::{
+    aws::endpoint::is_region,
+    cloud::Markers,
+    spec::{Problems, found},
+};
+
+/// Fields that the reference accepts and never sends. Sending them would change cost, encryption or permissions of pools
+/// that exist.
+const IGNORED: [&str; 2] = ["ebsOptimized", "monitoring"];
+const IGNORED_OF_DEVICES: [&str; 2] = ["noDevice", "virtualName"];
+
+pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
+    if !spec.region.is_empty() && !is_region(&spec.region) {
+        let found = found(&Value::from(spec.region.as_str()));
+        problems.expected("providerSpec.region", "letters, digits and hyphens", &found);
+    }
+    profile(spec, problems);
+    block_devices(&spec.block_devices, problems);
+    reservation(spec, problems);
+    interfaces(spec, problems);
+    market(spec, problems);
+    cpu(spec, problems);
+    placement(spec, problems);
+    Markers::check(spec.tags.keys().map(String::as_str), MARKERS, "providerSpec.tags", problems);
+    ignored(value, problems);
+}
+
+fn profile(spec: &Spec, problems: &mut Problems) {
+    match (&spec.profile_name, &spec.profile_arn) {
+        (Some(_), Some(_)) => problems.expected("providerSpec.iam", "either name or arn", "both"),
+        (None, None) => problems.expected("providerSpec.iam", "name or arn", "neither"),
+        _ => {}
+    }
+}
+
+fn block_devices(devices: &[BlockDevice], problems: &mut Problems) {
+    const PATH: &str = "providerSpec.blockDevices";
+    if devices.is_empty() {
+        problems.expected(PATH, "at least one block device", "none");
+    }
+    for (index, device) in devices.iter().enumerate() {
+        if ["io1", "io2"].contains(&device.volume_type.as_str()) && device.iops == 0 {
+            let expected = format!("more than 0 for volumeType {}", device.volume_type);
+            problems.expected(format!("{PATH}[{index}].ebs.iops"), &expected, "nothing");
+        }
+    }
+    if devices.len() < 2 {
+        return;
+    }
+    let roots = devices.iter().filter(|device| device.device_name == ROOT_DEVICE).count();
+    if roots != 1 {
+        problems.expected(PATH, &format!("one device with deviceName {ROOT_DEVICE}"), &roots.to_string());
+    }
+    for (index, device) in devices.iter().enumerate() {
+        let path = format!("{PATH}[{index}].deviceName");
+        let name = device.device_name.as_str();
+        if name != ROOT_DEVICE && !is_data_device(name) {
+            let expected = format!("{ROOT_DEVICE} or a name such as /dev/sdf or /dev/xvdba");
+            problems.expected(path, &expected, &found(&Value::from(name)));
+        } else if name != ROOT_DEVICE && devices.iter().take(index).any(|other| other.device_name == name) {
+            problems.error(path, format!("{name} is there twice"));
+        }
+    }
+}
+
+/// `^/dev/(sd[a-z]|xvd[a-c][a-z]?)$`
+fn is_data_device(name: &str) -> bool {
+    let Some(name) = name.strip_prefix("/dev/") else { return false };
+    if let Some(letters) = name.strip_prefix("sd") {
+        return matches!(letters.as_bytes(), [b'a'..=b'z']);
+    }
+    name.strip_prefix("xvd")
+        .is_some_and(|letters| matches!(letters.as_bytes(), [b'a'..=b'c'] | [b'a'..=b'c', b'a'..=b'z']))
+}
+
+fn reservation(spec: &Spec, problems: &mut Problems) {
+    const PATH: &str = "providerSpec.capacityReservation";
+    let Some(reservation) = &spec.capacity_reservation else { return };
+    if reservation.id.is_some() && reservation.resource_group_arn.is_some() {
+        let expected = "either capacityReservationId or capacityReservationResourceGroupArn";
+        problems.expected(PATH, expected, "both");
+    }
+    if reservation.preference.is_some() && (reservation.id.is_some() || reservation.resource_group_arn.is_some()) {
+        problems.expected(PATH, "either capacityReservationPreference or a reservation", "both");
+    }
+}
+
+fn interfaces(spec: &Spec, problems: &mut Problems) {
+    const PATH: &str = "providerSpec.networkInterfaces";
+    if spec.network_interfaces.is_empty() {
+        problems.expected(PATH, "at least one network interface", "none");
+    }
+    for (index, interface) in spec.network_interfaces.iter().enumerate() {
+        if interface.security_group_ids.is_empty() {
+            problems.expected(format!("{PATH}[{index}].securityGroupIDs"), "at least one security group", "none");
+        }
+        if interface.primary_ipv6.is_some() && interface.ipv6_address_count.is_none() {
+            problems.warning(format!("{PATH}[{index}].primaryIpv6"), "ignored without ipv6AddressCount");
+        }
+    }
+}
+
+fn market(spec: &Spec, problems: &mut Problems) {
+    if spec.market_type.is_some() && spec.spot_price.is_some() {
+        problems.warning("providerSpec.spotPrice", "ignored, because instanceMarketOptions is set");
+    }
+}
+
+fn cpu(spec: &Spec, problems: &mut Problems) {
+    let Some(cpu) = &spec.cpu_options else { return };
+    if cpu.core_count.is_some() != cpu.threads_per_core.is_some() {
+        problems.expected("providerSpec.cpuOptions", "both coreCount and threadsPerCore, or neither", "one");
+    }
+}
+
+fn placement(spec: &Spec, problems: &mut Problems) {
+    let Some(placement) = &spec.placement else { return };
+    if placement.host_id.is_some() && placement.tenancy.as_deref() != Some("host") {
+        problems.error("providerSpec.placement.hostId", "needs tenancy host");
+    }
+}
+
+fn ignored(value: &Value, problems: &mut Problems) {
+    const TEXT: &str = "accepted and not sent to AWS, as in Gardener's driver";
+    let is_set = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("");
+    let warn = |problems: &mut Problems, object: &Value, names: &[&str], path: &str| {
+        for name in names {
+            if get(object, name).filter(is_set).is_some() {
+                problems.warning(format!("{path}.{name}"), TEXT);
+            }
+        }
+    };
+    warn(problems, value, &IGNORED, "providerSpec");
+    let devices = get(value, "blockDevices").and_then(Value::as_array);
+    for (index, device) in devices.into_iter().flatten().enumerate() {
+        let path = format!("providerSpec.blockDevices[{index}]");
+        warn(problems, device, &IGNORED_OF_DEVICES, &path);
+        if let Some(ebs) = get(device, "ebs") {
+            warn(problems, ebs, &["kmsKeyID"], &format!("{path}.ebs"));
+        }
+    }
+}
+
+fn get<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+    object.as_object()?.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}

@@ -1,0 +1,357 @@
+//! EC2 and STS in this process, behind HTTP: what the SDK really sends and reads. It remembers tokens, evaluates filters,
+//! and fails as told.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt::Write as _,
+    io,
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Query, State},
+    http::{HeaderMap, StatusCode, Uri},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+
+/// Parameters of a request.
+pub(super) type Params = BTreeMap<String, String>;
+
+/// A VM.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FakeInstance {
+    pub id: String,
+    pub state: &'static str,
+    pub token: String,
+    pub tags: BTreeMap<String, String>,
+    pub dns_name: String,
+    pub reason: Option<(&'static str, &'static str)>,
+    pub interfaces: Vec<FakeInterface>,
+    /// So many look-ups do not show it.
+    pub hidden: usize,
+    /// So many look-ups show it without a name.
+    pub nameless: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct FakeInterface {
+    pub id: String,
+    pub device_index: usize,
+    pub kind: String,
+    pub source_dest_check: bool,
+    pub prefixes: usize,
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It is carried out, and the answer breaks off.
+    LostAnswer,
+    /// No answer.
+    Timeout,
+    /// An answer that is no XML.
+    Malformed,
+    /// Error of EC2, with its HTTP status.
+    Error(&'static str, u16),
+    /// Error of something before EC2.
+    Status(u16),
+}
+
+#[derive(Default)]
+pub(super) struct Cloud {
+    pub instances: BTreeMap<String, FakeInstance>,
+    tokens: HashMap<String, (String, Params)>,
+    pub requests: Vec<(String, Params)>,
+    pub signers: BTreeSet<String>,
+    /// Each call of the action fails so, this many times.
+    pub faults: Vec<(&'static str, Fault, usize)>,
+    /// Four of ten calls fail, in these ways.
+    pub storm: Vec<Fault>,
+    /// Every n-th RunInstances loses its answer.
+    pub lost_every: Option<usize>,
+    pub runs: usize,
+    pub page: Option<usize>,
+    pub repeats_page: bool,
+    pub ignores_filters: bool,
+    pub root_device: Option<&'static str>,
+    /// What a new VM is like.
+    pub template: FakeInstance,
+}
+
+impl Cloud {
+    pub(super) fn alive(&self) -> Vec<&FakeInstance> {
+        self.instances.values().filter(|one| is_alive(one.state)).collect()
+    }
+
+    pub(super) fn sent(&self, action: &str) -> Vec<Params> {
+        self.requests.iter().filter(|(name, _)| name == action).map(|(_, params)| params.clone()).collect()
+    }
+}
+
+pub(super) type Shared = Arc<Mutex<Cloud>>;
+
+/// Serves a cloud; returns its URL.
+pub(super) async fn serve(cloud: &Shared) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/", post(answer)).with_state(Arc::clone(cloud));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}")
+}
+
+async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
+    let mut params = parse(&body);
+    let action = params.remove("Action").unwrap();
+    params.remove("Version");
+    let fault = {
+        let mut cloud = cloud.lock();
+        cloud.requests.push((action.clone(), params.clone()));
+        if let Some(signature) = headers.get("authorization").and_then(|value| value.to_str().ok()) {
+            let signer = signature.split("Credential=").nth(1).and_then(|rest| rest.split('/').next());
+            cloud.signers.extend(signer.map(str::to_owned));
+        }
+        take_fault(&mut cloud, &action)
+    };
+    match fault {
+        None => carry_out(&cloud, &action, &params),
+        Some(Fault::LostAnswer) => {
+            carry_out(&cloud, &action, &params);
+            let broken = futures::stream::iter([Ok("<Run"), Err(io::Error::other("cut"))]);
+            Body::from_stream(broken).into_response()
+        }
+        Some(Fault::Timeout) => {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            StatusCode::GATEWAY_TIMEOUT.into_response()
+        }
+        Some(Fault::Malformed) => "this is no XML".into_response(),
+        Some(Fault::Error(code, status)) => error(code, status),
+        Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
+    }
+}
+
+fn take_fault(cloud: &mut Cloud, action: &str) -> Option<Fault> {
+    if action == "RunInstances" {
+        cloud.runs += 1;
+        if cloud.lost_every.is_some_and(|every| cloud.runs.is_multiple_of(every)) {
+            return Some(Fault::LostAnswer);
+        }
+    }
+    let number = cloud.requests.len();
+    if number.wrapping_mul(2_654_435_761) / 128 % 10 < 4 && !cloud.storm.is_empty() {
+        return cloud.storm.get(number % cloud.storm.len()).copied();
+    }
+    let fault = cloud.faults.iter_mut().find(|(name, _, left)| *name == action && *left > 0)?;
+    fault.2 -= 1;
+    Some(fault.1)
+}
+
+pub(super) fn parse(body: &[u8]) -> Params {
+    let uri: Uri = format!("/?{}", std::str::from_utf8(body).unwrap()).parse().unwrap();
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&uri).unwrap();
+    pairs.into_iter().collect()
+}
+
+fn carry_out(cloud: &Shared, action: &str, params: &Params) -> Response {
+    let mut cloud = cloud.lock();
+    match action {
+        "DescribeImages" => describe_images(&cloud, params),
+        "RunInstances" => run(&mut cloud, params),
+        "DescribeInstances" => describe(&mut cloud, params),
+        "TerminateInstances" => terminate(&mut cloud, params),
+        "ModifyNetworkInterfaceAttribute" => {
+            let off = params.get("SourceDestCheck.Value").is_some_and(|value| value == "false");
+            change(&mut cloud, action, params, |interface| interface.source_dest_check = !off)
+        }
+        "AssignIpv6Addresses" => {
+            let count: usize = params["Ipv6PrefixCount"].parse().unwrap();
+            change(&mut cloud, action, params, |interface| interface.prefixes += count)
+        }
+        "AssumeRoleWithWebIdentity" => xml(
+            action,
+            "<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>ASIAROLE</AccessKeyId>\
+             <SecretAccessKey>role-secret</SecretAccessKey><SessionToken>role-session</SessionToken>\
+             <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>",
+        ),
+        other => panic!("{other} is no call of this driver"),
+    }
+}
+
+fn describe_images(cloud: &Cloud, params: &Params) -> Response {
+    let id = &params["ImageId.1"];
+    if id == "ami-gone" {
+        return error("InvalidAMIID.NotFound", 400);
+    }
+    let image = match (id.as_str(), cloud.root_device.unwrap_or("/dev/xvda")) {
+        ("ami-empty", _) => String::new(),
+        (_, name) => format!("<item><imageId>{id}</imageId><rootDeviceName>{name}</rootDeviceName></item>"),
+    };
+    xml("DescribeImages", &format!("<imagesSet>{image}</imagesSet>"))
+}
+
+fn run(cloud: &mut Cloud, params: &Params) -> Response {
+    let token = params["ClientToken"].clone();
+    if let Some((id, others)) = cloud.tokens.get(&token) {
+        if !is_alive(cloud.instances[id].state) {
+            return error("IdempotentInstanceTerminated", 400);
+        }
+        if others != params {
+            return error("IdempotentParameterMismatch", 400);
+        }
+        return xml("RunInstances", &format!("<instancesSet>{}</instancesSet>", item(&cloud.instances[id])));
+    }
+    let number = cloud.instances.len();
+    let id = format!("i-{number:017x}");
+    let mut instance = cloud.template.clone();
+    instance.id = id.clone();
+    instance.state = if instance.state.is_empty() { "pending" } else { instance.state };
+    instance.token = token.clone();
+    instance.dns_name = format!("ip-10-0-{}-{}.eu-west-1.compute.internal", number / 250, number % 250);
+    instance.tags = tags(params, 1);
+    for index in 1.. {
+        let value = |name: &str| params.get(&format!("NetworkInterface.{index}.{name}")).cloned();
+        let Some(device) = value("DeviceIndex") else { break };
+        instance.interfaces.push(FakeInterface {
+            id: format!("eni-{number}-{index}"),
+            device_index: device.parse().unwrap(),
+            kind: value("InterfaceType").unwrap_or_else(|| "interface".to_owned()),
+            source_dest_check: true,
+            prefixes: 0,
+        });
+    }
+    let answer = xml("RunInstances", &format!("<instancesSet>{}</instancesSet>", item(&instance)));
+    cloud.instances.insert(id.clone(), instance);
+    cloud.tokens.insert(token, (id, params.clone()));
+    answer
+}
+
+/// Tags of the n-th specification.
+pub(super) fn tags(params: &Params, number: usize) -> BTreeMap<String, String> {
+    let tag = |index: usize, part: &str| params.get(&format!("TagSpecification.{number}.Tag.{index}.{part}")).cloned();
+    (1..).map_while(|index| Some((tag(index, "Key")?, tag(index, "Value")?))).collect()
+}
+
+fn describe(cloud: &mut Cloud, params: &Params) -> Response {
+    let mut filters: Vec<(String, Vec<String>)> = Vec::new();
+    for index in 1.. {
+        let Some(name) = params.get(&format!("Filter.{index}.Name")) else { break };
+        let value = |number| params.get(&format!("Filter.{index}.Value.{number}")).cloned();
+        filters.push((name.clone(), (1..).map_while(value).collect()));
+    }
+    let ignores = cloud.ignores_filters;
+    let mut found = Vec::new();
+    for instance in cloud.instances.values_mut() {
+        if ignores || filters.iter().all(|(name, values)| matches(instance, name, values)) {
+            if instance.hidden > 0 {
+                instance.hidden -= 1;
+                continue;
+            }
+            let mut shown = instance.clone();
+            if instance.nameless > 0 {
+                instance.nameless -= 1;
+                shown.dns_name.clear();
+            }
+            found.push(shown);
+        }
+    }
+    let first: usize = params.get("NextToken").map_or(0, |token| token.parse().unwrap());
+    let page = cloud.page.unwrap_or(1000);
+    let mut body = String::from("<reservationSet>");
+    for instance in found.iter().skip(first).take(page) {
+        write!(body, "<item><instancesSet>{}</instancesSet></item>", item(instance)).unwrap();
+    }
+    body.push_str("</reservationSet>");
+    if cloud.repeats_page {
+        body.push_str("<nextToken>1</nextToken>");
+    } else if first + page < found.len() {
+        write!(body, "<nextToken>{}</nextToken>", first + page).unwrap();
+    }
+    xml("DescribeInstances", &body)
+}
+
+fn matches(instance: &FakeInstance, name: &str, values: &[String]) -> bool {
+    let is = |value: &str| values.iter().any(|other| other == value);
+    match name {
+        "instance-state-name" => is(instance.state),
+        "instance-id" => is(&instance.id),
+        "client-token" => is(&instance.token),
+        "tag-key" => instance.tags.keys().any(|key| is(key)),
+        "tag:Name" => instance.tags.get("Name").is_some_and(|value| is(value)),
+        other => panic!("{other} is no filter of this driver"),
+    }
+}
+
+fn terminate(cloud: &mut Cloud, params: &Params) -> Response {
+    match cloud.instances.get_mut(&params["InstanceId.1"]) {
+        Some(instance) => {
+            instance.state = "shutting-down";
+            xml("TerminateInstances", "<instancesSet></instancesSet>")
+        }
+        None => error("InvalidInstanceID.NotFound", 400),
+    }
+}
+
+fn change(cloud: &mut Cloud, action: &str, params: &Params, change: impl Fn(&mut FakeInterface)) -> Response {
+    let id = &params["NetworkInterfaceId"];
+    let mut all = cloud.instances.values_mut().flat_map(|instance| &mut instance.interfaces);
+    match all.find(|interface| interface.id == *id) {
+        Some(interface) => {
+            change(interface);
+            xml(action, "<return>true</return>")
+        }
+        None => error("InvalidNetworkInterfaceID.NotFound", 400),
+    }
+}
+
+pub(super) fn is_alive(state: &str) -> bool {
+    !["shutting-down", "terminated"].contains(&state)
+}
+
+fn item(instance: &FakeInstance) -> String {
+    let FakeInstance { id, state, token, dns_name, reason, .. } = instance;
+    let mut text = format!(
+        "<item><instanceId>{id}</instanceId><instanceState><code>0</code><name>{state}</name></instanceState>\
+         <privateDnsName>{dns_name}</privateDnsName><privateIpAddress>10.0.0.1</privateIpAddress>\
+         <ipAddress>198.51.100.1</ipAddress><dnsName>ec2-198-51-100-1.example.com</dnsName>\
+         <clientToken>{token}</clientToken>"
+    );
+    if let Some((code, message)) = reason {
+        write!(text, "<stateReason><code>{code}</code><message>{message}</message></stateReason>").unwrap();
+    }
+    text.push_str("<tagSet>");
+    for (key, value) in &instance.tags {
+        write!(text, "<item><key>{key}</key><value>{value}</value></item>").unwrap();
+    }
+    text.push_str("</tagSet><networkInterfaceSet>");
+    for FakeInterface { id, device_index, kind, source_dest_check, prefixes } in &instance.interfaces {
+        let prefixes = "<item><ipv6Prefix>2001:db8::/80</ipv6Prefix></item>".repeat(*prefixes);
+        write!(
+            text,
+            "<item><networkInterfaceId>{id}</networkInterfaceId><sourceDestCheck>{source_dest_check}</sourceDestCheck>\
+             <interfaceType>{kind}</interfaceType>\
+             <attachment><deviceIndex>{device_index}</deviceIndex></attachment>\
+             <privateIpAddressesSet><item><privateIpAddress>10.0.0.1</privateIpAddress></item></privateIpAddressesSet>\
+             <ipv6PrefixSet>{prefixes}</ipv6PrefixSet></item>"
+        )
+        .unwrap();
+    }
+    text.push_str("</networkInterfaceSet></item>");
+    text
+}
+
+fn xml(action: &str, body: &str) -> Response {
+    format!("<{action}Response><requestId>r</requestId>{body}</{action}Response>").into_response()
+}
+
+fn error(code: &str, status: u16) -> Response {
+    let body = format!(
+        "<Response><Errors><Error><Code>{code}</Code><Message>as told, with AKIDEXAMPLE [and brackets</Message></Error>\
+         </Errors><RequestID>r</RequestID></Response>"
+    );
+    (StatusCode::from_u16(status).unwrap(), body).into_response()
+}

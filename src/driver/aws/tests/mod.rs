@@ -1,0 +1,104 @@
+//! The driver against EC2's wire format.
+
+mod conformance;
+mod fake;
+mod faults;
+mod flows;
+mod requests;
+mod templates;
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use self::fake::{Cloud, Shared, serve};
+use super::{AwsDriver, Patience, accounts::Access, transport::Limits};
+use crate::{
+    api::machine::{Machine, MachineClass},
+    driver::{Code, DriverError, MachineRequest, SecretData},
+};
+
+const REGION: &str = "eu-west-1";
+
+/// A cloud and its driver.
+async fn start() -> (Shared, AwsDriver) {
+    let (cloud, url) = start_cloud().await;
+    (cloud, driver(&url))
+}
+
+async fn start_cloud() -> (Shared, String) {
+    let cloud: Shared = Arc::new(Mutex::new(Cloud::default()));
+    let url = serve(&cloud).await;
+    (cloud, url)
+}
+
+fn driver(url: &str) -> AwsDriver {
+    driver_that_waits(url, Duration::from_secs(20))
+}
+
+/// A driver whose calls end after that time.
+fn driver_that_waits(url: &str, attempt: Duration) -> AwsDriver {
+    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1) };
+    let (endpoint, sts_endpoint) = (Some(url.to_owned()), Some(url.to_owned()));
+    let access = Access { endpoint, sts_endpoint, uses_proxy: false, limits };
+    let millis = Duration::from_millis;
+    let patience = Patience { window: millis(2), first: millis(2), longest: millis(10), total: millis(2000) };
+    AwsDriver::new(access, patience)
+}
+
+/// A class with the fields that a class needs.
+fn spec() -> Value {
+    json!({
+        "ami": "ami-1", "region": REGION, "machineType": "m5.large", "iam": {"name": "node"},
+        "blockDevices": [{"ebs": {"volumeType": "gp3", "volumeSize": 50}}],
+        "networkInterfaces": [{"subnetID": "subnet-1", "securityGroupIDs": ["sg-1"]}],
+        "tags": {"kubernetes.io/cluster/shoot": "1", "kubernetes.io/role/node": "1"},
+    })
+}
+
+/// `spec` with some fields replaced; `null` removes one.
+fn spec_with(changes: &Value) -> Value {
+    let mut spec = spec();
+    for (key, value) in changes.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn class(spec: Value) -> MachineClass {
+    let mut class = MachineClass { provider: "AWS".into(), provider_spec: spec, ..MachineClass::default() };
+    class.metadata.name = Some("class".into());
+    class.metadata.namespace = Some("ns".into());
+    class
+}
+
+fn secret() -> SecretData {
+    let data = [
+        ("providerAccessKeyId", "AKIDEXAMPLE"),
+        ("providerSecretAccessKey", "top-secret-key"),
+        ("userData", "#!/bin/sh\necho hunter2-hunter2"),
+    ];
+    SecretData(data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect())
+}
+
+fn request_for(name: &str, uid: &str, spec: Value) -> MachineRequest {
+    let mut machine = Machine::default();
+    machine.metadata.name = Some(name.into());
+    machine.metadata.namespace = Some("ns".into());
+    machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
+    MachineRequest { machine: Arc::new(machine), class: Arc::new(class(spec)), secret: secret() }
+}
+
+fn request(name: &str) -> MachineRequest {
+    request_for(name, &format!("uid-{name}"), spec())
+}
+
+fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
+    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
+    request
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
+    result.unwrap_err().code
+}

@@ -1,0 +1,54 @@
+//! The keys of a Secret: each may have several spellings.
+
+use crate::driver::interface::SecretData;
+
+/// Reads a Secret. Values that are no text count as absent.
+#[derive(Clone, Copy)]
+pub(crate) struct Secrets<'a>(pub &'a SecretData);
+
+impl<'a> Secrets<'a> {
+    /// The first value that is not empty, without surrounding white space. The reference takes the first that is
+    /// present, and then has nothing.
+    pub(crate) fn trimmed(&self, spellings: &[&str]) -> Option<String> {
+        spellings.iter().find_map(|key| {
+            let value = std::str::from_utf8(self.0.0.get(*key)?).ok()?.trim();
+            (!value.is_empty()).then(|| value.to_owned())
+        })
+    }
+
+    /// The first value that is present, as it is.
+    pub(crate) fn raw(&self, key: &str) -> Option<&'a [u8]> {
+        self.0.0.get(key).map(Vec::as_slice)
+    }
+
+    /// Whether a key is present, with whatever value.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.0.contains_key(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::first(&[("a", "1"), ("b", "2")], Some("1"))]
+    #[case::second(&[("b", "2")], Some("2"))]
+    #[case::an_empty_one_does_not_hide_the_next(&[("a", " \n"), ("b", "2")], Some("2"))]
+    #[case::trimmed(&[("a", " 1\n")], Some("1"))]
+    #[case::letters_count(&[("A", "1")], None)]
+    #[case(&[], None)]
+    fn the_first_spelling_with_a_value_wins(#[case] data: &[(&str, &str)], #[case] expected: Option<&str>) {
+        let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
+        assert_eq!(Secrets(&SecretData(data)).trimmed(&["a", "b"]).as_deref(), expected);
+    }
+
+    #[test]
+    fn what_is_no_text_is_absent_unless_it_is_read_as_it_is() {
+        let data = SecretData([("a".to_owned(), vec![0xff])].into());
+        let secrets = Secrets(&data);
+        assert_eq!((secrets.trimmed(&["a"]), secrets.raw("a"), secrets.raw("b")), (None, Some(&[0xff][..]), None));
+        assert_eq!((secrets.has("a"), secrets.has("b")), (true, false));
+    }
+}

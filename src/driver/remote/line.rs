@@ -1,0 +1,345 @@
+//! The connections to one driver, and whether it can be called.
+//!
+//! A keeper asks the driver again and again what it serves and whether it is healthy, over a connection of its own. While
+//! it does not serve, calls fail at once, and those in flight end if it hangs: a driver that hangs or died holds nobody up.
+//! Only the keeper reconnects then, with a back-off.
+
+use std::{
+    fmt::Display,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    net::{TcpStream, UnixStream},
+    sync::{Notify, watch},
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsConnector;
+use tonic::{Status, transport::Channel};
+
+use super::{
+    address::{Address, Endpoint},
+    check,
+    io::Io,
+    proto::{self, driver_client::DriverClient},
+    tls::TlsFiles,
+    wire,
+};
+use crate::driver::{
+    code::Code,
+    error::DriverError,
+    interface::{Capabilities, SecretData},
+};
+
+/// How long a connection may take, with its TLS handshake; longer than a look, so that a peer that is silent counts as hanging.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a call waits until the driver was reached for the first time.
+const FIRST_CONTACT: Duration = Duration::from_secs(5);
+/// How often TLS files are looked at, by the next call.
+const LOOK: Duration = Duration::from_secs(10);
+/// Probes of a TCP connection without traffic.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Times of the keeper.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// Between two looks at a healthy driver.
+    pub period: Duration,
+    /// How long it may take to respond.
+    pub limit: Duration,
+    /// Failed looks after which it counts as down.
+    pub misses: u32,
+    /// First and longest pause between looks at a driver that is down.
+    pub pauses: (Duration, Duration),
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            period: Duration::from_secs(10),
+            limit: Duration::from_secs(5),
+            misses: 3,
+            pauses: (Duration::from_millis(100), Duration::from_secs(5)),
+        }
+    }
+}
+
+/// Whether a driver can be called.
+#[derive(Clone, Debug, PartialEq)]
+enum Condition {
+    /// Not reached yet.
+    Starting,
+    /// It serves.
+    Up,
+    /// It does not.
+    Down {
+        /// Why.
+        reason: String,
+        /// It does not respond, and neither will calls in flight. Otherwise they end by themselves: the connection of a
+        /// process that died breaks, and one that is being stopped lets them finish.
+        hangs: bool,
+    },
+}
+
+/// What a driver serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Served {
+    pub capabilities: Capabilities,
+    /// It knows volumes.
+    pub volume_ids: bool,
+}
+
+impl Default for Served {
+    /// Until it is known: what the driver cannot do, it refuses.
+    fn default() -> Self {
+        Self { capabilities: Capabilities { initialize: true, list: true }, volume_ids: true }
+    }
+}
+
+/// The way to one driver.
+pub(super) struct Line {
+    endpoint: Endpoint,
+    calls: Mutex<Connection>,
+    looks: Mutex<Connection>,
+    served: Mutex<Served>,
+    condition: watch::Sender<Condition>,
+    /// A call broke: look at the driver now.
+    broke: Notify,
+}
+
+/// A channel, and the files with which it was made.
+struct Connection {
+    channel: Channel,
+    fingerprint: u64,
+    looked_at: Instant,
+}
+
+impl Connection {
+    fn new(endpoint: &Endpoint) -> Self {
+        Self { channel: channel(endpoint), fingerprint: endpoint.tls.fingerprint(), looked_at: Instant::now() }
+    }
+}
+
+impl Line {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self {
+            calls: Mutex::new(Connection::new(&endpoint)),
+            looks: Mutex::new(Connection::new(&endpoint)),
+            served: Mutex::default(),
+            condition: watch::Sender::new(Condition::Starting),
+            broke: Notify::new(),
+            endpoint,
+        }
+    }
+
+    /// What the driver serves, as far as known.
+    pub(super) fn served(&self) -> Served {
+        *self.served.lock()
+    }
+
+    /// Makes a call, unless the driver is down. If it begins to hang meanwhile, the outcome of the call is unknown.
+    pub(super) async fn call<T, F>(&self, work: impl FnOnce(DriverClient<Channel>) -> F) -> Result<T, DriverError>
+    where
+        F: Future<Output = Result<Result<T, DriverError>, Status>>,
+    {
+        self.wait_until_known().await?;
+        let call = async { work(client(self.channel(&self.calls, LOOK).await)).await };
+        tokio::select! {
+            biased;
+            result = call => result.unwrap_or_else(|status| {
+                self.broke.notify_one();
+                let DriverError { code, message, .. } = wire::broken_call(&status);
+                Err(self.error(code, message))
+            }),
+            reason = self.hangs() => Err(self.error(Code::Unavailable, format!("{reason}; the outcome of the call is unknown"))),
+        }
+    }
+
+    /// Waits until the driver responded for the first time.
+    pub(super) async fn wait_until_known(&self) -> Result<(), DriverError> {
+        let mut condition = self.condition.subscribe();
+        let known = timeout(FIRST_CONTACT, condition.wait_for(|condition| *condition != Condition::Starting)).await;
+        match known {
+            Ok(Ok(known)) => match &*known {
+                Condition::Down { reason, .. } => Err(self.error(Code::Unavailable, reason)),
+                _ => Ok(()),
+            },
+            _ => Err(self.error(Code::Unavailable, "it was not reached yet")),
+        }
+    }
+
+    /// Waits until the driver hangs, and returns the reason.
+    async fn hangs(&self) -> String {
+        let mut condition = self.condition.subscribe();
+        loop {
+            if let Condition::Down { reason, hangs: true } = &*condition.borrow_and_update() {
+                return reason.clone();
+            }
+            if condition.changed().await.is_err() {
+                return "its connection was closed".to_owned();
+            }
+        }
+    }
+
+    fn error(&self, code: Code, text: impl Display) -> DriverError {
+        let Endpoint { name, address, .. } = &self.endpoint;
+        DriverError::new(code, format!("driver {name} at {address}: {text}"))
+    }
+
+    /// Looks at the driver for ever.
+    pub(super) async fn keep(self: Arc<Self>, timing: Timing) {
+        let (mut misses, mut pause) = (0, timing.pauses.0);
+        loop {
+            let found = timeout(timing.limit, self.look()).await;
+            let hangs = found.is_err();
+            match found.unwrap_or_else(|_| Err(format!("it did not respond within {:?}", timing.limit))) {
+                Ok(served) => {
+                    (misses, pause) = (0, timing.pauses.0);
+                    *self.served.lock() = served;
+                    self.set(Condition::Up);
+                    // Whatever comes first.
+                    let _ = timeout(timing.period, self.broke.notified()).await;
+                }
+                Err(reason) => {
+                    misses += 1;
+                    // The other side may be gone without a word.
+                    *self.looks.lock() = Connection::new(&self.endpoint);
+                    let was_up = *self.condition.borrow() == Condition::Up;
+                    if was_up && misses < timing.misses {
+                        sleep(timing.pauses.0).await;
+                        continue;
+                    }
+                    let reason = check::text(&reason, &SecretData::default());
+                    self.set(Condition::Down { reason, hangs });
+                    *self.calls.lock() = Connection::new(&self.endpoint);
+                    sleep(pause).await;
+                    pause = (pause * 2).min(timing.pauses.1);
+                }
+            }
+        }
+    }
+
+    fn set(&self, condition: Condition) {
+        let Endpoint { name, address, .. } = &self.endpoint;
+        self.condition.send_if_modified(|old| {
+            let is_new = match (&*old, &condition) {
+                (Condition::Down { hangs: old, .. }, Condition::Down { hangs: new, .. }) => old != new,
+                (old, new) => old != new,
+            };
+            match &condition {
+                Condition::Up if is_new => tracing::info!(driver = name, %address, "driver connected"),
+                Condition::Down { reason, .. } if is_new => {
+                    tracing::warn!(driver = name, %address, reason, "driver cannot be called");
+                }
+                _ => {}
+            }
+            *old = condition;
+            is_new
+        });
+    }
+
+    async fn look(&self) -> Result<Served, String> {
+        let mut client = client(self.channel(&self.looks, Duration::ZERO).await);
+        let broke = |status: Status| wire::broken_call(&status).message;
+        let asked = proto::GetCapabilitiesRequest { protocol_versions: vec![proto::VERSION] };
+        let found = client.get_capabilities(asked).await.map_err(broke)?.into_inner();
+        if found.protocol_version != proto::VERSION {
+            return Err(format!("it does not speak version {} of the protocol", proto::VERSION));
+        }
+        let name = &self.endpoint.name;
+        let Some(provider) = found.providers.iter().find(|provider| provider.name.eq_ignore_ascii_case(name)) else {
+            let names: Vec<&str> = found.providers.iter().map(|provider| provider.name.as_str()).collect();
+            return Err(format!("it serves {}, and not {name}", names.join(", ")));
+        };
+        let health = client.health(proto::HealthRequest {}).await.map_err(broke)?.into_inner();
+        if !health.serving {
+            return Err(format!("it does not serve at the moment: {}", health.message));
+        }
+        let capabilities = Capabilities { initialize: provider.initialize, list: provider.list };
+        Ok(Served { capabilities, volume_ids: provider.volume_ids })
+    }
+
+    /// The channel for the next call, with the TLS files of today.
+    async fn channel(&self, connection: &Mutex<Connection>, every: Duration) -> Channel {
+        let (channel, used, is_due) = {
+            let mut connection = connection.lock();
+            let is_due = !self.endpoint.tls.is_empty() && connection.looked_at.elapsed() >= every;
+            if is_due {
+                connection.looked_at = Instant::now();
+            }
+            (connection.channel.clone(), connection.fingerprint, is_due)
+        };
+        if !is_due {
+            return channel;
+        }
+        let files = self.endpoint.tls.clone();
+        // A file that is being written is left alone.
+        let changed = spawn_blocking(move || {
+            let fingerprint = files.fingerprint();
+            fingerprint != used && files.client().is_ok()
+        });
+        if !changed.await.unwrap_or(false) {
+            return channel;
+        }
+        tracing::info!(driver = self.endpoint.name, "TLS files of the driver reloaded");
+        let mut connection = connection.lock();
+        *connection = Connection::new(&self.endpoint);
+        connection.channel.clone()
+    }
+}
+
+fn client(channel: Channel) -> DriverClient<Channel> {
+    DriverClient::new(channel)
+        .max_decoding_message_size(proto::LARGEST_RESPONSE)
+        .max_encoding_message_size(proto::LARGEST_REQUEST)
+}
+
+/// Connects with its first call, and again with the next one after it broke.
+fn channel(endpoint: &Endpoint) -> Channel {
+    let uri = match &endpoint.address {
+        Address::Tcp { host, port, is_tls } => {
+            let scheme = if *is_tls { "https" } else { "http" };
+            format!("{scheme}://{host}:{port}").parse().ok()
+        }
+        Address::Unix(_) => None,
+    };
+    let transport = tonic::transport::Endpoint::from_static("http://localhost");
+    let transport = transport.origin(uri.unwrap_or_else(|| Uri::from_static("http://localhost")));
+    let endpoint = endpoint.clone();
+    transport.connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
+        let endpoint = endpoint.clone();
+        async move { timeout(CONNECT, connect(&endpoint)).await?.map(TokioIo::new) }
+    }))
+}
+
+async fn connect(endpoint: &Endpoint) -> io::Result<Io> {
+    match &endpoint.address {
+        Address::Unix(path) => UnixStream::connect(path).await.map(Io::new),
+        Address::Tcp { host, port, is_tls } => {
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let stream = TcpStream::connect((host, *port)).await?;
+            stream.set_nodelay(true)?;
+            SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(IDLE).with_interval(IDLE))?;
+            if !is_tls {
+                return Ok(Io::new(stream));
+            }
+            let name = endpoint.server_name.as_deref().unwrap_or(host).to_owned();
+            let name = ServerName::try_from(name).map_err(io::Error::other)?;
+            let connector = connector(endpoint.tls.clone()).await?;
+            connector.connect(name, stream).await.map(Io::new)
+        }
+    }
+}
+
+async fn connector(files: TlsFiles) -> io::Result<TlsConnector> {
+    let config = spawn_blocking(move || files.client()).await?.map_err(io::Error::other)?;
+    Ok(TlsConnector::from(Arc::new(config)))
+}

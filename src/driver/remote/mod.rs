@@ -1,0 +1,23 @@
+//! Drivers in processes of their own, over gRPC: the client, which is a [`Driver`](super::interface::Driver), and the
+//! server, which serves any. `proto/` has the protocol, `docs/drivers.md` its rules.
+
+mod address;
+mod check;
+mod client;
+mod io;
+mod line;
+mod listen;
+mod proto;
+mod server;
+mod tls;
+mod verdicts;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use address::{Address, Endpoint, InvalidAddress, Listen};
+pub use tls::TlsFiles;
+
+pub(crate) use client::{RemoteDriver, Texts};
+pub(crate) use listen::{ListenOptions, serve};

@@ -1,0 +1,129 @@
+//! What goes over the wire, and what comes back.
+
+use rstest::rstest;
+
+use super::*;
+use crate::{
+    driver::{
+        conformance::{self, Outcome, Subject},
+        simulated::SimulatedDriver,
+    },
+    simulated_cloud::{Cloud, Control},
+};
+
+#[tokio::test]
+async fn the_simulated_driver_conforms_over_a_socket() {
+    let cloud = Arc::new(Cloud::new(1, Control::default()));
+    cloud.replace_control(json!({"latency": {"create": "10ms", "delete": "10ms"}})).unwrap();
+    let (_folder, path) = socket();
+    let _server = Server::on_socket(&path, Arc::new(SimulatedDriver::new(Arc::clone(&cloud) as _))).await;
+    let driver = RemoteDriver::open(&Endpoint::new("Simulated", Address::Unix(path)), Texts::AsTheyAre);
+    driver.reached().await.unwrap();
+
+    let class = |namespace: &str, spec: serde_json::Value| -> MachineClass {
+        let metadata = json!({"name": "class", "namespace": namespace});
+        let class = json!({"metadata": metadata, "provider": "simulated", "providerSpec": spec});
+        serde_json::from_value(class).unwrap()
+    };
+    let volume = |spec| serde_json::from_value(spec).unwrap();
+    let subject = Subject {
+        driver: &driver,
+        class: class("ns", json!({"initialize": true})),
+        invalid_class: Some(class("ns", json!({"zone": 7, "taints": [{}]}))),
+        foreign_class: Some(class("elsewhere", json!({}))),
+        secret: SecretData([("userData".to_owned(), b"hunter2-hunter2".to_vec())].into()),
+        volumes: vec![
+            (volume(json!({"csi": {"driver": "d", "volumeHandle": "vol-1"}})), Some("vol-1".to_owned())),
+            (volume(json!({"hostPath": {"path": "/tmp"}})), None),
+        ],
+        prefix: "conformance".to_owned(),
+    };
+    let report = conformance::run(&subject).await;
+    assert!(report.results.iter().all(|one| one.outcome == Outcome::Passed), "\n{report}");
+    assert_eq!(cloud.stats().alive, 0, "nothing is left");
+}
+
+#[tokio::test]
+async fn capabilities_are_those_of_the_driver() {
+    let (_folder, path) = socket();
+    let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
+    let driver = client_of("odd", &path);
+    driver.reached().await.unwrap();
+    assert_eq!(driver.capabilities(), Capabilities { initialize: false, list: true });
+}
+
+#[tokio::test]
+async fn an_endpoint_that_serves_something_else_says_so() {
+    let (_folder, path) = socket();
+    let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
+    let driver = client_of("aws", &path);
+    let error = driver.status(&request()).await.unwrap_err();
+    assert_eq!(error.code, Code::Unavailable);
+    let expected = format!("driver aws at unix://{}: it serves odd, and not aws", path.display());
+    assert_eq!(error.message, expected);
+}
+
+#[rstest]
+#[case::no_id(Vm { node_name: "node-1".to_owned(), ..Vm::default() })]
+#[case::path(Vm { provider_id: "odd:///1".to_owned(), node_name: "../x".to_owned(), ..Vm::default() })]
+#[tokio::test]
+async fn a_vm_that_cannot_be_is_an_error(#[case] vm: Vm) {
+    let (_folder, path) = socket();
+    let _server = Server::on_socket(&path, Arc::new(Odd::answering(Ok(vm)))).await;
+    let driver = client_of("odd", &path);
+    for answer in [driver.create(&request()).await, driver.status(&request()).await] {
+        assert_eq!(answer.unwrap_err().code, Code::Internal);
+    }
+    let too_many = driver.volume_ids(&[PersistentVolumeSpec::default()]).await.unwrap_err();
+    assert_eq!(too_many.code, Code::Internal);
+}
+
+#[tokio::test]
+async fn errors_come_with_code_state_and_vm_and_without_secrets() {
+    let vm = Vm { provider_id: "odd:///1".to_owned(), node_name: "node-1".to_owned(), ..Vm::default() };
+    let failed = DriverError {
+        last_known_state: Some("state".to_owned()),
+        vm: Some(Box::new(vm)),
+        ..DriverError::new(Code::Uninitialized, "key hunter2-hunter2 [")
+    };
+    let (_folder, path) = socket();
+    let _server = Server::on_socket(&path, Arc::new(Odd::answering(Err(failed.clone())))).await;
+    let expected = DriverError { message: "key (secret) (".to_owned(), ..failed.clone() };
+    assert_eq!(client_of("odd", &path).create(&request()).await, Err(expected.clone()));
+    assert_eq!(client_of("odd", &path).delete(&request()).await, Err(expected));
+    let tested = RemoteDriver::open(&Endpoint::new("odd", Address::Unix(path)), Texts::AsTheyAre);
+    assert_eq!(tested.status(&request()).await, Err(failed), "a test judges what the driver said");
+}
+
+#[rstest]
+#[case(&[], true)]
+#[case(&[("odd:///1", "m-1"), ("odd:///2", "m-2")], true)]
+#[case(&[("odd:///1", "m-1"), ("odd:///2", "")], false)]
+#[tokio::test]
+async fn a_list_is_complete_and_credible_or_an_error(#[case] vms: &[(&str, &str)], #[case] is_credible: bool) {
+    let (_folder, path) = socket();
+    let odd = Odd::listing(vms);
+    let expected = odd.list.clone();
+    let _server = Server::on_socket(&path, Arc::new(odd)).await;
+    let MachineRequest { class, secret, .. } = request();
+    match client_of("odd", &path).list(&class, &secret).await {
+        Ok(list) => assert!(is_credible && list == expected),
+        Err(error) => assert!(!is_credible && error.code == Code::Internal),
+    }
+}
+
+#[tokio::test]
+async fn a_class_is_validated_in_the_background() {
+    let (_folder, path) = socket();
+    let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
+    let driver = client_of("odd", &path);
+    let mut class = MachineClass::clone(&request().class);
+    class.provider_spec = json!({"bad": true});
+    assert_eq!(driver.known_problems(&class), None, "what was not asked is unknown");
+    let known = until_ok(async || driver.known_problems(&class).ok_or(DriverError::new(Code::Unavailable, "not yet")));
+    let mut expected = Problems::default();
+    expected.error("providerSpec.bad", "two lines");
+    assert_eq!(known.await, expected);
+    assert_eq!(driver.problems(&class).await, Ok(expected.clone()));
+    assert_eq!(driver.validate(&class), expected);
+}

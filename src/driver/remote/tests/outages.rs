@@ -1,0 +1,101 @@
+//! Drivers that hang, die and come back.
+
+use std::time::Instant;
+
+use tokio::net::UnixListener;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::*;
+
+/// Far below the limits of calls, which are minutes.
+const SOON: Duration = Duration::from_secs(10);
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn a_driver_that_is_not_there_is_unavailable_and_used_when_it_comes() {
+    let (_folder, path) = socket();
+    let driver = client_of("odd", &path);
+    let error = driver.status(&request()).await.unwrap_err();
+    assert_eq!(error.code, Code::Unavailable, "never that there is no VM");
+    let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
+    until_ok(async || driver.status(&request()).await).await;
+}
+
+/// Its process is stopped: connections are accepted by the kernel, and nobody answers.
+#[tokio::test]
+async fn a_process_that_hangs_holds_nobody_up_and_is_used_when_it_goes_on() {
+    let (_folder, path) = socket();
+    let hangs = UnixListener::bind(&path).unwrap();
+    let driver = client_of("odd", &path);
+    let start = Instant::now();
+    for _ in 0..3 {
+        let error = driver.create(&request()).await.unwrap_err();
+        assert_eq!(error.code, Code::Unavailable);
+        assert!(error.message.contains("did not respond within"), "{error}");
+    }
+    assert!(start.elapsed() < SOON);
+    drop(hangs);
+    let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
+    until_ok(async || driver.create(&request()).await).await;
+}
+
+#[tokio::test]
+async fn a_call_in_flight_ends_when_the_driver_dies_and_its_outcome_is_unknown() {
+    let (_folder, path) = socket();
+    let odd = Arc::new(Odd::taking(FOR_EVER));
+    let server = Server::on_socket(&path, Arc::clone(&odd) as _).await;
+    let driver = Arc::new(client_of("odd", &path));
+    let caller = Arc::clone(&driver);
+    let call = tokio::spawn(async move { caller.create(&request()).await });
+    until_ok(async || match *odd.calls.lock() {
+        0 => Err(DriverError::new(Code::Unavailable, "not called yet")),
+        _ => Ok(()),
+    })
+    .await;
+    drop(server);
+    let error = tokio::time::timeout(SOON, call).await.unwrap().unwrap().unwrap_err();
+    assert!(error.code.is_transient(), "{error}");
+
+    *odd.latency.lock() = Duration::ZERO;
+    let _server = Server::on_socket(&path, odd).await;
+    until_ok(async || driver.create(&request()).await).await;
+}
+
+#[tokio::test]
+async fn a_driver_that_is_slow_delays_no_other() {
+    let ((_one, slow_path), (_two, quick_path)) = (socket(), socket());
+    let slow_driver = Arc::new(Odd::taking(FOR_EVER));
+    let _slow = Server::on_socket(&slow_path, Arc::clone(&slow_driver) as _).await;
+    let _quick = Server::on_socket(&quick_path, Arc::new(Odd::new())).await;
+    let (slow, quick) = (Arc::new(client_of("odd", &slow_path)), client_of("odd", &quick_path));
+    let calls = (0..50).map(|_| {
+        let slow = Arc::clone(&slow);
+        AbortOnDropHandle::new(tokio::spawn(async move { slow.create(&request()).await }))
+    });
+    let calls: Vec<_> = calls.collect();
+    until_ok(async || match *slow_driver.calls.lock() {
+        50 => Ok(()),
+        _ => Err(DriverError::new(Code::Unavailable, "not called yet")),
+    })
+    .await;
+    let answered = tokio::time::timeout(SOON, quick.create(&request())).await;
+    answered.unwrap().unwrap();
+    assert!(calls.iter().all(|call| !call.is_finished()), "a driver that is healthy may take its time");
+}
+
+#[tokio::test]
+async fn a_server_that_is_stopped_lets_calls_end() {
+    let (_folder, path) = socket();
+    let odd = Arc::new(Odd::taking(Duration::from_millis(300)));
+    let server = Server::on_socket(&path, Arc::clone(&odd) as _).await;
+    let driver = Arc::new(client_of("odd", &path));
+    let caller = Arc::clone(&driver);
+    let call = tokio::spawn(async move { caller.create(&request()).await });
+    until_ok(async || match *odd.calls.lock() {
+        0 => Err(DriverError::new(Code::Unavailable, "not called yet")),
+        _ => Ok(()),
+    })
+    .await;
+    tokio::time::timeout(SOON, server.stop()).await.unwrap();
+    call.await.unwrap().unwrap();
+}

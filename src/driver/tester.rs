@@ -1,0 +1,137 @@
+//! A driver for the tests in `tests/clouds`, which know no more of this crate than its users.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+
+use super::{
+    Catalogue, Code, Environment, Guards, MachineRequest, Observer, Operation, SecretData,
+    conformance::{Subject, run},
+    error::DriverError,
+    interface::Driver,
+};
+use crate::{
+    api::machine::{Machine, MachineClass},
+    simulated_cloud::{Cloud, Control},
+};
+
+/// A driver with its class and Secret.
+pub struct Tester {
+    driver: Arc<dyn Driver>,
+    class: Arc<MachineClass>,
+    secret: SecretData,
+}
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Name of its code.
+    pub code: &'static str,
+    /// Whether it may be repeated at once.
+    pub is_transient: bool,
+    /// What was attempted and why it failed.
+    pub message: String,
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+}
+
+impl Tester {
+    /// The driver that a process would use for a class. `None` if none is built in.
+    pub fn new(class: MachineClass, secret: BTreeMap<String, Vec<u8>>) -> Option<Self> {
+        let cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as _);
+        let guards = Guards::new(Arc::new(Unobserved));
+        let environment = Environment {
+            simulated_cloud: &cloud,
+            #[cfg(feature = "remote")]
+            remote: &[],
+        };
+        let catalogue = Catalogue::open(&environment, Some(&class.provider), &guards).ok()?;
+        let driver = catalogue.get(&class).ok()?;
+        Some(Self { driver, class: Arc::new(class), secret: SecretData(secret) })
+    }
+
+    /// Errors and warnings of the class.
+    pub fn problems(&self) -> (Vec<String>, Vec<String>) {
+        let problems = self.driver.validate(&self.class);
+        let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
+        (texts(&problems.errors), texts(&problems.warnings))
+    }
+
+    /// Creates the VM of a Machine; returns its provider ID and the name of its Node.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn create(&self, machine: &Machine) -> Result<(String, String), Failed> {
+        let vm = self.driver.create(&self.request(machine)).await?;
+        Ok((vm.provider_id, vm.node_name))
+    }
+
+    /// Looks the VM of a Machine up.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn status(&self, machine: &Machine) -> Result<(String, String), Failed> {
+        let vm = self.driver.status(&self.request(machine)).await?;
+        Ok((vm.provider_id, vm.node_name))
+    }
+
+    /// Initializes the VM of a Machine.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn initialize(&self, machine: &Machine) -> Result<(), Failed> {
+        Ok(self.driver.initialize(&self.request(machine)).await.map(drop)?)
+    }
+
+    /// Deletes the VM of a Machine.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn delete(&self, machine: &Machine) -> Result<(), Failed> {
+        Ok(self.driver.delete(&self.request(machine)).await.map(drop)?)
+    }
+
+    /// All VMs of the class: provider ID to Machine name.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn list(&self) -> Result<BTreeMap<String, String>, Failed> {
+        Ok(self.driver.list(&self.class, &self.secret).await?)
+    }
+
+    /// Runs the conformance suite; returns the checks that failed and the whole report.
+    pub async fn conformance(
+        &self,
+        invalid: MachineClass,
+        foreign: MachineClass,
+        volumes: Vec<(PersistentVolumeSpec, Option<String>)>,
+    ) -> (Vec<&'static str>, String) {
+        let subject = Subject {
+            driver: &*self.driver,
+            class: (*self.class).clone(),
+            invalid_class: Some(invalid),
+            foreign_class: Some(foreign),
+            secret: self.secret.clone(),
+            volumes,
+            prefix: "conformance".to_owned(),
+        };
+        let report = run(&subject).await;
+        (report.failed(), report.to_string())
+    }
+
+    fn request(&self, machine: &Machine) -> MachineRequest {
+        let (machine, class) = (Arc::new(machine.clone()), Arc::clone(&self.class));
+        MachineRequest { machine, class, secret: self.secret.clone() }
+    }
+}
+
+impl From<DriverError> for Failed {
+    fn from(error: DriverError) -> Self {
+        let (code, is_transient) = (error.code.as_str(), error.code.is_transient());
+        Self { code, is_transient, message: error.message }
+    }
+}

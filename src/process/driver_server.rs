@@ -1,0 +1,46 @@
+//! The drivers of this program as a process of their own.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::drivers;
+use crate::{
+    driver::{
+        Catalogue, Environment,
+        remote::{self, ListenOptions},
+    },
+    runtime::{metrics::Metrics, shutdown},
+    simulated_cloud::{Client, Cloud, CloudApi, Control},
+};
+
+/// Which drivers are served, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct DriverServerOptions {
+    /// Only the driver of this provider.
+    pub provider: Option<String>,
+    /// URL of the simulated cloud; in memory if `None`.
+    pub simulated_cloud: Option<String>,
+    /// Where to listen.
+    pub listen: ListenOptions,
+}
+
+/// Serves drivers until a signal arrives.
+///
+/// # Errors
+/// The provider is not built in, or the address cannot be had.
+pub(crate) async fn serve_drivers(options: DriverServerOptions) -> Result<()> {
+    let stop = shutdown::on_signal().context("listen for signals")?;
+    let simulated_cloud = || {
+        Ok(match &options.simulated_cloud {
+            Some(address) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
+            None => Arc::new(Cloud::new(rand::random(), Control::default())),
+        })
+    };
+    let environment = Environment { simulated_cloud: &simulated_cloud, remote: &[] };
+    let drivers = Catalogue::open(&environment, options.provider.as_deref(), &drivers::guards(&Metrics::new()))?;
+    let names = drivers.names().join(", ");
+    let started = |address: &str| tracing::info!(address, drivers = names, "drivers served");
+    remote::serve(&options.listen, drivers, started, &stop).await?;
+    Ok(())
+}

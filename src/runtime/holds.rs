@@ -1,0 +1,61 @@
+//! Objects that nobody may touch now, such as those of a paused cluster. A cell without such objects has no judge.
+
+use std::sync::OnceLock;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::RwLock;
+
+use super::cache::Key;
+
+type Judge = Box<dyn Fn(&ObjectMeta) -> Option<String> + Send + Sync>;
+type Handler = Box<dyn Fn(&Key) + Send + Sync>;
+
+/// Why an object of a cell may not be touched. Kinds of one cell share it.
+#[derive(Default)]
+pub(crate) struct Holds {
+    judge: OnceLock<Judge>,
+    handlers: RwLock<Vec<Handler>>,
+}
+
+impl Holds {
+    /// Sets who judges; only the first one counts. Its answer completes "waiting for".
+    pub fn judged_by(&self, judge: impl Fn(&ObjectMeta) -> Option<String> + Send + Sync + 'static) {
+        let _ = self.judge.set(Box::new(judge));
+    }
+
+    /// What has to happen before the object may be touched; `None` if it may be now.
+    pub fn of(&self, meta: &ObjectMeta) -> Option<String> {
+        self.judge.get().and_then(|judge| judge(meta))
+    }
+
+    /// Calls `handler` with each object for which the answer may have changed.
+    pub fn on_change(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    /// The answer for an object may have changed.
+    pub fn changed(&self, key: &Key) {
+        self.handlers.read().iter().for_each(|handler| handler(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_held_unless_somebody_judges_and_changes_are_told() {
+        let holds = Holds::default();
+        let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        assert_eq!(holds.of(&named("a")), None);
+        holds.judged_by(|meta| meta.name.clone().filter(|name| name == "a"));
+        assert_eq!((holds.of(&named("a")), holds.of(&named("b"))), (Some("a".to_owned()), None));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&told);
+        holds.on_change(move |key| heard.lock().unwrap().push(key.clone()));
+        holds.changed(&Key::new("ns", "a"));
+        assert_eq!(*told.lock().unwrap(), [Key::new("ns", "a")]);
+    }
+}

@@ -1,0 +1,187 @@
+//! What CRDs and policies of the provider for Cluster API refuse.
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+};
+use rstest::rstest;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::support::{
+    control_plane::{ControlPlane, install},
+    objects, wait,
+};
+
+const POLICIES: &str = include_str!("../../config/cluster-api/policies.yaml");
+
+/// A namespace in an API server with CRDs and policies in force.
+struct Place {
+    client: Client,
+    namespace: String,
+}
+
+impl Place {
+    async fn new() -> Self {
+        static READY: OnceCell<()> = OnceCell::const_new();
+        let control_plane = ControlPlane::shared().await;
+        let client = control_plane.client();
+        READY.get_or_init(async || Self::prepare(&client, &control_plane.namespace("policies").await).await).await;
+        Self { client, namespace: control_plane.namespace("capi").await }
+    }
+
+    async fn prepare(client: &Client, namespace: &str) {
+        install(client, &mcm::capi::crd::crds()).await.unwrap();
+        for document in serde_yaml_ng::Deserializer::from_str(POLICIES) {
+            objects::apply(client, &Value::deserialize(document).unwrap()).await;
+        }
+        // A policy comes into force a moment later.
+        let place = Self { client: client.clone(), namespace: namespace.to_owned() };
+        place.create("MCMMachineTemplate", "t", json!({ "template": { "spec": reference("a") } })).await.unwrap();
+        place.create("MCMMachine", "m", reference("a")).await.unwrap();
+        place.patch("MCMMachine", "m", json!({ "metadata": { "finalizers": [FINALIZER] } })).await.unwrap();
+        wait::until("the policy about templates", async || {
+            let change = json!({ "spec": { "template": { "spec": { "machineClassRef": { "name": "b" } } } } });
+            place.try_patch("MCMMachineTemplate", "t", change, &dry_run()).await.err()
+        })
+        .await;
+        wait::until("the policy about deletions", async || place.delete("m", true).await.err()).await;
+    }
+
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("infrastructure.cluster.x-k8s.io", "v1beta2", kind);
+        Api::namespaced_with(self.client.clone(), &self.namespace, &ApiResource::from_gvk(&kind))
+    }
+
+    async fn create(&self, kind: &str, name: &str, spec: Value) -> Result<DynamicObject, String> {
+        let object = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": { "name": name }, "spec": spec,
+        });
+        let created = self.api(kind).create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await;
+        created.map_err(|error| error.to_string())
+    }
+
+    async fn patch(&self, kind: &str, name: &str, change: Value) -> Result<DynamicObject, String> {
+        self.try_patch(kind, name, change, &PatchParams::default()).await
+    }
+
+    async fn try_patch(
+        &self,
+        kind: &str,
+        name: &str,
+        change: Value,
+        parameters: &PatchParams,
+    ) -> Result<DynamicObject, String> {
+        self.api(kind).patch(name, parameters, &Patch::Merge(change)).await.map_err(|error| error.to_string())
+    }
+
+    async fn delete(&self, name: &str, is_dry_run: bool) -> Result<(), String> {
+        let parameters = DeleteParams { dry_run: is_dry_run, ..DeleteParams::default() };
+        self.api("MCMMachine").delete(name, &parameters).await.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+const FINALIZER: &str = "mcmmachine.infrastructure.cluster.x-k8s.io";
+
+fn reference(class: &str) -> Value {
+    json!({ "machineClassRef": { "name": class } })
+}
+
+fn dry_run() -> PatchParams {
+    PatchParams { dry_run: true, ..PatchParams::default() }
+}
+
+#[rstest]
+#[case::no_class(json!({}), "either machineClassRef")]
+#[case::two_classes(json!({ "machineClassRef": { "name": "a" }, "machineClass": { "providerSpec": {} } }), "either machineClassRef")]
+#[case::class_without_a_name(json!({ "machineClassRef": {} }), "spec.machineClassRef.name: Required value")]
+#[case::empty_id(json!({ "machineClassRef": { "name": "a" }, "providerID": "" }), "spec.providerID")]
+#[case::taint_without_capacity(
+    json!({ "machineClass": { "providerSpec": {}, "nodeTemplate": { "capacity": {}, "instanceType": "a", "region": "a", "zone": "a" } } }),
+    "write cpu, gpu and memory"
+)]
+#[tokio::test]
+async fn an_mcmmachine_that_could_never_work_is_refused(#[case] spec: Value, #[case] text: &str) {
+    let place = Place::new().await;
+    let said = place.create("MCMMachine", "m", spec.clone()).await.unwrap_err();
+    assert!(said.contains(text), "{said}");
+    let said = place.create("MCMMachineTemplate", "t", json!({ "template": { "spec": spec } })).await.unwrap_err();
+    assert!(said.contains(text.trim_start_matches("spec.")), "{said}");
+}
+
+/// I16: ID and class of a VM stay; an ID may be set once.
+#[tokio::test]
+async fn the_identity_of_a_vm_stays() {
+    let place = Place::new().await;
+    place.create("MCMMachine", "m", reference("a")).await.unwrap();
+    place.patch("MCMMachine", "m", json!({ "spec": { "providerID": "x:///1" } })).await.unwrap();
+    for (change, text) in [
+        (json!({ "providerID": "x:///2" }), "the ID of a VM stays"),
+        (reference("b"), "the class of a VM stays"),
+        (json!({ "machineClassRef": null, "machineClass": { "providerSpec": {} } }), "the class of a VM stays"),
+    ] {
+        let said = place.patch("MCMMachine", "m", json!({ "spec": change })).await.unwrap_err();
+        assert!(said.contains(text), "{said}");
+    }
+    place.patch("MCMMachine", "m", json!({ "spec": { "creationTimeoutSeconds": 60 } })).await.unwrap();
+}
+
+/// T3a, T4a: neither an edit, nor a dry run, nor the annotation alone, but both together.
+#[rstest]
+#[case::machine("MCMMachineTemplate", reference("a"), json!({ "machineClassRef": { "name": "b" } }))]
+#[case::pool("MCMMachinePoolTemplate", reference("a"), json!({ "machineClassRef": { "name": "b" } }))]
+#[case::cluster("MCMClusterTemplate", json!({}), json!({ "failureDomains": [{ "name": "a" }] }))]
+#[tokio::test]
+async fn a_template_is_changed_only_in_a_dry_run_of_a_topology(
+    #[case] kind: &str,
+    #[case] spec: Value,
+    #[case] changed: Value,
+) {
+    let place = Place::new().await;
+    place.create(kind, "t", json!({ "template": { "spec": spec } })).await.unwrap();
+    let change = json!({ "spec": { "template": { "spec": changed } } });
+    let mut marked = change.clone();
+    marked["metadata"] = json!({ "annotations": { "topology.cluster.x-k8s.io/dry-run": "" } });
+    for (change, parameters) in
+        [(&change, PatchParams::default()), (&change, dry_run()), (&marked, PatchParams::default())]
+    {
+        let said = place.try_patch(kind, "t", change.clone(), &parameters).await.unwrap_err();
+        assert!(said.contains("create another template"), "{said}");
+    }
+    place.try_patch(kind, "t", marked, &dry_run()).await.unwrap();
+    let labels = json!({ "metadata": { "labels": { "a": "b" } } });
+    place.patch(kind, "t", labels).await.unwrap();
+}
+
+/// O6, T16.
+#[rstest]
+#[case::machine_lives(json!({}), json!({ "conditions": [{ "type": "Deletable", "status": "False" }] }), false)]
+#[case::nothing_is_said(json!({}), Value::Null, false)]
+#[case::machine_goes(json!({}), json!({ "conditions": [{ "type": "Deletable", "status": "True" }] }), true)]
+#[case::no_vm(json!({ "finalizers": [] }), Value::Null, true)]
+#[case::moved(json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } }), Value::Null, true)]
+#[tokio::test]
+async fn an_mcmmachine_is_deleted_only_after_its_machine(
+    #[case] metadata: Value,
+    #[case] mut status: Value,
+    #[case] is_allowed: bool,
+) {
+    let place = Place::new().await;
+    place.create("MCMMachine", "m", reference("a")).await.unwrap();
+    let mut meta = json!({ "finalizers": [FINALIZER] });
+    objects::merge(&mut meta, metadata);
+    place.patch("MCMMachine", "m", json!({ "metadata": meta })).await.unwrap();
+    if let Some(condition) = status.pointer_mut("/conditions/0") {
+        objects::merge(
+            condition,
+            json!({ "reason": "A", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }),
+        );
+        let change = Patch::Merge(json!({ "status": status }));
+        place.api("MCMMachine").patch_status("m", &PatchParams::default(), &change).await.unwrap();
+    }
+    match place.delete("m", false).await {
+        Ok(()) => assert!(is_allowed),
+        Err(said) => assert!(!is_allowed && said.contains("delete the Machine of Cluster API"), "{said}"),
+    }
+}

@@ -1,0 +1,114 @@
+//! 9.2: a cluster from the template.
+
+use serde_json::Value;
+
+use crate::{
+    scene::{Scene, condition, name_of},
+    world::{VERSION, World, play},
+};
+
+/// K5, K6, K7: the default template and the others are what clusterctl and the API server accept.
+#[test]
+fn the_templates_list_their_variables_and_are_accepted() {
+    play(async |world: &'static World| {
+        let mcm = format!("mcm:{VERSION}");
+        let listed = world.must(&["generate", "cluster", "demo", "--infrastructure", &mcm, "--list-variables"]);
+        for variable in
+            ["CONTROL_PLANE_MACHINE_COUNT", "KUBERNETES_VERSION", "WORKER_MACHINE_COUNT", "MCM_WORKER_CLASS"]
+        {
+            assert!(listed.contains(variable), "{listed}");
+        }
+        let scene = Scene::new(world, "accepted").await;
+        let default = world.must(&[
+            "generate",
+            "cluster",
+            "accepted",
+            "--infrastructure",
+            &mcm,
+            "--target-namespace",
+            &scene.namespace,
+            "--kubernetes-version",
+            "v1.36.0",
+            "--control-plane-machine-count",
+            "1",
+            "--worker-machine-count",
+            "3",
+        ]);
+        world.kubectl_with(&["apply", "--dry-run=server", "-f", "-"], &default);
+        world.kubectl_with(&["apply", "--dry-run=server", "-f", "-"], &scene.generate("simulated", 3));
+    });
+}
+
+/// C2, C4, C5, C6, I1, I2, I3, I4, I8, I20: from the template to Nodes.
+#[test]
+fn a_cluster_becomes_available_and_its_machines_are_nodes() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "demo", 3).await;
+        scene.until("all Machines to run", async || scene.has_running(3)).await;
+        let cluster = scene.get(&["cluster", "demo"]);
+        assert_eq!(cluster["status"]["initialization"]["infrastructureProvisioned"], true);
+        assert_eq!(cluster["status"]["failureDomains"][0]["name"], "simulated-a");
+        assert!(condition(&cluster, "InfrastructureReady").starts_with("True"));
+        for machine in scene.all("machines.cluster.x-k8s.io") {
+            let name = name_of(&machine);
+            let object = scene.get(&["mcmmachine", name]);
+            let node: Value =
+                serde_json::from_str(&world.in_workload(&["get", "node", name, "-o", "json"]).unwrap()).unwrap();
+            let id = &node["spec"]["providerID"];
+            assert_eq!((&object["spec"]["providerID"], &machine["spec"]["providerID"]), (id, id));
+            assert_eq!(machine["status"]["nodeRef"]["name"], name);
+            assert_eq!(machine["status"]["addresses"], object["status"]["addresses"]);
+            assert!(condition(&machine, "InfrastructureReady").starts_with("True"));
+            let owners = object["metadata"]["ownerReferences"].as_array().unwrap();
+            assert!(owners.iter().any(|owner| owner["kind"] == "Machine" && owner["controller"] == true), "{owners:?}");
+        }
+        assert_eq!(scene.vms().await.len(), 3);
+        let described =
+            world.must(&["describe", "cluster", "demo", "-n", &scene.namespace, "--show-conditions", "all"]);
+        assert!(described.contains(&format!("MCMCluster {}/demo", scene.namespace)), "{described}");
+        let kubeconfig = world.must(&["get", "kubeconfig", "demo", "-n", &scene.namespace]);
+        assert_eq!(kubeconfig.trim(), std::fs::read_to_string(world.workload.kubeconfig()).unwrap().trim());
+        let listed = scene.kubectl(&["get", "cluster-api"]);
+        assert!(listed.contains("mcmmachine.infrastructure.cluster.x-k8s.io/"), "{listed}");
+        let template = scene.get(&["mcmmachinetemplate", "demo-md-0"]);
+        assert_eq!(template["status"]["capacity"]["cpu"], "4", "9.5, T6a");
+        assert_eq!(template["status"]["nodeInfo"]["architecture"], "amd64");
+    });
+}
+
+/// O4, F4, 9.8: an idle cluster is not written, and what somebody removes by hand comes back.
+#[test]
+fn an_idle_cluster_is_idle_and_heals() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "idle", 1).await;
+        scene.until("the Machine to run", async || scene.has_running(1)).await;
+        let versions = || {
+            let kinds = ["mcmcluster", "mcmmachine", "mcmmachinetemplate", "machines.machine.sapcloud.io"];
+            let all = kinds.iter().flat_map(|kind| scene.all(kind));
+            all.map(|object| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let mut last = versions();
+        let mut quiet_since = std::time::Instant::now();
+        scene
+            .until("nothing to be written for a while", async || {
+                let now = versions();
+                if now != last {
+                    (last, quiet_since) = (now, std::time::Instant::now());
+                }
+                (quiet_since.elapsed().as_secs() >= 10).then_some(())
+            })
+            .await;
+        let machines = scene.machines();
+        let [machine] = machines.as_slice() else { panic!("not one Machine: {machines:?}") };
+        let bare = r#"{"metadata":{"ownerReferences":[],"finalizers":[]}}"#;
+        scene.kubectl(&["patch", "mcmmachine", machine, "--type=merge", "-p", bare]);
+        scene
+            .until("owner and finalizer to come back", async || {
+                let meta = &scene.find(&["mcmmachine", machine])?["metadata"];
+                let is_whole = meta["ownerReferences"][0]["kind"] == "Machine" && meta["finalizers"][0].is_string();
+                is_whole.then_some(())
+            })
+            .await;
+        assert_eq!(scene.vms().await.len(), 1);
+    });
+}

@@ -1,0 +1,175 @@
+//! 9.3: what is done with a cluster that runs.
+
+use serde_json::{Value, json};
+
+use crate::{
+    scene::{Scene, condition, name_of},
+    world::{World, play},
+};
+
+#[test]
+fn a_deployment_is_scaled_and_the_annotated_machine_goes_first() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "scaled", 2).await;
+        scene.scale(3);
+        scene.until("three Machines", async || scene.has_running(3)).await;
+        let chosen = scene.machines().swap_remove(1);
+        let machine = format!("machine.cluster.x-k8s.io/{chosen}");
+        scene.kubectl(&["annotate", &machine, "cluster.x-k8s.io/delete-machine=yes"]);
+        scene.scale(2);
+        scene.until("two Machines", async || scene.has_running(2)).await;
+        assert!(!scene.machines().contains(&chosen));
+        scene.until("its VM to be gone", async || (!scene.vms().await.contains_key(&chosen)).then_some(())).await;
+        assert!(scene.find(&["machines.machine.sapcloud.io", &chosen]).is_none());
+    });
+}
+
+/// T1a, T3a: a new template rolls, a changed one is refused.
+#[test]
+fn a_deployment_rolls_to_another_template() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "rolled", 2).await;
+        let before = scene.vms().await;
+        let mut template = scene.get(&["mcmmachinetemplate", "rolled-md-0"]);
+        let change = r#"{"spec":{"template":{"spec":{"machineClass":{"providerSpec":{"instanceType":"large"}}}}}}"#;
+        let namespace = ["-n", &scene.namespace];
+        let patch = ["patch", "mcmmachinetemplate", "rolled-md-0", "--type=merge", "-p", change];
+        let refused = world.try_kubectl(&[&patch[..], &namespace].concat(), "").unwrap_err();
+        assert!(refused.contains("create another template"), "{refused}");
+
+        template["metadata"] = json!({"name": "rolled-md-1", "namespace": scene.namespace});
+        template["spec"]["template"]["spec"]["machineClass"]["providerSpec"]["instanceType"] = json!("large");
+        template.as_object_mut().unwrap().remove("status");
+        world.apply(&template);
+        let change = r#"{"spec":{"template":{"spec":{"infrastructureRef":{"name":"rolled-md-1"}}}}}"#;
+        let deployment = "machinedeployment.cluster.x-k8s.io/rolled-md-0";
+        scene.kubectl(&["patch", deployment, "--type=merge", "-p", change]);
+        scene
+            .until("all VMs to be new", async || {
+                let (vms, ready) = (scene.vms().await, scene.get(&[deployment])["status"]["readyReplicas"].clone());
+                assert!(ready.as_i64().unwrap_or_default() >= 2, "surge 1, unavailable 0: {ready}");
+                (vms.len() == 2 && vms.keys().all(|machine| !before.contains_key(machine))).then_some(())
+            })
+            .await;
+    });
+}
+
+/// F3: a MachineHealthCheck replaces a dead machine, once, and nobody else does.
+#[test]
+fn a_dead_vm_is_replaced_once_by_a_health_check() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "healed", 2).await;
+        scene.until("two Machines", async || scene.has_running(2)).await;
+        let created = world.cloud.count("/created").await;
+        world.apply(&json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
+            "metadata": {"name": "healed", "namespace": scene.namespace},
+            "spec": {
+                "clusterName": "healed",
+                "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "healed-md-0"}},
+                "checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "False", "timeoutSeconds": 3}]},
+            },
+        }));
+        let dead = scene.machines().swap_remove(0);
+        world.cloud.condition(&dead, "Ready", Some("False")).await;
+        scene
+            .until("another Machine in its place", async || {
+                (!scene.machines().contains(&dead)).then_some(())?;
+                scene.has_running(2)
+            })
+            .await;
+        scene.until("its VM to be gone", async || (!scene.vms().await.contains_key(&dead)).then_some(())).await;
+        let of_others = world.cloud.count("/created").await;
+        assert!(of_others > created);
+        assert_eq!(scene.vms().await.len(), 2);
+    });
+}
+
+/// Z1, Z2, Z3, Z4: nothing happens to the VMs of a paused Cluster, and everything afterwards.
+#[test]
+fn a_paused_cluster_keeps_its_vms_until_it_is_unpaused() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "paused", 2).await;
+        scene.until("two Machines", async || scene.has_running(2)).await;
+        let before = scene.vms().await;
+        let pause = |is_paused: bool| {
+            scene.kubectl(&[
+                "patch",
+                "cluster",
+                "paused",
+                "--type=merge",
+                "-p",
+                &json!({"spec": {"paused": is_paused}}).to_string(),
+            ])
+        };
+        pause(true);
+        let is_paused = |object: &Value| condition(object, "Paused") == "True Paused";
+        scene
+            .until("the condition Paused", async || {
+                (scene.all("mcmmachine").iter().all(is_paused) && scene.all("mcmcluster").iter().all(is_paused))
+                    .then_some(())
+            })
+            .await;
+        let chosen = scene.machines().swap_remove(0);
+        scene.kubectl(&["delete", &format!("machine.cluster.x-k8s.io/{chosen}"), "--wait=false"]);
+        scene.kubectl(&["delete", &format!("machines.machine.sapcloud.io/{chosen}"), "--wait=false"]);
+        scene.scale(3);
+        // Something that is not paused takes its whole course in the meantime.
+        let other = Scene::with_workers(world, "unpaused", 1).await;
+        other.until("a Machine of another cluster", async || other.has_running(1)).await;
+        assert_eq!(scene.vms().await, before);
+        pause(false);
+        scene.until("the rest to happen", async || scene.has_running(3)).await;
+        assert!(!scene.vms().await.contains_key(&chosen));
+    });
+}
+
+/// O5: drained by core, then the VM, then the Node; and replaced.
+#[test]
+fn a_deleted_machine_loses_vm_and_node_and_is_replaced() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "deleted", 2).await;
+        scene.until("two Machines", async || scene.has_running(2)).await;
+        let chosen = scene.machines().swap_remove(0);
+        // O6, T16: the infrastructure alone may not be deleted, because then core would not drain.
+        let words = ["delete", "mcmmachine", &chosen, "-n", &scene.namespace, "--wait=false"];
+        let refused = world.try_kubectl(&words, "").unwrap_err();
+        assert!(refused.contains("delete the Machine of Cluster API"), "{refused}");
+        scene.kubectl(&["delete", &format!("machine.cluster.x-k8s.io/{chosen}"), "--timeout=120s"]);
+        assert!(!scene.vms().await.contains_key(&chosen));
+        assert!(world.in_workload(&["get", "node", &chosen]).is_err());
+        scene.until("another one", async || scene.has_running(2)).await;
+    });
+}
+
+/// I17: an object that is taken away by force is reported, and no VM takes its place.
+#[test]
+fn an_object_that_was_removed_by_force_is_not_made_again() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "forced", 1).await;
+        scene.until("the Machine to run", async || scene.has_running(1)).await;
+        let machines = scene.machines();
+        let [machine] = machines.as_slice() else { panic!("not one Machine: {machines:?}") };
+        scene.kubectl(&["annotate", "cluster", "forced", "cluster.x-k8s.io/paused="]);
+        scene.kubectl(&[
+            "patch",
+            "mcmmachine",
+            machine,
+            "--type=merge",
+            "-p",
+            r#"{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""},"finalizers":[]}}"#,
+        ]);
+        scene.kubectl(&["delete", "mcmmachine", machine]);
+        scene.kubectl(&["annotate", "cluster", "forced", "cluster.x-k8s.io/paused-"]);
+        scene
+            .until("core to report it", async || {
+                let machine = scene.find(&["machine.cluster.x-k8s.io", machine])?;
+                (condition(&machine, "InfrastructureReady") == "False Deleted"
+                    || condition(&machine, "InfrastructureReady") == "False ObjectDeleted")
+                    .then_some(())
+            })
+            .await;
+        scene.until("its VM to be collected", async || scene.vms().await.is_empty().then_some(())).await;
+        assert_eq!(scene.all("mcmmachine").iter().map(name_of).collect::<Vec<_>>(), [""; 0]);
+    });
+}

@@ -1,0 +1,13 @@
+//! clusterctl, core and the kubeadm providers of Cluster API as they are released, with our binary as the infrastructure
+//! provider, simulated VMs, and a second API server as the cluster whose machines they are.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cluster;
+mod day_2;
+mod failures;
+mod install;
+mod scene;
+mod world;

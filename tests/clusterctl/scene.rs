@@ -1,0 +1,145 @@
+//! A cluster with simulated workers in a namespace of its own.
+
+use serde_json::{Value, json};
+
+use crate::{
+    support::wait,
+    world::{VERSION, World},
+};
+
+/// What the simulated kubelets report; another one would never be up to date.
+pub const KUBERNETES: &str = "v1.33.0";
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(180);
+
+pub struct Scene {
+    pub world: &'static World,
+    pub namespace: String,
+    /// Of the Cluster; the names of its Machines and Nodes begin with it.
+    pub name: String,
+}
+
+impl Scene {
+    /// A namespace for a cluster of this name, and the kubeconfig of its API server.
+    pub async fn new(world: &'static World, name: &str) -> Self {
+        let namespace = world.management.namespace(name).await;
+        let scene = Self { world, namespace, name: name.to_owned() };
+        let kubeconfig = std::fs::read(world.workload.kubeconfig()).unwrap();
+        world.apply(&json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+            "metadata": {
+                "name": format!("{name}-kubeconfig"), "namespace": scene.namespace,
+                "labels": {"cluster.x-k8s.io/cluster-name": name},
+            },
+            "data": {"value": k8s_openapi::ByteString(kubeconfig)},
+        }));
+        scene
+    }
+
+    /// The same with the cluster of the flavour, which is Available.
+    pub async fn with_workers(world: &'static World, name: &str, workers: usize) -> Self {
+        let scene = Self::new(world, name).await;
+        let text = scene.generate("fixed", workers);
+        world.kubectl_with(&["apply", "-f", "-"], &text);
+        scene.initialize();
+        scene.until("the Cluster to be Available", async || scene.is_available()).await;
+        scene
+    }
+
+    /// What `clusterctl generate cluster` prints.
+    pub fn generate(&self, flavour: &str, workers: usize) -> String {
+        let (workers, version) = (workers.to_string(), format!("mcm:{VERSION}"));
+        self.world.must(&[
+            "generate",
+            "cluster",
+            &self.name,
+            "--infrastructure",
+            &version,
+            "--flavor",
+            flavour,
+            "--target-namespace",
+            &self.namespace,
+            "--kubernetes-version",
+            KUBERNETES,
+            "--worker-machine-count",
+            &workers,
+        ])
+    }
+
+    /// The control plane has no controller, so its status is written here.
+    pub fn initialize(&self) {
+        let status = json!({"status": {
+            "initialization": {"controlPlaneInitialized": true}, "externalManagedControlPlane": true, "version": KUBERNETES,
+        }});
+        let patch = ["--subresource=status", "--type=merge", "-p"].map(str::to_owned);
+        let words = [&["patch".to_owned(), format!("fixedcontrolplane/{}", self.name)][..], &patch].concat();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.kubectl(&[&words[..], &[&status.to_string()]].concat());
+    }
+
+    pub fn kubectl(&self, words: &[&str]) -> String {
+        self.world.kubectl(&[words, &["-n", &self.namespace]].concat())
+    }
+
+    pub fn get(&self, words: &[&str]) -> Value {
+        self.world.get(&[words, &["-n", &self.namespace]].concat())
+    }
+
+    pub fn find(&self, words: &[&str]) -> Option<Value> {
+        self.world.find(&[words, &["-n", &self.namespace]].concat())
+    }
+
+    /// All objects of a kind.
+    pub fn all(&self, kind: &str) -> Vec<Value> {
+        self.get(&[kind])["items"].as_array().unwrap().clone()
+    }
+
+    /// Names of all Machines of Cluster API that are not being deleted.
+    pub fn machines(&self) -> Vec<String> {
+        let all = self.all("machines.cluster.x-k8s.io");
+        let alive = all.iter().filter(|machine| machine["metadata"]["deletionTimestamp"].is_null());
+        alive.map(|machine| name_of(machine).to_owned()).collect()
+    }
+
+    /// VMs of this cluster: provider IDs by the name of the machine.
+    pub async fn vms(&self) -> std::collections::BTreeMap<String, Vec<String>> {
+        let prefix = format!("{}-", self.name);
+        let all = self.world.cloud.provider_ids().await;
+        all.into_iter().filter(|(machine, _)| machine.starts_with(&prefix)).collect()
+    }
+
+    pub fn is_available(&self) -> Option<()> {
+        condition(&self.find(&["cluster", &self.name])?, "Available").starts_with("True").then_some(())
+    }
+
+    /// All Machines have Nodes, and there are so many.
+    pub fn has_running(&self, count: usize) -> Option<()> {
+        let all = self.all("machines.cluster.x-k8s.io");
+        let is_running = |machine: &Value| {
+            machine["status"]["phase"] == "Running" && machine["metadata"]["deletionTimestamp"].is_null()
+        };
+        (all.len() == count && all.iter().all(is_running)).then_some(())
+    }
+
+    pub async fn until<T>(&self, what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
+        wait::until_within(LIMIT, &format!("{what} in {}", self.namespace), ask).await
+    }
+
+    /// Scales the deployment of the flavour.
+    pub fn scale(&self, replicas: usize) {
+        let deployment = format!("machinedeployment.cluster.x-k8s.io/{}-md-0", self.name);
+        self.kubectl(&["scale", &deployment, &format!("--replicas={replicas}")]);
+    }
+}
+
+pub fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// `False Creating`, for a condition.
+pub fn condition(object: &Value, type_: &str) -> String {
+    let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = all.into_iter().find(|condition| condition["type"] == type_);
+    found.map_or_else(String::new, |found| {
+        format!("{} {}", found["status"].as_str().unwrap(), found["reason"].as_str().unwrap_or_default())
+    })
+}

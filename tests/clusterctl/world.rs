@@ -1,0 +1,301 @@
+//! The management cluster with everything installed, shared by all tests. Each test has a namespace of its own.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::LazyLock,
+};
+
+use serde_json::{Value, json};
+use tokio::{runtime::Runtime, sync::OnceCell};
+
+use crate::support::{
+    cloud::Cloud,
+    control_plane::ControlPlane,
+    guard, identity,
+    program::{MCM, Program, free_port},
+    wait,
+};
+
+/// The release under test, and a later one.
+pub const VERSION: &str = "v0.1.0";
+pub const LATER: &str = "v0.2.0";
+/// Of core and the kubeadm providers, as `hack/controlplane/cluster-api` pins it.
+const CORE: &str = "v1.14.2";
+const NAMESPACE: &str = "capmcm-system";
+
+/// All tests share one: connections belong to a runtime.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// Runs a test.
+pub fn play(test: impl AsyncFnOnce(&'static World)) {
+    static SHARED: OnceCell<World> = OnceCell::const_new();
+    RUNTIME.block_on(async { test(SHARED.get_or_init(World::start).await).await });
+}
+
+pub struct World {
+    pub management: ControlPlane,
+    pub workload: ControlPlane,
+    pub cloud: Cloud,
+    folder: PathBuf,
+    programs: PathBuf,
+    _running: Vec<Program>,
+}
+
+impl World {
+    async fn start() -> Self {
+        let management = ControlPlane::apart_with(&["--with", "kube-controller-manager"]).await.unwrap();
+        let workload = ControlPlane::apart().await.unwrap();
+        let programs = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+        let programs = programs.filter(|folder| folder.join("clusterctl").exists());
+        let programs = programs.unwrap_or_else(|| panic!("run these tests with hack/test-clusterctl"));
+        let folder = tempfile::Builder::new().prefix("mcm-clusterctl-").tempdir().unwrap().keep();
+        let cloud = Cloud::start(workload.kubeconfig(), &folder.join("cloud.log"), &[]).await;
+        let mut world = Self { management, workload, cloud, folder, programs, _running: Vec::new() };
+        world.lay_out_repository();
+        world.install_certificate_kinds();
+        let (core, kubeadm) = (format!("cluster-api:{CORE}"), format!("kubeadm:{CORE}"));
+        let ours = format!("mcm:{VERSION}");
+        let init = ["init", "--core", &core, "--bootstrap", &kubeadm, "--control-plane", &kubeadm];
+        world.must(&[&init[..], &["--infrastructure", &ours]].concat());
+        world.start_managers().await;
+        world.start_provider().await;
+        world
+    }
+
+    /// `BASE/PROVIDER/VERSION/`, for all four providers, and the configuration that names them.
+    fn lay_out_repository(&self) {
+        let base = self.folder.join("repository");
+        for version in [VERSION, LATER] {
+            let root = env!("CARGO_MANIFEST_DIR");
+            let made = Command::new(format!("{root}/hack/release")).arg(version).arg(&base).output().unwrap();
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            let folder = base.join("infrastructure-mcm").join(version);
+            let simulated = std::fs::read_to_string(folder.join("cluster-template-simulated.yaml")).unwrap();
+            std::fs::write(folder.join("cluster-template-fixed.yaml"), with_control_plane(&simulated)).unwrap();
+        }
+        let released = self.programs.join("repository");
+        let cert_manager = base.join("cert-manager/v1.0.0/cert-manager.yaml");
+        std::fs::create_dir_all(cert_manager.parent().unwrap()).unwrap();
+        std::fs::write(&cert_manager, "apiVersion: v1\nkind: Namespace\nmetadata: {name: cert-manager}\n").unwrap();
+        let provider = |name: &str, type_: &str, url: String| json!({"name": name, "type": type_, "url": url});
+        let of_core =
+            |folder: &str, file: &str| format!("{}/{folder}/{CORE}/{file}-components.yaml", released.display());
+        let ours = format!("file://{}/infrastructure-mcm/latest/infrastructure-components.yaml", base.display());
+        let config = json!({
+            "providers": [
+                provider("mcm", "InfrastructureProvider", ours),
+                provider("cluster-api", "CoreProvider", of_core("cluster-api", "core")),
+                provider("kubeadm", "BootstrapProvider", of_core("bootstrap-kubeadm", "bootstrap")),
+                provider("kubeadm", "ControlPlaneProvider", of_core("control-plane-kubeadm", "control-plane")),
+            ],
+            "cert-manager": {"externallyProvisioned": "true", "timeout": "60s", "version": "v1.0.0", "url": cert_manager},
+        });
+        std::fs::write(self.config(), serde_yaml_ng::to_string(&config).unwrap()).unwrap();
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.join("clusterctl.yaml")
+    }
+
+    /// clusterctl takes cert-manager as installed if its kinds exist. The control plane is a kind without a controller.
+    fn install_certificate_kinds(&self) {
+        let none: [(&str, &str); 0] = [];
+        self.kind("cert-manager.io", "v1", "Issuer", &none);
+        self.kind("cert-manager.io", "v1", "Certificate", &none);
+        let labels = [("cluster.x-k8s.io/v1beta2", "v1beta2"), ("clusterctl.cluster.x-k8s.io", "")];
+        self.kind("controlplane.cluster.x-k8s.io", "v1beta2", "FixedControlPlane", &labels);
+        for crd in ["issuers.cert-manager.io", "fixedcontrolplanes.controlplane.cluster.x-k8s.io"] {
+            self.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &format!("crd/{crd}")]);
+        }
+    }
+
+    fn kind(&self, group: &str, version: &str, kind: &str, labels: &[(&str, &str)]) {
+        let singular = kind.to_lowercase();
+        let plural = format!("{singular}s");
+        let labels: serde_json::Map<String, Value> =
+            labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({
+            "name": version, "served": true, "storage": true, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema},
+        });
+        self.apply(&json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}"), "labels": labels},
+            "spec": {
+                "group": group, "scope": "Namespaced", "versions": [version],
+                "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular},
+            },
+        }));
+    }
+
+    /// Core and the kubeadm managers as processes, to which their webhooks are pointed.
+    async fn start_managers(&mut self) {
+        let managers = [
+            ("capi-core", "capi-webhook-service", "MachinePool=true,ClusterTopology=true"),
+            ("capi-kubeadm-bootstrap", "capi-kubeadm-bootstrap-webhook-service", "MachinePool=true"),
+            ("capi-kubeadm-control-plane", "capi-kubeadm-control-plane-webhook-service", "ClusterTopology=true"),
+        ];
+        let certificates = self.folder.join("certificates");
+        std::fs::create_dir_all(&certificates).unwrap();
+        for (from, to) in [("server.crt", "tls.crt"), ("server.key", "tls.key")] {
+            std::fs::copy(self.management.folder().join("pki").join(from), certificates.join(to)).unwrap();
+        }
+        let ports: Vec<(&str, u16)> = managers.iter().map(|(_, service, _)| (*service, free_port())).collect();
+        self.point_webhooks(&ports);
+        for ((name, _, gates), (_, port)) in managers.into_iter().zip(ports) {
+            let health = free_port();
+            let arguments = [
+                format!("--kubeconfig={}", self.management.kubeconfig().display()),
+                "--leader-elect=false".to_owned(),
+                format!("--webhook-port={port}"),
+                format!("--webhook-cert-dir={}", certificates.display()),
+                format!("--health-addr=127.0.0.1:{health}"),
+                format!("--diagnostics-address=127.0.0.1:{}", free_port()),
+                "--insecure-diagnostics".to_owned(),
+                format!("--feature-gates={gates}"),
+            ];
+            let environment = ["POD_NAMESPACE", "POD_NAME", "POD_UID"].map(|key| (key.to_owned(), name.to_owned()));
+            let log = self.folder.join(format!("{name}.log"));
+            let program = Program::start_in(environment.to_vec(), self.programs.join(name), arguments.to_vec(), log);
+            self.running(program, &format!("{name} to be ready"), health).await;
+        }
+    }
+
+    /// `service` becomes `url` and `caBundle`, in webhooks and in conversions.
+    fn point_webhooks(&self, ports: &[(&str, u16)]) {
+        let authority = std::fs::read(self.management.folder().join("pki/ca.crt")).unwrap();
+        let authority = json!(k8s_openapi::ByteString(authority));
+        let turn = |client: &mut Value| {
+            let service = client["service"].clone();
+            let Some((_, port)) = ports.iter().find(|(name, _)| service["name"] == *name) else { return false };
+            let path = service["path"].as_str().unwrap_or_default();
+            client.as_object_mut().unwrap().remove("service");
+            client["url"] = json!(format!("https://127.0.0.1:{port}{path}"));
+            client["caBundle"] = authority.clone();
+            true
+        };
+        for kind in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "crd"] {
+            let list = self.get(&[kind]);
+            for object in list["items"].as_array().unwrap() {
+                let mut object = object.clone();
+                let mut is_changed = false;
+                let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+                for webhook in webhooks.into_iter().flatten() {
+                    is_changed |= turn(&mut webhook["clientConfig"]);
+                }
+                if let Some(client) = object.pointer_mut("/spec/conversion/webhook/clientConfig") {
+                    is_changed |= turn(client);
+                }
+                if is_changed {
+                    self.kubectl_with(&["replace", "-f", "-"], &object.to_string());
+                }
+            }
+        }
+    }
+
+    /// Our provider, with the rights of its ServiceAccount and no more.
+    async fn start_provider(&mut self) {
+        let client = self.management.client();
+        let admin = self.management.kubeconfig().to_owned();
+        let kubeconfig = identity::kubeconfig(&client, &admin, NAMESPACE, "capmcm-manager", &self.folder).await;
+        let health = free_port();
+        let arguments = [
+            "capi-manager".to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--simulated-cloud={}", self.cloud.url),
+            "--leader-elect".to_owned(),
+            format!("--health-addr=127.0.0.1:{health}"),
+            "--v=3".to_owned(),
+        ];
+        let environment = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];
+        let program = Program::start_in(environment, MCM, arguments.to_vec(), self.folder.join("provider.log"));
+        self.running(program, "the provider to be ready", health).await;
+    }
+
+    async fn running(&mut self, mut program: Program, what: &str, health: u16) {
+        let url = format!("http://127.0.0.1:{health}/readyz");
+        wait::until(what, async || {
+            program.assert_runs();
+            reqwest::get(&url).await.ok()?.status().is_success().then_some(())
+        })
+        .await;
+        self._running.push(program);
+    }
+
+    /// Runs clusterctl.
+    pub fn clusterctl(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(self.programs.join("clusterctl"));
+        command.arg("--config").arg(self.config()).args(words);
+        command.env("KUBECONFIG", self.management.kubeconfig());
+        command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true").env("GOPROXY", "off");
+        command.env("XDG_CONFIG_HOME", &self.folder);
+        command.output().unwrap()
+    }
+
+    /// Runs clusterctl, which must succeed. What it printed.
+    pub fn must(&self, words: &[&str]) -> String {
+        let output = self.clusterctl(words);
+        assert!(output.status.success(), "clusterctl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs kubectl in the management cluster, which must succeed.
+    pub fn kubectl(&self, words: &[&str]) -> String {
+        self.kubectl_with(words, "")
+    }
+
+    /// The same with something to read.
+    pub fn kubectl_with(&self, words: &[&str], input: &str) -> String {
+        self.try_kubectl(words, input).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
+    }
+
+    /// Runs kubectl; what it printed, or its error.
+    pub fn try_kubectl(&self, words: &[&str], input: &str) -> Result<String, String> {
+        run_kubectl(&self.programs, self.management.kubeconfig(), words, input)
+    }
+
+    /// Runs kubectl in the cluster of the machines.
+    pub fn in_workload(&self, words: &[&str]) -> Result<String, String> {
+        run_kubectl(&self.programs, self.workload.kubeconfig(), words, "")
+    }
+
+    /// Applies an object.
+    pub fn apply(&self, object: &Value) {
+        self.kubectl_with(&["apply", "--server-side", "-f", "-"], &object.to_string());
+    }
+
+    /// `kubectl get … -o json`.
+    pub fn get(&self, words: &[&str]) -> Value {
+        let words: Vec<&str> = ["get"].iter().chain(words).chain(&["-o", "json"]).copied().collect();
+        serde_json::from_str(&self.kubectl(&words)).unwrap()
+    }
+
+    /// The same for what may not exist.
+    pub fn find(&self, words: &[&str]) -> Option<Value> {
+        let words: Vec<&str> = ["get"].iter().chain(words).chain(&["-o", "json"]).copied().collect();
+        serde_json::from_str(&self.try_kubectl(&words, "").ok()?).ok()
+    }
+}
+
+/// The flavour with an object for the control plane, so that the Cluster becomes Available.
+fn with_control_plane(flavour: &str) -> String {
+    const SPEC: &str = "spec:\n  controlPlaneEndpoint:";
+    let reference = "{apiGroup: controlplane.cluster.x-k8s.io, kind: FixedControlPlane, name: \"${CLUSTER_NAME}\"}";
+    assert!(flavour.contains(SPEC));
+    let cluster = flavour.replacen(SPEC, &format!("spec:\n  controlPlaneRef: {reference}\n  controlPlaneEndpoint:"), 1);
+    let object = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: FixedControlPlane\nmetadata:\n  \
+                  name: ${CLUSTER_NAME}\n  namespace: ${NAMESPACE}\nspec:\n  version: ${KUBERNETES_VERSION}\n";
+    format!("{cluster}---\n{object}")
+}
+
+fn run_kubectl(programs: &Path, kubeconfig: &Path, words: &[&str], input: &str) -> Result<String, String> {
+    use std::{io::Write, os::unix::process::CommandExt};
+    let mut command = Command::new(programs.join("kubectl"));
+    command.arg("--kubeconfig").arg(kubeconfig).args(words).process_group(guard::process_group());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}

@@ -1,0 +1,29 @@
+//! What goes wrong outside, in the large and for minutes, on real processes. `hack/faults` runs these tests one by one and
+//! prints their figures; `cargo test` does not run them.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+// What all runs share.
+mod meter;
+mod recorder;
+mod run;
+mod stage;
+
+// The runs.
+mod clock_jump;
+mod cloud_errors;
+mod control_restarts;
+mod disruption_budget;
+mod etcd_paused;
+mod forced_drain;
+mod lost_replies;
+mod orphans;
+mod rolling_while_scaling;
+mod secrets;
+mod steady_state;
+mod stuck_drains;
+mod take_over;
+mod target_stopped;
+mod volumes;

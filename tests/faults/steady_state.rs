@@ -1,0 +1,129 @@
+//! Nothing happens, and nothing is done.
+
+use std::{
+    env,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    meter,
+    run::{Bound, Run, number},
+    stage::Stage,
+    support::{control_plane::ControlPlane, world::Manager},
+};
+
+const REFERENCE: &str = "MCM_REFERENCE";
+/// How long nothing may be written before it is measured.
+const QUIET: Duration = Duration::from_secs(10);
+/// After this time it is measured all the same: some never rest.
+const LONGEST_REST: Duration = Duration::from_secs(180);
+/// Share of a core.
+const MOST_CPU: f64 = 0.02;
+
+/// What a program costs when nothing happens.
+struct Cost {
+    /// Share of a core.
+    own: f64,
+    /// Share of a core that the API server takes.
+    server: f64,
+    writes: f64,
+}
+
+/// The heartbeats are Leases, as kubelets write them. Each implementation has a control plane of its own. Without the Go
+/// programs, ours are measured alone.
+#[tokio::test]
+async fn nothing_is_written_and_hardly_any_cpu_is_used_when_nothing_happens() {
+    let run = Run::start("steady_state");
+    let machines = run.count("machines", 1000, 50);
+    let time = run.seconds("time", 120.0, 20.0);
+    let heartbeats = format!("--heartbeat-period={}s", run.count("heartbeat", 10, 2));
+    let control = ControlPlane::apart().await.unwrap().install().await.unwrap();
+    let stage = Stage::set(run, &control, &control, &[&heartbeats]).await;
+    let manager = stage.world.run(&["--v=2"]).await;
+    let ours = cost(&stage, &control, &[&manager], "ours", machines, time).await;
+    stage.run.check("writes of ours", ours.writes, "", Bound::Exactly(0.0));
+    stage.run.check("our share of a core", ours.own, "", Bound::AtMost(MOST_CPU));
+    stage.run.measured("share of a core that the API server takes", ours.server, "");
+
+    let reference =
+        env::var_os(REFERENCE).map(PathBuf::from).filter(|folder| folder.join("machine-controller").exists());
+    stage.judge(Some(machines), &[&manager]).await;
+    let run = stage.end();
+    drop((manager, control));
+    let Some(reference) = reference else {
+        run.say(format!("{REFERENCE} names no folder with the Go programs: they are not measured"));
+        return run.finish();
+    };
+    let control = ControlPlane::apart().await.unwrap().install().await.unwrap();
+    let mut stage = Stage::set(run, &control, &control, &[&heartbeats]).await;
+    stage.world.environment = vec![("SIMULATED_CLOUD".to_owned(), stage.world.cloud.url.clone())];
+    stage.world.may_be_refused = true;
+    let go = |program: &str| {
+        let flags = ["--leader-elect=false", "--v=0"];
+        stage.world.launch_as(&reference.join(program), &[], &format!("go-{program}.log"), &flags)
+    };
+    let (sets, others) = (go("machine-controller-manager"), go("machine-controller"));
+    let theirs = cost(&stage, &control, &[&sets, &others], "Go", machines, time).await;
+    stage.run.measured("Go: writes", theirs.writes, "");
+    stage.run.measured("Go: share of a core", theirs.own, "");
+    stage.run.measured("Go: share of a core that the API server takes", theirs.server, "");
+    stage.run.check("our cost to the API server, of theirs", ours.server / theirs.server, "", Bound::AtMost(1.0));
+    stage.judge(Some(machines), &[]).await;
+    stage.end().finish();
+}
+
+/// Creates machines, waits until all is quiet, and measures.
+async fn cost(
+    stage: &Stage,
+    control: &ControlPlane,
+    managers: &[&Manager],
+    who: &str,
+    machines: usize,
+    time: Duration,
+) -> Cost {
+    stage.pool(machines, json!({})).await;
+    let took = stage.settled(machines, "small").await;
+    stage.run.measured(format!("{who}: {machines} machines created"), took.as_secs_f64(), "s");
+    rest(stage).await;
+    let server = control.part("kube-apiserver").id();
+    let own = || managers.iter().map(|manager| meter::cpu_seconds(manager.program.id())).sum::<f64>();
+    let before = (own(), meter::cpu_seconds(server), meter::writes(&stage.world.client).await);
+    stage.run.say(format!("{who}: measures for {time:?}"));
+    let start = Instant::now();
+    sleep(time).await;
+    let seconds = start.elapsed().as_secs_f64();
+    let writes = meter::difference(&before.2, &meter::writes(&stage.world.client).await);
+    stage.run.say(format!("{who}: writes {writes:?}"));
+    Cost {
+        own: (own() - before.0) / seconds,
+        server: (meter::cpu_seconds(server) - before.1) / seconds,
+        writes: writes.iter().filter(|(name, _)| !is_of_kubelets(name)).map(|(_, count)| count).sum(),
+    }
+}
+
+/// The simulated kubelets refresh the status of each Node every five minutes.
+fn is_of_kubelets(write: &str) -> bool {
+    write.ends_with(" nodes/status")
+}
+
+/// Waits until nothing was written for a while.
+async fn rest(stage: &Stage) {
+    stage.run.say("waits until all is quiet");
+    let start = Instant::now();
+    let mut last = meter::writes(&stage.world.client).await;
+    let mut quiet_since = Instant::now();
+    while quiet_since.elapsed() < QUIET && start.elapsed() < LONGEST_REST {
+        sleep(Duration::from_secs(1)).await;
+        let mut now = meter::writes(&stage.world.client).await;
+        now.retain(|name, _| !is_of_kubelets(name));
+        if now != last {
+            quiet_since = Instant::now();
+        }
+        last = now;
+    }
+    stage.run.measured("time until all was quiet", number(start.elapsed().as_secs() as usize), "s");
+}

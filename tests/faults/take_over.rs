@@ -1,0 +1,322 @@
+//! The Go programs and ours take over from each other at any moment, whole or in halves.
+
+use std::{collections::BTreeSet, env, fmt, ops::Range, path::PathBuf, time::Duration};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+    runtime::{WatchStreamExt, watcher},
+};
+use mcm::api::{labels, machine::Machine};
+use rand::{Rng, rngs::StdRng, seq::IndexedRandom};
+use serde_json::json;
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::{
+    run::{Bound, Run, number},
+    stage::Stage,
+    support::{control_plane::ControlPlane, pods, scene::Scene, world::Manager},
+};
+
+/// Folder with the Go programs.
+const REFERENCE: &str = "MCM_REFERENCE";
+const IN_PLACE: usize = 3;
+const FEW: usize = 3;
+
+/// Who does the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Ours,
+    OursInHalves,
+    Go,
+    GoSets,
+    GoMachines,
+}
+
+const ALL: [Who; 5] = [Who::Ours, Who::OursInHalves, Who::Go, Who::GoSets, Who::GoMachines];
+
+/// What goes on when others take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Create,
+    Shrink,
+    Drain,
+    Roll,
+    InPlace,
+    Frozen,
+    /// Nothing at all.
+    Rest,
+}
+
+const WHATS: [What; 7] = [What::Create, What::Drain, What::Roll, What::InPlace, What::Frozen, What::Shrink, What::Rest];
+
+struct Pool {
+    machines: usize,
+    class: &'static str,
+    version: usize,
+    made: usize,
+}
+
+/// Each swap kills or stops those who work at a random moment of an operation and starts others. Every operation makes as
+/// many VMs as it would without a swap.
+#[tokio::test]
+async fn no_vm_is_made_or_deleted_because_of_a_swap() {
+    let run = Run::start("take_over");
+    let machines = run.count("machines", 20, 6);
+    let moments = run.count("moments", 30, 7);
+    let mut dice = run.dice();
+    let reference =
+        env::var_os(REFERENCE).map(PathBuf::from).filter(|folder| folder.join("machine-controller").exists());
+    let reference =
+        reference.unwrap_or_else(|| panic!("{REFERENCE} names no folder with the Go programs: use hack/faults"));
+    let control = ControlPlane::shared().await;
+    let mut stage = Stage::set(run, control, control, &[]).await;
+    stage.world.environment = vec![("SIMULATED_CLOUD".to_owned(), stage.world.cloud.url.clone())];
+    stage.limit = stage.run.seconds("limit", 600.0, 120.0);
+    // Not all that the Go programs try is granted.
+    stage.world.may_be_refused = true;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(end_pods(pods::api(&stage.world.target, &stage.world.namespace)));
+    tasks.spawn(update_nodes(Api::all(stage.world.target.clone()), stage.world.machines()));
+
+    let mut who = Who::Ours;
+    let mut managers = start(&stage, who, &reference);
+    stage.classes(json!({"providerSpec": {"createLatency": "1s", "bootLatency": "1s", "deleteLatency": "1s"}})).await;
+    let rolling = json!({"rollingUpdate": {"maxSurge": "20%", "maxUnavailable": "20%"}});
+    stage.deployment("pool", machines, json!({"spec": {"strategy": rolling}})).await;
+    let amounts = json!({"maxSurge": 0, "maxUnavailable": 1, "orchestrationType": "Auto"});
+    let in_place = json!({"type": "InPlaceUpdate", "rollingUpdate": null, "inPlaceUpdate": amounts});
+    let labels = json!({"name": "in-place", "version": "v0"});
+    let template = json!({"metadata": {"labels": labels}});
+    stage.deployment("in-place", IN_PLACE, json!({"spec": {"strategy": in_place, "template": template}})).await;
+    let mut pool = Pool { machines, class: "small", version: 0, made: machines + IN_PLACE };
+    settled(&stage, &pool).await;
+
+    let mut broken = Vec::new();
+    for at in 0..moments {
+        let what = WHATS[at % WHATS.len()];
+        let before = stage.recorder.made();
+        begin(&stage, &mut pool, what, &mut dice).await;
+        let wait = Duration::from_millis(dice.random_range(what.moments()));
+        // Not a wait for a state: the moment shall be any.
+        sleep(wait).await;
+        let others: Vec<Who> = ALL.into_iter().filter(|other| *other != who).collect();
+        let next = *others.choose(&mut dice).unwrap();
+        let is_killed = dice.random_bool(0.5);
+        let swap = format!("{}: {what:?}, {who:?} -> {next:?} after {wait:?}, {}", at + 1, how(is_killed));
+        stage.run.say(&swap);
+        for manager in &mut managers {
+            stop(manager, is_killed).await;
+        }
+        managers = start(&stage, next, &reference);
+        who = next;
+        let took = settled(&stage, &pool).await;
+        let made = stage.recorder.made();
+        stage.run.say(format!("{} settled after {took:.1?}, {} VMs made", at + 1, made - before));
+        if made != pool.made {
+            broken.push(format!("{swap}: {made} VMs made so far, expected {}", pool.made));
+            pool.made = made;
+        }
+    }
+    stage.run.measured("swaps", number(moments), "");
+    stage.run.none("swaps with other VMs than expected", &broken);
+    for manager in &mut managers {
+        stop(manager, true).await;
+    }
+    let managers = start(&stage, Who::Ours, &reference);
+    for deployment in ["pool", "in-place"] {
+        stage.world.deployments().delete(deployment, &DeleteParams::background()).await.unwrap();
+    }
+    stage.until("all machines to be gone", |scene| scene.machines.is_empty()).await;
+    let alive = stage.world.cloud.count("/alive").await;
+    stage.run.check("VMs left", alive as f64, "", Bound::Exactly(0.0));
+    let made = pool.made;
+    stage.close(Some(made), &managers.iter().collect::<Vec<_>>()).await;
+}
+
+impl What {
+    /// After how many milliseconds others take over.
+    fn moments(self) -> Range<u64> {
+        match self {
+            Self::Create | Self::Shrink | Self::Rest => 0..5_000,
+            Self::Drain | Self::InPlace | Self::Frozen => 0..12_000,
+            Self::Roll => 0..20_000,
+        }
+    }
+}
+
+/// Begins an operation, and notes what will come of it.
+async fn begin(stage: &Stage, pool: &mut Pool, what: What, dice: &mut StdRng) {
+    let world = &stage.world;
+    match what {
+        What::Rest => {}
+        What::Create => {
+            pool.machines += FEW;
+            pool.made += FEW;
+            stage.scale(pool.machines).await;
+        }
+        What::Shrink => {
+            pool.machines -= 2 * FEW;
+            stage.scale(pool.machines).await;
+        }
+        What::Drain => {
+            let names: Vec<String> = of("pool", &world.scene.now()).map(ResourceExt::name_any).collect();
+            let chosen: Vec<String> = names.choose_multiple(dice, FEW).cloned().collect();
+            for name in &chosen {
+                for at in 0..2 {
+                    let pod = pods::pod(&format!("{name}-{at}"), name);
+                    pods::run(&world.target, &world.namespace, pod).await;
+                }
+            }
+            for name in chosen {
+                world.machines().delete(&name, &DeleteParams::default()).await.unwrap();
+            }
+            pool.made += FEW;
+        }
+        What::Roll => {
+            pool.class = if pool.class == "small" { "large" } else { "small" };
+            pool.made += pool.machines;
+            world.roll(pool.class).await;
+        }
+        What::InPlace => {
+            pool.version += 1;
+            let labels = json!({"version": format!("v{}", pool.version)});
+            let patch = json!({"spec": {"template": {"metadata": {"labels": labels}}}});
+            let patch = Patch::Merge(patch);
+            world.deployments().patch("in-place", &PatchParams::default(), &patch).await.unwrap();
+        }
+        What::Frozen => {
+            let set = {
+                let scene = world.scene.now();
+                let is_current = |name: &&String| {
+                    name.starts_with("pool") && scene.sets[*name].spec.template.spec.class.name == pool.class
+                };
+                scene.sets.keys().find(is_current).cloned().unwrap()
+            };
+            let freeze = json!({"metadata": {"labels": {"freeze": "True"}}});
+            world.sets().patch(&set, &PatchParams::default(), &Patch::Merge(freeze)).await.unwrap();
+            pool.machines += FEW;
+            pool.made += FEW;
+            stage.scale(pool.machines).await;
+        }
+    }
+}
+
+/// Waits until both deployments have what they want.
+async fn settled(stage: &Stage, pool: &Pool) -> Duration {
+    let version = format!("v{}", pool.version);
+    stage
+        .until("both pools to be settled", |scene| {
+            let serves = |machine: &&Machine| machine.is_available() && machine.metadata.deletion_timestamp.is_none();
+            let rolled = of("pool", scene).filter(serves).filter(|it| it.spec.class.name == pool.class).count();
+            // Only ours copies the labels of the template to a machine that moves.
+            let is_new = |machine: &&Machine| {
+                let owners = machine.metadata.owner_references.iter().flatten();
+                let mut sets = owners.filter_map(|owner| scene.sets.get(&owner.name));
+                sets.any(|set| json!(set)["spec"]["template"]["metadata"]["labels"]["version"] == version)
+            };
+            let updated = of("in-place", scene).filter(serves).filter(is_new).count();
+            rolled == pool.machines
+                && updated == IN_PLACE
+                && scene.machines.len() == pool.machines + IN_PLACE
+                && is_complete(scene, "pool", pool.machines)
+                && is_complete(scene, "in-place", IN_PLACE)
+        })
+        .await
+}
+
+fn of<'a>(deployment: &'a str, scene: &'a Scene) -> impl Iterator<Item = &'a Machine> {
+    scene.machines.values().filter(move |machine| machine.labels().get("name").is_some_and(|name| name == deployment))
+}
+
+fn is_complete(scene: &Scene, name: &str, count: usize) -> bool {
+    let Some(deployment) = scene.deployments.get(name) else { return false };
+    let status = deployment.status.clone().unwrap_or_default();
+    let count = i32::try_from(count).unwrap();
+    deployment.metadata.generation == Some(status.observed_generation)
+        && [status.replicas, status.updated_replicas, status.available_replicas] == [count; 3]
+}
+
+fn how(is_killed: bool) -> impl fmt::Display {
+    if is_killed { "killed" } else { "stopped" }
+}
+
+async fn stop(manager: &mut Manager, is_killed: bool) {
+    if is_killed {
+        manager.program.kill();
+    } else {
+        manager.program.terminate();
+        manager.program.ended().await;
+    }
+}
+
+/// Starts the programs; without leader election, because only one of each kind runs at a time.
+fn start(stage: &Stage, who: Who, reference: &std::path::Path) -> Vec<Manager> {
+    let world = &stage.world;
+    let cloud = world.cloud_flag();
+    let common = ["--leader-elect=false"];
+    let sets = [&common[..], &["--machine-safety-overshooting-period=10s"]].concat();
+    let go = |program: &str, flags: &[&str]| {
+        world.launch_as(&reference.join(program), &[], &format!("go-{program}.log"), flags)
+    };
+    let our_machines = || world.launch("machine-controller", &[&common[..], &[cloud.as_str()]].concat());
+    let our_sets = || world.launch("machine-controller-manager", &sets);
+    let go_machines = || go("machine-controller", &common);
+    let go_sets = || go("machine-controller-manager", &sets);
+    match who {
+        Who::Ours => vec![world.launch_run(&sets)],
+        Who::OursInHalves => vec![our_sets(), our_machines()],
+        Who::Go => vec![go_sets(), go_machines()],
+        Who::GoSets => vec![go_sets(), our_machines()],
+        Who::GoMachines => vec![our_sets(), go_machines()],
+    }
+}
+
+/// A kubelet: pods that shall terminate are gone after a second.
+async fn end_pods(pods: Api<Pod>) {
+    let mut events = watcher(pods.clone(), watcher::Config::default()).default_backoff().applied_objects().boxed();
+    let mut seen = BTreeSet::new();
+    let mut ends = JoinSet::new();
+    while let Some(event) = events.next().await {
+        let Ok(pod) = event else { continue };
+        if pod.metadata.deletion_timestamp.is_none() || !seen.insert(pod.uid()) {
+            continue;
+        }
+        let pods = pods.clone();
+        ends.spawn(async move {
+            sleep(Duration::from_secs(1)).await;
+            let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
+        });
+    }
+}
+
+/// The agent on each Node: it begins when its Node is ready, takes a second, and reports success; and Gardener, which
+/// removes the taint when its components run.
+async fn update_nodes(nodes: Api<Node>, machines: Api<Machine>) {
+    let mut events = watcher(nodes.clone(), watcher::Config::default()).default_backoff().applied_objects().boxed();
+    while let Some(event) = events.next().await {
+        let Ok(node) = event else { continue };
+        let name = node.name_any();
+        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        let kept: Vec<_> =
+            taints.clone().filter(|taint| !taint.key.contains("critical-components-not-ready")).collect();
+        if kept.len() < taints.clone().count() && matches!(machines.get_opt(&name).await, Ok(Some(_))) {
+            let patch = json!({"metadata": {"resourceVersion": node.resource_version()}, "spec": {"taints": kept}});
+            // Somebody else may have changed the Node: then it comes again.
+            let _ = nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        }
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let is_ready = conditions.into_iter().any(|condition| {
+            condition.type_ == "InPlaceUpdate" && condition.reason.as_deref() == Some("ReadyForUpdate")
+        });
+        if !is_ready || node.labels().contains_key(labels::UPDATE_RESULT) {
+            continue;
+        }
+        if matches!(machines.get_opt(&name).await, Ok(Some(_))) {
+            let patch = json!({"metadata": {"labels": {labels::UPDATE_RESULT: labels::SUCCESSFUL}}});
+            let _ = nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        }
+    }
+}

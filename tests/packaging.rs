@@ -1,0 +1,141 @@
+//! What `hack/release` makes for clusterctl, as far as no cluster is needed to judge it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::{fs, path::Path, process::Command};
+
+use rstest::rstest;
+use serde::Deserialize;
+use serde_json::Value;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Runs `hack/release`; its folder lasts as long as the answer.
+fn release(arguments: &[&str]) -> (tempfile::TempDir, std::process::Output) {
+    let base = tempfile::tempdir().unwrap();
+    let mut command = Command::new(format!("{ROOT}/hack/release"));
+    let output = command.args(&arguments[..1]).arg(base.path()).args(&arguments[1..]).output().unwrap();
+    (base, output)
+}
+
+fn components() -> String {
+    let (base, output) = release(&["v0.1.0"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::read_to_string(base.path().join("infrastructure-mcm/v0.1.0/infrastructure-components.yaml")).unwrap()
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    serde_yaml_ng::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
+}
+
+fn is_a(object: &Value, kinds: &[&str]) -> bool {
+    kinds.contains(&object["kind"].as_str().unwrap())
+}
+
+/// The only object of a kind.
+fn only<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    let found: Vec<&Value> = objects.iter().filter(|object| is_a(object, &[kind])).collect();
+    assert_eq!(found.len(), 1, "{kind}");
+    found[0]
+}
+
+/// K2, K3: what clusterctl looks for in the folder of a version.
+#[test]
+fn a_release_has_components_metadata_and_templates() {
+    let (base, output) = release(&["v0.2.7", "registry.example/mcm:v0.2.7"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let folder = base.path().join("infrastructure-mcm/v0.2.7");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(Path::new(said.trim()), folder.join("infrastructure-components.yaml"));
+    let mut files: Vec<String> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort_unstable();
+    let expected = [
+        "cluster-template-simulated.yaml",
+        "cluster-template.yaml",
+        "clusterclass-simulated.yaml",
+        "infrastructure-components.yaml",
+        "metadata.yaml",
+    ];
+    assert_eq!(files, expected);
+    let text = fs::read_to_string(folder.join("infrastructure-components.yaml")).unwrap();
+    assert!(text.contains("image: registry.example/mcm:v0.2.7\n"));
+}
+
+/// K4, B5.
+#[rstest]
+#[case::no_series(&["v9.9.0"], "no series 9.9")]
+#[case::no_version(&["0.1.0"], "is no version")]
+#[case::latest(&["v0.1.0", "registry.example/mcm:latest"], "a tag other than latest")]
+#[case::no_tag(&["v0.1.0", "registry.example:5000/mcm"], "has no tag")]
+fn a_release_that_clusterctl_would_refuse_is_not_made(#[case] arguments: &[&str], #[case] reason: &str) {
+    let (base, output) = release(arguments);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(reason), "{said}");
+    assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+}
+
+/// B6, T12: an upgrade removes only those.
+#[test]
+fn cluster_wide_objects_of_the_components_begin_with_the_namespace() {
+    let objects = objects(&components());
+    let namespace = only(&objects, "Namespace");
+    let prefix = format!("{}-", namespace["metadata"]["name"].as_str().unwrap());
+    let mut checked = 0;
+    for object in &objects {
+        if object["metadata"]["namespace"].is_null() && !is_a(object, &["Namespace", "CustomResourceDefinition"]) {
+            checked += 1;
+            assert!(object["metadata"]["name"].as_str().unwrap().starts_with(&prefix), "{object}");
+        }
+    }
+    assert!(checked >= 6, "{checked}");
+}
+
+/// B9, T22: clusterctl writes them over those that are installed.
+#[test]
+fn the_definitions_in_the_components_are_those_of_the_drop_in() {
+    let text = components();
+    let mut seen = 0;
+    for entry in fs::read_dir(format!("{ROOT}/crds")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            seen += 1;
+            assert!(text.contains(&fs::read_to_string(&path).unwrap()), "{}", path.display());
+        }
+    }
+    assert_eq!(seen, 4);
+}
+
+/// B7: CEL and policies need no certificates.
+#[test]
+fn there_is_no_webhook() {
+    let webhooks =
+        ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Certificate", "Issuer", "Service"];
+    let text = components();
+    assert!(!objects(&text).iter().any(|object| is_a(object, &webhooks)));
+    assert!(!text.contains("strategy: Webhook"));
+}
+
+/// B1, B5.
+#[test]
+fn there_is_one_deployment_with_a_container_named_manager() {
+    let objects = objects(&components());
+    let deployment = only(&objects, "Deployment");
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    assert_eq!(containers.len(), 1);
+    let container = &containers[0];
+    assert_eq!((&container["name"], &container["image"]), (&"manager".into(), &"localhost/mcm:v0.1.0".into()));
+    let arguments: Vec<&str> = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    assert_eq!(arguments[0], "capi-manager");
+    // Names in arguments are not rewritten for another namespace, so there are none.
+    assert!(!arguments.iter().any(|argument| argument.contains("capmcm")), "{arguments:?}");
+    let defaults = arguments.iter().filter(|argument| argument.contains(":="));
+    assert!(defaults.clone().count() >= 3 && defaults.into_iter().all(|argument| !argument.contains(":=}")), "K5");
+}
+
+/// MV5, T9: nothing in the provider may list VMs and delete those without an object.
+#[test]
+fn the_provider_collects_no_orphan_vms() {
+    let kinds = fs::read_to_string(format!("{ROOT}/src/capi/provider/register.rs")).unwrap();
+    assert!(kinds.contains("machine::KIND") && !kinds.contains("orphans"));
+}
