@@ -12,7 +12,7 @@ mod runtime;
 mod safety;
 mod simulated_cloud;
 
-#[cfg(feature = "aws")]
+#[cfg(feature = "cloud")]
 #[doc(hidden)]
 pub mod driver_tester {
     pub use crate::driver::tester::{Failed, Tester};

@@ -59,6 +59,8 @@ const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kube
 #[case("capi-manager", &["capi-manager"])]
 #[case("simulated-cloud", &["simulated-cloud"])]
 #[case("convert", &["convert"])]
+#[case("class", &["class"])]
+#[cfg_attr(feature = "remote", case("class-check", &["class", "check"]))]
 #[case("crd", &["crd"])]
 #[cfg_attr(feature = "remote", case("driver", &["driver"]))]
 #[cfg_attr(feature = "remote", case("driver-serve", &["driver", "serve"]))]
@@ -374,6 +376,51 @@ spec:
     spec: {class: {kind: MachineClass, name: small}}
 ";
 
+fn class(spec: &str) -> String {
+    format!(
+        "apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\nmetadata: {{name: small}}\n\
+         provider: simulated\nproviderSpec: {spec}\n"
+    )
+}
+
+#[rstest]
+#[case("{region: r}", 0, &["MachineClass default/small (simulated): no error was found"])]
+#[case("{regoin: r}", 0, &["warning", "providerSpec.regoin", "unknown"])]
+#[case("{createLatency: soon, zone: 7}", 1, &["no VM can be created", "providerSpec.createLatency", "providerSpec.zone"])]
+fn class_check_reports_every_problem_with_its_path(#[case] spec: &str, #[case] code: i32, #[case] expected: &[&str]) {
+    let output = mcm(&["class", "check", "-f", "-"]).write_stdin(class(spec)).assert().code(code).get_output().clone();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in expected {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let error = if code == 0 { "" } else { "error: no VM can be created from 1 of 1 classes\n" };
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), error);
+}
+
+#[test]
+fn class_check_prints_json_for_programs() {
+    let mut command = mcm(&["class", "check", "-f", "-", "-o", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout(command.write_stdin(class("{}")))).unwrap();
+    assert_eq!(report["classes"][0]["isUsable"], true);
+}
+
+#[test]
+fn a_driver_that_cannot_look_into_its_cloud_says_so() {
+    let mut command = mcm(&["class", "check", "--live", "-f", "-"]);
+    let text = stdout(command.write_stdin(class("{}")));
+    assert!(text.contains("driver simulated cannot look into its cloud"), "{text}");
+}
+
+#[rstest]
+#[case(&["class", "check", "-f", "/nonexistent/x.yaml"], "error: read /nonexistent/x.yaml: No such file")]
+#[case(&["class", "check", "-f", "/dev/null"], "error: there is no MachineClass in /dev/null")]
+#[case(&["class", "check"], "error: the following required arguments were not provided")]
+#[cfg_attr(feature = "remote", case(&["class", "check", "-f", "/dev/null", "--driver=p"], "error: --driver=p: must be NAME=ADDRESS"))]
+fn class_check_says_what_is_wrong_with_its_arguments(#[case] args: &[&str], #[case] error: &str) {
+    let text = stderr(&mut mcm(args), 2);
+    assert!(text.starts_with(error), "{text}");
+}
+
 #[test]
 fn convert_works_in_a_pipe() {
     let capi = mcm(&["convert", "--to=capi", "--cluster", "c1", "-f", "-"]).write_stdin(NATIVE).output().unwrap();
@@ -427,8 +474,7 @@ mod drivers {
 
     use super::*;
 
-    const CLASS: &str =
-        "kind: MachineClass\nmetadata: {name: c, namespace: n}\nprovider: simulated\nproviderSpec: {}\n";
+    const CLASS: &str = "apiVersion: v1\nkind: MachineClass\nmetadata: {name: c, namespace: n}\nprovider: simulated\nproviderSpec: {}\n";
 
     /// `mcm driver serve`, until it is dropped.
     struct Server(Child);

@@ -12,6 +12,7 @@ use clap_complete::Shell;
 #[cfg(feature = "remote")]
 use super::driver::DriverCommand;
 use super::{
+    class::ClassCommand,
     convert::ConvertOptions,
     demo::DemoOptions,
     error::{Rejection, Spoken},
@@ -56,6 +57,12 @@ pub enum Command {
     /// Reads files, never a cluster. Give what belongs together at once: deployment, template, class, Secret, health check.
     /// If anything is refused, every refusal is printed with the path of its field, and nothing else.
     Convert(ConvertOptions),
+    /// Check MachineClasses before they are applied
+    Class {
+        /// What to do.
+        #[command(subcommand)]
+        command: ClassCommand,
+    },
     /// Serve and test drivers that are processes of their own
     #[cfg(feature = "remote")]
     Driver {
@@ -133,6 +140,7 @@ impl Command {
             Self::SimulatedCloud(_)
             | Self::Demo(_)
             | Self::Convert(_)
+            | Self::Class { .. }
             | Self::Crd { .. }
             | Self::Completion { .. }
             | Self::Version => Ok(()),

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use super::driver::{self, DriverCommand};
 use super::{
     args::{self, Command},
+    class::{self, ClassCommand},
     convert, crd, demo, error,
     flags::LogOptions,
     logging, run, simulated_cloud, version,
@@ -40,6 +41,11 @@ fn execute(command: Command) -> Result<()> {
         Command::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
         Command::Demo(options) => block_on(demo::run(options)),
         Command::Convert(options) => print(&convert::run(&options)?),
+        Command::Class { command: ClassCommand::Check(options) } => {
+            let report = block_on(async { Ok(class::check(*options).await?) })?;
+            print(&report.text)?;
+            report.verdict()
+        }
         Command::Crd { kind, cluster_api: false } => print(&crd::render(kind.as_deref())?),
         Command::Crd { .. } => print(&crd::render_cluster_api()?),
         #[cfg(feature = "remote")]

@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 #[cfg(feature = "remote")]
 use super::driver::NotTested;
 use super::{
+    class::NotChecked,
     convert::ConvertError,
     flags::{
         Conflicts,
@@ -86,8 +87,10 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         refusals.iter().for_each(|refusal| print(&refusal.to_string(), None));
         return ExitCode::from(FAILED);
     }
+    let could_not_be_done = error.downcast_ref::<NotChecked>().is_some();
     #[cfg(feature = "remote")]
-    if error.downcast_ref::<NotTested>().is_some() {
+    let could_not_be_done = could_not_be_done || error.downcast_ref::<NotTested>().is_some();
+    if could_not_be_done {
         print(&format!("{error:#}"), None);
         return ExitCode::from(USAGE);
     }

@@ -2,6 +2,7 @@
 
 pub mod apply;
 mod args;
+pub mod class;
 pub mod convert;
 pub mod crd;
 pub mod demo;
@@ -12,6 +13,7 @@ mod error;
 pub mod flags;
 pub mod logging;
 mod normalize;
+pub mod objects;
 pub mod run;
 pub mod simulated_cloud;
 mod version;

@@ -10,7 +10,7 @@ use super::remote::{RemoteDriver, Texts};
 use super::simulated;
 use super::{
     environment::{Environment, OpenError},
-    guard::Guards,
+    guard::{Guards, Observer},
     interface::Driver,
     spec::Problems,
 };
@@ -24,9 +24,12 @@ const BUILT_IN: &[BuiltIn] = &[
     BuiltIn { provider: simulated::NAME, open: simulated::open },
 ];
 
+/// Opens a driver, whose requests are observed.
+type Open = fn(&Environment<'_>, &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError>;
+
 struct BuiltIn {
     provider: &'static str,
-    open: fn(&Environment<'_>) -> Result<Arc<dyn Driver>, OpenError>,
+    open: Open,
 }
 
 /// Drivers by their name in `MachineClass.provider` (case-insensitive), each with its [`Guards`].
@@ -83,7 +86,8 @@ impl Catalogue {
         let chosen = BUILT_IN.iter().filter(chosen);
         #[cfg(feature = "remote")]
         let chosen = chosen.filter(|built_in| !environment.has_remote(built_in.provider));
-        let drivers: Vec<_> = chosen.map(|built_in| (built_in.open)(environment)).collect::<Result<_, _>>()?;
+        let drivers: Vec<_> =
+            chosen.map(|built_in| (built_in.open)(environment, &guards.observer)).collect::<Result<_, _>>()?;
         #[cfg(feature = "remote")]
         let drivers: Vec<_> = drivers.into_iter().chain(remote_drivers(environment, provider)).collect();
         match provider {
@@ -171,24 +175,16 @@ fn advice(known: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::{
-        driver::{code::Code, fake::FakeDriver, guard::Observer, operation::Operation},
+        driver::fake::FakeDriver,
         simulated_cloud::{Cloud, CloudApi, Control},
     };
     use rstest::rstest;
-    use std::time::Duration;
-
-    struct Unobserved;
-
-    impl Observer for Unobserved {
-        fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
-    }
-
-    fn guards() -> Guards {
-        Guards::new(Arc::new(Unobserved))
-    }
 
     fn catalogue(names: &[&'static str]) -> Catalogue {
-        Catalogue::of(names.iter().map(|name| Arc::new(FakeDriver::named(name)) as Arc<dyn Driver>), &guards())
+        Catalogue::of(
+            names.iter().map(|name| Arc::new(FakeDriver::named(name)) as Arc<dyn Driver>),
+            &Guards::unobserved(),
+        )
     }
 
     fn class(provider: &str) -> MachineClass {
@@ -227,7 +223,7 @@ mod tests {
             #[cfg(feature = "remote")]
             remote: &[],
         };
-        Catalogue::open(&environment, provider, &guards())
+        Catalogue::open(&environment, provider, &Guards::unobserved())
     }
 
     #[cfg(feature = "remote")]
@@ -245,7 +241,7 @@ mod tests {
         let cloud = || Ok(Arc::new(Cloud::new(1, Control::default())) as Arc<dyn CloudApi>);
         let remote = [format!("{name}=unix:///nonexistent/socket").parse().unwrap()];
         let environment = Environment { simulated_cloud: &cloud, remote: &remote };
-        let catalogue = Catalogue::open(&environment, provider, &guards()).unwrap();
+        let catalogue = Catalogue::open(&environment, provider, &Guards::unobserved()).unwrap();
         // Built-in clouds other than the simulated one are no concern of this test.
         let names: Vec<_> = catalogue.names().into_iter().filter(|name| *name != "AWS").collect();
         assert_eq!(names, expected);

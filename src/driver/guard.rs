@@ -22,6 +22,7 @@ use super::{
     account::Account,
     code::Code,
     error::DriverError,
+    inspection::Finding,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     operation::Operation,
     spec::Problems,
@@ -49,6 +50,11 @@ impl Guards {
         Self { observer, time_limits: TimeLimits::default(), calls_per_account: CALLS_PER_ACCOUNT }
     }
 
+    /// The usual limits, for programs without metrics and for tests.
+    pub(crate) fn unobserved() -> Self {
+        Self::new(Arc::new(Unobserved))
+    }
+
     /// Puts all of them around a driver.
     pub(super) fn around(&self, driver: Arc<dyn Driver>) -> Arc<dyn Driver> {
         let driver = Arc::new(Guarded { inner: driver, guard: self.time_limits });
@@ -57,10 +63,20 @@ impl Guards {
     }
 }
 
-/// Observes every driver call.
+/// Observes every driver call, and what drivers send to their clouds.
 pub(crate) trait Observer: Send + Sync + 'static {
     /// A call ended after `duration`. A call that its caller dropped is reported as [`Code::Canceled`].
     fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>);
+
+    /// A request to a cloud ended. Each attempt of a request is one.
+    #[cfg_attr(not(any(test, feature = "cloud")), expect(dead_code, reason = "only real clouds are asked"))]
+    fn requested(&self, _provider: &str, _service: &'static str, _duration: Duration, _is_success: bool) {}
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
 }
 
 /// A call of a driver.
@@ -113,7 +129,6 @@ impl<G: Guard> Driver for Guarded<G> {
     }
 
     /// Not guarded: it makes no cloud call.
-    #[cfg(any(test, feature = "remote"))]
     async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
         self.inner.problems(class).await
     }
@@ -136,6 +151,11 @@ impl<G: Guard> Driver for Guarded<G> {
 
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
         self.guard.around(self.call(Operation::List, class), self.inner.list(class, secret)).await
+    }
+
+    /// Not guarded: no controller calls it.
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        self.inner.inspect(class, secret).await
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

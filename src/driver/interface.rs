@@ -5,9 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
-#[cfg(doc)]
-use super::code::Code;
-use super::{error::DriverError, spec::Problems, vm::Vm};
+use super::{code::Code, error::DriverError, inspection::Finding, spec::Problems, vm::Vm};
 use crate::api::machine::{Machine, MachineClass};
 
 /// Secret data for one call: credentials and user data. Its content never appears in `Debug` output.
@@ -61,7 +59,6 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// The same, also of a driver that is another process.
-    #[cfg(any(test, feature = "remote"))]
     async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
         Ok(self.validate(class))
     }
@@ -82,6 +79,13 @@ pub trait Driver: Send + Sync + 'static {
 
     /// All existing VMs of a class: provider ID to Machine name. A partial list is an error.
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError>;
+
+    /// Looks for what the class needs of the cloud, such as its image and its network, with read-only calls.
+    /// [`Code::Unimplemented`] if the driver cannot. Only `mcm class check` calls it.
+    async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let message = format!("driver {} cannot look into its cloud", self.name());
+        Err(DriverError::new(Code::Unimplemented, message))
+    }
 
     /// IDs of volumes as they appear in `Node.status.volumesAttached`. Unknown volume types are left out.
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError>;

@@ -5,16 +5,17 @@ mod account;
 #[cfg(feature = "aws")]
 mod aws;
 mod catalogue;
-#[cfg(feature = "aws")]
+#[cfg(feature = "cloud")]
 mod cloud;
 pub(crate) mod code;
-#[cfg(any(test, feature = "aws", feature = "remote"))]
+#[cfg(any(test, feature = "cloud", feature = "remote"))]
 pub(crate) mod conformance;
 mod environment;
 mod error;
 #[cfg(test)]
 mod fake;
 mod guard;
+pub(crate) mod inspection;
 mod interface;
 pub(crate) mod operation;
 #[cfg(feature = "remote")]
@@ -22,7 +23,7 @@ pub mod remote;
 #[cfg(feature = "simulated")]
 mod simulated;
 pub(crate) mod spec;
-#[cfg(feature = "aws")]
+#[cfg(feature = "cloud")]
 pub(crate) mod tester;
 mod vm;
 

@@ -9,6 +9,7 @@ use super::{
     code::Code,
     environment::{Environment, OpenError},
     error::DriverError,
+    guard::Observer,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     spec::Problems,
     vm::Vm,
@@ -22,7 +23,7 @@ use crate::{
 pub const NAME: &str = "simulated";
 
 /// Opens the driver, for the list of built-in drivers.
-pub(super) fn open(environment: &Environment<'_>) -> Result<Arc<dyn Driver>, OpenError> {
+pub(super) fn open(environment: &Environment<'_>, _: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
     Ok(Arc::new(SimulatedDriver::new((environment.simulated_cloud)()?)))
 }
 

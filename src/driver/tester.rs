@@ -1,11 +1,11 @@
 //! A driver for the tests in `tests/clouds`, which know no more of this crate than its users.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 use super::{
-    Catalogue, Code, Environment, Guards, MachineRequest, Observer, Operation, SecretData,
+    Catalogue, Environment, Guards, MachineRequest, SecretData,
     conformance::{Subject, run},
     error::DriverError,
     interface::Driver,
@@ -33,17 +33,11 @@ pub struct Failed {
     pub message: String,
 }
 
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
-}
-
 impl Tester {
     /// The driver that a process would use for a class. `None` if none is built in.
     pub fn new(class: MachineClass, secret: BTreeMap<String, Vec<u8>>) -> Option<Self> {
         let cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as _);
-        let guards = Guards::new(Arc::new(Unobserved));
+        let guards = Guards::unobserved();
         let environment = Environment {
             simulated_cloud: &cloud,
             #[cfg(feature = "remote")]

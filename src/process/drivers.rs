@@ -65,6 +65,10 @@ impl Observer for Measured {
         // The reference's dashboards read lower case.
         self.0.drivers().observed(&provider.to_ascii_lowercase(), operation.metric_label(), duration, outcome);
     }
+
+    fn requested(&self, provider: &str, service: &'static str, duration: Duration, is_success: bool) {
+        self.0.drivers().requested(&provider.to_ascii_lowercase(), service, duration, is_success);
+    }
 }
 
 /// Starts an embedded simulated cloud, with its VMs in a state file if possible.
@@ -117,6 +121,9 @@ mod tests {
         let metrics = Metrics::new();
         Measured(metrics.clone()).observed("AWS", Operation::Create, Duration::from_secs(1), Err(Code::Internal));
         let expected = r#"mcm_cloud_api_driver_requests_failed_total{provider="aws",operation="create_machine""#;
+        assert!(metrics.render().contains(expected), "{}", metrics.render());
+        Measured(metrics.clone()).requested("AWS", "instance_create", Duration::from_secs(1), true);
+        let expected = r#"mcm_cloud_api_requests_total{provider="aws",service="instance_create"} 1"#;
         assert!(metrics.render().contains(expected), "{}", metrics.render());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    process::Stdio,
     sync::Arc,
 };
 
@@ -11,6 +12,7 @@ use mcm::{
     driver_tester::{Failed, Tester},
 };
 use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt, process::Command};
 
 use crate::{
     moto::Moto,
@@ -209,4 +211,57 @@ async fn a_hundred_machines_get_a_hundred_vms_on_moto_although_every_tenth_answe
     let found = (ids.len(), world.alive().await, tester.list().await.unwrap().len());
     assert_eq!(found, (MACHINES, MACHINES, MACHINES));
     assert!(world.proxy.calls("RunInstances") > MACHINES, "answers were lost");
+}
+
+/// What `mcm class check --live` says: result, field and text.
+async fn checked(world: &World, spec: Value) -> Vec<(String, String, String)> {
+    let mut class = class(spec);
+    class.secret_ref = Some(serde_json::from_value(json!({"name": "secret", "namespace": "ns"})).unwrap());
+    let mut class = serde_json::to_value(class).unwrap();
+    (class["apiVersion"], class["kind"]) = (json!("machine.sapcloud.io/v1alpha1"), json!("MachineClass"));
+    let data =
+        json!({"accessKeyID": "AKIDEXAMPLE", "secretAccessKey": "top-secret-key", "userData": "hunter2-hunter2"});
+    let metadata = json!({"name": "secret", "namespace": "ns"});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mcm"))
+        .args(["class", "check", "--live", "-o", "json", "-f", "-"])
+        .env("AWS_ENDPOINT_URL", &world.url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(format!("{class}\n{secret}").as_bytes()).await.unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("hunter2") && !text.contains("top-secret-key"), "{text}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let of = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
+    let lines = report["classes"][0]["results"].as_array().unwrap();
+    lines.iter().map(|line| (of(line, "result"), of(line, "field"), of(line, "text"))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn class_check_looks_into_moto_and_creates_nothing() {
+    let world = World::new().await;
+    let good = checked(&world, world.spec("shoot")).await;
+    assert!(good.len() >= 7 && good.iter().all(|(result, ..)| result == "ok"), "{good:#?}");
+
+    let mut spec = world.spec("shoot");
+    spec["ami"] = "ami-00000000000000000".into();
+    spec["machineType"] = "m5.enormous".into();
+    spec["iam"] = json!({"name": "nobody"});
+    spec["networkInterfaces"] = json!([{"subnetID": "subnet-0", "securityGroupIDs": ["sg-0"]}]);
+    let bad = checked(&world, spec).await;
+    let missing: BTreeSet<&str> =
+        bad.iter().filter(|(result, ..)| result == "error").map(|(_, field, _)| field.as_str()).collect();
+    let expected = [
+        "providerSpec",
+        "providerSpec.ami",
+        "providerSpec.iam.name",
+        "providerSpec.machineType",
+        "providerSpec.networkInterfaces[0].securityGroupIDs",
+        "providerSpec.networkInterfaces[0].subnetID",
+    ];
+    assert_eq!(missing, expected.into(), "{bad:#?}");
+    assert_eq!(world.alive().await, 0);
 }

@@ -10,7 +10,7 @@ use std::{
 /// Rows that are not open and have no test. It only goes down: a row gets its test in the commit that adds it.
 const UNTESTED: usize = 1;
 /// Rows that are not implemented.
-const OPEN: usize = 1;
+const OPEN: usize = 0;
 
 /// Where tests are, and what their paths begin with there.
 const ROOTS: [&str; 2] = ["src", "tests"];

@@ -1,18 +1,15 @@
 //! The files of a test.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec, Secret};
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 use super::{NotTested, TestOptions};
 use crate::{
     api::machine::MachineClass,
+    cli::objects::{self, ObjectsError},
     driver::{SecretData, conformance::Subject, remote::RemoteDriver},
 };
 
@@ -59,20 +56,17 @@ impl Input {
 }
 
 fn of_file<T>(path: &Path, read: impl FnOnce(&Path) -> Result<T>) -> Result<T, NotTested> {
-    read(path).map_err(|source| NotTested::File { path: path.to_path_buf(), source })
+    read(path).map_err(|error| match error.downcast::<ObjectsError>() {
+        Ok(error) => error.into(),
+        Err(source) => NotTested::File { path: path.to_path_buf(), source },
+    })
 }
 
 /// The objects of a kind in a file. An error of a Secret names no values.
 fn objects<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<Vec<T>> {
-    let text = fs::read_to_string(path)?;
-    let documents = serde_yaml_ng::Deserializer::from_str(&text).map(Value::deserialize);
-    let documents: Vec<Value> = documents.collect::<Result<_, _>>().map_err(|error| match error.location() {
-        Some(place) => anyhow::anyhow!("line {} is not YAML", place.line()),
-        None => anyhow::anyhow!("it is not YAML"),
-    })?;
-    let of_kind = documents.into_iter().filter(|document| document["kind"] == kind);
+    let of_kind = objects::read(path)?.into_iter().filter(|object| object["kind"] == kind);
     of_kind
-        .map(|document| serde_json::from_value(document).map_err(|_| anyhow::anyhow!("the {kind} in it is invalid")))
+        .map(|object| serde_json::from_value(object).map_err(|_| anyhow::anyhow!("the {kind} in it is invalid")))
         .collect()
 }
 
@@ -95,8 +89,7 @@ fn secret_of(path: &Path, is_required: bool) -> Result<SecretData> {
     }
     let mut all = SecretData::default();
     for secret in secrets {
-        let text = secret.string_data.unwrap_or_default().into_iter().map(|(key, text)| (key, text.into_bytes()));
-        all.0.extend(secret.data.unwrap_or_default().into_iter().map(|(key, data)| (key, data.0)).chain(text));
+        all.0.extend(objects::data_of(secret).0);
     }
     Ok(all)
 }
@@ -114,8 +107,9 @@ fn volumes_of(path: &Path) -> Result<Vec<(PersistentVolumeSpec, Option<String>)>
 mod tests {
     use super::*;
     use rstest::rstest;
+    use std::fs;
 
-    const CLASS: &str = "kind: MachineClass\nmetadata: {name: c}\nprovider: p\nproviderSpec: {}\n";
+    const CLASS: &str = "apiVersion: v1\nkind: MachineClass\nmetadata: {name: c}\nprovider: p\nproviderSpec: {}\n";
 
     fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
@@ -127,10 +121,16 @@ mod tests {
     #[rstest]
     #[case::good(CLASS, None)]
     #[case::two(&format!("{CLASS}---\n{CLASS}"), Some("exactly one MachineClass"))]
-    #[case::none("kind: Secret\n", Some("exactly one MachineClass"))]
-    #[case::no_provider("kind: MachineClass\nmetadata: {name: c}\nproviderSpec: {}\n", Some("names no provider"))]
-    #[case::not_yaml("a: [", Some("not YAML"))]
-    #[case::invalid("kind: MachineClass\nmetadata: hunter2\n", Some("the MachineClass in it is invalid"))]
+    #[case::none("apiVersion: v1\nkind: Secret\n", Some("exactly one MachineClass"))]
+    #[case::no_provider(
+        "apiVersion: v1\nkind: MachineClass\nmetadata: {name: c}\nproviderSpec: {}\n",
+        Some("names no provider")
+    )]
+    #[case::not_yaml("a: [", Some("read document 1 of"))]
+    #[case::invalid(
+        "apiVersion: v1\nkind: MachineClass\nmetadata: hunter2\n",
+        Some("the MachineClass in it is invalid")
+    )]
     fn a_class_is_read_or_refused_with_the_reason(#[case] text: &str, #[case] expected: Option<&str>) {
         let (_folder, path) = file(text);
         match (class_of(&path), expected) {
@@ -142,8 +142,9 @@ mod tests {
 
     #[test]
     fn secrets_are_read_in_both_forms() {
-        let (_folder, path) =
-            file("kind: Secret\ndata: {a: YQ==}\nstringData: {b: B}\n---\nkind: Secret\nstringData: {a: x}\n");
+        let (_folder, path) = file(
+            "apiVersion: v1\nkind: Secret\ndata: {a: YQ==}\nstringData: {b: B}\n---\napiVersion: v1\nkind: Secret\nstringData: {a: x}\n",
+        );
         let expected = [("a".to_owned(), b"x".to_vec()), ("b".to_owned(), b"B".to_vec())];
         assert_eq!(secret_of(&path, true).unwrap().0, expected.into());
         let (_folder, path) = file(CLASS);
@@ -153,8 +154,8 @@ mod tests {
     #[test]
     fn volumes_say_which_id_is_expected() {
         let (_folder, path) = file(
-            "kind: PersistentVolume\nmetadata: {annotations: {volume-id: vol-1}}\nspec: {hostPath: {path: /x}}\n---\n\
-             kind: PersistentVolume\nspec: {}\n",
+            "apiVersion: v1\nkind: PersistentVolume\nmetadata: {annotations: {volume-id: vol-1}}\nspec: {hostPath: {path: /x}}\n---\n\
+             apiVersion: v1\nkind: PersistentVolume\nspec: {}\n",
         );
         let ids: Vec<Option<String>> = volumes_of(&path).unwrap().into_iter().map(|(_, id)| id).collect();
         assert_eq!(ids, [Some("vol-1".to_owned()), None]);

@@ -8,7 +8,10 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::flags::{LogOptions, value};
+use super::{
+    flags::{LogOptions, value},
+    objects::ObjectsError,
+};
 use crate::{
     driver::{
         conformance,
@@ -115,7 +118,10 @@ enum Format {
 /// A driver that could not be tested.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTested {
-    /// A file cannot be used.
+    /// A file cannot be read.
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
+    /// A file has not what it must have.
     #[error("read {}", .path.display())]
     File {
         /// The file.

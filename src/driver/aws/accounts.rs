@@ -15,7 +15,7 @@ use tokio::{sync::Mutex as AsyncMutex, time::Instant};
 
 use super::{
     credentials::{self, Credentials},
-    endpoint::url_of,
+    endpoint::{iam_of, url_of},
     errors::Failure,
     query::{Query, child, text_of},
     transport::{Limits, Service, Transport, shared_client, within},
@@ -34,7 +34,7 @@ const STS_VERSION: &str = "2011-06-15";
 pub(super) struct Access {
     /// The endpoint of EC2 for Secrets that name none; that of AWS if `None`.
     pub endpoint: Option<String>,
-    /// The endpoint of STS; that of AWS if `None`. No Secret can change it: the token of the process goes there.
+    /// The endpoint of STS and IAM; that of AWS if `None`. No Secret can change it: the token of the process goes there.
     pub sts_endpoint: Option<String>,
     /// Whether calls go through the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
@@ -77,7 +77,8 @@ impl AccountKey {
 /// EC2 in a region, with credentials.
 pub(super) struct Account {
     pub service: Service,
-    sts: Service,
+    pub sts: Service,
+    pub iam: Service,
     credentials: Credentials,
     uses_proxy: bool,
     limits: Limits,
@@ -110,9 +111,12 @@ impl Accounts {
             let url = endpoint.map_or_else(|| url_of(name, &key.region), |url| Ok(url.clone()))?;
             Ok::<_, DriverError>(Service { name, region: key.region.clone(), url })
         };
+        let (iam_region, iam_url) = iam_of(&key.region);
+        let iam_url = self.access.sts_endpoint.clone().unwrap_or_else(|| iam_url.to_owned());
         let account = Arc::new(Account {
             service: service("ec2", key.endpoint.as_ref().or(self.access.endpoint.as_ref()))?,
             sts: service("sts", self.access.sts_endpoint.as_ref())?,
+            iam: Service { name: "iam", region: iam_region.to_owned(), url: iam_url },
             credentials: key.credentials.clone(),
             uses_proxy: self.access.uses_proxy,
             limits: self.access.limits,
@@ -156,7 +160,7 @@ impl Account {
             Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
         })?;
         let token = token.trim();
-        let mut query = Query::new(ACTION, STS_VERSION);
+        let mut query = Query::new(ACTION, STS_VERSION, "assume_role_with_web_identity");
         query.set("RoleArn", role_arn);
         query.set("RoleSessionName", SESSION);
         query.set("WebIdentityToken", token);

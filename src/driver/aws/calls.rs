@@ -11,11 +11,11 @@ use super::{
     query::{Query, child, items, text_of},
     run::Order,
     spec::Scope,
-    transport::Transport,
+    transport::{Service, Transport},
 };
 use crate::driver::{DriverError, SecretData, code::Code};
 
-const VERSION: &str = "2016-11-15";
+pub(super) const EC2_VERSION: &str = "2016-11-15";
 /// States of VMs that exist.
 const ALIVE: [&str; 4] = ["pending", "running", "stopping", "stopped"];
 /// A filter takes at most so many values.
@@ -39,7 +39,8 @@ impl Ec2 {
     /// The existing VMs of a class.
     pub(super) async fn alive(&self, scope: &Scope) -> Result<Vec<Instance>, DriverError> {
         let [cluster, role] = markers(scope);
-        self.instances(&[cluster, role, ("instance-state-name", ALIVE.to_vec())]).await
+        let filters = [cluster, role, ("instance-state-name", ALIVE.to_vec())];
+        self.instances("instance_get_by_tag_and_status", &filters).await
     }
 
     /// The VMs of a class with one of these names, also those that are gone.
@@ -47,27 +48,29 @@ impl Ec2 {
         let [cluster, role] = markers(scope);
         // More names than fit: all VMs of the class.
         if names.len() > MOST_VALUES {
-            return self.instances(&[cluster, role]).await;
+            return self.instances("instance_get_by_machine", &[cluster, role]).await;
         }
-        self.instances(&[("tag:Name", names.iter().map(String::as_str).collect()), cluster, role]).await
+        let filters = [("tag:Name", names.iter().map(String::as_str).collect()), cluster, role];
+        self.instances("instance_get_by_machine", &filters).await
     }
 
     /// The VM with an ID, if EC2 knows it. Unlike the parameter, the filter does not fail for an unknown one.
     pub(super) async fn with_id(&self, id: &str) -> Result<Option<Instance>, DriverError> {
-        Ok(self.instances(&[("instance-id", vec![id])]).await?.into_iter().find(|instance| instance.id == id))
+        let found = self.instances("instance_get_by_id", &[("instance-id", vec![id])]).await?;
+        Ok(found.into_iter().find(|instance| instance.id == id))
     }
 
     /// The VM that a request with this token created, if EC2 knows it.
     pub(super) async fn with_token(&self, token: &str) -> Result<Option<Instance>, DriverError> {
-        let found = self.instances(&[("client-token", vec![token])]).await?;
+        let found = self.instances("instance_get_by_token", &[("client-token", vec![token])]).await?;
         Ok(found.into_iter().find(|instance| instance.client_token == token))
     }
 
-    async fn instances(&self, filters: &[Filter<'_>]) -> Result<Vec<Instance>, DriverError> {
+    async fn instances(&self, service: &'static str, filters: &[Filter<'_>]) -> Result<Vec<Instance>, DriverError> {
         const ACTION: &str = "DescribeInstances";
         let (mut found, mut page) = (Vec::new(), None::<String>);
         loop {
-            let mut query = Query::new(ACTION, VERSION);
+            let mut query = Query::new(ACTION, EC2_VERSION, service);
             for (number, (name, values)) in (1_usize..).zip(filters) {
                 query.set(format!("Filter.{number}.Name"), name);
                 for (index, value) in (1_usize..).zip(values) {
@@ -96,7 +99,7 @@ impl Ec2 {
 
     /// What an image calls its root device.
     pub(super) async fn root_device(&self, ami: &str) -> Result<String, DriverError> {
-        let mut query = Query::new("DescribeImages", VERSION);
+        let mut query = Query::new("DescribeImages", EC2_VERSION, "image_get");
         query.set("ImageId.1", ami);
         let what = format!("DescribeImages of {ami}");
         let read = |answer: Node<'_, '_>| {
@@ -113,14 +116,14 @@ impl Ec2 {
 
     /// Creates a VM, or returns the one of an earlier request with the same token.
     pub(super) async fn run(&self, order: &Order<'_>) -> Result<Instance, Failure> {
-        let mut query = Query::new("RunInstances", VERSION);
+        let mut query = Query::new("RunInstances", EC2_VERSION, "instance_create");
         order.write(&mut query);
-        self.send(&query, |answer: Node<'_, '_>| instances_of(answer).into_iter().next()?).await
+        self.send(&self.account.service, &query, |answer: Node<'_, '_>| instances_of(answer).into_iter().next()?).await
     }
 
     /// Terminates a VM. One that is gone is a success.
     pub(super) async fn terminate(&self, id: &str) -> Result<(), DriverError> {
-        let mut query = Query::new("TerminateInstances", VERSION);
+        let mut query = Query::new("TerminateInstances", EC2_VERSION, "instance_terminate");
         query.set("InstanceId.1", id);
         match self.call(&format!("TerminateInstances of {id}"), &query, |_| Some(())).await {
             Err(error) if error.code != Code::NotFound => Err(error),
@@ -130,7 +133,7 @@ impl Ec2 {
 
     pub(super) async fn disable_source_dest_check(&self, interface: &str) -> Result<(), DriverError> {
         const ACTION: &str = "ModifyNetworkInterfaceAttribute";
-        let mut query = Query::new(ACTION, VERSION);
+        let mut query = Query::new(ACTION, EC2_VERSION, "instance_disable_source_dest_check");
         query.set("NetworkInterfaceId", interface);
         query.set("SourceDestCheck.Value", false);
         self.call(&format!("{ACTION} of {interface}"), &query, |_| Some(())).await
@@ -138,24 +141,40 @@ impl Ec2 {
 
     pub(super) async fn assign_ipv6_prefixes(&self, interface: &str, count: i32) -> Result<(), DriverError> {
         const ACTION: &str = "AssignIpv6Addresses";
-        let mut query = Query::new(ACTION, VERSION);
+        let mut query = Query::new(ACTION, EC2_VERSION, "instance_assign_ipv6_prefixes");
         query.set("NetworkInterfaceId", interface);
         query.set("Ipv6PrefixCount", count);
         self.call(&format!("{ACTION} of {interface}"), &query, |_| Some(())).await
     }
 
-    async fn call<T>(
+    pub(super) async fn call<T>(
         &self,
         what: &str,
         query: &Query,
         read: impl Fn(Node<'_, '_>) -> Option<T>,
     ) -> Result<T, DriverError> {
-        self.send(query, read).await.map_err(|failure| failure.error(what, &self.secret))
+        self.call_at(&self.account.service, what, query, read).await
     }
 
-    async fn send<T>(&self, query: &Query, read: impl Fn(Node<'_, '_>) -> Option<T>) -> Result<T, Failure> {
+    /// Calls another service than EC2 with the same credentials.
+    pub(super) async fn call_at<T>(
+        &self,
+        service: &Service,
+        what: &str,
+        query: &Query,
+        read: impl Fn(Node<'_, '_>) -> Option<T>,
+    ) -> Result<T, DriverError> {
+        self.send(service, query, read).await.map_err(|failure| failure.error(what, &self.secret))
+    }
+
+    pub(super) async fn send<T>(
+        &self,
+        service: &Service,
+        query: &Query,
+        read: impl Fn(Node<'_, '_>) -> Option<T>,
+    ) -> Result<T, Failure> {
         let keys = self.account.keys(&self.transport).await?;
-        self.transport.call(&self.account.service, Some(&keys), query, read).await
+        self.transport.call(service, Some(&keys), query, read).await
     }
 }
 

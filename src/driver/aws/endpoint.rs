@@ -13,6 +13,16 @@ const DOMAINS: [(&str, &str); 7] = [
     ("", "amazonaws.com"),
 ];
 
+/// Where IAM is, by the beginning of the names of the regions that share it: the region that signatures name, and its URL.
+const IAM: [(&str, &str, &str); 6] = [
+    ("cn-", "cn-north-1", "https://iam.cn-north-1.amazonaws.com.cn"),
+    ("eusc-", "eusc-de-east-1", "https://iam.eusc-de-east-1.amazonaws.eu"),
+    ("us-gov-", "us-gov-west-1", "https://iam.us-gov.amazonaws.com"),
+    ("us-iso-", "us-iso-east-1", "https://iam.us-iso-east-1.c2s.ic.gov"),
+    ("us-isob-", "us-isob-east-1", "https://iam.us-isob-east-1.sc2s.sgov.gov"),
+    ("", "us-east-1", "https://iam.amazonaws.com"),
+];
+
 /// The URL of a service in a region.
 ///
 /// # Errors
@@ -24,6 +34,12 @@ pub(super) fn url_of(service: &str, region: &str) -> Result<String, DriverError>
     }
     let domain = DOMAINS.iter().find(|(start, _)| region.starts_with(start)).map_or("amazonaws.com", |(_, it)| it);
     Ok(format!("https://{service}.{region}.{domain}"))
+}
+
+/// Where IAM is for a region: the region that signatures name, and the URL.
+pub(super) fn iam_of(region: &str) -> (&'static str, &'static str) {
+    let [.., (_, general, url)] = IAM;
+    IAM.iter().find(|(start, ..)| region.starts_with(start)).map_or((general, url), |(_, region, url)| (region, url))
 }
 
 /// Whether this may be a region.
@@ -45,6 +61,14 @@ mod tests {
     #[case("eusc-de-east-1", "https://ec2.eusc-de-east-1.amazonaws.eu")]
     fn a_region_has_its_endpoint(#[case] region: &str, #[case] expected: &str) {
         assert_eq!(url_of("ec2", region).unwrap(), expected);
+    }
+
+    #[rstest]
+    #[case("eu-west-1", "us-east-1", "https://iam.amazonaws.com")]
+    #[case("cn-northwest-1", "cn-north-1", "https://iam.cn-north-1.amazonaws.com.cn")]
+    #[case("us-gov-east-1", "us-gov-west-1", "https://iam.us-gov.amazonaws.com")]
+    fn regions_share_iam(#[case] region: &str, #[case] signed_for: &str, #[case] url: &str) {
+        assert_eq!(iam_of(region), (signed_for, url));
     }
 
     #[rstest]

@@ -7,6 +7,7 @@ mod calls;
 mod credentials;
 mod endpoint;
 mod errors;
+mod inspect;
 mod instance;
 mod names;
 mod query;
@@ -41,10 +42,12 @@ use self::{
     transport::Transport,
 };
 use super::{
-    cloud::{Coalescer, idempotency_token, safe_text},
+    cloud::{Coalescer, Requests, idempotency_token, safe_text},
     code::Code,
     environment::{Environment, OpenError},
     error::DriverError,
+    guard::Observer,
+    inspection::Finding,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     spec::Problems,
     vm::Vm,
@@ -57,8 +60,9 @@ const MOST_GENERATIONS: u32 = 10;
 const MOST_IMAGES: usize = 1000;
 
 /// Opens the driver, for the list of built-in drivers.
-pub(super) fn open(_: &Environment<'_>) -> Result<Arc<dyn Driver>, OpenError> {
-    Ok(Arc::new(AwsDriver::new(Access::of_environment(), Patience::default())))
+pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+    let requests = Requests::of(NAME, observer);
+    Ok(Arc::new(AwsDriver::new(Access::of_environment(), Patience::default(), requests)))
 }
 
 /// How long the driver waits for what.
@@ -106,10 +110,10 @@ struct Session {
 }
 
 impl AwsDriver {
-    fn new(access: Access, patience: Patience) -> Self {
+    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
         Self {
             patience,
-            transport: Arc::new(Transport::new(access.limits, access.uses_proxy)),
+            transport: Arc::new(Transport::new(access.limits, access.uses_proxy, requests)),
             accounts: Accounts::new(access),
             look_ups: Coalescer::new(patience.window),
             root_devices: Mutex::default(),
@@ -349,6 +353,11 @@ impl Driver for AwsDriver {
             (IDS.node_form(&session.scope.region, &instance.id), instance.machine_name().to_owned())
         };
         Ok(ours.map(entry).collect())
+    }
+
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let session = self.session(class, secret)?;
+        Ok(session.inspect(credentials::user_data(secret)).await)
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

@@ -4,20 +4,30 @@ use roxmltree::{Document, Node};
 
 /// An action with its parameters, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Query(Vec<(String, String)>);
+pub(super) struct Query {
+    service: &'static str,
+    parameters: Vec<(String, String)>,
+}
 
 impl Query {
-    pub(super) fn new(action: &str, version: &str) -> Self {
-        Self(vec![("Action".to_owned(), action.to_owned()), ("Version".to_owned(), version.to_owned())])
+    /// `service` is what the metrics call it.
+    pub(super) fn new(action: &str, version: &str, service: &'static str) -> Self {
+        let parameters = [("Action", action), ("Version", version)];
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Self { service, parameters }
     }
 
     pub(super) fn action(&self) -> &str {
-        self.0.first().map_or("", |(_, action)| action)
+        self.parameters.first().map_or("", |(_, action)| action)
+    }
+
+    pub(super) const fn service(&self) -> &'static str {
+        self.service
     }
 
     /// Sets a parameter.
     pub(super) fn set(&mut self, name: impl Into<String>, value: impl ToString) {
-        self.0.push((name.into(), value.to_string()));
+        self.parameters.push((name.into(), value.to_string()));
     }
 
     /// Sets a parameter, if there is a value.
@@ -30,7 +40,7 @@ impl Query {
     /// The body of the request.
     pub(super) fn encoded(&self) -> String {
         let pairs: Vec<String> =
-            self.0.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
+            self.parameters.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
         pairs.join("&")
     }
 }
@@ -75,7 +85,7 @@ mod tests {
 
     #[test]
     fn parameters_are_escaped() {
-        let mut query = Query::new("A", "1");
+        let mut query = Query::new("A", "1", "a");
         query.set("Tag.1", "a b+c/ä~");
         query.maybe("None", None::<i32>);
         query.maybe("Some", Some(1));

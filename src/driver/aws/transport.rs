@@ -26,6 +26,7 @@ use super::{
     errors::Failure,
     query::{Query, error_in},
 };
+use crate::driver::cloud::Requests;
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 const CONNECT: Duration = Duration::from_secs(5);
@@ -61,12 +62,13 @@ pub(super) struct Service {
 pub(super) struct Transport {
     connector: Connector,
     limits: Limits,
+    requests: Requests,
 }
 
 impl Transport {
-    pub(super) fn new(limits: Limits, uses_proxy: bool) -> Self {
+    pub(super) fn new(limits: Limits, uses_proxy: bool, requests: Requests) -> Self {
         let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT.min(limits.attempt)).build();
-        Self { connector: connector(settings, uses_proxy), limits }
+        Self { connector: connector(settings, uses_proxy), limits, requests }
     }
 
     /// Calls an action and reads its answer. What has no certain outcome is repeated: every action of this driver may be,
@@ -83,12 +85,13 @@ impl Transport {
         let mut attempt = 1;
         loop {
             let limit = deadline.min(Instant::now() + self.limits.attempt);
-            let once = timeout_at(limit, self.once(service, credentials, query));
-            let failure = match once.await.unwrap_or(Err(Failure::NoAnswer)) {
-                Ok((status, text)) => match answer(query.action(), status, &text, &read) {
-                    Ok(answer) => return Ok(answer),
-                    Err(failure) => failure,
-                },
+            let once = async {
+                let sent = timeout_at(limit, self.once(service, credentials, query)).await;
+                let (status, text) = sent.unwrap_or(Err(Failure::NoAnswer))?;
+                answer(query.action(), status, &text, &read)
+            };
+            let failure = match self.requests.measure(query.service(), once).await {
+                Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));

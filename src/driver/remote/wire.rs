@@ -328,7 +328,7 @@ mod tests {
 
     fn any_problems() -> impl Strategy<Value = Problems> {
         let some = || collection::vec((text(), text()).prop_map(|(path, text)| Problem { path, text }), 0..3);
-        (some(), some()).prop_map(|(errors, warnings)| Problems { errors, warnings })
+        (some(), some()).prop_map(|(errors, warnings)| Problems { errors, warnings, ..Problems::default() })
     }
 
     /// Over the wire and back.

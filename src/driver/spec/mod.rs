@@ -92,13 +92,16 @@ impl<'a> Fields<'a> {
     }
 
     /// A list; returns the valid items.
-    #[cfg_attr(not(any(test, feature = "aws")), expect(dead_code, reason = "no built-in cloud has a list of scalars"))]
+    #[cfg_attr(
+        not(any(test, feature = "cloud")),
+        expect(dead_code, reason = "no built-in cloud has a list of scalars")
+    )]
     pub(crate) fn list<T>(&mut self, name: &str, kind: &Scalar<T>) -> Vec<T> {
         self.items(name, |path, value, problems| kind.read(path, value, problems))
     }
 
     /// An object with fields of its own, which must be there.
-    #[cfg_attr(not(feature = "aws"), expect(dead_code, reason = "no built-in cloud needs one"))]
+    #[cfg_attr(not(feature = "cloud"), expect(dead_code, reason = "no built-in cloud needs one"))]
     pub(crate) fn required_object<T>(
         &mut self,
         name: &str,

@@ -29,6 +29,8 @@ pub(crate) struct Problems {
     pub errors: Vec<Problem>,
     /// Harmless problems, such as unknown fields.
     pub warnings: Vec<Problem>,
+    /// Where the driver of the reference would do something else. Only `mcm class check` shows them.
+    pub differences: Vec<Problem>,
 }
 
 impl Problems {
@@ -38,6 +40,11 @@ impl Problems {
 
     pub(crate) fn warning(&mut self, path: impl Into<String>, text: impl Into<String>) {
         push(&mut self.warnings, path.into(), text.into());
+    }
+
+    #[cfg_attr(not(feature = "cloud"), expect(dead_code, reason = "the reference has no other driver"))]
+    pub(crate) fn difference(&mut self, path: impl Into<String>, text: impl Into<String>) {
+        push(&mut self.differences, path.into(), text.into());
     }
 
     pub(crate) fn expected(&mut self, path: impl Into<String>, expected: &str, found: &str) {

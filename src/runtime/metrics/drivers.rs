@@ -14,16 +14,41 @@ const DRIVER_FAILED: Desc<3> = Desc::counter(
     "Failed driver calls, by machine code.",
     ["provider", "operation", "error_code"],
 );
-/// Observes driver calls. As in the reference, failed calls are counted and successful ones timed.
+const REQUESTS: Desc<2> = Desc::counter(
+    "mcm_cloud_api_requests_total",
+    "Requests that drivers sent to their clouds.",
+    ["provider", "service"],
+);
+const REQUESTS_FAILED: Desc<2> = Desc::counter(
+    "mcm_cloud_api_requests_failed_total",
+    "Requests to clouds that failed or were not answered.",
+    ["provider", "service"],
+);
+const REQUEST_DURATION: Desc<2> = Desc::histogram(
+    "mcm_cloud_api_api_request_duration_seconds",
+    "Duration of successful requests to clouds in seconds.",
+    ["provider", "service"],
+);
+
+/// Observes driver calls and their requests to clouds. As in the reference, failed calls are counted and successful ones timed.
 #[derive(Debug)]
 pub struct DriverMetrics {
     calls: Histograms<2>,
     calls_failed: Counters<3>,
+    requests: Counters<2>,
+    requests_failed: Counters<2>,
+    request_durations: Histograms<2>,
 }
 
 impl Default for DriverMetrics {
     fn default() -> Self {
-        Self { calls: Histograms::with_default_bounds(), calls_failed: Counters::default() }
+        Self {
+            calls: Histograms::with_default_bounds(),
+            calls_failed: Counters::default(),
+            requests: Counters::default(),
+            requests_failed: Counters::default(),
+            request_durations: Histograms::with_default_bounds(),
+        }
     }
 }
 
@@ -36,9 +61,22 @@ impl DriverMetrics {
         }
     }
 
+    /// A request to a cloud ended.
+    pub fn requested(&self, provider: &str, service: &'static str, duration: Duration, is_success: bool) {
+        self.requests.add([provider, service], 1.0);
+        if is_success {
+            self.request_durations.observe([provider, service], duration.as_secs_f64());
+        } else {
+            self.requests_failed.add([provider, service], 1.0);
+        }
+    }
+
     pub(super) fn collect(&self, out: &mut Exposition) {
         self.calls.collect(&DRIVER_DURATION, out);
         self.calls_failed.collect(&DRIVER_FAILED, out);
+        self.requests.collect(&REQUESTS, out);
+        self.requests_failed.collect(&REQUESTS_FAILED, out);
+        self.request_durations.collect(&REQUEST_DURATION, out);
     }
 }
 
@@ -51,6 +89,8 @@ mod tests {
         let drivers = DriverMetrics::default();
         drivers.observed("aws", "create_machine", Duration::from_millis(300), Ok(()));
         drivers.observed("aws", "create_machine", Duration::from_secs(9), Err(8));
+        drivers.requested("aws", "instance_create", Duration::from_millis(300), true);
+        drivers.requested("aws", "instance_create", Duration::from_secs(9), false);
         let mut out = Exposition::default();
         drivers.collect(&mut out);
         let text = out.finish();
@@ -58,6 +98,9 @@ mod tests {
             r#"mcm_cloud_api_driver_requests_failed_total{provider="aws",operation="create_machine",error_code="8"} 1"#,
             r#"mcm_cloud_api_driver_request_duration_seconds_bucket{provider="aws",operation="create_machine",le="0.25"} 0"#,
             r#"mcm_cloud_api_driver_request_duration_seconds_count{provider="aws",operation="create_machine"} 1"#,
+            r#"mcm_cloud_api_requests_total{provider="aws",service="instance_create"} 2"#,
+            r#"mcm_cloud_api_requests_failed_total{provider="aws",service="instance_create"} 1"#,
+            r#"mcm_cloud_api_api_request_duration_seconds_count{provider="aws",service="instance_create"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

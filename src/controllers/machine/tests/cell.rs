@@ -19,8 +19,7 @@ use crate::{
         testing::{Fate, Playing, Wire, settings, until},
     },
     driver::{
-        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, Observer, Operation, SecretData,
-        Vm, spec::Problems,
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, SecretData, Vm, spec::Problems,
     },
 };
 
@@ -77,12 +76,6 @@ impl Driver for SlowCloud {
     }
 }
 
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
-}
-
 fn machine(wire: &Wire, name: &str) {
     let machine = json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
@@ -105,7 +98,7 @@ async fn a_machine_that_becomes_unreadable_while_it_waits_for_a_slot_is_skipped(
     wire.put::<Value>("machineclasses/c", &class);
     let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
     let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
-    let drivers = Arc::new(Catalogue::of([driver], &Guards::new(Arc::new(Unobserved))));
+    let drivers = Arc::new(Catalogue::of([driver], &Guards::unobserved()));
     let _playing = Playing::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
     for name in ["works", "waits", "waits-longer"] {
         machine(&wire, name);

@@ -30,8 +30,7 @@ use crate::{
         secret::MetadataOfSecret,
     },
     driver::{
-        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, Observer, Operation, SecretData,
-        Vm, spec::Problems,
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, SecretData, Vm, spec::Problems,
     },
     runtime::{
         cache::{Cache, Cached, Key},
@@ -133,12 +132,6 @@ impl Driver for Cloud {
     }
 }
 
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
-}
-
 struct Shop {
     api: Api,
     cloud: Arc<Cloud>,
@@ -182,10 +175,7 @@ impl Shop {
             classes: Arc::new(Objects::namespaced(&classes, &client)),
             secrets: Secrets::new(secrets, &client),
             targets,
-            drivers: Arc::new(Catalogue::of(
-                [Arc::clone(&cloud) as Arc<dyn Driver>],
-                &Guards::new(Arc::new(Unobserved)),
-            )),
+            drivers: Arc::new(Catalogue::of([Arc::clone(&cloud) as Arc<dyn Driver>], &Guards::unobserved())),
             lanes: Lanes::new(1, Arc::clone(&queue)),
             queue: Arc::clone(&queue),
             permits: Arc::default(),

@@ -16,8 +16,7 @@ use crate::{
         testing::{Fate, Playing, Wire, settings, until},
     },
     driver::{
-        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, Observer, Operation, SecretData,
-        Vm, spec::Problems,
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, SecretData, Vm, spec::Problems,
     },
 };
 
@@ -90,12 +89,6 @@ impl Driver for CloudDriver {
     }
 }
 
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
-}
-
 struct World {
     wire: Wire,
     cloud: Arc<Cloud>,
@@ -143,7 +136,7 @@ impl World {
 
     fn start_with(&self, kinds: &[Kind], start: fn(&Wire, &[Kind], &Settings) -> Playing) -> Playing {
         let driver: Arc<dyn Driver> = Arc::new(CloudDriver(Arc::clone(&self.cloud)));
-        let drivers = Arc::new(Catalogue::of([driver], &Guards::new(Arc::new(Unobserved))));
+        let drivers = Arc::new(Catalogue::of([driver], &Guards::unobserved()));
         start(&self.wire, kinds, &Settings { drivers, ..settings() })
     }
 

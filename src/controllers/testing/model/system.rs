@@ -20,7 +20,7 @@ use super::{
 use crate::{
     api::GoDuration,
     controllers::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot},
-    driver::{Catalogue, Code, Driver, Guards, Observer, Operation},
+    driver::{Catalogue, Driver, Guards},
     runtime::{
         cell::{Cell, Config, Ended, Role, Scope, Shared},
         events::Events,
@@ -178,12 +178,6 @@ async fn play(cell: &Cell, role: &Role, leadership: Leadership, stop: &Cancellat
     }
 }
 
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
-}
-
 fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell> {
     let control = world.control.client(&program.name);
     let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
@@ -210,7 +204,7 @@ fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell
             finalizer_grace: SignedDuration::from_secs(30),
             max_unhealthy_replacements: 1,
         },
-        drivers: Arc::new(Catalogue::of([driver], &Guards::new(Arc::new(Unobserved)))),
+        drivers: Arc::new(Catalogue::of([driver], &Guards::unobserved())),
         slots: 4,
     };
     let config = Config {

@@ -26,8 +26,32 @@ pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
     market(spec, problems);
     cpu(spec, problems);
     placement(spec, problems);
+    differences(spec, value, problems);
     Markers::check(spec.tags.keys().map(String::as_str), MARKERS, "providerSpec.tags", problems);
     ignored(value, problems);
+}
+
+/// What Gardener's driver makes of the same class.
+fn differences(spec: &Spec, value: &Value, problems: &mut Problems) {
+    if value.is_null() {
+        problems.difference("providerSpec", "Gardener's driver crashes");
+    }
+    if get(value, "blockDevices").is_some_and(|devices| devices.as_array().is_some_and(Vec::is_empty)) {
+        let text = "Gardener's driver accepts the class, and every creation fails";
+        problems.difference("providerSpec.blockDevices", text);
+    }
+    for (index, device) in spec.block_devices.iter().enumerate() {
+        if device.volume_type == "io2" {
+            let path = format!("providerSpec.blockDevices[{index}].ebs.volumeType");
+            problems.difference(path, "Gardener's driver rejects io2");
+        }
+    }
+    for marker in [MARKERS.cluster, MARKERS.role] {
+        if spec.tags.keys().filter(|key| key.contains(marker)).count() > 1 {
+            let text = format!("Gardener's driver may use any of the keys with {marker}, another one with each call");
+            problems.difference("providerSpec.tags", text);
+        }
+    }
 }
 
 fn profile(spec: &Spec, problems: &mut Problems) {

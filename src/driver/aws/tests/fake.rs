@@ -80,6 +80,8 @@ pub(super) struct Cloud {
     pub repeats_page: bool,
     pub ignores_filters: bool,
     pub root_device: Option<&'static str>,
+    /// Answers to calls that only look, by action.
+    pub answers: BTreeMap<&'static str, String>,
     /// What a new VM is like.
     pub template: FakeInstance,
 }
@@ -159,6 +161,12 @@ pub(super) fn parse(body: &[u8]) -> Params {
 
 fn carry_out(cloud: &Shared, action: &str, params: &Params) -> Response {
     let mut cloud = cloud.lock();
+    if params.get("DryRun").is_some_and(|value| value == "true") {
+        return error("DryRunOperation", 412);
+    }
+    if let Some(answer) = cloud.answers.get(action).filter(|_| !params.contains_key("ImageId.1")) {
+        return xml(action, answer);
+    }
     match action {
         "DescribeImages" => describe_images(&cloud, params),
         "RunInstances" => run(&mut cloud, params),

@@ -325,7 +325,7 @@ async fn a_class_of_another_provider_is_refused() {
 }
 
 /// Two interfaces, one of them EFA, and two prefixes for the first.
-fn initializing() -> MachineRequest {
+pub(super) fn initializing() -> MachineRequest {
     let interface = json!({"subnetID": "s", "securityGroupIDs": ["sg"], "ipv6PrefixCount": 2});
     let efa = json!({"subnetID": "s", "securityGroupIDs": ["sg"], "interfaceType": "efa"});
     let changes = json!({"srcAndDstChecksEnabled": false, "networkInterfaces": [interface, efa]});

@@ -4,6 +4,8 @@ mod conformance;
 mod fake;
 mod faults;
 mod flows;
+mod inspect;
+mod metrics;
 mod requests;
 mod templates;
 
@@ -13,10 +15,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::fake::{Cloud, Shared, serve};
-use super::{AwsDriver, Patience, accounts::Access, transport::Limits};
+use super::{AwsDriver, NAME, Patience, accounts::Access, transport::Limits};
 use crate::{
     api::machine::{Machine, MachineClass},
-    driver::{Code, DriverError, MachineRequest, SecretData},
+    driver::{Code, DriverError, MachineRequest, Observer, SecretData, cloud::Requests, guard::Guards},
 };
 
 const REGION: &str = "eu-west-1";
@@ -39,12 +41,21 @@ fn driver(url: &str) -> AwsDriver {
 
 /// A driver whose calls end after that time.
 fn driver_that_waits(url: &str, attempt: Duration) -> AwsDriver {
+    driver_with(url, attempt, Guards::unobserved().observer)
+}
+
+/// A driver whose requests are observed.
+fn observed_driver(url: &str, observer: Arc<dyn Observer>) -> AwsDriver {
+    driver_with(url, Duration::from_secs(20), observer)
+}
+
+fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn Observer>) -> AwsDriver {
     let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1) };
     let (endpoint, sts_endpoint) = (Some(url.to_owned()), Some(url.to_owned()));
     let access = Access { endpoint, sts_endpoint, uses_proxy: false, limits };
     let millis = Duration::from_millis;
     let patience = Patience { window: millis(2), first: millis(2), longest: millis(10), total: millis(2000) };
-    AwsDriver::new(access, patience)
+    AwsDriver::new(access, patience, Requests::of(NAME, &observer))
 }
 
 /// A class with the fields that a class needs.

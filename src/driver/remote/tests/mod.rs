@@ -38,22 +38,15 @@ use crate::{
         catalogue::Catalogue,
         code::Code,
         error::DriverError,
-        guard::{Guards, Observer},
+        guard::Guards,
         interface::{Capabilities, Driver, MachineRequest, SecretData},
-        operation::Operation,
         spec::Problems,
         vm::Vm,
     },
 };
 
-struct Unobserved;
-
-impl Observer for Unobserved {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
-}
-
 fn catalogue(driver: Arc<dyn Driver>) -> Catalogue {
-    Catalogue::of([driver], &Guards::new(Arc::new(Unobserved)))
+    Catalogue::of([driver], &Guards::unobserved())
 }
 
 /// Quick, so that tests do not wait.

@@ -1,0 +1,147 @@
+//! The classes and Secrets in some files.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use k8s_openapi::api::core::v1::Secret;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{NotChecked, report::Line, report::Verdict};
+use crate::{api::machine::MachineClass, cli::objects, controllers::machine_class, driver::SecretData};
+
+/// Objects without a namespace are taken to be in this one.
+const NAMESPACE: &str = "default";
+
+pub(super) struct Input {
+    pub classes: Vec<MachineClass>,
+    /// Data by namespace and name.
+    secrets: BTreeMap<(String, String), SecretData>,
+}
+
+impl Input {
+    pub(super) fn read(files: &[PathBuf]) -> Result<Self, NotChecked> {
+        let mut all = Vec::new();
+        for file in files {
+            all.extend(objects::read(file)?.into_iter().flat_map(items));
+        }
+        let mut input = Self { classes: Vec::new(), secrets: BTreeMap::new() };
+        for object in all {
+            match object["kind"].as_str() {
+                Some("MachineClass") => input.classes.push(class(object)?),
+                Some("Secret") => {
+                    let secret: Secret = typed(object)?;
+                    let name = secret.metadata.name.clone().unwrap_or_default();
+                    let namespace = secret.metadata.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
+                    input.secrets.insert((namespace, name), objects::data_of(secret));
+                }
+                _ => {}
+            }
+        }
+        if input.classes.is_empty() {
+            let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+            return Err(NotChecked::Nothing(files.join(", ")));
+        }
+        Ok(input)
+    }
+
+    /// The merged data of a class, as its driver gets it, and the Secrets that are in no file.
+    pub(super) fn secret_of(&self, class: &MachineClass) -> (SecretData, Vec<String>) {
+        let namespace = class.metadata.namespace.as_deref().unwrap_or(NAMESPACE);
+        let (mut merged, mut missing) = (SecretData::default(), Vec::new());
+        for reference in machine_class::secret_refs(class) {
+            let of = if reference.namespace.is_empty() { namespace } else { &reference.namespace };
+            match self.secrets.get(&(of.to_owned(), reference.name.clone())) {
+                Some(data) => merged.0.extend(data.0.iter().map(|(key, value)| (key.clone(), value.clone()))),
+                None => missing.push(format!("{of}/{}", reference.name)),
+            }
+        }
+        (merged, missing)
+    }
+}
+
+/// A Secret that is in no file. Only a look into the cloud needs it.
+pub(super) fn missing(secret: String, is_needed: bool) -> Line {
+    let verdict = if is_needed { Verdict::Error } else { Verdict::Unknown };
+    Line::new(verdict, "secretRef", format!("Secret {secret} is in none of the files"))
+}
+
+fn items(mut object: Value) -> Vec<Value> {
+    match object["items"].take() {
+        Value::Array(items) if object["kind"] == "List" => items,
+        _ => vec![object],
+    }
+}
+
+fn class(mut object: Value) -> Result<MachineClass, NotChecked> {
+    if object["metadata"]["namespace"].is_null() && object["metadata"].is_object() {
+        object["metadata"]["namespace"] = NAMESPACE.into();
+    }
+    typed(object)
+}
+
+/// An error of a Secret names no values.
+fn typed<T: DeserializeOwned>(object: Value) -> Result<T, NotChecked> {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    let name = object["metadata"]["name"].as_str().unwrap_or("without a name").to_owned();
+    serde_path_to_error::deserialize(object).map_err(|error| {
+        let path = error.path().to_string();
+        let problem =
+            if kind == "Secret" { format!("{path} is invalid") } else { format!("{path}: {}", error.into_inner()) };
+        NotChecked::Invalid { object: format!("{kind} {name}"), problem }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn read(text: &str) -> Result<Input, NotChecked> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.yaml");
+        fs::write(&path, text).unwrap();
+        Input::read(&[path])
+    }
+
+    const CLASS: &str = "apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\nmetadata: {name: c}\n\
+        provider: p\nproviderSpec: {}\nsecretRef: {name: s, namespace: default}\n\
+        credentialsSecretRef: {name: t, namespace: default}\n";
+
+    fn secret(name: &str, data: &str) -> String {
+        format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {{{data}}}\n")
+    }
+
+    #[test]
+    fn a_class_gets_the_data_of_both_its_secrets_as_in_a_cluster() {
+        let text = format!("{CLASS}{}{}", secret("t", "key: credentials"), secret("s", "key: other, userData: x"));
+        let input = read(&text).unwrap();
+        let (data, missing) = input.secret_of(&input.classes[0]);
+        let expected = [("key", "credentials"), ("userData", "x")];
+        assert_eq!(data.0, expected.map(|(key, value)| (key.to_owned(), value.into())).into());
+        assert_eq!(missing, [""; 0]);
+    }
+
+    #[test]
+    fn a_secret_that_is_in_no_file_is_named() {
+        let input = read(&format!("{CLASS}{}", secret("s", "userData: x"))).unwrap();
+        assert_eq!(input.secret_of(&input.classes[0]).1, ["default/t"]);
+    }
+
+    #[test]
+    fn lists_are_read_too() {
+        let class = CLASS.trim().replace('\n', "\n  ");
+        let input = read(&format!("apiVersion: v1\nkind: List\nitems:\n- {class}\n")).unwrap();
+        assert_eq!(input.classes.len(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_but_no_secret() {
+        let error =
+            read(&format!("{CLASS}---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\ndata: {{a: [hunter2]}}\n"));
+        assert_eq!(error.err().unwrap().to_string(), "Secret s: data.a is invalid");
+        let error = read("apiVersion: v1\nkind: MachineClass\nmetadata: {name: c}\nsecretRef: 7\n");
+        assert!(error.err().unwrap().to_string().starts_with("MachineClass c: secretRef: invalid type"));
+        let error = read("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n");
+        assert!(error.err().unwrap().to_string().starts_with("there is no MachineClass in "));
+    }
+}

@@ -1,0 +1,174 @@
+//! Checks classes before they are applied.
+
+mod input;
+mod report;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use tokio::time::timeout;
+
+#[cfg(feature = "remote")]
+use super::flags::RemoteOptions;
+use super::objects::ObjectsError;
+use crate::{
+    api::machine::MachineClass,
+    driver::{Catalogue, Code, DriverError, Environment, Guards, SecretData, inspection::Presence, spec::Problems},
+    simulated_cloud::{Cloud, CloudApi, Control},
+};
+use input::Input;
+pub use report::Report;
+use report::{Checked, Line, Verdict};
+
+/// What to do with classes.
+#[derive(Debug, Subcommand)]
+pub enum ClassCommand {
+    /// Check MachineClasses: every problem with the path of its field
+    ///
+    /// Reads files, never a cluster. With --live it also asks the cloud, with read-only calls, whether image, network and
+    /// permissions are there.
+    ///
+    /// Exit code 0: a VM can be created from each class; 1: not from each; 2: they could not be checked.
+    Check(Box<CheckOptions>),
+}
+
+/// Flags of `mcm class check`.
+#[derive(Args, Clone, Debug)]
+pub struct CheckOptions {
+    /// A file with MachineClasses and their Secrets, or "-" for standard input; may be repeated
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
+    files: Vec<PathBuf>,
+    /// Also ask the cloud, with the credentials of the Secrets
+    #[arg(long)]
+    live: bool,
+    /// Format of the report
+    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    output: Format,
+    /// Drivers in processes of their own.
+    #[cfg(feature = "remote")]
+    #[command(flatten)]
+    remote: RemoteOptions,
+}
+
+/// Format of the report: text or json.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table for each class.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+/// Classes that could not be checked.
+#[derive(Debug, thiserror::Error)]
+pub enum NotChecked {
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] ObjectsError),
+    /// An object in it is none of its kind.
+    #[error("{object}: {problem}")]
+    Invalid {
+        /// Kind and name.
+        object: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// There is nothing to check.
+    #[error("there is no MachineClass in {0}")]
+    Nothing(String),
+    /// Credentials would be readable by others.
+    #[error("credentials would travel unencrypted to {0}: use https://, or --driver-insecure")]
+    Exposed(String),
+    /// A driver cannot be used.
+    #[error("{0}")]
+    Driver(String),
+}
+
+/// Looking into a cloud may take so long.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Checks all classes of some files.
+///
+/// # Errors
+/// A file cannot be read, or contains no class.
+pub async fn check(options: CheckOptions) -> Result<Report, NotChecked> {
+    let input = Input::read(&options.files)?;
+    let catalogue = drivers(&options)?;
+    let mut checked = Vec::new();
+    for class in &input.classes {
+        let (secret, missing) = input.secret_of(class);
+        let mut lines: Vec<Line> = missing.into_iter().map(|line| input::missing(line, options.live)).collect();
+        lines.extend(check_class(&catalogue, class).await);
+        if options.live && lines.iter().all(|line| line.verdict != Verdict::Error) {
+            lines.extend(look(&catalogue, class, &secret).await);
+        }
+        checked.push(Checked::new(class, lines));
+    }
+    Ok(Report::new(&checked, options.output))
+}
+
+fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
+    #[cfg(feature = "remote")]
+    let remote = options.remote.endpoints();
+    #[cfg(feature = "remote")]
+    if let Some(exposed) = remote.iter().find(|one| one.address.is_exposed() && !options.remote.driver_insecure) {
+        return Err(NotChecked::Exposed(exposed.address.to_string()));
+    }
+    #[cfg(not(feature = "remote"))]
+    let _ = options;
+    // Nothing is created in it.
+    let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
+    let environment = Environment {
+        simulated_cloud: &simulated_cloud,
+        #[cfg(feature = "remote")]
+        remote: &remote,
+    };
+    Catalogue::open(&environment, None, &Guards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
+}
+
+/// What the driver says of the fields.
+async fn check_class(catalogue: &Catalogue, class: &MachineClass) -> Vec<Line> {
+    let driver = match catalogue.get(class) {
+        Ok(driver) => driver,
+        Err(error) => return vec![Line::new(Verdict::Error, "provider", error.to_string())],
+    };
+    match driver.problems(class).await {
+        Ok(problems) => lines_of(&problems),
+        Err(error) => vec![Line::new(Verdict::Unknown, "provider", error.message)],
+    }
+}
+
+fn lines_of(Problems { errors, warnings, differences }: &Problems) -> Vec<Line> {
+    let kinds = [(Verdict::Error, errors), (Verdict::Warning, warnings), (Verdict::Difference, differences)];
+    let lines = kinds.into_iter().flat_map(|(verdict, all)| {
+        all.iter().map(move |problem| Line::new(verdict, problem.path.clone(), problem.text.clone()))
+    });
+    lines.collect()
+}
+
+/// What the cloud says.
+async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &SecretData) -> Vec<Line> {
+    let Ok(driver) = catalogue.get(class) else { return Vec::new() };
+    let found = timeout(LIMIT, driver.inspect(class, secret)).await.unwrap_or_else(|_| {
+        let message = format!("the cloud did not answer within {} s", LIMIT.as_secs());
+        Err(DriverError::new(Code::DeadlineExceeded, message))
+    });
+    match found {
+        Err(error) => {
+            let verdict = if error.code == Code::InvalidArgument { Verdict::Error } else { Verdict::Unknown };
+            vec![Line::new(verdict, "cloud", error.message)]
+        }
+        Ok(findings) => findings
+            .into_iter()
+            .map(|finding| {
+                let verdict = match finding.presence {
+                    Presence::Present => Verdict::Good,
+                    Presence::Missing => Verdict::Error,
+                    Presence::Unknown => Verdict::Unknown,
+                };
+                Line::new(verdict, finding.path, finding.text)
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,159 @@
+//! Objects in files: YAML or JSON, several in one file, from standard input too.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+use k8s_openapi::api::core::v1::Secret;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::driver::SecretData;
+
+/// The most that a file may contain, in bytes: some ten thousand machines.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The objects of a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectsError {
+    /// A file cannot be read.
+    #[error("read {path}")]
+    Read {
+        /// The file.
+        path: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is too large.
+    #[error("read {path}: more than {} MiB; give it in parts", MOST_BYTES / 1024 / 1024)]
+    TooLarge {
+        /// The file.
+        path: String,
+    },
+    /// A document is neither YAML nor JSON.
+    #[error("read document {number} of {path}")]
+    Parse {
+        /// The file.
+        path: String,
+        /// The document, from 1.
+        number: usize,
+        /// The cause.
+        #[source]
+        source: serde_yaml_ng::Error,
+    },
+    /// A document is no object of Kubernetes.
+    #[error("read document {number} of {path}: it has no apiVersion and kind")]
+    NoObject {
+        /// The file.
+        path: String,
+        /// The document, from 1.
+        number: usize,
+    },
+}
+
+/// The data of a Secret in a file, which may be written in two ways.
+pub(super) fn data_of(secret: Secret) -> SecretData {
+    let text = secret.string_data.unwrap_or_default().into_iter().map(|(key, text)| (key, text.into_bytes()));
+    SecretData(secret.data.unwrap_or_default().into_iter().map(|(key, data)| (key, data.0)).chain(text).collect())
+}
+
+/// The objects of a file, or of standard input for "-".
+///
+/// # Errors
+/// The file cannot be read, or something in it is no object.
+pub(super) fn read(path: &Path) -> Result<Vec<Value>, ObjectsError> {
+    let open = || -> io::Result<Box<dyn Read>> {
+        if path == Path::new("-") { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(fs::File::open(path)?)) }
+    };
+    let path = path.display().to_string();
+    match open() {
+        Ok(file) => parse(&path, &read_up_to(MOST_BYTES, file, &path)?),
+        Err(source) => Err(ObjectsError::Read { path, source }),
+    }
+}
+
+fn read_up_to(most: u64, file: impl Read, path: &str) -> Result<String, ObjectsError> {
+    let mut text = String::new();
+    match file.take(most + 1).read_to_string(&mut text) {
+        Ok(size) if u64::try_from(size).is_ok_and(|size| size <= most) => Ok(text),
+        Ok(_) => Err(ObjectsError::TooLarge { path: path.to_owned() }),
+        Err(source) => Err(ObjectsError::Read { path: path.to_owned(), source }),
+    }
+}
+
+/// The objects of a text. JSON is YAML, except that it may be indented with tabs.
+fn parse(path: &str, text: &str) -> Result<Vec<Value>, ObjectsError> {
+    if let Ok(values) = serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>() {
+        return check(path, values);
+    }
+    let documents = serde_yaml_ng::Deserializer::from_str(text).enumerate().map(|(index, document)| {
+        let parsed = Value::deserialize(document);
+        parsed.map_err(|source| ObjectsError::Parse { path: path.to_owned(), number: index + 1, source })
+    });
+    check(path, documents.collect::<Result<_, _>>()?)
+}
+
+fn check(path: &str, values: Vec<Value>) -> Result<Vec<Value>, ObjectsError> {
+    let is_object = |value: &Value| value["apiVersion"].is_string() && value["kind"].is_string();
+    match values.iter().position(|value| !value.is_null() && !is_object(value)) {
+        Some(index) => Err(ObjectsError::NoObject { path: path.to_owned(), number: index + 1 }),
+        None => Ok(values.into_iter().filter(|value| !value.is_null()).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::proptest;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::yaml("apiVersion: v1\nkind: A\n---\n---\napiVersion: v1\nkind: B\n", &["A", "B"])]
+    #[case::json("{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"A\"\n}", &["A"])]
+    #[case::json_after_json("{\"apiVersion\":\"v1\",\"kind\":\"A\"}\n{\"apiVersion\":\"v1\",\"kind\":\"B\"}", &["A", "B"])]
+    #[case::nothing("---\n# nothing\n", &[])]
+    fn documents_of_both_formats_are_read(#[case] text: &str, #[case] kinds: &[&str]) {
+        let objects = parse("x", text).unwrap();
+        assert_eq!(objects.iter().map(|object| object["kind"].as_str().unwrap()).collect::<Vec<_>>(), kinds);
+    }
+
+    #[rstest]
+    #[case("apiVersion: v1\nkind: A\n---\na: [", "read document 2 of x")]
+    #[case("apiVersion: v1\nkind: A\n---\nhello", "read document 2 of x: it has no apiVersion and kind")]
+    fn a_document_that_cannot_be_read_is_named(#[case] text: &str, #[case] message: &str) {
+        assert_eq!(parse("x", text).unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn a_file_has_a_limit() {
+        assert_eq!(read_up_to(3, &b"abc"[..], "x").unwrap(), "abc");
+        let error = read_up_to(3, &b"abcd"[..], "x").unwrap_err();
+        assert_eq!(error.to_string(), "read x: more than 64 MiB; give it in parts");
+    }
+
+    /// A list of two lists of two lists, and so on.
+    fn doubled(times: usize) -> String {
+        let line = |n: usize| format!("a{}: &a{} [*a{n}, *a{n}]\n", n + 1, n + 1);
+        (0..times).map(line).fold("a0: &a0 [x]\n".to_owned(), |all, one| format!("{all}{one}"))
+    }
+
+    /// Few bytes that stand for many, and a depth that would overflow the stack.
+    #[rstest]
+    #[case::aliases(&doubled(30))]
+    #[case::yaml_depth(&"- ".repeat(5_000))]
+    #[case::json_depth(&"[".repeat(5_000))]
+    fn a_text_that_expands_without_end_is_refused(#[case] text: &str) {
+        assert!(matches!(parse("x", text), Err(ObjectsError::Parse { .. })), "{:?}", parse("x", text));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in "[-a-z:{}\\[\\]\"'*&!|> \n0-9#,?%@`]{0,60}", any in ".*") {
+            drop((parse("x", &text), parse("x", &any)));
+        }
+    }
+}
