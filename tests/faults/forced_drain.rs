@@ -20,8 +20,8 @@ const PODS: usize = 5;
 const BUDGET: &str = "none";
 /// How far from the deadline the deletion of the pods may be.
 const TOLERANCE: f64 = 1.0;
-/// Delays of each call to the target API server, in milliseconds. One call comes before the deletions: the list of pods.
-const DELAYS: [u64; 4] = [0, 200, 500, 800];
+/// Delays of each call to the target API server, in milliseconds.
+const DELAYS: [u64; 4] = [0, 200, 1000, 2000];
 
 /// Pods whose budget allows no eviction, on machines with a drain timeout, behind a door with a delay. The door says when
 /// the deletion of a pod was requested.

@@ -142,6 +142,7 @@ impl Snapshot {
         self.learned.pods = match answer {
             Ok(pods) => {
                 self.memory.pods.retain(|uid, _| pods.iter().any(|pod| pod.pod.uid == *uid));
+                self.memory.listed = pods.iter().filter(|pod| pod.is_drained()).map(|pod| pod.pod.clone()).collect();
                 self.memory.rounds.listed(&pods);
                 if let NodeView::Present(node) = &self.node {
                     let here = node.status.volumes_attached.iter().map(|volume| volume.name.clone()).collect();

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     api::{node::Node, reasons::EventReason},
     drain::{
-        self, Answer, Attempt, Attempts, DrainPlan, DrainPolicy, Method, Mode, PodFacts, Round, policy as drain_policy,
+        self, Answer, Attempt, Attempts, DrainPlan, DrainPolicy, Method, Mode, PodFacts, PodRef, Round,
+        policy as drain_policy,
     },
     plan::{Event, Plan, WaitKind},
 };
@@ -62,6 +63,9 @@ pub(super) fn plan(
     let node = node.metadata.name.as_deref().unwrap_or_default();
     let pods = match &snapshot.learned.pods {
         PodsView::NotListed => {
+            if rules.is_forced(snapshot.now) && delete_known_pods(plan, snapshot) {
+                return Outcome::Busy { refused_by: BTreeSet::new() };
+            }
             plan.then(Action::ListPods { node: node.to_owned() }, "the drain needs the current pods of the Node");
             return Outcome::Busy { refused_by: BTreeSet::new() };
         }
@@ -96,6 +100,18 @@ pub(super) fn plan(
             Outcome::Blocked(error)
         }
     }
+}
+
+/// A forced drain begins with the pods that were listed last: another list would delay it. Returns whether there are any.
+pub(super) fn delete_known_pods(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+    let Snapshot { memory, .. } = snapshot;
+    let is_deleted = |pod: &PodRef| memory.pods.get(&pod.uid).is_some_and(|last| last.method == Method::Delete);
+    let mut has_any = false;
+    for pod in memory.listed.iter().filter(|pod| !is_deleted(pod)) {
+        plan.then(Action::DeletePod(pod.clone()), "the drain is forced, and the last list had the pod");
+        has_any = true;
+    }
+    has_any
 }
 
 /// In a forced drain: the attempts without failed deletes that are due again, and when the next one will be.

@@ -67,7 +67,8 @@ impl Facts<'_> {
                 let verdict = verdict.and_then(|()| self.become_unknown(next)).and_then(|()| self.advance(next));
                 verdict.and_then(|()| self.end_preservation(next))
             }
-            Action::EvictPod(pod) | Action::DeletePod(pod) => self.take_pod(pod),
+            Action::EvictPod(pod) => self.take_pod(pod, false),
+            Action::DeletePod(pod) => self.take_pod(pod, self.snapshot.memory.listed.contains(pod)),
             Action::DeleteNode(node) => self.delete_node(node),
             Action::DetachVolumes { node } => self.detach_volumes(node),
             Action::PatchNode { node, purpose, .. }
@@ -475,7 +476,8 @@ impl Facts<'_> {
         Ok(())
     }
 
-    fn take_pod(&self, pod: &PodRef) -> Verdict {
+    /// `was_listed`: the last list had it.
+    fn take_pod(&self, pod: &PodRef, was_listed: bool) -> Verdict {
         if !self.is_deleting() && !self.is_selected() && !self.is_drained_and_kept() {
             return refuse(
                 Rule::DisturbsPods,
@@ -489,11 +491,7 @@ impl Facts<'_> {
             PodsView::Listed(pods) => pods.iter().any(|listed| listed.pod == *pod),
             PodsView::NotListed | PodsView::Failed(_) => false,
         };
-        if is_listed {
-            Ok(())
-        } else {
-            refuse(Rule::ActsOnUnknown, format!("pod {pod} was not listed in this reconcile"))
-        }
+        if is_listed || was_listed { Ok(()) } else { refuse(Rule::ActsOnUnknown, format!("pod {pod} was not listed")) }
     }
 
     fn close_node(&self, node: &Node) -> Verdict {

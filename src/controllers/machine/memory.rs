@@ -7,7 +7,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    drain::{Answer, Attempts, Refusal, Rounds, Volumes},
+    drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
     driver::DriverError,
 };
 
@@ -23,6 +23,8 @@ pub struct Memory {
     token: Option<NodeFailure>,
     /// The last eviction or delete of each pod.
     pub(super) pods: Attempts,
+    /// The pods to drain, as they were listed last.
+    pub(super) listed: Vec<PodRef>,
     /// Which pods the drain waits for.
     pub(super) rounds: Rounds,
     /// The volumes of the pods, and how far they have come.
@@ -177,6 +179,7 @@ impl Memory {
     /// A drain is over, and its Machine stays.
     pub(super) fn drain_ended(&mut self) {
         self.pods.clear();
+        self.listed.clear();
         self.rounds.restart();
         self.volumes = Volumes::default();
     }

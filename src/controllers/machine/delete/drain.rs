@@ -60,6 +60,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
         return;
     }
     match &snapshot.learned.pods {
+        PodsView::NotListed if is_forced && draining::delete_known_pods(plan, snapshot) => {}
         PodsView::NotListed => {
             let node = node.metadata.name.clone().unwrap_or_default();
             plan.then(Action::ListPods { node }, "the drain needs the current pods of the Node");

@@ -972,6 +972,29 @@ async fn a_drain_is_forced_in_time_although_the_api_server_does_not_answer(
     assert_eq!(since.elapsed().as_secs(), 50, "{:?}", shop.api.told());
 }
 
+#[tokio::test]
+async fn a_forced_drain_begins_with_the_pods_of_the_last_list_and_lists_again_before_it_ends() {
+    let shop = Shop::new();
+    let spec = json!({ "drainTimeout": "1m", "providerID": "cloud:///1" });
+    shop.linked("Running", &json!({ "metadata": { "deletionTimestamp": at(90) }, "spec": spec }));
+    shop.known_node(&ready());
+    shop.pod("a", "n");
+    let refused = status(429, "TooManyRequests", "");
+    shop.api.rule(move |call| call.is("POST", "/eviction").then(|| Reply::Say(429, refused.clone())));
+    shop.reconcile().await.unwrap();
+    let begun = shop.api.calls().len();
+    shop.pod("late", "n");
+    shop.clock.advance(SignedDuration::from_mins(1));
+    shop.reconcile().await.unwrap();
+    let calls: Vec<String> = shop.api.calls()[begun..]
+        .iter()
+        .filter(|call| call.path.contains("/pods"))
+        .map(|call| format!("{} {}", call.verb, call.path.rsplit('/').next().unwrap()))
+        .collect();
+    assert_eq!(calls, ["DELETE a", "GET pods", "DELETE late"]);
+    assert!(shop.cloud.vm.lock().is_none());
+}
+
 const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
 /// `<<MACHINE_NAME>> <<BOOTSTRAP_TOKEN>>`
 const PLACEHOLDERS: &str = "PDxNQUNISU5FX05BTUU+PiA8PEJPT1RTVFJBUF9UT0tFTj4+";

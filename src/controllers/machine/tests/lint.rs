@@ -469,7 +469,7 @@ fn of_another_machine(snapshot: &mut Snapshot) {
 )]
 #[case::not_listed(
     |it: &mut Snapshot| it.learned.pods = PodsView::Listed(vec![pod("b")]),
-    Some("it would act on unknown facts: pod ns/a was not listed in this reconcile")
+    Some("it would act on unknown facts: pod ns/a was not listed")
 )]
 #[case::on_another_one_s_node(
     of_another_machine,
@@ -482,6 +482,16 @@ fn pods_go_from_the_own_node_of_a_machine_that_goes(#[case] change: Change, #[ca
     change(&mut snapshot);
     assert_eq!(refusal(&snapshot, Action::EvictPod(pod("a").pod)).as_deref(), refused);
     assert_eq!(refusal(&snapshot, Action::DeletePod(pod("a").pod)).as_deref(), refused);
+}
+
+#[test]
+fn a_pod_of_the_last_list_may_be_deleted_before_the_next_but_not_evicted() {
+    let mut snapshot = World::running().snapshot();
+    terminating(&mut snapshot, "Initiate node drain");
+    snapshot.memory.listed = vec![pod("a").pod];
+    assert_eq!(refusal(&snapshot, Action::DeletePod(pod("a").pod)), None);
+    assert!(refusal(&snapshot, Action::DeletePod(pod("b").pod)).is_some());
+    assert!(refusal(&snapshot, Action::EvictPod(pod("a").pod)).is_some());
 }
 
 #[rstest]
