@@ -1,7 +1,7 @@
 //! A cache whose watch runs only while somebody needs it: for kinds with many objects that only some moments concern.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -32,7 +32,7 @@ pub(crate) struct OnDemand<K: Cached> {
 
 struct State<K: Cached> {
     running: Option<Running<K>>,
-    waiting: HashMap<Key, Waiting>,
+    waiting: BTreeMap<Key, Waiting>,
     needed_until: Instant,
 }
 
@@ -51,7 +51,7 @@ struct Waiting {
 impl<K: Cached> OnDemand<K> {
     /// Not watched yet. `make` returns an empty cache, and `term` is what waiters name.
     pub fn new(client: &Client, make: fn(&Client) -> Arc<Objects<K>>, term: fn(&K) -> String) -> Arc<Self> {
-        let state = State { running: None, waiting: HashMap::new(), needed_until: Instant::now() };
+        let state = State { running: None, waiting: BTreeMap::new(), needed_until: Instant::now() };
         Arc::new(Self { client: client.clone(), make, term, state: Mutex::new(state) })
     }
 

@@ -12,6 +12,11 @@ use super::{
 };
 use crate::api::labels;
 
+/// Sets have their conditions in a field of another name.
+pub(super) fn conditions_of(kind: &Kind) -> &'static str {
+    if kind == &SETS { "machineSetCondition" } else { "conditions" }
+}
+
 impl World {
     /// Somebody gives a reason to freeze, or ends a freeze.
     pub(super) fn freeze_something(self: &Arc<Self>) {
@@ -54,7 +59,7 @@ impl World {
         let edited = self.control.edit(kind, NAMESPACE, name, |object| {
             object["metadata"]["labels"][labels::FREEZE] = json!(labels::TRUE);
             if with_condition {
-                let conditions = &mut object["status"]["conditions"];
+                let conditions = &mut object["status"][conditions_of(kind)];
                 let mut all = conditions.as_array().cloned().unwrap_or_default();
                 all.retain(|condition| condition["type"] != "Frozen");
                 all.push(json!({

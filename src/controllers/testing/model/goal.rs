@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Object, SETS},
     cloud::FOREIGN,
+    freezes::conditions_of,
     in_place::{is_candidate, is_selected, result_of},
     kubelet::ready_status,
     wish::{POOL, Wish},
@@ -135,11 +136,12 @@ impl World {
         for set in self.control.all(&SETS) {
             let counts = ["replicas", "readyReplicas", "availableReplicas"];
             let counts = counts.map(|field| number(&set, &format!("/status/{field}")));
-            let has_conditions = set.value["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty());
+            let has_conditions =
+                set.value["status"][conditions_of(&SETS)].as_array().is_some_and(|all| !all.is_empty());
             let replicas = number(&set, "/spec/replicas");
             let is_held = !label(&set, labels::SCALE_UP_DISABLED).is_empty();
             if counts != [replicas; 3] || !is_observed(&set) || has_conditions || is_held || is_frozen(&set) {
-                let (meta, conditions) = (&set.value["metadata"], &set.value["status"]["conditions"]);
+                let (meta, conditions) = (&set.value["metadata"], &set.value["status"][conditions_of(&SETS)]);
                 missing.push(format!("set {} of {replicas}: status {counts:?}, {meta}, {conditions}", set.name()));
             }
         }

@@ -137,8 +137,11 @@ impl World {
 
     /// Nobody needs the Machines that were taken out.
     pub(super) fn tidy_after_meddling(&self) {
+        let all_go = self.wish.lock().is_deleted;
         for machine in self.control.all(&MACHINES) {
-            if machine.value["metadata"]["labels"][labels::DEPLOYMENT_NAME] != POOL {
+            let metadata = &machine.value["metadata"];
+            let is_stray = metadata["ownerReferences"].as_array().is_none_or(Vec::is_empty);
+            if metadata["labels"][labels::DEPLOYMENT_NAME] != POOL || (all_go && is_stray) {
                 self.say(format!("user: delete machine {}", machine.name()));
                 self.control.delete(&MACHINES, NAMESPACE, machine.name()).unwrap();
             }

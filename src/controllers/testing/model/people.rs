@@ -211,7 +211,7 @@ impl World {
             self.recover(node.name());
         }
         self.collect_pods();
-        if self.rooms.meddling {
+        if self.rooms.meddling || self.rooms.freezes {
             self.tidy_after_meddling();
         }
         if self.rooms.in_place {
