@@ -157,7 +157,7 @@ impl<K: Kept> Watched for Arc<Cache<K>> {
     }
 
     fn follow(&self, followed: &trust::Caches, cluster: &str) {
-        followed.add(cluster, self);
+        followed.add(cluster, self, trust::Need::Required);
     }
 
     fn watch(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, ()> {

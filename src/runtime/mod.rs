@@ -18,7 +18,7 @@ pub mod objects;
 pub(crate) mod on_demand;
 pub mod queue;
 pub mod reconcile;
-mod reload;
+pub(crate) mod reload;
 pub mod secrets;
 pub mod shutdown;
 pub mod target;

@@ -87,6 +87,19 @@ pub(crate) enum Assignment {
     One(TargetId),
     /// The value of this label names the target.
     Label(String),
+    /// A [rule](Targets::placed_by) of the cell tells it for each object.
+    Rule,
+}
+
+/// Where the Node of an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// In no cluster.
+    Nowhere,
+    /// It cannot be told.
+    Unknown,
+    /// In this target.
+    In(TargetId),
 }
 
 /// The clients for one target cluster.
@@ -139,6 +152,7 @@ pub(crate) enum TargetOf {
 
 type NodeHandler = Box<dyn Fn(&Target, &Change<Node>) + Send + Sync>;
 type TrustHandler = Box<dyn Fn(&Target, &Trust) + Send + Sync>;
+type Rule = Box<dyn Fn(&ObjectMeta) -> Placement + Send + Sync>;
 
 /// Registration of the Node caches for `/readyz` and `/metrics`.
 struct Followed {
@@ -161,13 +175,14 @@ pub(crate) struct Targets {
     make_cache: fn() -> Arc<Cache<Node>>,
     /// Set once watches may begin.
     followed: OnceLock<Followed>,
+    rule: OnceLock<Rule>,
 }
 
 impl Target {
-    fn start(&self, followed: &Followed) {
+    fn start(&self, followed: &Followed, need: trust::Need) {
         let mut watch = self.watch.lock();
         if watch.is_none() {
-            followed.caches.add(&format!("{}{}", followed.prefix, self.id), &self.nodes.cache);
+            followed.caches.add(&format!("{}{}", followed.prefix, self.id), &self.nodes.cache, need);
             let nodes = Arc::clone(&self.nodes.cache).watch(self.client.clone(), Api::all, Liveness::TARGET);
             *watch = Some(AbortOnDropHandle::new(tokio::spawn(nodes)));
         }
@@ -184,7 +199,13 @@ impl Targets {
             trust_handlers: Arc::default(),
             make_cache,
             followed: OnceLock::new(),
+            rule: OnceLock::new(),
         })
+    }
+
+    /// Sets the rule of [`Assignment::Rule`]; only the first one counts.
+    pub fn placed_by(&self, rule: impl Fn(&ObjectMeta) -> Placement + Send + Sync + 'static) {
+        let _ = self.rule.set(Box::new(rule));
     }
 
     /// Calls `handler` after each change of a Node in any target.
@@ -239,16 +260,29 @@ impl Targets {
         });
         self.connected.write().insert(id.clone(), Arc::clone(&target));
         if let Some(followed) = self.followed.get() {
-            target.start(followed);
+            target.start(followed, self.need());
         }
         target
+    }
+
+    /// Disconnects a target: from now on its Nodes are unknown.
+    pub fn disconnect(&self, id: &TargetId) {
+        self.connected.write().remove(id);
     }
 
     /// Starts the watches, after all handlers are registered. `/readyz` and `/metrics` show the caches under their
     /// names with `prefix`.
     pub fn start(&self, prefix: String, caches: &Arc<trust::Caches>) {
         let followed = self.followed.get_or_init(|| Followed { prefix, caches: Arc::clone(caches) });
-        self.all().iter().for_each(|target| target.start(followed));
+        self.all().iter().for_each(|target| target.start(followed, self.need()));
+    }
+
+    /// Clusters that come and go while the cell runs do not decide whether the process is ready.
+    fn need(&self) -> trust::Need {
+        match self.assignment {
+            Assignment::Rule => trust::Need::Optional,
+            Assignment::None | Assignment::One(_) | Assignment::Label(_) => trust::Need::Required,
+        }
     }
 
     /// Whether the cell has targets.
@@ -260,7 +294,7 @@ impl Targets {
     pub fn only(&self) -> Option<Arc<Target>> {
         match &self.assignment {
             Assignment::One(id) => self.get(id),
-            Assignment::None | Assignment::Label(_) => None,
+            Assignment::None | Assignment::Label(_) | Assignment::Rule => None,
         }
     }
 
@@ -276,25 +310,30 @@ impl Targets {
 
     /// The target of an object.
     pub fn of(&self, meta: &ObjectMeta) -> TargetOf {
-        if !self.exist() {
-            return TargetOf::NoTarget;
-        }
-        match self.id_of(meta).and_then(|id| self.get(&id)) {
-            Some(target) => TargetOf::Known(target),
-            None => TargetOf::Unknown,
+        match self.placement(meta) {
+            Placement::Nowhere => TargetOf::NoTarget,
+            Placement::Unknown => TargetOf::Unknown,
+            Placement::In(id) => self.get(&id).map_or(TargetOf::Unknown, TargetOf::Known),
         }
     }
 
     /// The Node of an object with this name.
     pub fn node_key(&self, meta: &ObjectMeta, name: &str) -> Option<NodeKey> {
-        self.id_of(meta).map(|id| NodeKey::new(&id, name))
+        match self.placement(meta) {
+            Placement::In(id) => Some(NodeKey::new(&id, name)),
+            Placement::Nowhere | Placement::Unknown => None,
+        }
     }
 
-    fn id_of(&self, meta: &ObjectMeta) -> Option<TargetId> {
+    fn placement(&self, meta: &ObjectMeta) -> Placement {
         match &self.assignment {
-            Assignment::None => None,
-            Assignment::One(id) => Some(id.clone()),
-            Assignment::Label(label) => meta.labels.as_ref()?.get(label).map(|name| TargetId::named(name)),
+            Assignment::None => Placement::Nowhere,
+            Assignment::One(id) => Placement::In(id.clone()),
+            Assignment::Label(label) => {
+                let name = meta.labels.as_ref().and_then(|labels| labels.get(label));
+                name.map_or(Placement::Unknown, |name| Placement::In(TargetId::named(name)))
+            }
+            Assignment::Rule => self.rule.get().map_or(Placement::Unknown, |rule| rule(meta)),
         }
     }
 }
@@ -348,6 +387,34 @@ mod tests {
         assert_eq!(known(one.of(&in_cluster("a"))), "unknown", "not connected yet");
         one.connect(&TargetId::only(), &TargetClients::one(&away()));
         assert_eq!(known(one.of(&in_cluster("a"))), "target");
+    }
+
+    #[tokio::test]
+    async fn a_rule_places_each_object_and_a_target_that_is_disconnected_is_unknown() {
+        let targets = Targets::new(Assignment::Rule, cache);
+        assert_eq!(known(targets.of(&in_cluster("a"))), "unknown", "there is no rule yet");
+        targets.placed_by(|meta| match meta.labels.as_ref().and_then(|labels| labels.get("cluster")) {
+            Some(name) => Placement::In(TargetId::named(name)),
+            None => Placement::Nowhere,
+        });
+        targets.connect(&TargetId::named("a"), &TargetClients::one(&away()));
+        assert_eq!(known(targets.of(&in_cluster("a"))), "a");
+        assert_eq!(known(targets.of(&in_cluster("b"))), "unknown");
+        assert_eq!(known(targets.of(&ObjectMeta::default())), "none");
+        assert_eq!(targets.node_key(&ObjectMeta::default(), "n"), None);
+        targets.disconnect(&TargetId::named("a"));
+        assert_eq!(known(targets.of(&in_cluster("a"))), "unknown");
+    }
+
+    #[tokio::test]
+    async fn only_targets_that_the_cell_was_started_with_decide_whether_the_process_is_ready() {
+        for (assignment, problems) in [(Assignment::One(TargetId::only()), 1), (Assignment::Rule, 0)] {
+            let (targets, caches) = (Targets::new(assignment, cache), Arc::new(trust::Caches::default()));
+            targets.start(String::new(), &caches);
+            let target = targets.connect(&TargetId::only(), &TargetClients::one(&away()));
+            assert_eq!((caches.problems().len(), caches.all().len()), (problems, 1));
+            drop(target);
+        }
     }
 
     #[tokio::test]

@@ -262,30 +262,44 @@ pub trait Watched: Send + Sync {
     fn age(&self) -> Option<Duration>;
 }
 
+/// Whether a process can do its work without a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It is not ready while the cache has problems.
+    Required,
+    /// Only some of its objects need the cache.
+    Optional,
+}
+
 /// All caches of the process, for `/readyz` and `/metrics`. A dropped cache is removed.
 #[derive(Default)]
-pub struct Caches(Mutex<Vec<(String, Weak<dyn Watched>)>>);
+pub struct Caches(Mutex<Vec<(String, Need, Weak<dyn Watched>)>>);
 
 impl Caches {
     /// Adds the cache of a cluster.
-    pub fn add(&self, cluster: &str, cache: &Arc<impl Watched + 'static>) {
+    pub fn add(&self, cluster: &str, cache: &Arc<impl Watched + 'static>, need: Need) {
         let cache: Arc<dyn Watched> = cache.clone();
-        self.0.lock().push((cluster.to_owned(), Arc::downgrade(&cache)));
+        self.0.lock().push((cluster.to_owned(), need, Arc::downgrade(&cache)));
     }
 
-    /// The problems, one line for each cache.
+    /// The problems, one line for each cache that is required.
     pub fn problems(&self) -> Vec<String> {
         let problem = |(cluster, cache): (String, Arc<dyn Watched>)| {
             cache.trust().problem().map(|problem| format!("{} of {cluster}: {problem}", cache.plural()))
         };
-        self.all().into_iter().filter_map(problem).collect()
+        self.alive(|need| need == Need::Required).into_iter().filter_map(problem).collect()
     }
 
     /// All caches with their clusters.
     pub fn all(&self) -> Vec<(String, Arc<dyn Watched>)> {
+        self.alive(|_| true)
+    }
+
+    fn alive(&self, counts: impl Fn(Need) -> bool) -> Vec<(String, Arc<dyn Watched>)> {
         let mut caches = self.0.lock();
-        caches.retain(|(_, cache)| cache.strong_count() > 0);
-        caches.iter().filter_map(|(cluster, cache)| Some((cluster.clone(), cache.upgrade()?))).collect()
+        caches.retain(|(_, _, cache)| cache.strong_count() > 0);
+        let counted = caches.iter().filter(|(_, need, _)| counts(*need));
+        counted.filter_map(|(cluster, _, cache)| Some((cluster.clone(), cache.upgrade()?))).collect()
     }
 }
 

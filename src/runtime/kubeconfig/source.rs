@@ -82,13 +82,25 @@ impl Cluster {
         };
         let kubeconfig = kubeconfig.map_err(|error| source.error(error))?;
         let files = fingerprint(files(&source, &kubeconfig));
-        let own_proxy = kubeconfig.clusters.iter().find_map(|named| named.cluster.as_ref()?.proxy_url.clone());
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let mut config = config.map_err(|error| source.error(error))?;
-        if own_proxy.is_none_or(|proxy| proxy.is_empty()) {
-            config.proxy_url = config.proxy_url.filter(|proxy| is_proxied(&config.cluster_url, proxy, &no_proxy()));
+        let config = configured(kubeconfig).await.map_err(|error| source.error(error))?;
+        Ok(Self { config, source, files })
+    }
+
+    /// The configuration in a text that somebody else wrote. It may neither start programs nor read files of this
+    /// process. Makes no network calls.
+    ///
+    /// # Errors
+    /// The text is no kubeconfig, is incomplete, or asks for what it may not. `origin` and `name` say in the error where
+    /// it is from.
+    pub async fn from_text(text: &str, origin: &'static str, name: &str) -> Result<Self, StartError> {
+        let refused = |error| StartError::from_kubeconfig(origin, Some(Path::new(name)), error);
+        let kubeconfig = Kubeconfig::from_yaml(text).map_err(refused)?;
+        if let Some(field) = beyond_text(&kubeconfig) {
+            let cause = format!("{field} is not allowed: put the credentials themselves into the kubeconfig");
+            return Err(StartError::Incomplete { origin, file: name.to_owned(), cause });
         }
-        Ok(Self { config: with_our_retries(config), source, files })
+        let config = configured(kubeconfig).await.map_err(refused)?;
+        Ok(Self { config, source: Source::Fixed, files: Vec::new() })
     }
 
     /// The configuration in its current files; `None` if they did not change.
@@ -103,6 +115,32 @@ impl Cluster {
         }
         Self::load(self.source.clone()).await.map(Some)
     }
+}
+
+async fn configured(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
+    let own_proxy = kubeconfig.clusters.iter().find_map(|named| named.cluster.as_ref()?.proxy_url.clone());
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    if own_proxy.is_none_or(|proxy| proxy.is_empty()) {
+        config.proxy_url = config.proxy_url.filter(|proxy| is_proxied(&config.cluster_url, proxy, &no_proxy()));
+    }
+    Ok(with_our_retries(config))
+}
+
+/// The first field that starts a program or reads a file.
+fn beyond_text(kubeconfig: &Kubeconfig) -> Option<&'static str> {
+    let of_user = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref()).find_map(|user| {
+        let fields = [
+            ("exec", user.exec.is_some()),
+            ("auth-provider", user.auth_provider.is_some()),
+            ("tokenFile", user.token_file.is_some()),
+            ("client-certificate", user.client_certificate.is_some()),
+            ("client-key", user.client_key.is_some()),
+        ];
+        fields.into_iter().find_map(|(field, is_set)| is_set.then_some(field))
+    });
+    let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let has_file = clusters.any(|cluster| cluster.certificate_authority.is_some());
+    of_user.or_else(|| has_file.then_some("certificate-authority"))
 }
 
 fn in_pod(origin: &'static str) -> Result<Cluster, StartError> {

@@ -215,3 +215,32 @@ async fn a_cluster_is_read_anew_only_when_one_of_its_files_changed() {
     fs::write(&config.path, kubeconfig("https://two.example", &cluster, "")).unwrap();
     assert_eq!(control.reload().await.unwrap().unwrap().config.cluster_url, "https://two.example");
 }
+
+/// A kubeconfig from a Secret must not read the token of this pod, nor start anything.
+#[rstest]
+#[case::exec(r#""exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh"}"#, "", "exec")]
+#[case::token_file(r#""tokenFile": "/etc/hostname""#, "", "tokenFile")]
+#[case::certificate(r#""client-certificate": "/etc/hostname""#, "", "client-certificate")]
+#[case::key(r#""client-key": "/etc/hostname""#, "", "client-key")]
+#[case::provider(r#""auth-provider": {"name": "oidc", "config": {}}"#, "", "auth-provider")]
+#[case::authority("", r#", "certificate-authority": "/etc/hostname""#, "certificate-authority")]
+#[tokio::test]
+async fn a_kubeconfig_that_others_wrote_may_neither_start_programs_nor_read_files(
+    #[case] user: &str,
+    #[case] cluster: &str,
+    #[case] field: &str,
+) {
+    let text = kubeconfig("https://one.example", cluster, user);
+    let error = Cluster::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap_err().to_string();
+    assert!(error.contains(&format!("ns/c-kubeconfig (Secret): {field} is not allowed")), "{error}");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_others_wrote_is_used_as_it_is_and_never_quoted() {
+    let text = kubeconfig("https://one.example", "", &format!(r#""token": "{TOKEN}""#));
+    let cluster = Cluster::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap();
+    assert_eq!(cluster.config.cluster_url, "https://one.example");
+    assert!(cluster.reload().await.unwrap().is_none(), "there is no file to read again");
+    let error = Cluster::from_text(&format!("{{{TOKEN}: ["), "Secret", "ns/c-kubeconfig").await.unwrap_err();
+    assert!(!format!("{error:?} {error}").contains(TOKEN), "{error}");
+}

@@ -31,7 +31,7 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use super::*;
-    use crate::runtime::trust::{Trust, Watched};
+    use crate::runtime::trust::{Need, Trust, Watched};
 
     struct Silent;
 
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_cache_is_told_of_until_it_is_dropped() {
         let (caches, cache) = (Caches::default(), Arc::new(Silent));
-        caches.add("target", &cache);
+        caches.add("target", &cache, Need::Required);
         assert_eq!(caches.problems(), ["nodes of target: not read yet"]);
         let mut out = Exposition::default();
         caches.collect(&mut out);
