@@ -102,6 +102,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
         probing: Probing::default(),
         node: node::Policy {
             creation_timeout: machine.creation_timeout.as_signed(),
+            marks_strangers: false,
             finalizer_grace: FINALIZER_GRACE,
             max_unhealthy_replacements: machine.max_unhealthy_replacements,
         },
@@ -161,6 +162,7 @@ fn process_options(
         probing: Probing::default(),
         node: node::Policy {
             creation_timeout: machine.creation_timeout.as_signed(),
+            marks_strangers: true,
             finalizer_grace: FINALIZER_GRACE,
             max_unhealthy_replacements: machine.max_unhealthy_replacements,
         },

@@ -20,6 +20,7 @@ use crate::{
         cache::Key,
         clock::Clock,
         events::Events,
+        holds::Holds,
         objects::{Objects, WriteError, WriteFailure},
         reconcile::Turn,
         target::{TargetOf, Targets},
@@ -43,6 +44,7 @@ pub(crate) struct MachineDeployments {
     pub targets: Arc<Targets>,
     /// Writes in flight of the sets, announced by the set controller.
     pub in_flight: Arc<InFlightWrites>,
+    pub holds: Arc<Holds>,
     pub policy: Policy,
     pub events: Events,
     pub clock: Arc<dyn Clock>,

@@ -58,6 +58,8 @@ pub struct Snapshot {
     pub node_retries: BTreeMap<String, Timestamp>,
     /// A set that could not be created in the last reconcile.
     pub failure: Option<Failure>,
+    /// Why it may not be touched now, such as a pause of its cluster; completes "waiting for".
+    pub hold: Option<String>,
     /// The time.
     pub now: Timestamp,
 }

@@ -37,6 +37,7 @@ impl MachineDeployments {
             nodes: self.nodes_of(&deployment, &machines),
             node_retries: memory.node_retries.iter().map(|(node, retry)| (node.clone(), retry.at)).collect(),
             failure: memory.failure.clone(),
+            hold: self.holds.of(&deployment.metadata),
             deployment,
             sets,
             machines,

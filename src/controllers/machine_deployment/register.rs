@@ -23,6 +23,7 @@ use crate::{
     runtime::{
         cache::{Cache, Change, Key},
         cell::{Builder, Kept},
+        holds::Holds,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         target::NodeKey,
@@ -94,18 +95,22 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let config = builder.config();
     let (targets, events, shared) = (Arc::clone(&config.targets), config.events.clone(), config.shared.clone());
     let (deployments, in_flight) = (builder.objects::<MachineDeployment>(), builder.shared::<InFlightWrites>());
+    let holds = builder.shared::<Holds>();
     let reconciler = MachineDeployments {
         deployments: Arc::clone(&deployments),
         sets: builder.objects(),
         machines: builder.objects(),
         targets: Arc::clone(&targets),
         in_flight: Arc::clone(&in_flight),
+        holds: Arc::clone(&holds),
         policy: settings.deployment,
         events,
         clock: shared.clock,
     };
     let queue = Queue::new("machinedeployment", PACING);
     builder.controller::<MachineDeployment, _>(reconciler, &queue, &Arc::default(), WORKERS, |_| true);
+    let held = Arc::clone(&queue);
+    holds.on_change(move |key| held.add(key.clone()));
     builder.export::<MachineDeployment>(|deployments, out| metrics::machine_deployments(deployments, out));
     let measured = shared.metrics.of::<MachineMetrics>();
     builder.on_change::<MachineDeployment>(move |change| {

@@ -22,6 +22,7 @@ use crate::{
         cache::Key,
         clock::Clock,
         events::Events,
+        holds::Holds,
         objects::{Objects, WriteError, WriteFailure},
         reconcile::Turn,
     },
@@ -38,6 +39,7 @@ pub(crate) struct MachineSets {
     pub machines: Arc<Objects<Machine>>,
     /// Shared with the deployments.
     pub in_flight: Arc<InFlightWrites>,
+    pub holds: Arc<Holds>,
     pub events: Events,
     pub clock: Arc<dyn Clock>,
     pub measured: Arc<MachineMetrics>,

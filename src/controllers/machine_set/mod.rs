@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub unreadable: Vec<String>,
     /// The failure of the last plan, if it failed.
     pub failure: Option<Failure>,
+    /// Why it may not be touched now, such as a pause of its cluster; completes "waiting for".
+    pub hold: Option<String>,
     /// The time.
     pub now: Timestamp,
     /// Seed for the names of new Machines.

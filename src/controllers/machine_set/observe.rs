@@ -25,6 +25,7 @@ impl MachineSets {
         let unreadable = cache.unreadable().into_iter();
         let unreadable = unreadable.filter(|machine| owner::is_controlled_by(&machine.meta, &uid));
         Some(Snapshot {
+            hold: self.holds.of(&set.metadata),
             set,
             machines,
             unreadable: unreadable.filter_map(|machine| machine.meta.name).collect(),

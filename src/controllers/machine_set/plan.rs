@@ -23,6 +23,11 @@ pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     if set.metadata.uid.is_none() {
         return Plan::default();
     }
+    if let Some(on) = &snapshot.hold {
+        let mut plan = Plan::default();
+        plan.wait(WaitKind::Hold, on.as_str(), None);
+        return plan;
+    }
     match (set.metadata.deletion_timestamp.is_some(), validate(set)) {
         (false, Ok(valid)) => keep(snapshot, &valid),
         (false, Err(invalid)) => refuse(snapshot, &invalid),

@@ -14,6 +14,7 @@ use crate::{
     runtime::{
         cache::{Cache, Change, Index, Key},
         cell::{Builder, Kept},
+        holds::Holds,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         worker::ReconcileError,
@@ -96,10 +97,12 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
     let config = builder.config();
     let (events, shared) = (config.events.clone(), config.shared.clone());
     let (sets, in_flight) = (builder.objects::<MachineSet>(), builder.shared::<InFlightWrites>());
+    let holds = builder.shared::<Holds>();
     let reconciler = MachineSets {
         sets: Arc::clone(&sets),
         machines: builder.objects(),
         in_flight: Arc::clone(&in_flight),
+        holds: Arc::clone(&holds),
         events,
         clock: shared.clock,
         measured: shared.metrics.of(),
@@ -107,6 +110,8 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
     };
     let queue = Queue::new("machineset", PACING);
     builder.controller::<MachineSet, _>(reconciler, &queue, &Arc::default(), WORKERS, |_| true);
+    let held = Arc::clone(&queue);
+    holds.on_change(move |key| held.add(key.clone()));
     builder.export::<MachineSet>(|sets, out| metrics::machine_sets(sets, out));
     builder.on_change::<MachineSet>(move |change| {
         if change.gone {

@@ -92,6 +92,8 @@ pub struct Memory {
 pub struct Policy {
     /// Age at which a Node without a Machine gets the mark (`--machine-creation-timeout`).
     pub creation_timeout: SignedDuration,
+    /// Whether it gets the mark although nothing says that it had a Machine. In a cluster of Cluster API, others have it.
+    pub marks_strangers: bool,
     /// Age at which the node controller adds the finalizer to a Node with a Machine. Before that, the machine
     /// controller adds it in one patch with the labels.
     pub finalizer_grace: SignedDuration,

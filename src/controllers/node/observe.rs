@@ -5,9 +5,13 @@ use crate::{
 };
 
 impl Nodes {
-    /// `None` if the Node does not exist and nothing is left to do for it.
+    /// `None` if the Node does not exist and nothing is left to do for it, or its Machine may not be touched now.
     pub(super) fn snapshot(&self, key: &NodeKey, memory: &Memory, session: &Session) -> Option<Snapshot> {
         let target = self.targets.get(&key.target)?;
+        let machines: Vec<_> = machine::of_node(&self.machines.cache, &self.targets, key).collect();
+        if machines.iter().any(|machine| self.holds.of(&machine.metadata).is_some()) {
+            return None;
+        }
         let node = target.nodes.cache.get(&key.in_target());
         let memory = match &node {
             Some(node) => memory.of(node.metadata.uid.as_deref()),
@@ -20,11 +24,10 @@ impl Nodes {
             }
             (None, None) => return None,
         };
-        let machines = &self.machines.cache;
         Some(Snapshot {
             subject,
-            machines: machine::of_node(machines, &self.targets, key).collect(),
-            machines_complete: machines.is_synced() && machines.unreadable().is_empty(),
+            machines,
+            machines_complete: self.machines.cache.is_synced() && self.machines.cache.unreadable().is_empty(),
             target: machine::trust_of(&TargetOf::Known(target), &self.servers, self.clock.now()),
             memory,
             now: self.clock.now(),

@@ -38,6 +38,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
                 plan.then(Action::PatchNode { patch, mark: Mark::Leave }, "no machine has the node");
             }
         }
+        [] if !policy.marks_strangers => {}
         [] => declare_not_managed(&mut plan, snapshot, policy, node),
         [machine] if is_deleting => {
             unmark(&mut plan, snapshot, node, None, &machine.name_any());

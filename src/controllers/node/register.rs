@@ -10,6 +10,7 @@ use crate::{
         cache::{Cache, Change, Index},
         cell::Builder,
         clock::Clock,
+        holds::Holds,
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::States,
@@ -37,20 +38,22 @@ pub(crate) struct Nodes {
     pub(super) targets: Arc<Targets>,
     pub(super) permits: Arc<Permits>,
     pub(super) servers: Arc<ApiServers>,
+    pub(super) holds: Arc<Holds>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) policy: Policy,
 }
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
-    let machines = builder.objects::<Machine>();
+    let (machines, holds) = (builder.objects::<Machine>(), builder.shared::<Holds>());
     let config = builder.config();
     let (targets, clock) = (Arc::clone(&config.targets), Arc::clone(&config.shared.clock));
     let nodes = Nodes {
-        machines,
+        machines: Arc::clone(&machines),
         targets: Arc::clone(&targets),
         permits,
         servers,
+        holds: Arc::clone(&holds),
         clock: Arc::clone(&clock),
         policy: settings.node,
     };
@@ -58,6 +61,13 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let queue = Queue::new("node", Pacing::default());
     let states = Arc::<States<Nodes>>::default();
     builder.reconciler(nodes, &queue, &states, WORKERS);
+
+    let (of_held, known) = (Arc::clone(&queue), Arc::clone(&targets));
+    holds.on_change(move |key| {
+        let machine = machines.cache.get(key);
+        let node = machine.and_then(|machine| known.node_key(&machine.metadata, machine.node_name()?));
+        node.into_iter().for_each(|node| of_held.add(node));
+    });
 
     // A standby would keep the names until it becomes leader; then they may be names of other Nodes.
     let is_playing = builder.is_playing();

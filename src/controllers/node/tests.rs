@@ -14,6 +14,7 @@ use crate::{
 
 const POLICY: Policy = Policy {
     creation_timeout: SignedDuration::from_secs(1200),
+    marks_strangers: true,
     finalizer_grace: SignedDuration::from_secs(30),
     max_unhealthy_replacements: 1,
 };
@@ -115,6 +116,15 @@ fn deleting(mut metadata: Value) -> Value {
 #[case::known_not_to_be_managed(node(9999, json!({ "annotations": { NOT_MANAGED: "" } })), vec![], vec![])]
 fn a_node(#[case] node: Node, #[case] machines: Vec<Arc<Machine>>, #[case] expected: Vec<Value>) {
     assert_eq!(act(&plan(&snapshot(node, machines), &POLICY)), expected);
+}
+
+/// In a cluster of Cluster API, others have the Nodes without a Machine here.
+#[test]
+fn nodes_of_others_are_marked_only_if_they_cannot_be_others() {
+    let policy = Policy { marks_strangers: false, ..POLICY };
+    assert_eq!(act(&plan(&snapshot(node(1201, json!({})), vec![]), &policy)), Vec::<Value>::new());
+    let deleted = plan(&snapshot(node(1201, deleting(held())), vec![]), &policy);
+    assert_eq!(act(&deleted), [json!({ "finalizers": [] })]);
 }
 
 #[rstest]

@@ -15,11 +15,12 @@ use crate::{
 use std::sync::Arc;
 
 impl Overshoot {
-    /// Reads the caches into a snapshot; `None` if there is nothing to check.
+    /// Reads the caches into a snapshot; `None` if there is nothing to check, or nothing may be touched now.
     pub(super) fn snapshot(&self, subject: &SubjectKey, memory: &Memory) -> Option<Snapshot> {
         let (deployment, sets, unreadable_sets) = match subject {
             Subject::Deployment(key) => {
-                let deployment = self.deployments.cache.get(key)?;
+                let deployment =
+                    self.deployments.cache.get(key).filter(|one| self.holds.of(&one.metadata).is_none())?;
                 let uid = deployment.uid().unwrap_or_default();
                 let sets = self.sets.cache.by(machine_set::BY_CONTROLLER, &uid);
                 let unreadable = self.sets.cache.unreadable().into_iter();
@@ -27,7 +28,11 @@ impl Overshoot {
                 (Some(deployment), sets, unreadable.filter_map(|set| set.meta.name).collect())
             }
             Subject::Set(key) => {
-                let set = self.sets.cache.get(key).filter(|set| self.subject_of(set) == Some(subject.clone()))?;
+                let is_it = |set: &Arc<MachineSet>| self.subject_of(set) == Some(subject.clone());
+                let set = self.sets.cache.get(key).filter(is_it)?;
+                if self.holds.of(&set.metadata).is_some() {
+                    return None;
+                }
                 (None, vec![set], Vec::new())
             }
         };

@@ -21,6 +21,7 @@ use crate::{
     runtime::{
         cache::{Change, Key},
         cell::Builder,
+        holds::Holds,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, States, Turn},
         worker::ReconcileError,
@@ -61,13 +62,14 @@ impl Reconciler for Overshoot {
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (deployments, sets) = (builder.objects::<MachineDeployment>(), builder.objects::<MachineSet>());
-    let machines = builder.objects::<Machine>();
+    let (machines, holds) = (builder.objects::<Machine>(), builder.shared::<Holds>());
     let config = builder.config();
     let (events, clock) = (config.events.clone(), Arc::clone(&config.shared.clock));
     let freeze = || Overshoot {
         deployments: Arc::clone(&deployments),
         sets: Arc::clone(&sets),
         machines: Arc::clone(&machines),
+        holds: Arc::clone(&holds),
         policy: settings.overshoot,
         events: events.clone(),
         clock: Arc::clone(&clock),
@@ -75,6 +77,12 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let queue = Queue::new("machinesafetyovershooting", PACING);
     let states = Arc::<States<Overshoot>>::default();
     let workers = builder.reconciler(freeze(), &queue, &states, WORKERS);
+
+    let (caches, held) = (freeze(), Arc::clone(&queue));
+    holds.on_change(move |key| {
+        let subject = caches.sets.cache.get(key).and_then(|set| caches.subject_of(&set));
+        subject.into_iter().chain([Subject::Deployment(key.clone())]).for_each(|subject| held.add(subject));
+    });
 
     let (caches, all) = (freeze(), Arc::clone(&queue));
     builder.on_start(move || {

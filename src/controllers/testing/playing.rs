@@ -42,6 +42,7 @@ pub(crate) fn settings() -> Settings {
         probing: Probing::default(),
         node: node::Policy {
             creation_timeout: jiff::SignedDuration::from_mins(20),
+            marks_strangers: true,
             finalizer_grace: jiff::SignedDuration::from_secs(30),
             max_unhealthy_replacements: 1,
         },

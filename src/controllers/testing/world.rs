@@ -69,6 +69,7 @@ impl World {
             nodes_unknown: None,
             node_retries: BTreeMap::new(),
             failure: None,
+            hold: None,
             now: self.clock.now,
         })
     }

@@ -39,6 +39,7 @@ fn snapshot(strategy: Value) -> Snapshot {
         nodes_unknown: None,
         node_retries: Default::default(),
         failure: None,
+        hold: None,
         now: "2026-01-01T00:00:00Z".parse().unwrap(),
     }
 }

@@ -7,7 +7,7 @@ use super::{
     drive::{Drive, deployment, rolling},
     support::{condition, only_set, reads},
 };
-use crate::controllers::testing::Happening;
+use crate::controllers::{machine_deployment::plan, testing::Happening};
 
 #[test]
 fn replicas_changed_after_the_strategy_was_switched_do_not_stall_the_rollout() {
@@ -59,4 +59,16 @@ fn the_label_freeze_on_a_deployment_holds_nothing_back() {
     drive.edit(json!({"replicas": 3}));
     drive.run();
     assert!(drive.end_state().starts_with("3 machines, 3 of the current template, 3 available"), "{}", drive.log);
+}
+
+/// A paused Cluster of Cluster API: no rollout, no scaling, no deletion.
+#[test]
+fn a_deployment_that_is_held_is_left_alone() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    drive.edit(json!({"replicas": 4}));
+    let mut snapshot = drive.snapshot();
+    snapshot.hold = Some("Cluster c to be unpaused".to_owned());
+    let plan = plan(&snapshot, &drive.policy);
+    assert!(plan.steps.is_empty());
+    assert_eq!(plan.waits[0].text, "Cluster c to be unpaused");
 }

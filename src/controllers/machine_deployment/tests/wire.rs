@@ -63,6 +63,7 @@ impl Shell {
             machines: Arc::new(Objects::namespaced(&machines, &client)),
             targets,
             in_flight: Arc::clone(&in_flight),
+            holds: Arc::default(),
             policy: Policy { annotate_nodes: true, has_target: true },
             events: Events::start(client, "test", Arc::new(SystemClock), Metrics::new()),
             clock: Arc::clone(&clock) as _,

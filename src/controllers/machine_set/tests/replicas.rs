@@ -141,3 +141,15 @@ fn long_names_of_sets_still_give_valid_host_names() {
     let machine = construct::machines(&world.snapshot()).next().unwrap();
     assert_eq!(machine.name_any().len(), 63);
 }
+
+/// A paused Cluster of Cluster API: neither Machines nor finalizers, whether the set lives or goes.
+#[rstest]
+#[case::lives(json!({}))]
+#[case::goes(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [labels::FINALIZER] } }))]
+fn a_set_that_is_held_is_left_alone(#[case] change: Value) {
+    let mut snapshot = World::new(3).with(change).snapshot();
+    snapshot.hold = Some("Cluster c to be unpaused".to_owned());
+    let plan = super::super::plan(&snapshot);
+    assert!(plan.steps.is_empty());
+    assert_eq!(waits(&plan), "Cluster c to be unpaused");
+}

@@ -50,6 +50,7 @@ impl Shell {
             sets: Arc::new(Objects::namespaced(&sets, &client)),
             machines: Arc::new(Objects::namespaced(&cached, &client)),
             in_flight: Arc::clone(&in_flight),
+            holds: Arc::default(),
             events: Events::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
             clock,
             measured: metrics.of(),

@@ -105,6 +105,7 @@ impl World {
             machines: self.machines.values().map(|machine| serde_json::from_value(machine.clone()).unwrap()).collect(),
             unreadable: self.unreadable.clone(),
             failure: self.failure.clone(),
+            hold: None,
             now: self.now,
             seed: self.seed,
         }

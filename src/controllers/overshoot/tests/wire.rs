@@ -57,6 +57,7 @@ impl Shell {
             deployments: Arc::new(Objects::namespaced(&deployments, &client)),
             sets: Arc::new(Objects::namespaced(&sets, &client)),
             machines: Arc::new(Objects::namespaced(&cached, &client)),
+            holds: Arc::default(),
             policy: Policy::default(),
             events: Events::start(client, "test", Arc::clone(&clock) as _, Metrics::new()),
             clock: Arc::clone(&clock) as _,
@@ -210,4 +211,13 @@ async fn a_set_is_checked_with_its_deployment_or_by_itself() {
     shell.sets.wrote(shell.wire.put("machinesets/pool", &orphan));
     shell.check(&alone).await.unwrap();
     assert_eq!(shell.set("pool")["metadata"]["labels"]["freeze"], "True", "3 machines >= 2 * 0 + 2");
+}
+
+/// A paused Cluster of Cluster API.
+#[tokio::test]
+async fn a_set_that_is_held_is_not_frozen() {
+    let shell = Shell::new(3);
+    shell.runner.reconciler.holds.judged_by(|_| Some("Cluster c to be unpaused".to_owned()));
+    shell.check(&pool()).await.unwrap();
+    assert_eq!(shell.wire.requests(), [""; 0]);
 }

@@ -201,6 +201,7 @@ fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell
         probing: Probing::default(),
         node: node::Policy {
             creation_timeout: SignedDuration::try_from(program.creation_timeout).unwrap(),
+            marks_strangers: true,
             finalizer_grace: SignedDuration::from_secs(30),
             max_unhealthy_replacements: 1,
         },
