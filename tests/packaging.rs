@@ -50,6 +50,7 @@ fn a_release_has_components_metadata_and_templates() {
         fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     files.sort_unstable();
     let expected = [
+        "cluster-template-machine-pool.yaml",
         "cluster-template-simulated.yaml",
         "cluster-template.yaml",
         "clusterclass-simulated.yaml",

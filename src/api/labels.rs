@@ -83,6 +83,8 @@ pub const CLASS_PROBLEMS: &str = "machine.sapcloud.io/class-problems";
 pub const USER_DATA_SECRET: &str = "machine.mcm/user-data-secret";
 /// Key of the user data in that Secret.
 pub const USER_DATA_KEY: &str = "value";
+/// Label on native objects: the MCMMachinePool that they belong to. The provider for Cluster API writes and reads it.
+pub const POOL: &str = "machine.mcm/pool";
 /// Annotation of kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -23,14 +23,11 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     for root in roots(&mut machine) {
         keep_identity(root);
     }
-    vec![
-        cluster,
-        of::<MCMClusterTemplate>(),
-        machine,
-        of::<MCMMachineTemplate>(),
-        of::<MCMMachinePool>(),
-        of::<MCMMachinePoolTemplate>(),
-    ]
+    let mut pool = of::<MCMMachinePool>();
+    for root in roots(&mut pool) {
+        keep_kind_of_pool(root);
+    }
+    vec![cluster, of::<MCMClusterTemplate>(), machine, of::<MCMMachineTemplate>(), pool, of::<MCMMachinePoolTemplate>()]
 }
 
 fn of<K: CustomResourceExt>() -> CustomResourceDefinition {
@@ -53,6 +50,25 @@ fn keep_identity(root: &mut JSONSchemaProps) {
         let stays = rule("self == oldSelf", "the ID of a VM stays: create another object for another VM");
         id.x_kubernetes_validations = Some(vec![stays]);
     }
+}
+
+/// Names of sets and machines begin with that of the pool, and labels contain it. Whose VMs they are, and whether core
+/// drains them, stays.
+fn keep_kind_of_pool(root: &mut JSONSchemaProps) {
+    root.x_kubernetes_validations
+        .get_or_insert_default()
+        .push(rule("size(self.metadata.name) <= 63", "the name may have 63 characters: choose a shorter one"));
+    let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
+    spec.x_kubernetes_validations.get_or_insert_default().extend([
+        rule(
+            "self.?machineDeploymentRef.?name.orValue('') == oldSelf.?machineDeploymentRef.?name.orValue('')",
+            "machineDeploymentRef stays: create another object to show another deployment",
+        ),
+        rule(
+            "self.?machinePoolMachines.orValue('Disabled') == oldSelf.?machinePoolMachines.orValue('Disabled')",
+            "machinePoolMachines stays: create another pool",
+        ),
+    ]);
 }
 
 fn rule(rule: &str, message: &str) -> ValidationRule {

@@ -105,6 +105,7 @@ pub(super) async fn run_connected(
 
 fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, drivers: Catalogue) -> Arc<Cell> {
     let assignment = match (&options.targets, &clients.target) {
+        _ if host.options.provider.is_some() => Assignment::Rule,
         (TargetKubeconfigs::ByLabel { label, .. }, _) => Assignment::Label(label.clone()),
         (TargetKubeconfigs::Same(_), Some(_)) => Assignment::One(TargetId::only()),
         (TargetKubeconfigs::Same(_), None) => Assignment::None,
@@ -134,8 +135,13 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
     };
     match &process.provider {
         Some(options) => {
-            let watch_filter = options.watch_filter.clone();
-            let settings = provider::Settings { native: settings, watch_filter, concurrency: options.concurrency };
+            let (flags, metrics) = (Arc::clone(&host.options), host.shared.metrics.clone());
+            let settings = provider::Settings {
+                native: settings,
+                watch_filter: options.watch_filter.clone(),
+                concurrency: options.concurrency,
+                connect: Arc::new(move |cluster| clients::of_target(cluster, &flags, &metrics)),
+            };
             Cell::new(config, provider::KINDS, &process.roles, &settings)
         }
         None => Cell::new(config, KINDS, &process.roles, &settings),

@@ -9,6 +9,7 @@ use crate::runtime::{
     kubeconfig::{Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
     limiter::Rate,
     metrics::Metrics,
+    reload::ClientError,
     target::TargetClients,
 };
 
@@ -39,7 +40,11 @@ impl Clients {
 
 /// Each with the limits of the flags: in the Go programs, too, every client has these for itself. Evictions take turns at
 /// the same rate.
-fn of_target(cluster: &Cluster, options: &ProcessOptions, metrics: &Metrics) -> Result<TargetClients> {
+pub(super) fn of_target(
+    cluster: &Cluster,
+    options: &ProcessOptions,
+    metrics: &Metrics,
+) -> Result<TargetClients, ClientError> {
     let limited = || client::client(cluster, options.agent.as_str(), options.rate, metrics.requests());
     Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate })
 }
@@ -48,5 +53,5 @@ fn of_target(cluster: &Cluster, options: &ProcessOptions, metrics: &Metrics) -> 
 pub(super) async fn target(path: &Path, options: &ProcessOptions, metrics: &Metrics) -> Result<TargetClients> {
     let target = TargetKubeconfig::Path(path.to_owned());
     let clusters = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await?;
-    of_target(&clusters.control, options, metrics)
+    Ok(of_target(&clusters.control, options, metrics)?)
 }

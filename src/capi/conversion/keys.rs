@@ -95,7 +95,7 @@ fn is_reserved(key: &str) -> bool {
 }
 
 /// Whether the key is in one of the domains or below it.
-pub(super) fn is_in(key: &str, domains: &[&str]) -> bool {
+pub fn is_in(key: &str, domains: &[&str]) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return false };
     domains.iter().any(|known| {
         let is_below = domain.strip_suffix(known).is_some_and(|head| head.ends_with('.'));

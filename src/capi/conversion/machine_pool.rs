@@ -15,7 +15,7 @@ use super::{
     input::{Document, Input},
     keys::without_bookkeeping,
     machine_deployment,
-    metadata::{filled, identity, is_label_value},
+    metadata::{filled, identity},
     notes::{self, MACHINE_POOL},
     options::Options,
     report::{Outcome, Report},
@@ -26,7 +26,8 @@ use crate::{
     api::machine::{self, MachineClass},
     capi::types::{
         ClassRef, INFRASTRUCTURE_GROUP, MCMMachinePool, MCMMachineSpec, MCMMachineTemplate, MCMMachineTemplateSpec,
-        MachineDeployment, MachineDeploymentSpec, MachinePool, ObjectRef, TemplateResource, names,
+        MachineDeployment, MachineDeploymentSpec, MachinePool, ObjectRef, TemplateResource,
+        names::{self, is_label_value},
     },
 };
 
@@ -256,7 +257,7 @@ impl Noted {
 }
 
 /// Machines for each zone in the order of their names; the first ones get the remainder.
-fn spread(replicas: i32, zones: &[String]) -> Vec<(Option<&str>, i32)> {
+pub fn spread(replicas: i32, zones: &[String]) -> Vec<(Option<&str>, i32)> {
     let zones: BTreeSet<&str> = zones.iter().map(String::as_str).collect();
     let Ok(count @ 1..) = i32::try_from(zones.len()) else { return vec![(None, replicas)] };
     let (each, remainder) = (replicas / count, replicas % count);

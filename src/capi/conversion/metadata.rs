@@ -8,9 +8,11 @@ use super::{
     options::Options,
     report::Report,
 };
-use crate::{api::labels, capi::types::names};
+use crate::{
+    api::labels,
+    capi::types::names::{self, is_label_value},
+};
 
-const LONGEST_LABEL: usize = 63;
 /// Where the label with the name of the cluster is noted.
 const CLUSTER: &str = "cluster";
 
@@ -119,13 +121,4 @@ fn carried(meta: &ObjectMeta, notes: &mut Notes, report: &mut Report) -> (Keys, 
     let (mut annotations, noted) = keys::carry(&given, "metadata.annotations", keys::of_object, notes, report);
     annotations.extend(noted);
     (labels, annotations)
-}
-
-/// Whether a name may be the value of a label.
-pub(super) fn is_label_value(text: &str) -> bool {
-    let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= LONGEST_LABEL
-        && is_end(text.chars().next())
-        && is_end(text.chars().last())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }

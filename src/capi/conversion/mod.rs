@@ -29,8 +29,11 @@ mod template;
 mod tests;
 
 pub(crate) use cloud::provider_id;
-pub(crate) use infrastructure::{content_of, zone_of};
+pub(crate) use infrastructure::{content_of, named, zone_of};
+pub(crate) use keys::is_in;
+pub(crate) use machine_pool::spread;
 pub use notes::{BOOTSTRAP_FORMAT, MACHINE_POOL, MADE_FROM, ROLLOUT_AFTER, UNMAPPED, VERSION};
 pub use options::{Infrastructure, NativeDefaults, Options};
 pub use report::{Loss, Refusal};
 pub use run::{Conversion, to_capi, to_native};
+pub(crate) use seconds::limit;

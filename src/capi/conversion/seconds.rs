@@ -8,7 +8,7 @@ pub(super) const NEVER: GoDuration = GoDuration::from_secs(876_000 * 3600);
 const SECOND: i64 = 1_000_000_000;
 
 /// A limit in seconds as a duration; 0 is no limit.
-pub(super) fn limit(seconds: i32) -> GoDuration {
+pub fn limit(seconds: i32) -> GoDuration {
     if seconds <= 0 { NEVER } else { GoDuration::from_secs(i64::from(seconds)) }
 }
 

@@ -20,6 +20,9 @@ pub(super) fn hands_off(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option
     }
 }
 
+/// What native objects wait for after a pause of their Cluster.
+pub(super) const UNREAD: &str = "all native objects to be read live, since its Cluster is not paused any more";
+
 /// What the object waits for if it or its Cluster is paused; completes "waiting for". A Cluster that does not exist
 /// pauses nothing.
 pub(super) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<String> {

@@ -1,19 +1,28 @@
 //! The infrastructure provider for Cluster API, under its core controllers.
 //!
 //! The VM of an MCMMachine is that of a native Machine of the same name, which the MCMMachine controls. The native
-//! Machine has no target cluster: core drains, deletes Nodes and replaces unhealthy machines. Whether its Cluster is
-//! paused is derived from the Cluster each time, so that nothing is left behind when a cluster moves.
+//! Machine has no target cluster: core drains, deletes Nodes and replaces unhealthy machines.
+//!
+//! The VMs of an MCMMachinePool are those of a native MachineDeployment, which the MCMMachinePool controls. Its target is
+//! the workload cluster: the native controllers roll, drain and replace.
+//!
+//! Whether a Cluster is paused is derived from the Cluster each time, so that nothing is left behind when it moves.
 
+mod class;
 mod conditions;
 mod hold;
 mod mcm_cluster;
 mod mcm_machine;
+mod mcm_machine_pool;
 mod mcm_machine_template;
+mod natives;
 mod observe;
 mod reasons;
 mod register;
+mod resume;
 mod settings;
 mod view;
+mod workload;
 
 pub(crate) use register::{KINDS, ROLE};
 pub(crate) use settings::Settings;

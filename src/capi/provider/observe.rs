@@ -1,12 +1,30 @@
 //! What the caches have of the objects around an infrastructure object.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::view::View;
 use crate::{
-    capi::types::{CORE_GROUP, Cluster, INFRASTRUCTURE_GROUP, MCMCluster, names},
-    runtime::cache::{Cache, Cached, Key},
+    api::labels,
+    capi::types::{CORE_GROUP, Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachinePool, names},
+    controllers::object::prune,
+    runtime::{
+        cache::{Cache, Cached, Index, Key},
+        cell::Kept,
+    },
 };
+
+/// Index: the Cluster in the label.
+pub(super) const POOLS_BY_CLUSTER: &Index<MCMMachinePool, Key> = &Index::new("cluster", |pool| {
+    cluster_name(&pool.metadata).map(|name| Key::beside(&pool.metadata, name)).into_iter().collect()
+});
+
+impl Kept for MCMMachinePool {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[POOLS_BY_CLUSTER], prune)
+    }
+}
 
 /// An object of a cache.
 pub(super) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
@@ -29,6 +47,16 @@ pub(super) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, reference: &
         View::Present(object) if object.meta().uid.as_deref() != Some(&reference.uid) => View::Missing,
         seen => seen,
     }
+}
+
+/// Name of the MCMMachinePool that a native object, or an MCMMachine, belongs to.
+pub(super) fn pool_of(meta: &ObjectMeta) -> Option<&str> {
+    meta.labels.as_ref()?.get(labels::POOL).map(String::as_str)
+}
+
+/// Whether an object is in a namespace.
+pub(super) fn is_in(meta: &ObjectMeta, namespace: &str) -> bool {
+    meta.namespace.as_deref() == Some(namespace)
 }
 
 /// Name of the Cluster in the label.

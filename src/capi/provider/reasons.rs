@@ -10,6 +10,12 @@ pub(super) const CLASS_RESOLVED: &str = "ClassResolved";
 pub(super) const BOOTSTRAP_DATA_AVAILABLE: &str = "BootstrapDataAvailable";
 /// Whether the native Machine exists and belongs to the object.
 pub(super) const NATIVE_MACHINE_SYNCED: &str = "NativeMachineSynced";
+/// Whether the native deployments of a pool exist and belong to it.
+pub(super) const NATIVE_DEPLOYMENT_SYNCED: &str = "NativeDeploymentSynced";
+/// Whether the Nodes of the workload cluster are known.
+pub(super) const WORKLOAD_CLUSTER_CONNECTED: &str = "WorkloadClusterConnected";
+/// Whether all machines of a pool are available and have the current template.
+pub(super) const MACHINES_AVAILABLE: &str = "MachinesAvailable";
 /// Whether the VM exists.
 pub(super) const VM_PROVISIONED: &str = "VMProvisioned";
 
@@ -57,5 +63,13 @@ pub(super) const VM_LOST: &str = "VMLost";
 pub(super) const CREATING: &str = "Creating";
 /// The ID of the VM cannot be written as its Node has it.
 pub(super) const PROVIDER_ID_UNKNOWN: &str = "ProviderIDUnknown";
+/// The Nodes of the workload cluster are known.
+pub(super) const CONNECTED: &str = "Connected";
+/// They are not.
+pub(super) const NOT_CONNECTED: &str = "NotConnected";
+/// The MachinePool would set the number of machines of a deployment that it only shows.
+pub(super) const REPLICAS_NOT_MANAGED: &str = "ReplicasNotManagedElsewhere";
+/// Machines of a pool are being created, replaced or deleted.
+pub(super) const ROLLING_OUT: &str = "RollingOut";
 /// A failure without a code.
 pub(super) const FAILED: &str = "Failed";

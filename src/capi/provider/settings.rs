@@ -1,3 +1,4 @@
+use super::workload::Connect;
 use crate::controllers;
 
 /// The role of all kinds: one Lease, as users of Cluster API expect.
@@ -12,4 +13,6 @@ pub(crate) struct Settings {
     pub watch_filter: Option<String>,
     /// Concurrent reconciles of each kind.
     pub concurrency: usize,
+    /// Makes the clients of a workload cluster.
+    pub connect: Connect,
 }

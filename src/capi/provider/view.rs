@@ -11,6 +11,25 @@ pub(crate) enum View<K> {
     Present(Arc<K>),
 }
 
+/// The owner of an infrastructure object, a Machine or a MachinePool.
+#[derive(Clone, Debug)]
+pub(crate) enum Owner<K> {
+    /// No owner reference names one.
+    None,
+    /// One does.
+    Named(View<K>),
+}
+
+impl<K> Owner<K> {
+    /// The owner, if it is known to exist.
+    pub(super) fn known(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::None => None,
+            Self::Named(owner) => owner.known(),
+        }
+    }
+}
+
 impl<K> View<K> {
     /// The object, if it is known to exist.
     pub(super) fn known(&self) -> Option<&Arc<K>> {

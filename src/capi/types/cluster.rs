@@ -58,3 +58,12 @@ pub struct ClusterInitialization {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_plane_initialized: Option<bool>,
 }
+
+impl Cluster {
+    /// Its infrastructure was complete. A Cluster without infrastructure has none to wait for.
+    pub fn is_provisioned(&self) -> bool {
+        let initialization = self.status.as_ref().map(|status| &status.initialization);
+        let was_complete = initialization.is_some_and(|all| all.infrastructure_provisioned == Some(true));
+        was_complete || self.spec.infrastructure_ref.name.is_empty()
+    }
+}

@@ -47,13 +47,59 @@ pub const DERIVED: &str = "machinedeployment.clusters.x-k8s.io/";
 /// Prefix of annotations that name the template an object was made from.
 pub const CLONED_FROM: &str = "cluster.x-k8s.io/cloned-from-";
 
+/// Of the value of a label, in characters.
+pub const LONGEST_LABEL: usize = 63;
 /// Domains whose labels go from a Machine to its Node.
 pub const NODE_LABEL_DOMAINS: [&str; 3] =
     ["node-role.kubernetes.io", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io"];
 /// Domains whose annotations go from a Machine to its Node.
 pub const NODE_ANNOTATION_DOMAINS: [&str; 1] = ["node.cluster.x-k8s.io"];
 
+/// Annotation on a MachinePool: somebody else than core sets its number of machines, unless the value is `false`.
+pub const REPLICAS_MANAGED_BY: &str = "cluster.x-k8s.io/replicas-managed-by";
+/// Finalizer on an MCMMachinePool.
+pub const POOL_FINALIZER: &str = "mcmmachinepool.infrastructure.cluster.x-k8s.io";
+/// Key of the kubeconfig in its Secret.
+pub const KUBECONFIG_KEY: &str = "value";
+/// The value of a label that names an object: its name, or a hash if that is no label value, as core computes it.
+pub fn label_value(name: &str) -> String {
+    if is_label_value(name) {
+        return name.to_owned();
+    }
+    // FNV-1a, 32 bits, in the alphabet of base64 for URLs.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let text = serde_json::to_value(k8s_openapi::ByteString(hash.to_be_bytes().to_vec())).unwrap_or_default();
+    let text = text.as_str().unwrap_or_default().trim_end_matches('=').replace('+', "-").replace('/', "_");
+    format!("hash_{text}_z")
+}
+
+/// Whether a name can be the value of a label.
+pub fn is_label_value(name: &str) -> bool {
+    let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    name.len() <= LONGEST_LABEL
+        && is_end(name.chars().next())
+        && is_end(name.chars().last())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
 /// Type of Secrets with bootstrap data and kubeconfigs.
 pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 /// Name of Machines if nothing else is said.
 pub const DEFAULT_MACHINE_NAME: &str = "{{ .machineSet.name }}-{{ .random }}";
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    /// P12: core selects the MCMMachines of a pool by this value. The hash is what core computes for the name.
+    #[rstest]
+    #[case("pool-0".to_owned(), "pool-0")]
+    #[case("a".repeat(63), &"a".repeat(63))]
+    #[case("a".repeat(64), "hash_2W8PhQ_z")]
+    fn a_name_that_is_no_label_value_is_hashed(#[case] name: String, #[case] expected: &str) {
+        assert_eq!(label_value(&name), expected);
+        assert!(is_label_value(&label_value(&name)));
+    }
+}

@@ -28,7 +28,7 @@ use bootstrap::{USER_DATA, VALUE, bootstrap_secret_of, data_secret_name, has_dat
 use class::derived_class;
 use noted::{Noted, infrastructure_object, kind_of, object_of, plain};
 
-pub use class::{content_of, zone_of};
+pub use class::{content_of, named, zone_of};
 
 /// What was found behind the references of a machine of Cluster API.
 #[derive(Debug, Default)]

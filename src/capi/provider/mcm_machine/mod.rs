@@ -7,7 +7,6 @@
 //! - the finalizer goes only after a live read showed that the native Machine, and so its VM, is gone.
 
 mod apply;
-mod class;
 mod native;
 mod observe;
 mod parts;
@@ -23,7 +22,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::view::View;
+use super::view::{Owner, View};
 use crate::{
     api::machine::{self as native_api, MachineClass},
     capi::types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
@@ -38,7 +37,7 @@ pub(super) struct Snapshot {
     /// The object.
     pub object: Arc<MCMMachine>,
     /// The Machine that owns it.
-    pub owner: Owner,
+    pub owner: Owner<Machine>,
     /// Its Cluster.
     pub cluster: View<Cluster>,
     /// The infrastructure of the Cluster, if it is ours.
@@ -57,25 +56,6 @@ pub(super) struct Snapshot {
     pub watch_filter: Option<String>,
     /// The time.
     pub now: Timestamp,
-}
-
-/// The Machine that owns an MCMMachine.
-#[derive(Clone, Debug)]
-pub(super) enum Owner {
-    /// No owner reference names one.
-    None,
-    /// One does.
-    Named(View<Machine>),
-}
-
-impl Owner {
-    /// The Machine, if it is known to exist.
-    fn known(&self) -> Option<&Arc<Machine>> {
-        match self {
-            Self::None => None,
-            Self::Named(machine) => machine.known(),
-        }
-    }
 }
 
 /// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.

@@ -70,8 +70,12 @@ pub(super) fn class(snapshot: &Snapshot, content: &InlineClass) -> MachineClass 
     }
 }
 
-/// The patch that restores the owner and the labels of the native Machine; `None` if it has them.
+/// The patch that restores the owner and the labels of the native Machine; `None` if it has them. The pool cares for those
+/// of its members.
 pub(super) fn healed(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
+    if snapshot.is_member() {
+        return None;
+    }
     let reference = owner::reference_to(snapshot.object.as_ref())?;
     let mut metadata = serde_json::Map::new();
     if let Some(owners) = owner::adopted(&machine.metadata, &reference) {
@@ -86,10 +90,21 @@ pub(super) fn healed(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
     (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
 }
 
+/// The patch that spares the native Machine of a member a second drain; `None` if it has the label already.
+pub(super) fn drained(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
+    let is_told = machine.labels().contains_key(labels::FORCE_DELETION);
+    let patch = || json!({ "metadata": { "labels": { (labels::FORCE_DELETION): labels::TRUE } } });
+    (snapshot.is_member() && !is_told).then(patch)
+}
+
 /// Whether the native Machine is that of the object: it controls it, or did so and somebody removed the owner, or it
-/// has the VM that the object is to adopt and nobody controls it.
+/// has the VM that the object is to adopt and nobody controls it. That of a member is in the same pool, and a set
+/// controls it.
 pub(super) fn belongs(snapshot: &Snapshot, machine: &Machine) -> bool {
     let object = &snapshot.object;
+    if snapshot.is_member() {
+        return machine.labels().get(labels::POOL) == object.labels().get(labels::POOL);
+    }
     if let Some(controller) = owner::controller_of(&machine.metadata) {
         return object.metadata.uid.as_deref() == Some(&controller.uid);
     }

@@ -1,8 +1,9 @@
-use super::{MCMMachines, Owner, Snapshot, class};
+use super::{MCMMachines, Snapshot};
 use crate::{
     capi::provider::{
+        class,
         observe::{cluster_name, infrastructure, owner, owner_of, view},
-        view::View,
+        view::{Owner, View},
     },
     runtime::cache::Key,
 };
@@ -23,9 +24,12 @@ impl MCMMachines {
         };
         let infrastructure = infrastructure(&self.infrastructures.cache, &cluster);
         let zone = owner.known().map_or("", |machine| machine.spec.failure_domain.as_str());
-        let class = match class::name_of(&object, zone, &infrastructure) {
-            Some(name) => view(&self.classes.cache, &beside(&name)),
-            None => View::Missing,
+        let class = match &object.spec.machine_class {
+            Some(_) => View::Missing,
+            None => {
+                let name = class::in_zone(&object.spec.machine_class_ref, zone, &infrastructure);
+                view(&self.classes.cache, &beside(&name))
+            }
         };
         let named = owner.known().and_then(|machine| machine.spec.bootstrap.data_secret_name.clone());
         let bootstrap = match named.map(|name| view(&self.secrets.cache, &beside(&name))) {

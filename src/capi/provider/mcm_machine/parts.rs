@@ -1,11 +1,19 @@
 //! What is there and what is not: one verdict for each condition.
 
-use super::{Owner, Snapshot, class::Class, native};
+use kube::ResourceExt;
+
+use super::{Snapshot, native};
 use crate::{
     api::machine::{Machine, MachinePhase, OperationState},
     capi::{
         conversion::{provider_id, zone_of},
-        provider::{conditions::Desired, reasons, view::View},
+        provider::{
+            class::{Class, Description},
+            conditions::Desired,
+            observe::pool_of,
+            reasons,
+            view::{Owner, View},
+        },
         types::{ClassRef, MCMMachineStatus},
     },
 };
@@ -58,9 +66,28 @@ impl Snapshot {
         self.object.status.clone().unwrap_or_default()
     }
 
+    /// It shows a native Machine of an MCMMachinePool, which makes and replaces it.
+    pub(super) fn is_member(&self) -> bool {
+        pool_of(&self.object.metadata).is_some()
+    }
+
     /// The zone in which the Machine must be; empty if anywhere.
     pub(super) fn zone(&self) -> &str {
         self.owner.known().map_or("", |machine| machine.spec.failure_domain.as_str())
+    }
+
+    /// The class of the VM.
+    pub(super) fn described(&self) -> Class {
+        let object = &self.object;
+        let content = object.spec.machine_class.as_ref();
+        let description = Description {
+            named: &object.spec.machine_class_ref,
+            inline: content.map(|content| (object.name_any(), content)),
+            zone: self.zone(),
+            infrastructure: &self.infrastructure,
+            class: &self.class,
+        };
+        description.resolve()
     }
 
     /// Name of the Cluster.
@@ -94,12 +121,7 @@ impl Snapshot {
 }
 
 fn cluster(snapshot: &Snapshot) -> Desired {
-    let is_complete = snapshot.cluster.known().is_some_and(|cluster| {
-        let initialization = cluster.status.as_ref().map(|status| status.initialization.clone()).unwrap_or_default();
-        // A Cluster without infrastructure has none to wait for.
-        initialization.infrastructure_provisioned == Some(true) || cluster.spec.infrastructure_ref.name.is_empty()
-    });
-    if is_complete {
+    if snapshot.cluster.known().is_some_and(|cluster| cluster.is_provisioned()) {
         return Desired::yes(reasons::PROVISIONED);
     }
     let name = snapshot.cluster_name().unwrap_or_default();

@@ -1,13 +1,11 @@
-use super::{
-    Action, Owner, Snapshot,
-    class::{self, Class},
-    native,
-    parts::Parts,
-    status,
-};
+use super::{Action, Snapshot, native, parts::Parts, status};
 use crate::{
     capi::{
-        provider::{hold, view::View},
+        provider::{
+            class::Class,
+            hold,
+            view::{Owner, View},
+        },
         types::{MCMMachineStatus, names},
     },
     controllers::object::finalizer,
@@ -60,7 +58,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 
 /// The native Machine, the ID of its VM, the status, in this order.
 fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
-    let class = class::of(snapshot);
+    let class = snapshot.described();
     let parts = Parts::of(snapshot, &class);
     match snapshot.own_native() {
         Some(machine) => {
@@ -75,7 +73,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
                 return;
             }
         }
-        None if parts.may_create() && is_free(snapshot) => {
+        None if parts.may_create() && is_free(snapshot) && !snapshot.is_member() => {
             create(plan, snapshot, &class);
             return;
         }
@@ -126,7 +124,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         }
         return;
     };
-    let class = class::of(snapshot);
+    let class = snapshot.described();
     if matches!(snapshot.native, View::Unknown) {
         plan.wait(WaitKind::Unreadable, "the native Machine to become readable", None);
         return;
@@ -136,6 +134,9 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         if report(plan, snapshot, status::deleting(snapshot, &class, text), "it is being deleted") {
             return;
         }
+        if let Some(patch) = native::drained(snapshot, machine) {
+            plan.then(Action::PatchNative { machine: machine.clone(), patch }, "core has drained the Node already");
+        }
         if machine.metadata.deletion_timestamp.is_none() {
             plan.then(Action::DeleteNative(machine.clone()), "the VM goes before the object");
         }
@@ -144,7 +145,8 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
     // A VM that is named and was never taken over is deleted like any other, by way of a native Machine.
     let was_taken = snapshot.stored().machine_ref.is_some();
-    if !snapshot.object.spec.provider_id.is_empty() && !was_taken && matches!(snapshot.native, View::Missing) {
+    let is_untaken = !was_taken && !snapshot.is_member() && matches!(snapshot.native, View::Missing);
+    if !snapshot.object.spec.provider_id.is_empty() && is_untaken {
         match &class {
             Class::Usable { .. } if is_free(snapshot) => create(plan, snapshot, &class),
             Class::Usable { .. } => {

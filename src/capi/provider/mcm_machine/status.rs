@@ -2,7 +2,6 @@
 
 use super::{
     Snapshot,
-    class::{self, Class},
     parts::{Parts, reference},
 };
 use crate::{
@@ -10,6 +9,7 @@ use crate::{
     capi::{
         conversion::zone_of,
         provider::{
+            class::{self, Class},
             conditions::{self, Desired},
             reasons,
         },

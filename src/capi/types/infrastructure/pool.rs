@@ -12,6 +12,7 @@ use super::{
 use crate::api::{machine::Strategy, wire::is_zero};
 
 /// Spec of an MCMMachinePool.
+#[expect(clippy::duplicated_attributes, reason = "each column says its type")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -24,10 +25,35 @@ use crate::api::{machine::Strategy, wire::is_zero};
     status = "MCMMachinePoolStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "MCMMachinePool is the VMs of a MachinePool."
+    doc = "MCMMachinePool is the VMs of a MachinePool.",
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",
+        description = "Cluster to which it belongs."
+    ),
+    printcolumn(
+        name = "MachinePool",
+        type_ = "string",
+        json_path = ".metadata.ownerReferences[?(@.kind==\"MachinePool\")].name",
+        description = "MachinePool of Cluster API whose VMs it is."
+    ),
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Number of VMs."),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "Whether all VMs are available and have the current template."
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since the object was created."
+    )
 )]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = schema::one_class()))]
+#[schemars(extend("x-kubernetes-validations" = schema::one_source()))]
 pub struct MCMMachinePoolSpec {
     /// IDs of the VMs, as the Nodes have them.
     #[serde(rename = "providerIDList", skip_serializing_if = "Vec::is_empty")]
@@ -45,10 +71,10 @@ pub struct MCMMachinePoolSpec {
     /// How the VMs are replaced; a rolling update if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// An existing native MachineDeployment that the pool shows.
+    /// An existing native MachineDeployment that the pool shows and never changes.
     #[serde(skip_serializing_if = "is_zero")]
     pub machine_deployment_ref: ClassRef,
-    /// `Enabled` if each VM is a Machine of Cluster API, too.
+    /// `Enabled` if each VM is a Machine of Cluster API, too: core drains it, and health checks and the autoscaler see it.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::pool_machines")]
     pub machine_pool_machines: String,

@@ -53,6 +53,15 @@ pub(super) fn one_class() -> Vec<ValidationRule> {
     )]
 }
 
+/// The VMs of a pool are described by a class, in place, or by a deployment that exists.
+pub(super) fn one_source() -> Vec<ValidationRule> {
+    vec![rule(
+        "[has(self.machineClassRef), has(self.machineClass), has(self.machineDeploymentRef)].filter(it, it).size() == 1",
+        "write one of machineClassRef with the name of a MachineClass, machineClass with its content, or \
+         machineDeploymentRef with the name of a native MachineDeployment",
+    )]
+}
+
 fn rule(rule: &str, message: &str) -> ValidationRule {
     ValidationRule { rule: rule.into(), message: Some(message.into()), ..ValidationRule::default() }
 }

@@ -6,12 +6,16 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::{Action, Owner, Snapshot, class, plan::plan};
+use super::super::{Action, Snapshot, plan::plan};
 use crate::{
     api::patch,
     capi::{
-        provider::{observe::owner_of, view::View},
-        types::{MCMMachine, MCMMachineStatus},
+        provider::{
+            class,
+            observe::owner_of,
+            view::{Owner, View},
+        },
+        types::{MCMMachine, MCMMachineStatus, Machine},
     },
     plan::Plan,
 };
@@ -147,10 +151,10 @@ impl World {
     pub fn snapshot(&self, is_native_gone: bool) -> Snapshot {
         let object: Arc<MCMMachine> = parsed(self.object.as_ref().unwrap());
         let named = owner_of(&object.metadata, "Machine").is_some();
-        let owner = if named { Owner::Named(view(self.machine.as_ref())) } else { Owner::None };
+        let owner: Owner<Machine> = if named { Owner::Named(view(self.machine.as_ref())) } else { Owner::None };
         let infrastructure = view(self.infrastructure.as_ref());
         let zone = owner.known().map(|machine| machine.spec.failure_domain.clone()).unwrap_or_default();
-        let name = class::name_of(&object, &zone, &infrastructure).unwrap_or_default();
+        let name = class::in_zone(&object.spec.machine_class_ref, &zone, &infrastructure);
         let secret = owner.known().and_then(|machine| machine.spec.bootstrap.data_secret_name.clone());
         let has_data = secret.is_some_and(|name| self.secrets.contains(&name));
         Snapshot {

@@ -1,0 +1,99 @@
+//! Which class VMs have, and whether it fits their zone.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use super::{conditions::Desired, reasons, view::View};
+use crate::{
+    api::machine::MachineClass,
+    capi::{
+        conversion::{content_of, zone_of},
+        types::{ClassRef, InlineClass, MCMCluster},
+    },
+};
+
+/// The class of VMs, usable or not.
+pub(super) enum Class {
+    /// It can be used.
+    Usable {
+        /// Name of the MachineClass.
+        name: String,
+        /// Its content.
+        content: Box<InlineClass>,
+        /// It has to be created from the object first.
+        is_inline: bool,
+    },
+    /// It cannot.
+    Problem(Desired),
+}
+
+/// What an infrastructure object says of its VMs.
+pub(super) struct Description<'a> {
+    /// The class that it names.
+    pub named: &'a ClassRef,
+    /// The content of a class in the object itself, and the name of the class that is made from it.
+    pub inline: Option<(String, &'a InlineClass)>,
+    /// The zone in which the VMs must be; empty if anywhere.
+    pub zone: &'a str,
+    /// The infrastructure of the Cluster.
+    pub infrastructure: &'a View<MCMCluster>,
+    /// The class that it names in that zone.
+    pub class: &'a View<MachineClass>,
+}
+
+/// The name of a class in a zone.
+pub(super) fn in_zone(named: &ClassRef, zone: &str, infrastructure: &View<MCMCluster>) -> String {
+    let domains = infrastructure.known().map(|infrastructure| infrastructure.spec.failure_domains.as_slice());
+    let domain = domains.unwrap_or_default().iter().find(|domain| domain.name == zone);
+    let other = domain.and_then(|domain| domain.machine_class_overrides.get(&named.name));
+    other.unwrap_or(&named.name).clone()
+}
+
+impl Description<'_> {
+    /// The class of the VMs.
+    pub(super) fn resolve(&self) -> Class {
+        let zone = self.zone;
+        let (name, content, is_inline) = match &self.inline {
+            Some((name, content)) => (name.clone(), InlineClass::clone(content), true),
+            None => match self.named() {
+                Ok(class) => (class.name_any(), content_of(&class), false),
+                Err(problem) => return Class::Problem(problem),
+            },
+        };
+        if !zone.is_empty() && zone_of(Some(&content)).as_deref() != Some(zone) {
+            let advice = match is_inline {
+                true => "use a template whose machineClass is in that zone".to_owned(),
+                false => format!(
+                    "name a class of that zone in spec.failureDomains[].machineClassOverrides[{name}] of the MCMCluster"
+                ),
+            };
+            let text = format!("class {name} is not in failure domain {zone} of the Machine: {advice}");
+            return Class::Problem(Desired::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text));
+        }
+        Class::Usable { name, content: Box::new(content), is_inline }
+    }
+
+    fn named(&self) -> Result<Arc<MachineClass>, Desired> {
+        if matches!(self.infrastructure, View::Unknown) {
+            return Err(Desired::no(reasons::UNREADABLE, "the MCMCluster cannot be read"));
+        }
+        let name = in_zone(self.named, self.zone, self.infrastructure);
+        match self.class {
+            View::Present(class) => Ok(Arc::clone(class)),
+            View::Missing => {
+                Err(Desired::no(reasons::CLASS_MISSING, format!("MachineClass {name} does not exist: create it")))
+            }
+            View::Unknown => Err(Desired::no(reasons::UNREADABLE, format!("MachineClass {name} cannot be read"))),
+        }
+    }
+}
+
+/// The cloud may take such a VM back at any time.
+pub(super) fn is_interruptible(content: &InlineClass) -> bool {
+    let spec = &content.provider_spec;
+    // Fields of the classes of AWS and of GCP.
+    let has_price = spec["spotPrice"].is_string();
+    let is_preemptible = spec["scheduling"].as_array().into_iter().flatten().chain([&spec["scheduling"]]);
+    has_price || is_preemptible.into_iter().any(|scheduling| scheduling["preemptible"] == true)
+}

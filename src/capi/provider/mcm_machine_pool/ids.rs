@@ -1,0 +1,45 @@
+//! The VMs of a pool, as Nodes name them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::Snapshot;
+use crate::{
+    api::machine::Machine,
+    capi::{
+        conversion::{content_of, provider_id, zone_of},
+        types::PoolInstance,
+    },
+};
+
+impl Snapshot {
+    /// The IDs of all VMs. That of a Machine which is being deleted stays until the Machine, and so its VM, is gone: core
+    /// deletes the Node of an ID that leaves the list.
+    pub(super) fn ids(&self) -> Vec<String> {
+        let known = self.machines.values().filter_map(|machine| self.id_of(machine));
+        // Nothing is known of a Machine that cannot be decoded, or of the zone of one without its class.
+        let is_incomplete = !self.unreadable_machines.is_empty() || self.without_id().is_some();
+        let kept = self.object.spec.provider_id_list.iter().filter(|_| is_incomplete);
+        let all: BTreeSet<String> = known.chain(kept.cloned()).collect();
+        all.into_iter().collect()
+    }
+
+    /// The VMs with the names of their native Machines.
+    pub(super) fn instances(&self) -> Vec<PoolInstance> {
+        let instance = |(name, machine): (&String, &Arc<Machine>)| PoolInstance {
+            name: name.clone(),
+            provider_id: self.id_of(machine).unwrap_or_default(),
+        };
+        self.machines.iter().map(instance).collect()
+    }
+
+    /// A native Machine whose VM is there, and whose ID on the Node is not known.
+    pub(super) fn without_id(&self) -> Option<&Arc<Machine>> {
+        self.machines.values().find(|machine| !machine.spec.provider_id.is_empty() && self.id_of(machine).is_none())
+    }
+
+    fn id_of(&self, machine: &Machine) -> Option<String> {
+        let class = self.classes.get(&machine.spec.class.name).and_then(|class| class.known());
+        let zone = class.and_then(|class| zone_of(Some(&content_of(class))));
+        provider_id::to_node(&machine.spec.provider_id, zone.as_deref()).filter(|id| !id.is_empty())
+    }
+}

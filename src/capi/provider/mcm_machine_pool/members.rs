@@ -1,0 +1,126 @@
+//! Pools whose VMs are Machines of Cluster API, too: core makes a Machine for each MCMMachine. The native set still
+//! decides which machines go; core drains them, so each deletion goes by way of the Machine.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{Action, Member, Snapshot, native::labels_of};
+use crate::{
+    api::{labels, machine::Machine as NativeMachine},
+    capi::{
+        provider::view::View,
+        types::{ClassRef, MCMMachine, MCMMachineSpec, Machine, names},
+    },
+    controllers::object::owner,
+    plan::{Plan, WaitKind},
+};
+
+/// Native machines that are deleted before others, as lower numbers than the default of 3.
+const FIRST: &str = "1";
+
+/// The annotation `delete-machine` reaches the native Machine before the number of machines does.
+pub(super) fn choose(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    for (name, machine) in &snapshot.machines {
+        let Some(of_core) = snapshot.members.get(name).and_then(|member| member.machine.known()) else { continue };
+        let is_chosen = has_annotation(&of_core.metadata, names::DELETE_MACHINE);
+        let priority = machine.annotations().get(labels::PRIORITY).map(String::as_str);
+        if is_chosen == (priority == Some(FIRST)) {
+            continue;
+        }
+        let patch = json!({ "metadata": { "annotations": { labels::PRIORITY: is_chosen.then_some(FIRST) } } });
+        let action = Action::PatchNative { machine: machine.clone(), patch };
+        plan.then(action, "its Machine says whether it is deleted first");
+    }
+}
+
+/// An MCMMachine for each native Machine.
+pub(super) fn create(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    for (name, machine) in &snapshot.machines {
+        match snapshot.members.get(name) {
+            None if machine.is_terminating() => {}
+            None => {
+                let member = Action::CreateMember(Box::new(member(snapshot, machine)));
+                plan.then(member, "core makes a Machine of it");
+            }
+            Some(member) if !is_own(snapshot, member) => {
+                plan.wait(
+                    WaitKind::Infrastructure,
+                    format!("MCMMachine {name}, which is not of the pool, to go"),
+                    None,
+                );
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// The Machine of a native Machine that is deleted, or gone, is deleted. An MCMMachine without a Machine waits for core to
+/// make it.
+pub(super) fn delete(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    for (name, member) in snapshot.members.iter().filter(|(_, member)| is_own(snapshot, member)) {
+        let stays = snapshot.machines.get(name).is_some_and(|machine| !machine.is_terminating());
+        let is_unknown = snapshot.unreadable_machines.contains(name);
+        if stays || is_unknown || member.object.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        match &member.machine {
+            View::Present(machine) if machine.metadata.deletion_timestamp.is_none() => {
+                plan.then(Action::DeleteMachine(machine.clone()), "core drains the Node before the VM goes");
+            }
+            View::Present(_) => {
+                plan.wait(WaitKind::MachineDeletion, format!("core to drain the Node of Machine {name}"), None);
+            }
+            View::Missing | View::Unknown => {
+                plan.wait(WaitKind::Owner, format!("core to make Machine {name}, so that it can be deleted"), None);
+            }
+        }
+    }
+}
+
+fn is_own(snapshot: &Snapshot, member: &Member) -> bool {
+    member.object.labels().get(labels::POOL) == Some(&snapshot.object.name_any())
+}
+
+fn has_annotation(meta: &ObjectMeta, annotation: &str) -> bool {
+    meta.annotations.as_ref().is_some_and(|all| all.contains_key(annotation))
+}
+
+/// The pool is an owner and not the controller: that is the Machine.
+fn member(snapshot: &Snapshot, machine: &NativeMachine) -> MCMMachine {
+    let pool = snapshot.owner.known().map(|owner| owner.name_any()).unwrap_or_default();
+    let mut labels = labels_of(snapshot);
+    labels.insert(names::POOL_NAME.to_owned(), names::label_value(&pool));
+    let owner = owner::reference_to(snapshot.object.as_ref()).map(|reference| OwnerReference {
+        controller: None,
+        block_owner_deletion: None,
+        ..reference
+    });
+    MCMMachine {
+        metadata: ObjectMeta {
+            name: Some(machine.name_any()),
+            namespace: machine.namespace(),
+            labels: Some(labels),
+            owner_references: owner.map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: MCMMachineSpec {
+            machine_class_ref: ClassRef { name: machine.spec.class.name.clone() },
+            ..MCMMachineSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// The Machine of a member, if it is one that core made for it.
+pub(super) fn machine_of(member: &MCMMachine, machine: View<Machine>) -> View<Machine> {
+    match machine {
+        View::Present(machine)
+            if owner::controller_of(&member.metadata)
+                .is_some_and(|one| Some(&one.uid) != machine.metadata.uid.as_ref()) =>
+        {
+            View::Missing
+        }
+        other => other,
+    }
+}

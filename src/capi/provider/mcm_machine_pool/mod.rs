@@ -1,0 +1,159 @@
+//! MCMMachinePools: each is the VMs of a MachinePool of Cluster API, by way of a native MachineDeployment, or of one for
+//! each failure domain. The native controllers create, roll, drain and replace; the workload cluster is their target.
+//!
+//! Rules that hold in every plan:
+//! - nothing is written before core has made the MachinePool an owner, and nothing but the condition `Paused` while the
+//!   object or its Cluster is paused;
+//! - an ID leaves `spec.providerIDList` only after its native Machine is gone, because core then deletes the Node;
+//! - a deployment that is only shown is never written;
+//! - the finalizer goes only after a live read showed that the native objects, and so the VMs, are gone.
+
+mod apply;
+mod ids;
+mod members;
+mod native;
+mod observe;
+mod parts;
+mod plan;
+mod register;
+mod shares;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::view::{Owner, View};
+use crate::{
+    api::{
+        machine::{self as native_api, MachineClass, MachineDeployment},
+        patch,
+    },
+    capi::types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, MCMMachinePoolStatus, Machine, MachinePool},
+};
+
+pub(super) use register::KIND;
+use register::MCMMachinePools;
+
+/// The input of a plan for an MCMMachinePool.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// The object.
+    pub object: Arc<MCMMachinePool>,
+    /// The MachinePool that owns it.
+    pub owner: Owner<MachinePool>,
+    /// Its Cluster.
+    pub cluster: View<Cluster>,
+    /// The infrastructure of the Cluster, if it is ours.
+    pub infrastructure: View<MCMCluster>,
+    /// The classes that it names or makes, and those of its Machines, by name.
+    pub classes: BTreeMap<String, View<MachineClass>>,
+    /// The classes that its sets and Machines use.
+    pub used_classes: BTreeSet<String>,
+    /// The native deployments with its label or with a name that it needs, and the one that it shows, by name.
+    pub deployments: BTreeMap<String, Arc<MachineDeployment>>,
+    /// The native Machines of its own deployments or of the one that it shows, by name.
+    pub machines: BTreeMap<String, Arc<native_api::Machine>>,
+    /// Names of its native Machines that cannot be decoded.
+    pub unreadable_machines: Vec<String>,
+    /// Names of its native deployments that cannot be decoded.
+    pub unreadable_deployments: Vec<String>,
+    /// The Secret with bootstrap data that the MachinePool names.
+    pub bootstrap: View<()>,
+    /// Why the Nodes of the workload cluster are not known; `None` if they are.
+    pub nodes_unknown: Option<String>,
+    /// The native objects were read since the Cluster was paused.
+    pub is_resumed: bool,
+    /// MCMMachines with its label or with the name of one of its native Machines, by name.
+    pub members: BTreeMap<String, Member>,
+    /// A live read in this reconcile showed that no native object of the pool exists.
+    pub is_gone: bool,
+    /// Value of `--watch-filter`.
+    pub watch_filter: Option<String>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// An MCMMachine of a pool whose VMs are Machines of Cluster API, too.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// The object.
+    pub object: Arc<MCMMachine>,
+    /// The Machine of the same name, once core made it.
+    pub machine: View<Machine>,
+}
+
+/// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Patch of the MCMMachinePool.
+    PatchSelf(Value),
+    /// Write its status.
+    WriteStatus(Box<MCMMachinePoolStatus>),
+    /// Create a class of its own.
+    CreateClass(Box<MachineClass>),
+    /// Delete a class of its own.
+    DeleteClass(Arc<MachineClass>),
+    /// Create a native deployment.
+    CreateDeployment(Box<MachineDeployment>),
+    /// Patch of a native deployment.
+    PatchDeployment { deployment: Arc<MachineDeployment>, patch: Value },
+    /// Delete a native deployment.
+    DeleteDeployment(Arc<MachineDeployment>),
+    /// Patch of a native Machine.
+    PatchNative { machine: Arc<native_api::Machine>, patch: Value },
+    /// Create an MCMMachine for a native Machine.
+    CreateMember(Box<MCMMachine>),
+    /// Delete a Machine of Cluster API, so that core drains its Node.
+    DeleteMachine(Arc<Machine>),
+    /// Look live for native objects of the pool.
+    ReadNatives,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PatchSelf(patch) => write!(f, "patch {patch}"),
+            Self::WriteStatus(status) => {
+                write!(f, "write status, {} replicas", status.replicas.unwrap_or_default())?;
+                if status.ready {
+                    write!(f, ", ready")?;
+                }
+                for condition in &status.conditions {
+                    write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
+                    if !condition.message.is_empty() {
+                        write!(f, ": {}", condition.message)?;
+                    }
+                }
+                Ok(())
+            }
+            Self::CreateClass(class) => write!(f, "create MachineClass {}", class.name_any()),
+            Self::DeleteClass(class) => write!(f, "delete MachineClass {}", class.name_any()),
+            Self::CreateDeployment(deployment) => {
+                let (name, spec) = (deployment.name_any(), &deployment.spec);
+                let class = &spec.template.spec.class.name;
+                write!(f, "create native MachineDeployment {name} of class {class} with {} replicas", spec.replicas)
+            }
+            Self::PatchDeployment { deployment, patch } => {
+                write!(f, "patch native MachineDeployment {}: {}", deployment.name_any(), patch::fields(patch))
+            }
+            Self::DeleteDeployment(deployment) => {
+                write!(f, "delete native MachineDeployment {}", deployment.name_any())
+            }
+            Self::PatchNative { machine, patch } => {
+                write!(f, "patch native Machine {}: {}", machine.name_any(), patch::fields(patch))
+            }
+            Self::CreateMember(member) => write!(f, "create MCMMachine {}", member.name_any()),
+            Self::DeleteMachine(machine) => write!(f, "delete Machine {}", machine.name_any()),
+            Self::ReadNatives => f.write_str("look for native objects live"),
+        }
+    }
+}

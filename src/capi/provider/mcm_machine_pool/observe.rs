@@ -1,0 +1,189 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+
+use super::{MCMMachinePools, Member, Snapshot, members, shares};
+use crate::{
+    api::machine::{Machine, MachineDeployment},
+    capi::{
+        provider::{
+            observe::{cluster_name, infrastructure, owner, owner_of, pool_of, view},
+            view::{Owner, View},
+            workload::target_of,
+        },
+        types::{Cluster, MCMMachinePool},
+    },
+    controllers::{
+        machine, machine_set,
+        object::owner::{controller_of, is_controlled_by},
+    },
+    runtime::{
+        cache::{Cache, Cached, Key},
+        trust::Trust,
+    },
+};
+
+impl MCMMachinePools {
+    /// Reads the caches into a snapshot; `None` if the object does not exist.
+    pub(super) fn snapshot(&self, key: &Key, is_gone: bool) -> Option<Snapshot> {
+        let object = self.objects.cache.get(key)?;
+        let beside = |name: &str| Key::new(&key.namespace, name);
+        let owner = match owner_of(&object.metadata, "MachinePool") {
+            Some(reference) => Owner::Named(owner(&self.pools.cache, &object.metadata, reference)),
+            None => Owner::None,
+        };
+        let of_owner = owner.known().map(|pool| pool.spec.cluster_name.clone());
+        let cluster = match cluster_name(&object.metadata).map(str::to_owned).or(of_owner) {
+            Some(name) => view(&self.clusters.cache, &beside(&name)),
+            None => View::Missing,
+        };
+        let infrastructure = infrastructure(&self.infrastructures.cache, &cluster);
+        let shares = owner.known().map(|pool| shares::of(&object, pool)).unwrap_or_default();
+        let wanted: BTreeSet<String> =
+            shares.iter().map(|share| shares::class_name(&object, &share.zone, &infrastructure)).collect();
+        let needed: BTreeSet<&str> = shares.iter().map(|share| share.name.as_str()).collect();
+        let deployments = self.deployments(&object, &needed);
+        let machines = self.machines(&object, &deployments);
+        let used_classes = self.used_classes(&deployments, &machines);
+        let named = owner.known().and_then(|pool| pool.spec.template.spec.bootstrap.data_secret_name.clone());
+        let bootstrap = match named.map(|name| view(&self.secrets.cache, &beside(&name))) {
+            Some(View::Present(_)) => View::Present(().into()),
+            Some(View::Unknown) => View::Unknown,
+            Some(View::Missing) | None => View::Missing,
+        };
+        let uid = cluster.known().and_then(|cluster| cluster.uid());
+        Some(Snapshot {
+            classes: self.classes(&object, wanted.iter().chain(&used_classes)),
+            members: self.members(&object, &machines),
+            unreadable_machines: unreadable(&self.natives.cache, key),
+            unreadable_deployments: unreadable(&self.deployments.cache, key),
+            nodes_unknown: self.nodes_unknown(&cluster),
+            is_resumed: uid.is_some_and(|uid| self.resumed.contains(&uid)),
+            watch_filter: self.watch_filter.clone(),
+            now: self.clock.now(),
+            object,
+            owner,
+            cluster,
+            infrastructure,
+            used_classes,
+            deployments,
+            machines,
+            bootstrap,
+            is_gone,
+        })
+    }
+
+    fn deployments(
+        &self,
+        object: &MCMMachinePool,
+        needed: &BTreeSet<&str>,
+    ) -> BTreeMap<String, Arc<MachineDeployment>> {
+        let name = object.name_any();
+        let shown = &object.spec.machine_deployment_ref.name;
+        let is_about = |deployment: &Arc<MachineDeployment>| {
+            let own = deployment.name_any();
+            deployment.namespace() == object.namespace()
+                && (pool_of(&deployment.metadata) == Some(&name) || needed.contains(own.as_str()) || own == *shown)
+        };
+        let all = self.deployments.cache.all().into_iter().filter(is_about);
+        all.map(|deployment| (deployment.name_any(), deployment)).collect()
+    }
+
+    /// Those with the label, whatever became of their set; of a deployment that is only shown, those of its sets.
+    fn machines(
+        &self,
+        object: &MCMMachinePool,
+        deployments: &BTreeMap<String, Arc<MachineDeployment>>,
+    ) -> BTreeMap<String, Arc<Machine>> {
+        let (pool, shown) = (object.name_any(), &object.spec.machine_deployment_ref.name);
+        let machines: Vec<Arc<Machine>> = if shown.is_empty() {
+            let all = deployments.keys().flat_map(|name| self.natives.cache.by(machine::BY_DEPLOYMENT, name));
+            let is_own = |machine: &Arc<Machine>| {
+                machine.namespace() == object.namespace() && pool_of(&machine.metadata) == Some(&pool)
+            };
+            all.filter(is_own).collect()
+        } else {
+            let uid = deployments.get(shown).and_then(|deployment| deployment.uid());
+            let sets = uid.map(|uid| self.sets.cache.by(machine_set::BY_CONTROLLER, &uid)).unwrap_or_default();
+            let uids = sets.iter().filter_map(|set| set.uid());
+            uids.flat_map(|uid| self.natives.cache.by(machine::BY_CONTROLLER, &uid)).collect()
+        };
+        machines.into_iter().map(|machine| (machine.name_any(), machine)).collect()
+    }
+
+    fn used_classes(
+        &self,
+        deployments: &BTreeMap<String, Arc<MachineDeployment>>,
+        machines: &BTreeMap<String, Arc<Machine>>,
+    ) -> BTreeSet<String> {
+        let uids = deployments.values().filter_map(|deployment| deployment.uid());
+        let sets: Vec<_> = uids.flat_map(|uid| self.sets.cache.by(machine_set::BY_CONTROLLER, &uid)).collect();
+        let of_sets = sets.iter().map(|set| &set.spec.template.spec.class.name);
+        let of_deployments = deployments.values().map(|deployment| &deployment.spec.template.spec.class.name);
+        let of_machines = machines.values().map(|machine| &machine.spec.class.name);
+        of_sets.chain(of_deployments).chain(of_machines).filter(|name| !name.is_empty()).cloned().collect()
+    }
+
+    fn classes<'a>(
+        &self,
+        object: &MCMMachinePool,
+        named: impl Iterator<Item = &'a String>,
+    ) -> BTreeMap<String, View<crate::api::machine::MachineClass>> {
+        let cache = &self.classes.cache;
+        let uid = object.uid().unwrap_or_default();
+        let own = cache.all().into_iter().filter(|class| is_controlled_by(&class.metadata, &uid));
+        let mut classes: BTreeMap<_, _> = own.map(|class| (class.name_any(), View::Present(class))).collect();
+        for name in named {
+            let seen = view(cache, &Key::beside(&object.metadata, name));
+            classes.insert(name.clone(), seen);
+        }
+        classes
+    }
+
+    fn members(&self, object: &MCMMachinePool, machines: &BTreeMap<String, Arc<Machine>>) -> BTreeMap<String, Member> {
+        if object.spec.machine_pool_machines.is_empty() {
+            return BTreeMap::new();
+        }
+        let pool = object.name_any();
+        let is_about = |name: &str, meta: &ObjectMeta| pool_of(meta) == Some(&pool) || machines.contains_key(name);
+        let all = self.members.cache.all().into_iter();
+        let own = all.filter(|one| one.namespace() == object.namespace() && is_about(&one.name_any(), &one.metadata));
+        let member = |object: Arc<crate::capi::types::MCMMachine>| {
+            let machine = view(&self.machines.cache, &Key::of(&object.metadata));
+            (object.name_any(), Member { machine: members::machine_of(&object, machine), object })
+        };
+        own.map(member).collect()
+    }
+
+    fn nodes_unknown(&self, cluster: &View<Cluster>) -> Option<String> {
+        let key = Key::of(&cluster.known()?.metadata);
+        if let Some(problem) = self.workloads.attempt(&key).and_then(|attempt| attempt.problem) {
+            return Some(problem);
+        }
+        let Some(target) = self.targets.get(&target_of(&key)) else {
+            return Some("the workload cluster is not connected yet".to_owned());
+        };
+        match target.nodes.cache.trust() {
+            Trust::Trusted if target.nodes.cache.is_synced() => None,
+            Trust::Untrusted { .. } => Some("the API server of the workload cluster does not answer".to_owned()),
+            Trust::Trusted | Trust::Unknown { .. } => {
+                Some("the Nodes of the workload cluster have not been read yet".to_owned())
+            }
+        }
+    }
+}
+
+/// Names of objects of a pool that cannot be decoded.
+fn unreadable<K: Cached>(cache: &Cache<K>, pool: &Key) -> Vec<String> {
+    let all = cache.unreadable().into_iter();
+    let is_own = |meta: &ObjectMeta| {
+        let is_controller =
+            controller_of(meta).is_some_and(|one| one.kind == "MCMMachinePool" && one.name == pool.name);
+        meta.namespace.as_deref() == Some(&pool.namespace) && (pool_of(meta) == Some(&pool.name) || is_controller)
+    };
+    all.filter(|one| is_own(&one.meta)).filter_map(|one| one.meta.name).collect()
+}

@@ -1,0 +1,233 @@
+//! What is there and what is not: one verdict for each condition.
+
+use kube::ResourceExt;
+
+use super::{Snapshot, shares::Share};
+use crate::{
+    api::{
+        machine::{Machine, MachineDeployment, OperationState},
+        reasons::ConditionType,
+    },
+    capi::{
+        provider::{class::Class, conditions::Desired, observe::cluster_name, reasons, view::View},
+        types::MCMMachinePoolStatus,
+    },
+};
+
+/// A verdict for each condition.
+pub(super) struct Parts {
+    /// The infrastructure of the Cluster.
+    pub cluster: Desired,
+    /// The classes.
+    pub class: Desired,
+    /// The data that VMs boot with.
+    pub bootstrap: Desired,
+    /// The workload cluster.
+    pub workload: Desired,
+    /// The native deployments.
+    pub native: Desired,
+    /// The VMs.
+    pub machines: Desired,
+}
+
+impl Parts {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let shares = snapshot.shares();
+        Self {
+            cluster: cluster(snapshot),
+            class: class(snapshot, &shares),
+            bootstrap: bootstrap(snapshot),
+            workload: workload(snapshot),
+            native: native(snapshot, &shares),
+            machines: machines(snapshot, &shares),
+        }
+    }
+
+    /// Everything that new native deployments need is there.
+    pub(super) fn may_create(&self) -> bool {
+        [&self.cluster, &self.class, &self.bootstrap, &self.workload].into_iter().all(|part| part.is_true)
+    }
+
+    /// The first verdict that is not true, in the order in which things become so.
+    pub(super) fn summary(&self) -> Desired {
+        let all = [&self.cluster, &self.class, &self.bootstrap, &self.workload, &self.native, &self.machines];
+        all.into_iter().find(|part| !part.is_true).unwrap_or(&self.machines).clone()
+    }
+}
+
+impl Snapshot {
+    /// The stored status.
+    pub(super) fn stored(&self) -> MCMMachinePoolStatus {
+        self.object.status.clone().unwrap_or_default()
+    }
+
+    /// Name of the Cluster.
+    pub(super) fn cluster_name(&self) -> Option<&str> {
+        let of_owner = || self.owner.known().map(|owner| owner.spec.cluster_name.as_str());
+        cluster_name(&self.object.metadata).or_else(of_owner)
+    }
+
+    /// Each VM is a Machine of Cluster API, too.
+    pub(super) fn has_members(&self) -> bool {
+        self.object.spec.machine_pool_machines == "Enabled"
+    }
+
+    /// The native deployments that the pool made.
+    pub(super) fn own_deployments(&self) -> impl Iterator<Item = &std::sync::Arc<MachineDeployment>> {
+        self.deployments.values().filter(|deployment| self.owns(deployment))
+    }
+
+    /// The deployments that have the VMs of the pool: its own, or the one that it shows.
+    pub(super) fn counted(&self) -> Vec<&MachineDeployment> {
+        match self.shown() {
+            "" => self.own_deployments().map(AsRef::as_ref).collect(),
+            shown => self.deployments.get(shown).map(AsRef::as_ref).into_iter().collect(),
+        }
+    }
+
+    /// All native deployments that the pool needs are there, and no machine of them is missing, old or unhealthy.
+    pub(super) fn is_complete(&self, shares: &[Share]) -> bool {
+        shares.iter().all(|share| {
+            self.deployments
+                .get(&share.name)
+                .filter(|deployment| self.owns(deployment))
+                .is_some_and(|one| is_settled(one))
+        })
+    }
+}
+
+fn cluster(snapshot: &Snapshot) -> Desired {
+    if snapshot.cluster.known().is_some_and(|cluster| cluster.is_provisioned()) {
+        return Desired::yes(reasons::PROVISIONED);
+    }
+    let name = snapshot.cluster_name().unwrap_or_default();
+    Desired::no(reasons::WAITING_FOR_CLUSTER, format!("the infrastructure of Cluster {name} is not provisioned"))
+}
+
+fn class(snapshot: &Snapshot, shares: &[Share]) -> Desired {
+    let problem = shares.iter().find_map(|share| match snapshot.class_of(share) {
+        Class::Problem(problem) => Some(problem),
+        Class::Usable { .. } => None,
+    });
+    match problem {
+        Some(problem) if snapshot.shown().is_empty() => problem,
+        _ => Desired::yes(reasons::RESOLVED),
+    }
+}
+
+fn bootstrap(snapshot: &Snapshot) -> Desired {
+    if !snapshot.shown().is_empty() {
+        return Desired::yes(reasons::AVAILABLE);
+    }
+    let owner = snapshot.owner.known();
+    let named = owner.and_then(|owner| owner.spec.template.spec.bootstrap.data_secret_name.as_deref());
+    let waiting = |text: String| Desired::no(reasons::WAITING_FOR_BOOTSTRAP_DATA, text);
+    match (named, &snapshot.bootstrap) {
+        (Some(""), _) | (Some(_), View::Present(_)) => Desired::yes(reasons::AVAILABLE),
+        (Some(name), View::Missing) => waiting(format!("Secret {name} does not exist")),
+        (Some(name), View::Unknown) => waiting(format!("Secret {name} cannot be read")),
+        (None, _) => waiting("spec.template.spec.bootstrap.dataSecretName of the MachinePool is not set".to_owned()),
+    }
+}
+
+/// Whose Nodes they are does not matter for a deployment that another process keeps.
+fn workload(snapshot: &Snapshot) -> Desired {
+    match &snapshot.nodes_unknown {
+        Some(problem) if snapshot.shown().is_empty() => Desired::no(reasons::NOT_CONNECTED, problem.clone()),
+        _ => Desired::yes(reasons::CONNECTED),
+    }
+}
+
+fn native(snapshot: &Snapshot, shares: &[Share]) -> Desired {
+    if let Some(name) = snapshot.unreadable_deployments.first() {
+        return Desired::no(reasons::UNREADABLE, format!("native MachineDeployment {name} cannot be read"));
+    }
+    let shown = snapshot.shown();
+    if !shown.is_empty() {
+        return match snapshot.deployments.get(shown) {
+            None => Desired::no(reasons::NOT_PROVISIONED, format!("native MachineDeployment {shown} does not exist")),
+            Some(_) if !snapshot.is_scaled_elsewhere() => {
+                let text = "the MachinePool only shows a deployment: annotate it with \
+                            cluster.x-k8s.io/replicas-managed-by, so that core takes over the number of machines";
+                Desired::no(reasons::REPLICAS_NOT_MANAGED, text)
+            }
+            Some(_) => Desired::yes(reasons::SYNCED),
+        };
+    }
+    for Share { name, .. } in shares {
+        match snapshot.deployments.get(name) {
+            Some(deployment) if !snapshot.owns(deployment) => {
+                let text = format!("another object has native MachineDeployment {name}: delete or rename one of them");
+                return Desired::no(reasons::NAME_TAKEN, text);
+            }
+            None => {
+                let text = format!("native MachineDeployment {name} does not exist yet");
+                return Desired::no(reasons::NOT_PROVISIONED, text);
+            }
+            Some(_) => {}
+        }
+    }
+    Desired::yes(reasons::SYNCED)
+}
+
+fn machines(snapshot: &Snapshot, shares: &[Share]) -> Desired {
+    let counted = snapshot.counted();
+    let is_surplus = |one: &&MachineDeployment| !shares.iter().any(|share| share.name == one.name_any());
+    let has_surplus = snapshot.shown().is_empty() && counted.iter().any(is_surplus);
+    if !counted.is_empty() && !has_surplus && counted.iter().all(|deployment| is_settled(deployment)) {
+        return match snapshot.without_id() {
+            None => Desired::yes(reasons::PROVISIONED),
+            Some(machine) => Desired::no(
+                reasons::PROVIDER_ID_UNKNOWN,
+                format!("the zone of VM {} is not known: set nodeTemplate.zone of its class", machine.spec.provider_id),
+            ),
+        };
+    }
+    if let Some(invalid) = counted.iter().find_map(|deployment| invalid(deployment)) {
+        return Desired::no(reasons::FAILED, invalid);
+    }
+    if let Some(failed) = snapshot.machines.values().find_map(|machine| failure(machine)) {
+        return failed;
+    }
+    if let Some(changed) = counted.iter().find(|deployment| !is_observed(deployment)) {
+        let text = format!("a change of native MachineDeployment {} is not observed yet", changed.name_any());
+        return Desired::no(reasons::ROLLING_OUT, text);
+    }
+    let sum =
+        |count: fn(&MachineDeployment) -> i32| counted.iter().fold(0_i32, |sum, one| sum.saturating_add(count(one)));
+    let desired = sum(|one| one.spec.replicas);
+    let available = sum(|one| one.status.as_ref().map_or(0, |status| status.available_replicas));
+    let updated = sum(|one| one.status.as_ref().map_or(0, |status| status.updated_replicas));
+    let text = format!("of {desired} machines {available} are available, and {updated} have the current template");
+    Desired::no(reasons::ROLLING_OUT, text)
+}
+
+/// Its counters are those of its spec, not of an earlier one.
+fn is_observed(deployment: &MachineDeployment) -> bool {
+    let observed = deployment.status.as_ref().map_or(0, |status| status.observed_generation);
+    deployment.metadata.generation.unwrap_or_default() <= observed
+}
+
+/// Observed, and as it should be.
+fn is_settled(deployment: &MachineDeployment) -> bool {
+    let status = deployment.status.clone().unwrap_or_default();
+    let replicas = deployment.spec.replicas;
+    deployment.metadata.deletion_timestamp.is_none()
+        && is_observed(deployment)
+        && [status.replicas, status.updated_replicas, status.available_replicas].iter().all(|count| *count == replicas)
+}
+
+fn invalid(deployment: &MachineDeployment) -> Option<String> {
+    let conditions = &deployment.status.as_ref()?.conditions;
+    let invalid = ConditionType::Invalid.as_str();
+    let found = conditions.iter().find(|condition| condition.type_ == invalid && condition.status == "True")?;
+    Some(found.message.clone())
+}
+
+fn failure(machine: &Machine) -> Option<Desired> {
+    let operation = &machine.status.as_ref()?.last_operation;
+    (operation.state == Some(OperationState::Failed)).then(|| {
+        let code = if operation.error_code.is_empty() { reasons::FAILED } else { operation.error_code.as_str() };
+        Desired::no(code, format!("machine {}: {}", machine.name_any(), operation.description))
+    })
+}

@@ -1,0 +1,203 @@
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{Action, Snapshot, members, native, parts::Parts, shares, shares::Share, status};
+use crate::{
+    capi::{
+        provider::{
+            class::Class,
+            hold,
+            view::{Owner, View},
+        },
+        types::{MCMMachinePoolStatus, names},
+    },
+    controllers::object::{finalizer, owner},
+    plan::{Plan, WaitKind},
+};
+
+/// Plans the next steps of an MCMMachinePool. A plan has at most one write of the object itself.
+pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let meta = &snapshot.object.metadata;
+    if let Some(on) = hold::hands_off(meta, snapshot.watch_filter.as_deref()) {
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    let is_deleting = meta.deletion_timestamp.is_some();
+    let has_owner = matches!(snapshot.owner, Owner::Named(_));
+    if !has_owner && !is_deleting {
+        plan.wait(WaitKind::Owner, "core to make its MachinePool an owner", None);
+        return plan;
+    }
+    if let Some(on) = hold::paused(meta, &snapshot.cluster) {
+        if has_owner {
+            report(&mut plan, snapshot, status::paused(snapshot, &on), "it is paused");
+        }
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    if !snapshot.is_resumed && snapshot.cluster.known().is_some() {
+        plan.wait(WaitKind::CacheUntrusted, hold::UNREAD, None);
+        return plan;
+    }
+    if is_deleting {
+        tear_down(&mut plan, snapshot);
+        return plan;
+    }
+    if snapshot.owner.known().is_none() {
+        plan.wait(WaitKind::Owner, "the MachinePool that owns it to become readable", None);
+        return plan;
+    }
+    if snapshot.cluster.known().is_none() {
+        plan.wait(WaitKind::Owner, "its Cluster to exist", None);
+        return plan;
+    }
+    if let Some(patch) = finalizer::add(meta, names::POOL_FINALIZER) {
+        plan.then(Action::PatchSelf(patch), "an object that may have VMs carries the finalizer");
+        return plan;
+    }
+    provide(&mut plan, snapshot);
+    plan
+}
+
+/// The native objects, the IDs of the VMs, the status, in this order.
+fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let parts = Parts::of(snapshot);
+    if snapshot.shown().is_empty() {
+        native_objects(plan, snapshot, &parts);
+        if !plan.steps.is_empty() {
+            return;
+        }
+    }
+    let ids = snapshot.ids();
+    if ids != snapshot.object.spec.provider_id_list {
+        let patch = json!({ "spec": { "providerIDList": ids } });
+        plan.then(Action::PatchSelf(patch), "the IDs of the VMs are stored before anything else");
+        return;
+    }
+    report(plan, snapshot, status::current(snapshot, &parts), "its conditions or its machines changed");
+    let summary = parts.summary();
+    if !summary.is_true {
+        let missing = if summary.message.is_empty() { summary.reason } else { summary.message };
+        plan.wait(WaitKind::Infrastructure, format!("its VMs: {missing}"), None);
+    }
+}
+
+fn native_objects(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts) {
+    if snapshot.has_members() {
+        members::choose(plan, snapshot);
+        members::create(plan, snapshot);
+        members::delete(plan, snapshot);
+    }
+    let shares = snapshot.shares();
+    for share in &shares {
+        share_out(plan, snapshot, parts, share);
+    }
+    remove_surplus(plan, snapshot, &shares);
+}
+
+/// One native deployment. The class that the pool describes itself comes first.
+fn share_out(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share: &Share) {
+    let class = match snapshot.class_of(share) {
+        Class::Usable { name, content, is_inline: true } => match snapshot.classes.get(&name) {
+            Some(View::Present(_)) => Some(name),
+            Some(View::Unknown) => {
+                plan.wait(WaitKind::ClassUnknown, format!("MachineClass {name} to become readable"), None);
+                None
+            }
+            Some(View::Missing) | None => {
+                let class = native::class(snapshot, &name, &content);
+                plan.then(Action::CreateClass(Box::new(class)), "the pool describes its VMs itself");
+                return;
+            }
+        },
+        Class::Usable { name, .. } => Some(name),
+        Class::Problem(_) => None,
+    };
+    match (snapshot.deployments.get(&share.name), &class) {
+        (Some(deployment), _) if !snapshot.owns(deployment) => {}
+        (Some(deployment), class) => {
+            if let Some(change) = native::changed(snapshot, share, class.as_deref(), deployment) {
+                let action = Action::PatchDeployment { deployment: change.current, patch: change.patch };
+                plan.then(action, change.reason);
+            }
+        }
+        (None, Some(class)) if parts.may_create() && !snapshot.unreadable_deployments.contains(&share.name) => {
+            if share.replicas.is_none() {
+                plan.wait(WaitKind::Owner, "spec.replicas of the MachinePool to be set", None);
+                return;
+            }
+            let deployment = native::created(snapshot, share, class);
+            plan.then(Action::CreateDeployment(Box::new(deployment)), "the MachinePool has its bootstrap data");
+        }
+        (None, _) => {}
+    }
+}
+
+/// Deployments of zones that the pool has no more go once the others are complete; classes once nothing uses them.
+fn remove_surplus(plan: &mut Plan<Action>, snapshot: &Snapshot, shares: &[Share]) {
+    let surplus = snapshot.own_deployments().filter(|one| !shares.iter().any(|share| share.name == one.name_any()));
+    for deployment in surplus.filter(|one| one.metadata.deletion_timestamp.is_none()) {
+        if snapshot.is_complete(shares) {
+            plan.then(Action::DeleteDeployment(deployment.clone()), "the pool has no such failure domain any more");
+        } else {
+            plan.wait(WaitKind::MachineAvailability, "the machines of the other failure domains", None);
+        }
+    }
+    let uid = snapshot.object.metadata.uid.as_deref().unwrap_or_default();
+    let own = snapshot.classes.values().filter_map(View::known);
+    for class in own.filter(|class| owner::is_controlled_by(&class.metadata, uid)) {
+        let name = class.name_any();
+        let is_wanted = shares::own_class(&snapshot.object).as_ref() == Some(&name);
+        if !is_wanted && !snapshot.used_classes.contains(&name) && class.metadata.deletion_timestamp.is_none() {
+            plan.then(Action::DeleteClass(class.clone()), "no machine uses the class any more");
+        }
+    }
+}
+
+/// The native objects with their VMs go first, then the finalizer. A deployment that is only shown stays.
+fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let meta = &snapshot.object.metadata;
+    let Some(release) = finalizer::remove(meta, names::POOL_FINALIZER) else {
+        if meta.finalizers.as_ref().is_some_and(|others| !others.is_empty()) {
+            plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
+        }
+        return;
+    };
+    if !snapshot.shown().is_empty() {
+        plan.then(Action::PatchSelf(release), "the deployment that it shows is not its own");
+        return;
+    }
+    let unreadable = snapshot.unreadable_deployments.iter().chain(&snapshot.unreadable_machines).next();
+    let own: Vec<_> = snapshot.own_deployments().collect();
+    if unreadable.is_none() && own.is_empty() && snapshot.machines.is_empty() {
+        if !snapshot.is_gone {
+            plan.then(Action::ReadNatives, "the caches may be stale, and no VM must be left behind");
+        } else {
+            plan.then(Action::PatchSelf(release), "there are no native objects, and so no VMs");
+        }
+        return;
+    }
+    if report(plan, snapshot, status::deleting(snapshot), "it is being deleted") {
+        return;
+    }
+    for deployment in own.into_iter().filter(|deployment| deployment.metadata.deletion_timestamp.is_none()) {
+        plan.then(Action::DeleteDeployment(deployment.clone()), "the VMs go before the object");
+    }
+    if snapshot.has_members() {
+        members::delete(plan, snapshot);
+    }
+    match unreadable {
+        Some(name) => plan.wait(WaitKind::Unreadable, format!("the native object {name} to become readable"), None),
+        None => plan.wait(WaitKind::MachineDeletion, "the VMs to be deleted", None),
+    };
+}
+
+/// Adds a write of the status, if it changes.
+fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, next: MCMMachinePoolStatus, reason: &str) -> bool {
+    let is_news = next != snapshot.stored();
+    if is_news {
+        plan.then(Action::WriteStatus(Box::new(next)), reason);
+    }
+    is_news
+}

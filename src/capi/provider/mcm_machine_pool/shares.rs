@@ -1,0 +1,95 @@
+//! Into which native deployments a pool is divided.
+
+use kube::ResourceExt;
+
+use super::Snapshot;
+use crate::{
+    capi::{
+        conversion::{named, spread},
+        provider::{
+            class::{self, Class, Description},
+            view::View,
+        },
+        types::{MCMCluster, MCMMachinePool, MachinePool, names},
+    },
+    controllers::object::owner,
+};
+
+/// The part of a pool that is one native deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Name of the deployment.
+    pub name: String,
+    /// Its zone; empty if the pool names none.
+    pub zone: String,
+    /// Desired number of machines; `None` if core has not set it yet.
+    pub replicas: Option<i32>,
+}
+
+/// The shares of a pool, in the order of their zones.
+pub(super) fn of(object: &MCMMachinePool, owner: &MachinePool) -> Vec<Share> {
+    let (name, replicas) = (object.name_any(), owner.spec.replicas);
+    let parts = spread(replicas.unwrap_or_default(), &owner.spec.failure_domains).into_iter();
+    let shares = parts.map(|(zone, part)| Share {
+        name: zone.map_or_else(|| name.clone(), |zone| format!("{name}-{zone}")),
+        zone: zone.unwrap_or_default().to_owned(),
+        replicas: replicas.map(|_| part),
+    });
+    shares.collect()
+}
+
+/// Name of the class that is made from a description in the pool itself. Other content is another class, and so a
+/// rollout: machines of the old one may still exist.
+pub(super) fn own_class(object: &MCMMachinePool) -> Option<String> {
+    let content = object.spec.machine_class.as_ref()?;
+    Some(named(&object.name_any(), &serde_json::to_string(content).unwrap_or_default()))
+}
+
+/// Name of the class of a zone.
+pub(super) fn class_name(object: &MCMMachinePool, zone: &str, infrastructure: &View<MCMCluster>) -> String {
+    own_class(object).unwrap_or_else(|| class::in_zone(&object.spec.machine_class_ref, zone, infrastructure))
+}
+
+impl Snapshot {
+    /// The native deployments that the pool needs; none while its MachinePool is not known.
+    pub(super) fn shares(&self) -> Vec<Share> {
+        self.owner.known().map(|owner| of(&self.object, owner)).unwrap_or_default()
+    }
+
+    /// The class of a share.
+    pub(super) fn class_of(&self, share: &Share) -> Class {
+        let object = &self.object;
+        let name = class_name(object, &share.zone, &self.infrastructure);
+        let description = Description {
+            named: &object.spec.machine_class_ref,
+            inline: object.spec.machine_class.as_ref().map(|content| (name.clone(), content)),
+            zone: &share.zone,
+            infrastructure: &self.infrastructure,
+            class: self.classes.get(&name).unwrap_or(&View::Missing),
+        };
+        description.resolve()
+    }
+
+    /// Somebody else than core sets the number of machines, once the deployments exist.
+    pub(super) fn is_scaled_elsewhere(&self) -> bool {
+        let annotations = self.owner.known().and_then(|owner| owner.metadata.annotations.as_ref());
+        let value = annotations.and_then(|annotations| annotations.get(names::REPLICAS_MANAGED_BY));
+        value.is_some_and(|value| value != "false")
+    }
+
+    /// The deployment that the pool shows and does not own; empty if it has its own.
+    pub(super) fn shown(&self) -> &str {
+        &self.object.spec.machine_deployment_ref.name
+    }
+
+    /// The pool made the deployment, or did so and somebody removed the owner.
+    pub(super) fn owns(&self, deployment: &crate::api::machine::MachineDeployment) -> bool {
+        match owner::controller_of(&deployment.metadata) {
+            Some(controller) => self.object.metadata.uid.as_deref() == Some(&controller.uid),
+            None => {
+                let label = deployment.metadata.labels.as_ref().and_then(|all| all.get(crate::api::labels::POOL));
+                label == Some(&self.object.name_any())
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The status of an MCMMachinePool, from the verdicts and the native objects.
+
+use super::{Snapshot, parts::Parts};
+use crate::capi::{
+    provider::{
+        conditions::{self, Desired},
+        reasons,
+    },
+    types::MCMMachinePoolStatus,
+};
+
+/// The status while nobody may touch the object: only the condition `Paused` changes.
+pub(super) fn paused(snapshot: &Snapshot, on: &str) -> MCMMachinePoolStatus {
+    let mut next = snapshot.stored();
+    conditions::set_paused(&mut next.conditions, Some(on), snapshot.object.metadata.generation, snapshot.now);
+    next
+}
+
+/// The status of an object that is not being deleted.
+pub(super) fn current(snapshot: &Snapshot, parts: &Parts) -> MCMMachinePoolStatus {
+    let mut next = shown(snapshot);
+    // Once usable, a pool stays so: core would stop to follow it in the middle of a rollout.
+    if parts.native.is_true {
+        next.ready = true;
+        next.initialization.provisioned = Some(true);
+    }
+    let all = [
+        (reasons::READY, parts.summary()),
+        (reasons::CLASS_RESOLVED, parts.class.clone()),
+        (reasons::BOOTSTRAP_DATA_AVAILABLE, parts.bootstrap.clone()),
+        (reasons::WORKLOAD_CLUSTER_CONNECTED, parts.workload.clone()),
+        (reasons::NATIVE_DEPLOYMENT_SYNCED, parts.native.clone()),
+        (reasons::MACHINES_AVAILABLE, parts.machines.clone()),
+    ];
+    finish(snapshot, next, all)
+}
+
+/// The status of an object that is being deleted.
+pub(super) fn deleting(snapshot: &Snapshot) -> MCMMachinePoolStatus {
+    let text = match snapshot.machines.len() {
+        0 => "the native deployments are being deleted".to_owned(),
+        count => format!("{count} machines are being deleted"),
+    };
+    finish(snapshot, shown(snapshot), [(reasons::READY, Desired::no(reasons::DELETING, text))])
+}
+
+/// What the native Machines show.
+fn shown(snapshot: &Snapshot) -> MCMMachinePoolStatus {
+    let mut next = snapshot.stored();
+    let lasting = snapshot.machines.values().filter(|machine| !machine.is_terminating()).count();
+    next.replicas = i32::try_from(lasting.saturating_add(snapshot.unreadable_machines.len())).ok();
+    next.instances = snapshot.instances();
+    next.infrastructure_machine_kind = if snapshot.has_members() { "MCMMachine".to_owned() } else { String::new() };
+    next
+}
+
+fn finish(
+    snapshot: &Snapshot,
+    mut next: MCMMachinePoolStatus,
+    all: impl IntoIterator<Item = (&'static str, Desired)>,
+) -> MCMMachinePoolStatus {
+    let generation = snapshot.object.metadata.generation;
+    for (type_, desired) in all {
+        conditions::set(&mut next.conditions, type_, desired, generation, snapshot.now);
+    }
+    conditions::set_paused(&mut next.conditions, None, generation, snapshot.now);
+    next
+}

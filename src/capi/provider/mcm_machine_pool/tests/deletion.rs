@@ -1,0 +1,74 @@
+//! A pool goes after its VMs.
+
+use serde_json::json;
+
+use super::world::{World, deleted};
+
+/// C13, O7: deployment, machines, then the finalizer, after a live read.
+#[test]
+fn the_finalizer_goes_when_no_native_object_is_left() {
+    let mut world = World::running();
+    world.delete();
+    assert_eq!(world.pass(), ["the VMs to be deleted"]);
+    assert!(world.deployments["p"]["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(world.condition("Ready"), "False Deleting");
+    world.deployments.clear();
+    world.natives.retain(|name, _| name == "p-1");
+    world.pass();
+    assert!(world.object.is_some(), "a machine whose deployment is gone has its VM still");
+    world.natives.clear();
+    world.pass();
+    assert!(world.object.is_none());
+    assert!(world.log.contains(&"look for native objects live".to_owned()), "{:?}", world.log);
+}
+
+/// O7, O8: without its owner, its Cluster, its class, its data.
+#[test]
+fn a_pool_that_lost_everything_else_is_deleted_all_the_same() {
+    let mut world = World::running();
+    world.delete();
+    (world.pool, world.cluster) = (None, None);
+    world.classes.clear();
+    world.secrets.clear();
+    world.nodes_unknown = Some("the API server of the workload cluster does not answer".to_owned());
+    world.pass();
+    assert!(world.deployments["p"]["metadata"]["deletionTimestamp"].is_string());
+    world.deployments.clear();
+    world.natives.clear();
+    world.pass();
+    assert!(world.object.is_none());
+}
+
+#[test]
+fn a_pool_that_never_had_machines_is_deleted_at_once() {
+    let mut world = World::new();
+    world.secrets.clear();
+    world.pass();
+    world.delete();
+    world.pass();
+    assert!(world.object.is_none());
+}
+
+/// Unknown is not absent.
+#[test]
+fn a_pool_waits_for_native_objects_that_cannot_be_read() {
+    let mut world = World::running();
+    world.delete();
+    world.deployments.clear();
+    world.natives.clear();
+    world.unreadable_machines.push("p-1".to_owned());
+    assert_eq!(world.pass(), ["the native object p-1 to become readable"]);
+    assert!(world.object.is_some());
+}
+
+/// Z5: at the source of a move the object goes, and its VMs stay.
+#[test]
+fn an_object_that_was_moved_is_left_to_clusterctl() {
+    let mut world = World::running();
+    world.cluster = None;
+    let moved = json!({ "metadata": { "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } } });
+    world.set_object(&deleted());
+    world.set_object(&moved);
+    world.pass();
+    assert_eq!(world.log, [""; 0]);
+}

@@ -1,0 +1,5 @@
+mod deletion;
+mod members;
+mod rules;
+mod transcripts;
+mod world;

@@ -1,0 +1,323 @@
+//! Core, an API server and the native controllers in a few lines. Plans are executed as the API server would.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::super::{Action, Member, Snapshot, members::machine_of, plan::plan};
+use crate::{
+    api::patch,
+    capi::{
+        provider::{
+            observe::owner_of,
+            view::{Owner, View},
+        },
+        types::{MCMMachinePool, MCMMachinePoolStatus},
+    },
+    plan::Plan,
+};
+
+type Objects = BTreeMap<String, Value>;
+
+pub(super) struct World {
+    pub object: Option<Value>,
+    pub pool: Option<Value>,
+    pub cluster: Option<Value>,
+    pub infrastructure: Option<Value>,
+    pub classes: Objects,
+    pub deployments: Objects,
+    pub natives: Objects,
+    pub members: Objects,
+    /// Machines of Cluster API.
+    pub machines: Objects,
+    pub secrets: Vec<String>,
+    pub unreadable_machines: Vec<String>,
+    pub unreadable_deployments: Vec<String>,
+    pub nodes_unknown: Option<String>,
+    pub is_resumed: bool,
+    pub filter: Option<String>,
+    /// Every action, as text.
+    pub log: Vec<String>,
+    /// Every plan, for a reader.
+    pub story: String,
+}
+
+fn parsed<K: DeserializeOwned>(value: &Value) -> Arc<K> {
+    Arc::new(serde_json::from_value(value.clone()).unwrap())
+}
+
+fn view<K: DeserializeOwned>(value: Option<&Value>) -> View<K> {
+    value.map_or(View::Missing, |value| View::Present(parsed(value)))
+}
+
+fn all<K: DeserializeOwned>(objects: &Objects) -> BTreeMap<String, Arc<K>> {
+    objects.iter().map(|(name, object)| (name.clone(), parsed(object))).collect()
+}
+
+pub(super) fn class(name: &str, zone: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": "ns", "uid": name },
+        "provider": "simulated",
+        "providerSpec": { "zone": zone },
+        "nodeTemplate": {
+            "capacity": { "cpu": "1", "gpu": "0", "memory": "1Gi" }, "instanceType": "small", "region": "r", "zone": zone,
+        },
+    })
+}
+
+pub(super) fn deleted() -> Value {
+    json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } })
+}
+
+impl World {
+    /// A pool of three right after core took it, in a cluster that is ready, with bootstrap data.
+    pub fn new() -> Self {
+        let owner = json!([{ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "name": "mp", "uid": "mp", "controller": true }]);
+        let reference =
+            |kind: &str| json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": "p" });
+        Self {
+            object: Some(json!({
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachinePool",
+                "metadata": {
+                    "name": "p", "namespace": "ns", "uid": "object", "generation": 1, "ownerReferences": owner,
+                    "labels": { "cluster.x-k8s.io/cluster-name": "c" },
+                },
+                "spec": { "machineClassRef": { "name": "small" } },
+            })),
+            pool: Some(json!({
+                "metadata": { "name": "mp", "namespace": "ns", "uid": "mp" },
+                "spec": { "clusterName": "c", "replicas": 3, "template": { "spec": {
+                    "clusterName": "c", "version": "v1.33.0", "bootstrap": { "dataSecretName": "boot" },
+                    "infrastructureRef": reference("MCMMachinePool"),
+                } } },
+            })),
+            cluster: Some(json!({
+                "metadata": { "name": "c", "namespace": "ns", "uid": "cluster" },
+                "spec": { "infrastructureRef": reference("MCMCluster") },
+                "status": { "initialization": { "infrastructureProvisioned": true } },
+            })),
+            infrastructure: None,
+            classes: [("small".to_owned(), class("small", "a"))].into(),
+            deployments: Objects::new(),
+            natives: Objects::new(),
+            members: Objects::new(),
+            machines: Objects::new(),
+            secrets: vec!["boot".to_owned()],
+            unreadable_machines: Vec::new(),
+            unreadable_deployments: Vec::new(),
+            nodes_unknown: None,
+            is_resumed: true,
+            filter: None,
+            log: Vec::new(),
+            story: String::new(),
+        }
+    }
+
+    /// The same with all its VMs.
+    pub fn running() -> Self {
+        let mut world = Self::new();
+        world.pass();
+        world.catch_up();
+        world.pass();
+        (world.log, world.story) = (Vec::new(), String::new());
+        world
+    }
+
+    pub fn set_object(&mut self, change: &Value) {
+        patch::apply(self.object.as_mut().unwrap(), change);
+    }
+
+    pub fn set_pool(&mut self, change: &Value) {
+        patch::apply(self.pool.as_mut().unwrap(), change);
+    }
+
+    pub fn set_template(&mut self, change: &Value) {
+        self.set_pool(&json!({ "spec": { "template": { "spec": change } } }));
+    }
+
+    pub fn set_cluster(&mut self, change: &Value) {
+        patch::apply(self.cluster.as_mut().unwrap(), change);
+    }
+
+    pub fn set_native(&mut self, name: &str, change: &Value) {
+        patch::apply(self.natives.get_mut(name).unwrap(), change);
+    }
+
+    pub fn delete(&mut self) {
+        self.set_object(&deleted());
+    }
+
+    /// The native controllers made all machines of each deployment, and have no others.
+    pub fn catch_up(&mut self) {
+        self.natives.clear();
+        for (name, deployment) in &mut self.deployments {
+            let replicas = deployment["spec"]["replicas"].as_i64().unwrap_or_default();
+            for index in 0..replicas {
+                let machine = native(&format!("{name}-{index}"), deployment);
+                self.natives.insert(format!("{name}-{index}"), machine);
+            }
+            let generation = deployment["metadata"]["generation"].clone();
+            deployment["status"] = json!({
+                "observedGeneration": generation, "replicas": replicas, "updatedReplicas": replicas,
+                "readyReplicas": replicas, "availableReplicas": replicas,
+            });
+        }
+    }
+
+    /// Core made a Machine of each MCMMachine.
+    pub fn core_follows(&mut self) {
+        for (name, member) in &mut self.members {
+            let uid = format!("machine-{name}");
+            let reference = json!({ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": uid, "controller": true });
+            let owners = member["metadata"]["ownerReferences"].as_array_mut().unwrap();
+            if owners.len() == 1 {
+                owners.push(reference);
+                let metadata = json!({ "name": name, "namespace": "ns", "uid": uid });
+                self.machines.insert(name.clone(), json!({ "metadata": metadata, "spec": { "clusterName": "c" } }));
+            }
+        }
+    }
+
+    pub fn snapshot(&self, is_gone: bool) -> Snapshot {
+        let object: Arc<MCMMachinePool> = parsed(self.object.as_ref().unwrap());
+        let named = owner_of(&object.metadata, "MachinePool").is_some();
+        let owner: Owner<crate::capi::types::MachinePool> =
+            if named { Owner::Named(view(self.pool.as_ref())) } else { Owner::None };
+        let secret = owner.known().and_then(|pool| pool.spec.template.spec.bootstrap.data_secret_name.clone());
+        let has_data = secret.is_some_and(|name| self.secrets.contains(&name));
+        let used = self.deployments.values().map(|one| &one["spec"]["template"]["spec"]["class"]["name"]);
+        let used = used.chain(self.natives.values().map(|one| &one["spec"]["class"]["name"]));
+        let used_classes: BTreeSet<String> = used.filter_map(Value::as_str).map(str::to_owned).collect();
+        let classes = self.classes.iter().map(|(name, class)| (name.clone(), view(Some(class))));
+        let members = all::<crate::capi::types::MCMMachine>(&self.members).into_iter().map(|(name, object)| {
+            let machine = machine_of(&object, view(self.machines.get(&name)));
+            (name, Member { object, machine })
+        });
+        Snapshot {
+            classes: classes.collect(),
+            used_classes,
+            deployments: all(&self.deployments),
+            machines: all(&self.natives),
+            unreadable_machines: self.unreadable_machines.clone(),
+            unreadable_deployments: self.unreadable_deployments.clone(),
+            bootstrap: if has_data { View::Present(().into()) } else { View::Missing },
+            cluster: view(self.cluster.as_ref()),
+            infrastructure: view(self.infrastructure.as_ref()),
+            nodes_unknown: self.nodes_unknown.clone(),
+            is_resumed: self.is_resumed,
+            members: members.collect(),
+            watch_filter: self.filter.clone(),
+            now: Timestamp::from_second(1_800_000_000).unwrap(),
+            object,
+            owner,
+            is_gone,
+        }
+    }
+
+    /// Plans and executes until there is nothing to do. Returns what the object waits for.
+    pub fn pass(&mut self) -> Vec<String> {
+        let mut is_gone = false;
+        for _ in 0..20 {
+            if self.object.is_none() {
+                return Vec::new();
+            }
+            let plan = plan(&self.snapshot(is_gone));
+            self.story.push_str(&plan.to_string());
+            if plan.steps.is_empty() {
+                return plan.waits.into_iter().map(|wait| wait.text).collect();
+            }
+            self.carry_out(plan, &mut is_gone);
+        }
+        panic!("it does not come to an end:\n{}", self.story);
+    }
+
+    fn carry_out(&mut self, plan: Plan<Action>, is_gone: &mut bool) {
+        let writes =
+            plan.steps.iter().filter(|step| matches!(step.action, Action::PatchSelf(_) | Action::WriteStatus(_)));
+        assert!(writes.count() <= 1, "the second write would meet another resource version");
+        for step in plan.steps {
+            self.log.push(step.action.to_string().lines().next().unwrap_or_default().to_owned());
+            match step.action {
+                Action::PatchSelf(change) => {
+                    self.set_object(&change);
+                    let meta = &self.object.as_ref().unwrap()["metadata"];
+                    let has_finalizer = meta["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+                    if !has_finalizer && meta["deletionTimestamp"].is_string() {
+                        self.object = None;
+                    }
+                }
+                Action::WriteStatus(status) => {
+                    self.object.as_mut().unwrap()["status"] = serde_json::to_value(*status).unwrap();
+                }
+                Action::CreateClass(class) => put(&mut self.classes, &class.name_any(), json!(*class)),
+                Action::DeleteClass(class) => drop(self.classes.remove(&class.name_any())),
+                Action::CreateDeployment(deployment) => {
+                    let name = deployment.name_any();
+                    assert!(!self.deployments.contains_key(&name), "the API server refuses a second one of that name");
+                    put(&mut self.deployments, &name, json!(*deployment));
+                }
+                Action::PatchDeployment { deployment, patch: change } => {
+                    let stored = self.deployments.get_mut(&deployment.name_any()).unwrap();
+                    patch::apply(stored, &change);
+                    let generation = stored["metadata"]["generation"].as_i64().unwrap_or_default();
+                    stored["metadata"]["generation"] = json!(generation + 1);
+                }
+                Action::DeleteDeployment(deployment) => {
+                    patch::apply(self.deployments.get_mut(&deployment.name_any()).unwrap(), &deleted());
+                }
+                Action::PatchNative { machine, patch: change } => self.set_native(&machine.name_any(), &change),
+                Action::CreateMember(member) => put(&mut self.members, &member.name_any(), json!(*member)),
+                Action::DeleteMachine(machine) => {
+                    patch::apply(self.machines.get_mut(&machine.name_any()).unwrap(), &deleted());
+                }
+                Action::ReadNatives => {
+                    let mut all = self.deployments.values().chain(self.natives.values());
+                    *is_gone = !all.any(|native| native["metadata"]["labels"]["machine.mcm/pool"] == "p");
+                }
+            }
+        }
+    }
+
+    pub fn status(&self) -> MCMMachinePoolStatus {
+        let object: Arc<MCMMachinePool> = parsed(self.object.as_ref().unwrap());
+        object.status.clone().unwrap_or_default()
+    }
+
+    pub fn ids(&self) -> Vec<String> {
+        parsed::<MCMMachinePool>(self.object.as_ref().unwrap()).spec.provider_id_list.clone()
+    }
+
+    /// `False Creating`, for a condition.
+    pub fn condition(&self, type_: &str) -> String {
+        let status = self.status();
+        let found = status.conditions.iter().find(|condition| condition.type_ == type_);
+        found.map(|condition| format!("{} {}", condition.status, condition.reason)).unwrap_or_default()
+    }
+
+    /// The template of the only deployment.
+    pub fn template(&self) -> &Value {
+        &self.deployments["p"]["spec"]["template"]
+    }
+}
+
+fn put(objects: &mut Objects, name: &str, mut object: Value) {
+    object["metadata"]["uid"] = json!(name);
+    object["metadata"]["generation"] = json!(1);
+    objects.insert(name.to_owned(), object);
+}
+
+/// A native Machine with a VM and a Node.
+pub(super) fn native(name: &str, deployment: &Value) -> Value {
+    let template = &deployment["spec"]["template"];
+    json!({
+        "metadata": { "name": name, "namespace": "ns", "uid": name, "labels": template["metadata"]["labels"] },
+        "spec": { "class": template["spec"]["class"], "providerID": format!("simulated:///r/{name}") },
+        "status": { "currentStatus": { "phase": "Running" } },
+    })
+}

@@ -1,0 +1,157 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::{
+    api::machine::{Machine, MachineDeployment, MachineSet},
+    capi::{
+        provider::{
+            hold, mcm_machine,
+            observe::{cluster_name, is_in, pool_of, view},
+            resume::Resumed,
+            settings::Settings,
+            view::View,
+            workload,
+        },
+        types::{Cluster, INFRASTRUCTURE_GROUP, MCMMachine, MCMMachinePool},
+    },
+    controllers::object::owner,
+    runtime::{
+        cache::{Cache, Key},
+        cell::Builder,
+        target::Placement,
+    },
+};
+
+/// What decides whether a native object may be touched.
+pub(in super::super) struct Surroundings {
+    pub clusters: Arc<Cache<Cluster>>,
+    pub objects: Arc<Cache<MCMMachine>>,
+    pub pools: Arc<Cache<MCMMachinePool>>,
+    pub deployments: Arc<Cache<MachineDeployment>>,
+    pub sets: Arc<Cache<MachineSet>>,
+    pub machines: Arc<Cache<Machine>>,
+    pub resumed: Arc<Resumed>,
+    pub watch_filter: Option<String>,
+}
+
+impl Surroundings {
+    pub fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
+        Self {
+            clusters: Arc::clone(&builder.objects::<Cluster>().cache),
+            objects: Arc::clone(&builder.objects::<MCMMachine>().cache),
+            pools: Arc::clone(&builder.objects::<MCMMachinePool>().cache),
+            deployments: Arc::clone(&builder.objects::<MachineDeployment>().cache),
+            sets: Arc::clone(&builder.objects::<MachineSet>().cache),
+            machines: Arc::clone(&builder.objects::<Machine>().cache),
+            resumed: builder.shared(),
+            watch_filter: settings.watch_filter.clone(),
+        }
+    }
+
+    /// Why a native object may not be touched; completes "waiting for".
+    pub fn held(&self, meta: &ObjectMeta) -> Option<String> {
+        if let Some(on) = hold::hands_off(meta, self.watch_filter.as_deref()) {
+            return Some(on);
+        }
+        let cluster = match cluster_name(meta) {
+            Some(name) => view(&self.clusters, &Key::beside(meta, name)),
+            None => View::Missing,
+        };
+        let controller = owner::controller_of(meta);
+        let is_ours = |api_version: &str| api_version.split('/').next() == Some(INFRASTRUCTURE_GROUP);
+        match (pool_of(meta), controller.filter(|one| one.kind == "MCMMachine" && is_ours(&one.api_version))) {
+            (Some(pool), None) => self.held_with_pool(meta, &cluster, pool),
+            (_, Some(controller)) => self.held_with_machine(meta, &cluster, &controller.name),
+            (None, None) => {
+                Some("an MCMMachine to control it, or a pool: this manager leaves other objects alone".to_owned())
+            }
+        }
+    }
+
+    fn held_with_machine(&self, meta: &ObjectMeta, cluster: &View<Cluster>, name: &str) -> Option<String> {
+        if let Some(on) = hold::paused(meta, cluster) {
+            return Some(on);
+        }
+        match view(&self.objects, &Key::beside(meta, name)) {
+            View::Unknown => Some(format!("MCMMachine {name} to become readable")),
+            View::Missing => None,
+            View::Present(object) => self.held_by(&object.metadata),
+        }
+    }
+
+    /// At the source of a move, the Cluster and the pool may be gone before the rest is seen to go: then a set without
+    /// its Machines must not create others.
+    fn held_with_pool(&self, meta: &ObjectMeta, cluster: &View<Cluster>, pool: &str) -> Option<String> {
+        if let Some(on) = hold::paused(meta, cluster) {
+            return Some(on);
+        }
+        let is_deleting = meta.deletion_timestamp.is_some();
+        match cluster.known() {
+            None if !is_deleting => return Some("its Cluster to exist".to_owned()),
+            None => {}
+            Some(cluster) => {
+                let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+                if !self.resumed.contains(uid) {
+                    return Some(hold::UNREAD.to_owned());
+                }
+            }
+        }
+        match view(&self.pools, &Key::beside(meta, pool)) {
+            View::Unknown => Some(format!("MCMMachinePool {pool} to become readable")),
+            View::Missing if is_deleting => None,
+            View::Missing => Some(format!("MCMMachinePool {pool} to exist")),
+            View::Present(object) => self.held_by(&object.metadata).or_else(|| self.held_by_member(meta)),
+        }
+    }
+
+    /// A Machine of a pool whose VMs are Machines of Cluster API, too: core drains it before its VM goes.
+    fn held_by_member(&self, meta: &ObjectMeta) -> Option<String> {
+        let member = self.member_of(meta)?;
+        let is_drained = member.metadata.deletion_timestamp.is_some();
+        (meta.deletion_timestamp.is_some() && !is_drained).then(|| "core to drain its Node".to_owned())
+    }
+
+    fn held_by(&self, owner: &ObjectMeta) -> Option<String> {
+        let on = hold::hands_off(owner, self.watch_filter.as_deref());
+        on.or_else(|| hold::paused(owner, &View::Missing))
+    }
+
+    /// The MCMMachine of a native Machine of a pool, if it has one.
+    fn member_of(&self, meta: &ObjectMeta) -> Option<Arc<MCMMachine>> {
+        let is_of_set = owner::controller_of(meta).is_some_and(|controller| controller.kind == "MachineSet");
+        let member = self.objects.get(&Key::of(meta)).filter(|_| is_of_set)?;
+        (pool_of(&member.metadata) == pool_of(meta)).then_some(member)
+    }
+
+    /// The Nodes of pools are in the workload cluster. As core does, their deletion leaves the Nodes of a Cluster alone that
+    /// is being deleted itself.
+    pub fn placement(&self, meta: &ObjectMeta) -> Placement {
+        let (Some(_), Some(name)) = (pool_of(meta), cluster_name(meta)) else { return Placement::Nowhere };
+        let key = Key::beside(meta, name);
+        let is_deleting = meta.deletion_timestamp.is_some();
+        let is_going = |meta: &ObjectMeta| meta.deletion_timestamp.is_some();
+        match view(&self.clusters, &key) {
+            View::Unknown => Placement::Unknown,
+            View::Missing if is_deleting => Placement::Nowhere,
+            View::Present(cluster) if is_deleting && is_going(&cluster.metadata) => Placement::Nowhere,
+            View::Missing | View::Present(_) => Placement::In(workload::target_of(&key)),
+        }
+    }
+
+    /// The native objects of a Cluster.
+    pub fn natives_of(&self, cluster: &Key) -> BTreeSet<Key> {
+        let is_own = |meta: &ObjectMeta| cluster_name(meta) == Some(&cluster.name) && is_in(meta, &cluster.namespace);
+        let mut keys = self.natives_of_pools(is_own);
+        keys.extend(self.objects.by(mcm_machine::BY_CLUSTER, cluster).iter().map(|object| Key::of(&object.metadata)));
+        keys
+    }
+
+    /// The native objects of some pools.
+    pub fn natives_of_pools(&self, is_meant: impl Fn(&ObjectMeta) -> bool) -> BTreeSet<Key> {
+        let (deployments, sets, machines) = (self.deployments.all(), self.sets.all(), self.machines.all());
+        let all = deployments.iter().map(|one| &one.metadata).chain(sets.iter().map(|one| &one.metadata));
+        let all = all.chain(machines.iter().map(|one| &one.metadata));
+        all.filter(|meta| pool_of(meta).is_some() && is_meant(meta)).map(Key::of).collect()
+    }
+}

@@ -1,0 +1,210 @@
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher::Event;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::Surroundings;
+use crate::{
+    api::patch,
+    runtime::{cache::Cache, cell::Kept, target::Placement},
+};
+
+fn native(change: &Value) -> ObjectMeta {
+    let mut meta = json!({
+        "name": "m", "namespace": "ns", "labels": { "cluster.x-k8s.io/cluster-name": "c" },
+        "ownerReferences": [{
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine", "name": "m", "uid": "u",
+            "controller": true,
+        }],
+    });
+    patch::apply(&mut meta, change);
+    serde_json::from_value(meta).unwrap()
+}
+
+/// A cell whose caches are filled and have nothing.
+fn empty() -> Surroundings {
+    fn filled<K: Kept>() -> Arc<Cache<K>> {
+        let cache = K::cache();
+        cache.observe(Event::Init);
+        cache.observe(Event::InitDone);
+        cache
+    }
+    Surroundings {
+        clusters: filled(),
+        objects: filled(),
+        pools: filled(),
+        deployments: filled(),
+        sets: filled(),
+        machines: filled(),
+        resumed: Arc::default(),
+        watch_filter: None,
+    }
+}
+
+fn put<K: Kept>(cache: &Cache<K>, name: &str, change: &Value) {
+    let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1" });
+    let mut object = json!({ "metadata": metadata, "spec": {} });
+    patch::apply(&mut object, change);
+    cache.wrote(serde_json::from_value(object).unwrap());
+}
+
+/// What a native Machine waits for in a cell whose Cluster and MCMMachine are these.
+fn on(native: &ObjectMeta, cluster: Option<Value>, object: Option<Value>, filter: Option<&str>) -> Option<String> {
+    let around = Surroundings { watch_filter: filter.map(str::to_owned), ..empty() };
+    if let Some(spec) = cluster {
+        put(&around.clusters, "c", &json!({ "spec": spec }));
+    }
+    if let Some(annotations) = object {
+        put(&around.objects, "m", &json!({ "metadata": { "annotations": annotations } }));
+    }
+    around.held(native)
+}
+
+/// Z4, Z5, T26: a native Machine is touched only if nobody paused anything around it and it is ours.
+#[rstest]
+#[case::ours(json!({}), json!({}), json!({}), None)]
+#[case::paused_cluster(json!({}), json!({ "paused": true }), json!({}), Some("Cluster c to be unpaused"))]
+#[case::paused_object(json!({}), json!({}), json!({ "cluster.x-k8s.io/paused": "" }), Some("annotation"))]
+#[case::paused_itself(json!({ "annotations": { "cluster.x-k8s.io/paused": "" } }), json!({}), json!({}), Some("annotation"))]
+#[case::moving(
+    json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" }, "deletionTimestamp": "2026-01-01T00:00:00Z" }),
+    json!({}),
+    json!({}),
+    Some("clusterctl move")
+)]
+#[case::moving_owner(json!({}), json!({}), json!({ "clusterctl.cluster.x-k8s.io/delete-for-move": "" }), Some("clusterctl move"))]
+#[case::of_nobody(json!({ "ownerReferences": null }), json!({}), json!({}), Some("an MCMMachine"))]
+#[case::of_a_set(
+    json!({ "ownerReferences": [{ "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet", "name": "s", "uid": "s", "controller": true }] }),
+    json!({}),
+    json!({}),
+    Some("an MCMMachine")
+)]
+fn a_native_machine_is_held_by_everything_that_pauses_its_cluster(
+    #[case] machine: Value,
+    #[case] cluster: Value,
+    #[case] object: Value,
+    #[case] expected: Option<&str>,
+) {
+    let on = on(&native(&machine), Some(cluster), Some(object), None);
+    assert_eq!(on.is_some(), expected.is_some(), "{on:?}");
+    assert!(on.unwrap_or_default().contains(expected.unwrap_or_default()));
+}
+
+#[test]
+fn a_native_machine_outlives_its_cluster_and_is_deleted_without_it() {
+    assert_eq!(on(&native(&json!({})), None, None, None), None);
+}
+
+/// R3: of two managers with different filters only one touches the Machine.
+#[test]
+fn a_native_machine_has_the_manager_of_its_label() {
+    let labelled = native(&json!({ "labels": { "cluster.x-k8s.io/watch-filter": "a" } }));
+    let filtered = |filter| on(&labelled, Some(json!({})), None, Some(filter));
+    assert_eq!(filtered("a"), None);
+    assert!(filtered("b").is_some());
+}
+
+/// A native object of the pool `p`.
+fn of_pool(change: &Value) -> ObjectMeta {
+    let mut meta = json!({
+        "name": "m", "namespace": "ns",
+        "labels": { "cluster.x-k8s.io/cluster-name": "c", "machine.mcm/pool": "p" },
+        "ownerReferences": [{
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet", "name": "s", "uid": "s", "controller": true,
+        }],
+    });
+    patch::apply(&mut meta, change);
+    serde_json::from_value(meta).unwrap()
+}
+
+/// A cell with the Cluster `c`, which was never paused, and the pool `p`.
+fn with_pool() -> Surroundings {
+    let around = empty();
+    put(&around.clusters, "c", &json!({}));
+    put(&around.pools, "p", &json!({}));
+    resume(&around);
+    around
+}
+
+fn resume(around: &Surroundings) {
+    around.resumed.known_for_tests("c");
+}
+
+fn deleting() -> Value {
+    json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["f"] } })
+}
+
+/// Z4, Z5: rollouts, replacements and deletions of a pool stop with everything that pauses it.
+#[rstest]
+#[case::nothing(|_: &Surroundings| {}, json!({}), None)]
+#[case::paused_cluster(|around: &Surroundings| put(&around.clusters, "c", &json!({ "metadata": { "resourceVersion": "2" }, "spec": { "paused": true } })), json!({}), Some("Cluster c to be unpaused"))]
+#[case::paused_pool(|around: &Surroundings| put(&around.pools, "p", &json!({ "metadata": { "resourceVersion": "2", "annotations": { "cluster.x-k8s.io/paused": "" } } })), json!({}), Some("annotation"))]
+#[case::pool_on_the_move(|around: &Surroundings| put(&around.pools, "p", &json!({ "metadata": { "resourceVersion": "2", "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } } })), json!({}), Some("clusterctl move"))]
+#[case::itself_on_the_move(|_: &Surroundings| {}, json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } }), Some("clusterctl move"))]
+#[case::not_read_since(|around: &Surroundings| around.resumed.forget("c"), json!({}), Some("read live"))]
+fn a_native_object_of_a_pool_is_held_by_everything_that_pauses_its_cluster(
+    #[case] change: fn(&Surroundings),
+    #[case] native: Value,
+    #[case] expected: Option<&str>,
+) {
+    let around = with_pool();
+    change(&around);
+    let on = around.held(&of_pool(&native));
+    assert_eq!(on.is_some(), expected.is_some(), "{on:?}");
+    assert!(on.unwrap_or_default().contains(expected.unwrap_or_default()));
+}
+
+/// Z5, T9: the source of a move. A set whose Machines were moved must not create others while it goes itself.
+#[test]
+fn without_its_cluster_or_its_pool_a_native_object_is_only_deleted() {
+    let around = empty();
+    assert_eq!(around.held(&of_pool(&json!({}))).as_deref(), Some("its Cluster to exist"));
+    assert_eq!(around.held(&of_pool(&deleting()["metadata"])), None);
+    put(&around.clusters, "c", &json!({}));
+    resume(&around);
+    assert_eq!(around.held(&of_pool(&json!({}))).as_deref(), Some("MCMMachinePool p to exist"));
+    assert_eq!(around.held(&of_pool(&deleting()["metadata"])), None);
+}
+
+/// P14: the Node is drained by core, so the VM waits for it.
+#[test]
+fn a_machine_of_a_pool_with_machines_waits_until_core_has_drained_it() {
+    let around = with_pool();
+    let member = json!({ "metadata": { "labels": { "machine.mcm/pool": "p" } } });
+    let native = of_pool(&deleting()["metadata"]);
+    assert_eq!(around.held(&native), None, "without an MCMMachine nobody else drains it");
+    put(&around.objects, "m", &member);
+    assert_eq!(around.held(&of_pool(&json!({}))), None, "it lives");
+    assert_eq!(around.held(&native).as_deref(), Some("core to drain its Node"));
+    let mut drained = member.clone();
+    patch::apply(&mut drained, &deleting());
+    patch::apply(&mut drained, &json!({ "metadata": { "resourceVersion": "2" } }));
+    put(&around.objects, "m", &drained);
+    assert_eq!(around.held(&native), None);
+}
+
+/// C14, O9: Nodes of a pool are in the workload cluster, unless that goes itself; those of MCMMachines are core's.
+#[rstest]
+#[case::lives(Some(json!({})), json!({}), "ns/c")]
+#[case::deleted(Some(json!({})), deleting()["metadata"].clone(), "ns/c")]
+#[case::lives_while_the_cluster_goes(Some(deleting()), json!({}), "ns/c")]
+#[case::deleted_with_the_cluster(Some(deleting()), deleting()["metadata"].clone(), "nowhere")]
+#[case::deleted_after_the_cluster(None, deleting()["metadata"].clone(), "nowhere")]
+#[case::of_no_pool(Some(json!({})), json!({ "labels": { "machine.mcm/pool": null } }), "nowhere")]
+fn the_nodes_of_pools_are_in_their_workload_cluster(
+    #[case] cluster: Option<Value>,
+    #[case] native: Value,
+    #[case] expected: &str,
+) {
+    let around = empty();
+    cluster.into_iter().for_each(|cluster| put(&around.clusters, "c", &cluster));
+    let placement = match around.placement(&of_pool(&native)) {
+        Placement::Nowhere => "nowhere".to_owned(),
+        Placement::Unknown => "unknown".to_owned(),
+        Placement::In(target) => target.to_string(),
+    };
+    assert_eq!(placement, expected);
+}

@@ -1,0 +1,77 @@
+//! Reads native objects live, and remembers for which Clusters that was done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use parking_lot::RwLock;
+
+use super::{Action, Resume};
+use crate::{
+    api::machine::{Machine, MachineDeployment, MachineSet},
+    plan::Step,
+    runtime::{cell::Kept, worker::ReconcileError},
+};
+
+type Handler = Box<dyn Fn() + Send + Sync>;
+
+/// The Clusters whose native objects are known. Kinds of one cell share it.
+#[derive(Default)]
+pub(in super::super) struct Resumed {
+    /// By UID; `false` while the objects are being read.
+    clusters: RwLock<BTreeMap<String, bool>>,
+    handlers: RwLock<Vec<Handler>>,
+}
+
+impl Resumed {
+    /// Whether all native objects were read since the Cluster with this UID was paused.
+    pub fn contains(&self, uid: &str) -> bool {
+        self.clusters.read().get(uid) == Some(&true)
+    }
+
+    /// Calls `handler` after each read.
+    pub fn on_change(&self, handler: impl Fn() + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    /// The Cluster is paused or gone: what is known of its objects may be out of date at the end of that.
+    pub fn forget(&self, uid: &str) {
+        self.clusters.write().remove(uid);
+    }
+
+    #[cfg(test)]
+    pub fn known_for_tests(&self, uid: &str) {
+        self.clusters.write().insert(uid.to_owned(), true);
+    }
+
+    pub(super) fn forget_all(&self) {
+        self.clusters.write().clear();
+    }
+
+    pub(super) fn begin(&self, uids: &BTreeSet<String>) {
+        self.clusters.write().extend(uids.iter().map(|uid| (uid.clone(), false)));
+    }
+
+    /// A Cluster that was paused in the meantime has to be read again.
+    pub(super) fn finish(&self, uids: &BTreeSet<String>) {
+        for uid in uids {
+            self.clusters.write().get_mut(uid).into_iter().for_each(|is_known| *is_known = true);
+        }
+        self.handlers.read().iter().for_each(|handler| handler());
+    }
+}
+
+pub(super) async fn apply(kind: &Resume, steps: Vec<Step<Action>>) -> Result<(), ReconcileError> {
+    for step in steps {
+        let Action::Read(clusters) = step.action;
+        kind.resumed.begin(&clusters);
+        let reads = [
+            MachineDeployment::refresh(kind.deployments.cache.clone(), &kind.control, &kind.scope),
+            MachineSet::refresh(kind.sets.cache.clone(), &kind.control, &kind.scope),
+            Machine::refresh(kind.machines.cache.clone(), &kind.control, &kind.scope),
+        ];
+        for read in reads {
+            read.await.map_err(|source| ReconcileError::read("all native objects", source))?;
+        }
+        kind.resumed.finish(&clusters);
+    }
+    Ok(())
+}

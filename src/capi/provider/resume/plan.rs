@@ -1,0 +1,12 @@
+use super::{Action, Snapshot};
+use crate::plan::Plan;
+
+/// Plans the next step: one read serves all Clusters.
+pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
+    if !snapshot.unread.is_empty() {
+        let reason = "the caches may lack objects that were created while the Clusters were paused";
+        plan.then(Action::Read(snapshot.unread.clone()), reason);
+    }
+    plan
+}

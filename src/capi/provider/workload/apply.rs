@@ -1,0 +1,106 @@
+//! Connects workload clusters, and remembers what came of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::RwLock;
+
+use super::{Action, Attempt, WorkloadClusters, observe::kubeconfig_of};
+use crate::{
+    capi::types::names,
+    plan::Step,
+    runtime::{
+        cache::Key,
+        kubeconfig::Cluster,
+        objects::chain,
+        reload::ClientError,
+        target::{TargetClients, TargetId},
+        worker::ReconcileError,
+    },
+};
+
+/// Makes the clients of a cluster.
+pub(crate) type Connect = Arc<dyn Fn(&Cluster) -> Result<TargetClients, ClientError> + Send + Sync>;
+
+/// The target of a cell that is the workload cluster of a Cluster.
+pub(in super::super) fn target_of(cluster: &Key) -> TargetId {
+    TargetId::named(&cluster.to_string())
+}
+
+type Handler = Box<dyn Fn(&Key) + Send + Sync>;
+
+/// The last attempt to connect each workload cluster. Kinds of one cell share it.
+#[derive(Default)]
+pub(in super::super) struct Workloads {
+    attempts: RwLock<BTreeMap<Key, Attempt>>,
+    handlers: RwLock<Vec<Handler>>,
+}
+
+impl Workloads {
+    /// The last attempt; `None` if there was none.
+    pub fn attempt(&self, cluster: &Key) -> Option<Attempt> {
+        self.attempts.read().get(cluster).cloned()
+    }
+
+    /// Calls `handler` with each Cluster for which there was an attempt.
+    pub fn on_change(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    fn set(&self, cluster: &Key, attempt: Option<Attempt>) {
+        match attempt {
+            Some(attempt) => drop(self.attempts.write().insert(cluster.clone(), attempt)),
+            None => drop(self.attempts.write().remove(cluster)),
+        }
+        self.handlers.read().iter().for_each(|handler| handler(cluster));
+    }
+}
+
+pub(super) async fn apply(
+    kind: &WorkloadClusters,
+    cluster: &Key,
+    steps: Vec<Step<Action>>,
+) -> Result<(), ReconcileError> {
+    for step in steps {
+        match step.action {
+            Action::Connect(version) => {
+                let problem = connect(kind, cluster).await?.err();
+                if let Some(problem) = &problem {
+                    tracing::warn!(%cluster, problem, "workload cluster not connected");
+                }
+                kind.workloads.set(cluster, Some(Attempt { version, problem }));
+            }
+            Action::Miss => {
+                let problem = format!("Secret {} does not exist", kubeconfig_of(cluster));
+                kind.workloads.set(cluster, Some(Attempt { version: String::new(), problem: Some(problem) }));
+            }
+            Action::Disconnect => {
+                kind.targets.disconnect(&target_of(cluster));
+                kind.workloads.set(cluster, None);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Connects with the kubeconfig of core. The inner error is what is wrong with it. The data are not kept.
+async fn connect(kind: &WorkloadClusters, cluster: &Key) -> Result<Result<(), String>, ReconcileError> {
+    let key = kubeconfig_of(cluster);
+    let data = kind.secrets.data(&key).await;
+    kind.secrets.forget(&key);
+    let data = data.map_err(|source| ReconcileError::read(format!("Secret {key}"), source))?;
+    let text = data.as_ref().and_then(|data| data.get(names::KUBECONFIG_KEY));
+    let Some(text) = text.and_then(|text| std::str::from_utf8(text).ok()) else {
+        return Ok(Err(format!("Secret {key} has no text under the key {}", names::KUBECONFIG_KEY)));
+    };
+    let config = match Cluster::from_text(text, "Secret", &key.to_string()).await {
+        Ok(config) => config,
+        Err(error) => return Ok(Err(chain(&error))),
+    };
+    match (kind.connect)(&config) {
+        Ok(clients) => {
+            kind.targets.connect(&target_of(cluster), &clients);
+            Ok(Ok(()))
+        }
+        Err(error) => Ok(Err(chain(&error))),
+    }
+}

@@ -1,0 +1,61 @@
+//! The workload clusters of Clusters with pools. Their Nodes are those of native Machines, so each is a target of the
+//! cell, connected with the kubeconfig that core keeps in a Secret, from the first pool to the last.
+
+mod apply;
+mod observe;
+mod plan;
+mod register;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use super::view::View;
+use crate::capi::types::Cluster;
+
+pub(super) use apply::{Connect, Workloads, target_of};
+pub(super) use register::KIND;
+use register::WorkloadClusters;
+
+/// The input of a plan for the workload cluster of a Cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// The Cluster.
+    pub cluster: View<Cluster>,
+    /// It has pools.
+    pub has_pools: bool,
+    /// Resource version of the Secret with its kubeconfig.
+    pub kubeconfig: View<String>,
+    /// What the last attempt used and brought.
+    pub attempt: Option<Attempt>,
+}
+
+/// An attempt to use a kubeconfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    /// Resource version of its Secret; empty if there was none.
+    pub version: String,
+    /// Why it cannot be used.
+    pub problem: Option<String>,
+}
+
+/// One operation of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Connect with the kubeconfig of this resource version, in place of an earlier one.
+    Connect(String),
+    /// Remember that there is no kubeconfig.
+    Miss,
+    /// Disconnect.
+    Disconnect,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(version) => write!(f, "connect with the kubeconfig of version {version}"),
+            Self::Miss => f.write_str("remember that there is no kubeconfig"),
+            Self::Disconnect => f.write_str("disconnect"),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+use std::sync::Arc;
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::{Action, Attempt, Snapshot, plan::plan};
+use crate::capi::{provider::view::View, types::Cluster};
+
+fn cluster() -> View<Cluster> {
+    let cluster = json!({ "metadata": { "name": "c", "namespace": "ns" }, "spec": {} });
+    View::Present(Arc::new(serde_json::from_value(cluster).unwrap()))
+}
+
+fn secret(version: &str) -> View<String> {
+    View::Present(Arc::new(version.to_owned()))
+}
+
+fn attempt(version: &str, problem: Option<&str>) -> Option<Attempt> {
+    Some(Attempt { version: version.to_owned(), problem: problem.map(str::to_owned) })
+}
+
+fn connect(version: &str) -> Option<Action> {
+    Some(Action::Connect(version.to_owned()))
+}
+
+/// Row `Cluster` of 3.6: the kubeconfig is followed; what is connected stays so while its Secret is away.
+#[rstest]
+#[case::first(cluster(), true, secret("1"), None, connect("1"))]
+#[case::connected(cluster(), true, secret("1"), attempt("1", None), None)]
+#[case::rotated(cluster(), true, secret("2"), attempt("1", None), connect("2"))]
+#[case::wrong(cluster(), true, secret("1"), attempt("1", Some("no key")), None)]
+#[case::corrected(cluster(), true, secret("2"), attempt("1", Some("no key")), connect("2"))]
+#[case::missing(cluster(), true, View::Missing, None, Some(Action::Miss))]
+#[case::came_late(cluster(), true, secret("1"), attempt("", Some("no Secret")), connect("1"))]
+#[case::deleted(cluster(), true, View::Missing, attempt("1", None), None)]
+#[case::unreadable(cluster(), true, View::Unknown, None, None)]
+#[case::no_pools(cluster(), false, secret("1"), None, None)]
+#[case::last_pool_gone(cluster(), false, secret("1"), attempt("1", None), Some(Action::Disconnect))]
+#[case::cluster_gone(View::Missing, true, secret("1"), attempt("1", None), Some(Action::Disconnect))]
+#[case::cluster_unknown(View::Unknown, true, secret("1"), attempt("1", None), None)]
+fn a_workload_cluster_is_connected_while_there_are_pools(
+    #[case] cluster: View<Cluster>,
+    #[case] has_pools: bool,
+    #[case] kubeconfig: View<String>,
+    #[case] attempt: Option<Attempt>,
+    #[case] expected: Option<Action>,
+) {
+    let plan = plan(&Snapshot { cluster, has_pools, kubeconfig, attempt });
+    assert_eq!(plan.steps.into_iter().next().map(|step| step.action), expected);
+}
