@@ -61,11 +61,13 @@ fn keep_kind_of_pool(root: &mut JSONSchemaProps) {
     let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
     spec.x_kubernetes_validations.get_or_insert_default().extend([
         rule(
-            "self.?machineDeploymentRef.?name.orValue('') == oldSelf.?machineDeploymentRef.?name.orValue('')",
+            "has(self.machineDeploymentRef) == has(oldSelf.machineDeploymentRef) && \
+             (!has(self.machineDeploymentRef) || self.machineDeploymentRef.name == oldSelf.machineDeploymentRef.name)",
             "machineDeploymentRef stays: create another object to show another deployment",
         ),
         rule(
-            "self.?machinePoolMachines.orValue('Disabled') == oldSelf.?machinePoolMachines.orValue('Disabled')",
+            "has(self.machinePoolMachines) == has(oldSelf.machinePoolMachines) && \
+             (!has(self.machinePoolMachines) || self.machinePoolMachines == oldSelf.machinePoolMachines)",
             "machinePoolMachines stays: create another pool",
         ),
     ]);

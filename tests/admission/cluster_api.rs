@@ -185,3 +185,30 @@ async fn an_mcmmachine_is_deleted_only_after_its_machine(
         Err(said) => assert!(!is_allowed && said.contains("delete the Machine of Cluster API"), "{said}"),
     }
 }
+
+#[rstest]
+#[case::no_source("p", json!({}), "write one of machineClassRef")]
+#[case::two_sources("p", json!({ "machineClassRef": { "name": "a" }, "machineDeploymentRef": { "name": "d" } }), "write one of machineClassRef")]
+#[case::strange_choice("p", json!({ "machineClassRef": { "name": "a" }, "machinePoolMachines": "Yes" }), "write Enabled or Disabled")]
+#[case::long_name(&"p".repeat(64), reference("a"), "choose a shorter one")]
+#[tokio::test]
+async fn a_pool_that_could_never_work_is_refused(#[case] name: &str, #[case] spec: Value, #[case] text: &str) {
+    let place = Place::new().await;
+    let said = place.create("MCMMachinePool", name, spec).await.unwrap_err();
+    assert!(said.contains(text), "{said}");
+}
+
+/// The class of a pool may change, which is a rollout; whose VMs they are, and who drains them, may not.
+#[tokio::test]
+async fn what_a_pool_is_stays() {
+    let place = Place::new().await;
+    place.create("MCMMachinePool", "p", reference("a")).await.unwrap();
+    place.patch("MCMMachinePool", "p", json!({ "spec": reference("b") })).await.unwrap();
+    for (change, text) in [
+        (json!({ "machinePoolMachines": "Enabled" }), "machinePoolMachines stays"),
+        (json!({ "machineClassRef": null, "machineDeploymentRef": { "name": "d" } }), "machineDeploymentRef stays"),
+    ] {
+        let said = place.patch("MCMMachinePool", "p", json!({ "spec": change })).await.unwrap_err();
+        assert!(said.contains(text), "{said}");
+    }
+}

@@ -41,6 +41,7 @@ pub(super) fn class_name(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn pool_machines(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
+        "maxLength": 8,
         "x-kubernetes-validations": [rule("self in ['Enabled', 'Disabled']", "write Enabled or Disabled")],
     })
 }
