@@ -77,9 +77,11 @@ fn the_provider_may_not_do_more_than_it_needs() {
             answer.is_ok_and(|answer| answer.trim() == "yes")
         };
         assert!(can("create", "machines.machine.sapcloud.io") && can("get", "secrets"));
+        assert!(can("delete", "machines.cluster.x-k8s.io"), "those of pools, P14");
         for (verb, kind) in [
             ("delete", "mcmmachines.infrastructure.cluster.x-k8s.io"),
-            ("delete", "machines.cluster.x-k8s.io"),
+            ("delete", "machinepools.cluster.x-k8s.io"),
+            ("create", "machines.cluster.x-k8s.io"),
             ("update", "clusters.cluster.x-k8s.io"),
             ("create", "secrets"),
             ("delete", "secrets"),

@@ -9,5 +9,8 @@ mod cluster;
 mod day_2;
 mod failures;
 mod install;
+mod moves;
+mod pools;
+mod repository;
 mod scene;
 mod world;

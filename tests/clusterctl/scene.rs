@@ -37,8 +37,17 @@ impl Scene {
 
     /// The same with the cluster of the flavour, which is Available.
     pub async fn with_workers(world: &'static World, name: &str, workers: usize) -> Self {
+        Self::with_cluster(world, name, "fixed", workers).await
+    }
+
+    /// The same with a MachinePool.
+    pub async fn with_pool(world: &'static World, name: &str, workers: usize) -> Self {
+        Self::with_cluster(world, name, "fixed-pool", workers).await
+    }
+
+    async fn with_cluster(world: &'static World, name: &str, flavour: &str, workers: usize) -> Self {
         let scene = Self::new(world, name).await;
-        let text = scene.generate("fixed", workers);
+        let text = scene.generate(flavour, workers);
         world.kubectl_with(&["apply", "-f", "-"], &text);
         scene.initialize();
         scene.until("the Cluster to be Available", async || scene.is_available()).await;
@@ -118,6 +127,23 @@ impl Scene {
             machine["status"]["phase"] == "Running" && machine["metadata"]["deletionTimestamp"].is_null()
         };
         (all.len() == count && all.iter().all(is_running)).then_some(())
+    }
+
+    /// The pool of the flavour has so many Nodes, and its VMs are no other than those.
+    pub fn has_pool_of(&self, count: usize) -> Option<()> {
+        let pool = self.find(&["machinepool", &format!("{}-mp-0", self.name)])?;
+        let status = &pool["status"];
+        let nodes = status["nodeRefs"].as_array().map_or(0, Vec::len);
+        let ids = pool["spec"]["providerIDList"].as_array().map_or(0, Vec::len);
+        (status["phase"] == "Running" && status["replicas"] == count && nodes == count && ids == count).then_some(())
+    }
+
+    /// Nodes of this cluster.
+    pub fn nodes(&self) -> Vec<String> {
+        let all = self.world.in_workload(&["get", "nodes", "-o", "name"]).unwrap();
+        let prefix = format!("node/{}-", self.name);
+        let own = all.lines().filter(|line| line.starts_with(&prefix));
+        own.map(|line| line.trim_start_matches("node/").to_owned()).collect()
     }
 
     pub async fn until<T>(&self, what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {

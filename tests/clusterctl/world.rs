@@ -1,27 +1,31 @@
 //! The management cluster with everything installed, shared by all tests. Each test has a namespace of its own.
 
 use std::{
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::LazyLock,
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, sync::OnceCell};
 
-use crate::support::{
-    cloud::Cloud,
-    control_plane::ControlPlane,
-    guard, identity,
-    program::{MCM, Program, free_port},
-    wait,
+use crate::{
+    repository,
+    support::{
+        cloud::Cloud,
+        control_plane::ControlPlane,
+        guard, identity,
+        program::{MCM, Program, free_port},
+        wait,
+    },
 };
 
 /// The release under test, and a later one.
 pub const VERSION: &str = "v0.1.0";
 pub const LATER: &str = "v0.2.0";
 /// Of core and the kubeadm providers, as `hack/controlplane/cluster-api` pins it.
-const CORE: &str = "v1.14.2";
+pub const CORE: &str = "v1.14.2";
 const NAMESPACE: &str = "capmcm-system";
 
 /// All tests share one: connections belong to a runtime.
@@ -35,24 +39,38 @@ pub fn play(test: impl AsyncFnOnce(&'static World)) {
 
 pub struct World {
     pub management: ControlPlane,
-    pub workload: ControlPlane,
-    pub cloud: Cloud,
+    pub workload: Arc<ControlPlane>,
+    pub cloud: Arc<Cloud>,
     folder: PathBuf,
     programs: PathBuf,
+    /// Our provider, and where it says that it is ready.
+    provider: Mutex<Option<(Program, String)>>,
     _running: Vec<Program>,
 }
 
 impl World {
     async fn start() -> Self {
+        let workload = Arc::new(ControlPlane::apart().await.unwrap());
+        let folder = folder();
+        let cloud = Arc::new(Cloud::start(workload.kubeconfig(), &folder.join("cloud.log"), &[]).await);
+        Self::install(workload, cloud, folder).await
+    }
+
+    /// Another management cluster, for machines of the same cloud and the same workload cluster.
+    pub async fn another(&self) -> &'static Self {
+        static ANOTHER: OnceCell<World> = OnceCell::const_new();
+        let (workload, cloud) = (Arc::clone(&self.workload), Arc::clone(&self.cloud));
+        ANOTHER.get_or_init(|| Self::install(workload, cloud, folder())).await
+    }
+
+    async fn install(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {
         let management = ControlPlane::apart_with(&["--with", "kube-controller-manager"]).await.unwrap();
-        let workload = ControlPlane::apart().await.unwrap();
         let programs = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
         let programs = programs.filter(|folder| folder.join("clusterctl").exists());
         let programs = programs.unwrap_or_else(|| panic!("run these tests with hack/test-clusterctl"));
-        let folder = tempfile::Builder::new().prefix("mcm-clusterctl-").tempdir().unwrap().keep();
-        let cloud = Cloud::start(workload.kubeconfig(), &folder.join("cloud.log"), &[]).await;
-        let mut world = Self { management, workload, cloud, folder, programs, _running: Vec::new() };
-        world.lay_out_repository();
+        repository::lay_out(&folder, &programs);
+        let provider = Mutex::default();
+        let mut world = Self { management, workload, cloud, folder, programs, provider, _running: Vec::new() };
         world.install_certificate_kinds();
         let (core, kubeadm) = (format!("cluster-api:{CORE}"), format!("kubeadm:{CORE}"));
         let ours = format!("mcm:{VERSION}");
@@ -61,41 +79,6 @@ impl World {
         world.start_managers().await;
         world.start_provider().await;
         world
-    }
-
-    /// `BASE/PROVIDER/VERSION/`, for all four providers, and the configuration that names them.
-    fn lay_out_repository(&self) {
-        let base = self.folder.join("repository");
-        for version in [VERSION, LATER] {
-            let root = env!("CARGO_MANIFEST_DIR");
-            let made = Command::new(format!("{root}/hack/release")).arg(version).arg(&base).output().unwrap();
-            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-            let folder = base.join("infrastructure-mcm").join(version);
-            let simulated = std::fs::read_to_string(folder.join("cluster-template-simulated.yaml")).unwrap();
-            std::fs::write(folder.join("cluster-template-fixed.yaml"), with_control_plane(&simulated)).unwrap();
-        }
-        let released = self.programs.join("repository");
-        let cert_manager = base.join("cert-manager/v1.0.0/cert-manager.yaml");
-        std::fs::create_dir_all(cert_manager.parent().unwrap()).unwrap();
-        std::fs::write(&cert_manager, "apiVersion: v1\nkind: Namespace\nmetadata: {name: cert-manager}\n").unwrap();
-        let provider = |name: &str, type_: &str, url: String| json!({"name": name, "type": type_, "url": url});
-        let of_core =
-            |folder: &str, file: &str| format!("{}/{folder}/{CORE}/{file}-components.yaml", released.display());
-        let ours = format!("file://{}/infrastructure-mcm/latest/infrastructure-components.yaml", base.display());
-        let config = json!({
-            "providers": [
-                provider("mcm", "InfrastructureProvider", ours),
-                provider("cluster-api", "CoreProvider", of_core("cluster-api", "core")),
-                provider("kubeadm", "BootstrapProvider", of_core("bootstrap-kubeadm", "bootstrap")),
-                provider("kubeadm", "ControlPlaneProvider", of_core("control-plane-kubeadm", "control-plane")),
-            ],
-            "cert-manager": {"externallyProvisioned": "true", "timeout": "60s", "version": "v1.0.0", "url": cert_manager},
-        });
-        std::fs::write(self.config(), serde_yaml_ng::to_string(&config).unwrap()).unwrap();
-    }
-
-    fn config(&self) -> PathBuf {
-        self.folder.join("clusterctl.yaml")
     }
 
     /// clusterctl takes cert-manager as installed if its kinds exist. The control plane is a kind without a controller.
@@ -195,7 +178,7 @@ impl World {
     }
 
     /// Our provider, with the rights of its ServiceAccount and no more.
-    async fn start_provider(&mut self) {
+    async fn start_provider(&self) {
         let client = self.management.client();
         let admin = self.management.kubeconfig().to_owned();
         let kubeconfig = identity::kubeconfig(&client, &admin, NAMESPACE, "capmcm-manager", &self.folder).await;
@@ -210,14 +193,33 @@ impl World {
         ];
         let environment = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];
         let program = Program::start_in(environment, MCM, arguments.to_vec(), self.folder.join("provider.log"));
-        self.running(program, "the provider to be ready", health).await;
+        *self.provider.lock().unwrap() = Some((program, ready_url(health)));
+        self.provider_is_ready().await;
+    }
+
+    async fn provider_is_ready(&self) {
+        wait::until("the provider to be ready", async || {
+            let url = {
+                let mut provider = self.provider.lock().unwrap();
+                let (program, url) = provider.as_mut().unwrap();
+                program.assert_runs();
+                url.clone()
+            };
+            is_ready(&url).await
+        })
+        .await;
+    }
+
+    /// SIGKILL of our provider, which then starts again and waits for the lease of the one that died.
+    pub fn kill_provider(&self) {
+        self.provider.lock().unwrap().as_mut().unwrap().0.restart_after_kill();
     }
 
     async fn running(&mut self, mut program: Program, what: &str, health: u16) {
-        let url = format!("http://127.0.0.1:{health}/readyz");
+        let url = ready_url(health);
         wait::until(what, async || {
             program.assert_runs();
-            reqwest::get(&url).await.ok()?.status().is_success().then_some(())
+            is_ready(&url).await
         })
         .await;
         self._running.push(program);
@@ -225,12 +227,17 @@ impl World {
 
     /// Runs clusterctl.
     pub fn clusterctl(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// The same, to be started by the test.
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.programs.join("clusterctl"));
-        command.arg("--config").arg(self.config()).args(words);
+        command.arg("--config").arg(repository::config(&self.folder)).args(words);
         command.env("KUBECONFIG", self.management.kubeconfig());
         command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true").env("GOPROXY", "off");
-        command.env("XDG_CONFIG_HOME", &self.folder);
-        command.output().unwrap()
+        command.env("XDG_CONFIG_HOME", &self.folder).process_group(guard::process_group());
+        command
     }
 
     /// Runs clusterctl, which must succeed. What it printed.
@@ -278,19 +285,20 @@ impl World {
     }
 }
 
-/// The flavour with an object for the control plane, so that the Cluster becomes Available.
-fn with_control_plane(flavour: &str) -> String {
-    const SPEC: &str = "spec:\n  controlPlaneEndpoint:";
-    let reference = "{apiGroup: controlplane.cluster.x-k8s.io, kind: FixedControlPlane, name: \"${CLUSTER_NAME}\"}";
-    assert!(flavour.contains(SPEC));
-    let cluster = flavour.replacen(SPEC, &format!("spec:\n  controlPlaneRef: {reference}\n  controlPlaneEndpoint:"), 1);
-    let object = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: FixedControlPlane\nmetadata:\n  \
-                  name: ${CLUSTER_NAME}\n  namespace: ${NAMESPACE}\nspec:\n  version: ${KUBERNETES_VERSION}\n";
-    format!("{cluster}---\n{object}")
+fn folder() -> PathBuf {
+    tempfile::Builder::new().prefix("mcm-clusterctl-").tempdir().unwrap().keep()
+}
+
+fn ready_url(health: u16) -> String {
+    format!("http://127.0.0.1:{health}/readyz")
+}
+
+async fn is_ready(url: &str) -> Option<()> {
+    reqwest::get(url).await.ok()?.status().is_success().then_some(())
 }
 
 fn run_kubectl(programs: &Path, kubeconfig: &Path, words: &[&str], input: &str) -> Result<String, String> {
-    use std::{io::Write, os::unix::process::CommandExt};
+    use std::io::Write;
     let mut command = Command::new(programs.join("kubectl"));
     command.arg("--kubeconfig").arg(kubeconfig).args(words).process_group(guard::process_group());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,0 +1,164 @@
+//! 9.6: `clusterctl move`, there and back. The cloud must not notice.
+
+use std::{collections::BTreeMap, process::Stdio, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    scene::Scene,
+    support::wait,
+    world::{World, play},
+};
+
+const WORKERS: usize = 10;
+
+/// The same cluster as another management cluster has it.
+fn seen_from(world: &'static World, scene: &Scene) -> Scene {
+    Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() }
+}
+
+/// What the cloud wrote down since then of VMs of this cluster: made, deleted, or changed.
+fn journal_of(scene: &Scene, from: usize, ids: &[String]) -> Vec<String> {
+    let text = std::fs::read_to_string(&scene.world.cloud.journal).unwrap();
+    let prefix = format!("\"{}-", scene.name);
+    let lines = text.get(from..).unwrap_or(&text).lines();
+    let concerns = |line: &&str| line.contains(&prefix) || ids.iter().any(|id| line.contains(id));
+    lines.filter(concerns).map(str::to_owned).collect()
+}
+
+fn length_of_journal(scene: &Scene) -> usize {
+    std::fs::read_to_string(&scene.world.cloud.journal).unwrap().len()
+}
+
+/// IDs of the VMs of a cluster in the cloud.
+async fn ids(scene: &Scene) -> Vec<String> {
+    let prefix = format!("{}-", scene.name);
+    let own = |vm: &Value| vm["machineName"].as_str().is_some_and(|name| name.starts_with(&prefix));
+    let vms = scene.world.cloud.vms().await;
+    vms.iter().filter(|vm| own(vm)).map(|vm| vm["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// UIDs of the Nodes of a cluster.
+fn nodes(scene: &Scene) -> BTreeMap<String, String> {
+    let all: Value = serde_json::from_str(&scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap()).unwrap();
+    let prefix = format!("{}-", scene.name);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let all = all["items"].as_array().unwrap().iter().map(|node| &node["metadata"]);
+    all.map(|meta| (text(&meta["name"]), text(&meta["uid"]))).filter(|(name, _)| name.starts_with(&prefix)).collect()
+}
+
+/// A Cluster with Machines, and a pool of as many VMs.
+async fn with_machines_and_pool(world: &'static World, name: &str) -> Scene {
+    let scene = Scene::with_workers(world, name, WORKERS).await;
+    let pool = scene.generate("fixed-pool", WORKERS);
+    let pool: Vec<&str> = pool.split("---\n").filter(|object| object.contains("MachinePool\n")).collect();
+    assert_eq!(pool.len(), 2);
+    world.kubectl_with(&["apply", "-f", "-"], &pool.join("---\n"));
+    is_complete(&scene).await;
+    scene
+}
+
+async fn is_complete(scene: &Scene) {
+    scene.until("all Machines", async || scene.has_running(WORKERS)).await;
+    scene.until("the pool", async || scene.has_pool_of(WORKERS)).await;
+}
+
+/// Arguments of a move.
+fn words<'a>(from: &'a Scene, to: &'a str) -> [&'a str; 5] {
+    ["move", "--to-kubeconfig", to, "--namespace", &from.namespace]
+}
+
+fn move_to(from: &Scene, to: &Scene) {
+    let kubeconfig = to.world.management.kubeconfig().display().to_string();
+    from.world.must(&words(from, &kubeconfig));
+    // Status does not move, and the control plane has no controller.
+    to.initialize();
+}
+
+/// Nothing of the cluster is left there.
+async fn is_gone_from(scene: &Scene) {
+    let kinds = [
+        "cluster",
+        "mcmcluster",
+        "mcmmachine",
+        "mcmmachinepool",
+        "machines.machine.sapcloud.io",
+        "machinesets.machine.sapcloud.io",
+        "machinedeployments.machine.sapcloud.io",
+    ];
+    scene
+        .until("the source to be empty", async || kinds.iter().all(|kind| scene.all(kind).is_empty()).then_some(()))
+        .await;
+}
+
+/// MV1 to MV5, Z4, Z5, T9, T10, T11: 20 machines, there and back: no VM is made, none is deleted, no Node changes.
+#[test]
+fn a_cluster_moves_there_and_back_and_the_cloud_does_not_notice() {
+    play(async |world: &'static World| {
+        let here = with_machines_and_pool(world, "moved").await;
+        let there = seen_from(world.another().await, &here);
+        let listed = world.must(&[
+            "move",
+            "--dry-run",
+            "-v5",
+            "--namespace",
+            &here.namespace,
+            "--to-kubeconfig",
+            &there.world.management.kubeconfig().display().to_string(),
+        ]);
+        drop(listed);
+        let (before, ids, nodes_before, from) =
+            (here.vms().await, ids(&here).await, nodes(&here), length_of_journal(&here));
+        assert_eq!((before.len(), nodes_before.len()), (2 * WORKERS, 2 * WORKERS));
+
+        move_to(&here, &there);
+        is_complete(&there).await;
+        is_gone_from(&here).await;
+        assert_eq!((there.vms().await, nodes(&there)), (before.clone(), nodes_before.clone()));
+        move_to(&there, &here);
+        is_complete(&here).await;
+        is_gone_from(&there).await;
+        assert_eq!((here.vms().await, nodes(&here)), (before, nodes_before));
+        assert_eq!(journal_of(&here, from, &ids), [""; 0], "the cloud noticed");
+
+        // It is alive: machines come and go again.
+        here.scale(WORKERS + 1);
+        here.until("one more Machine", async || here.has_running(WORKERS + 1)).await;
+        here.kubectl(&["delete", "cluster", "moved", "--timeout=170s"]);
+        assert!(here.vms().await.is_empty());
+    });
+}
+
+/// The same while our managers die: at the source when the Cluster is paused, at the target when its objects arrive.
+#[test]
+fn a_move_survives_the_death_of_both_managers() {
+    play(async |world: &'static World| {
+        let here = with_machines_and_pool(world, "mortal").await;
+        let there = seen_from(world.another().await, &here);
+        let (before, ids, nodes_before, from) =
+            (here.vms().await, ids(&here).await, nodes(&here), length_of_journal(&here));
+        let kubeconfig = there.world.management.kubeconfig().display().to_string();
+        let mut command = world.command(&words(&here, &kubeconfig));
+        let mut moving = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait::until_within(Duration::from_secs(60), "the Cluster to be paused", async || {
+            (here.find(&["cluster", "mortal"])?["spec"]["paused"] == true).then_some(())
+        })
+        .await;
+        here.world.kill_provider();
+        wait::until_within(Duration::from_secs(60), "objects to arrive", async || {
+            there.find(&["mcmcluster", "mortal"]).map(drop)
+        })
+        .await;
+        there.world.kill_provider();
+        let moved =
+            wait::until_within(Duration::from_secs(120), "the move to end", async || moving.try_wait().unwrap()).await;
+        assert!(moved.success());
+        there.initialize();
+        is_complete(&there).await;
+        is_gone_from(&here).await;
+        assert_eq!((there.vms().await, nodes(&there)), (before, nodes_before));
+        assert_eq!(journal_of(&there, from, &ids), [""; 0], "the cloud noticed");
+        there.kubectl(&["delete", "cluster", "mortal", "--timeout=170s"]);
+        assert!(there.vms().await.is_empty());
+    });
+}

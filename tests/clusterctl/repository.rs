@@ -1,0 +1,59 @@
+//! The local repository of clusterctl: `BASE/PROVIDER/VERSION/`, for all four providers, and the configuration that names
+//! them.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::json;
+
+use crate::world::{CORE, LATER, VERSION};
+
+/// Lays it out in a folder. `programs` has the releases of the other providers.
+pub fn lay_out(folder: &Path, programs: &Path) {
+    let base = folder.join("repository");
+    for version in [VERSION, LATER] {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let made = Command::new(format!("{root}/hack/release")).arg(version).arg(&base).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let folder = base.join("infrastructure-mcm").join(version);
+        for (flavour, fixed) in [("simulated", "fixed"), ("machine-pool", "fixed-pool")] {
+            let text = std::fs::read_to_string(folder.join(format!("cluster-template-{flavour}.yaml"))).unwrap();
+            std::fs::write(folder.join(format!("cluster-template-{fixed}.yaml")), with_control_plane(&text)).unwrap();
+        }
+    }
+    let released = programs.join("repository");
+    let cert_manager = base.join("cert-manager/v1.0.0/cert-manager.yaml");
+    std::fs::create_dir_all(cert_manager.parent().unwrap()).unwrap();
+    std::fs::write(&cert_manager, "apiVersion: v1\nkind: Namespace\nmetadata: {name: cert-manager}\n").unwrap();
+    let provider = |name: &str, type_: &str, url: String| json!({"name": name, "type": type_, "url": url});
+    let of_core = |folder: &str, file: &str| format!("{}/{folder}/{CORE}/{file}-components.yaml", released.display());
+    let ours = format!("file://{}/infrastructure-mcm/latest/infrastructure-components.yaml", base.display());
+    let providers = json!({
+        "providers": [
+            provider("mcm", "InfrastructureProvider", ours),
+            provider("cluster-api", "CoreProvider", of_core("cluster-api", "core")),
+            provider("kubeadm", "BootstrapProvider", of_core("bootstrap-kubeadm", "bootstrap")),
+            provider("kubeadm", "ControlPlaneProvider", of_core("control-plane-kubeadm", "control-plane")),
+        ],
+        "cert-manager": {"externallyProvisioned": "true", "timeout": "60s", "version": "v1.0.0", "url": cert_manager},
+    });
+    std::fs::write(config(folder), serde_yaml_ng::to_string(&providers).unwrap()).unwrap();
+}
+
+/// The configuration of clusterctl.
+pub fn config(folder: &Path) -> PathBuf {
+    folder.join("clusterctl.yaml")
+}
+
+/// The flavour with an object for the control plane, so that the Cluster becomes Available.
+fn with_control_plane(flavour: &str) -> String {
+    const SPEC: &str = "spec:\n  controlPlaneEndpoint:";
+    let reference = "{apiGroup: controlplane.cluster.x-k8s.io, kind: FixedControlPlane, name: \"${CLUSTER_NAME}\"}";
+    assert!(flavour.contains(SPEC));
+    let cluster = flavour.replacen(SPEC, &format!("spec:\n  controlPlaneRef: {reference}\n  controlPlaneEndpoint:"), 1);
+    let object = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: FixedControlPlane\nmetadata:\n  \
+                  name: ${CLUSTER_NAME}\n  namespace: ${NAMESPACE}\nspec:\n  version: ${KUBERNETES_VERSION}\n";
+    format!("{cluster}---\n{object}")
+}
