@@ -273,13 +273,19 @@ pub enum Need {
 
 /// All caches of the process, for `/readyz` and `/metrics`. A dropped cache is removed.
 #[derive(Default)]
-pub struct Caches(Mutex<Vec<(String, Need, Weak<dyn Watched>)>>);
+pub struct Caches(Mutex<Vec<Followed>>);
+
+struct Followed {
+    cluster: String,
+    need: Need,
+    cache: Weak<dyn Watched>,
+}
 
 impl Caches {
     /// Adds the cache of a cluster.
     pub fn add(&self, cluster: &str, cache: &Arc<impl Watched + 'static>, need: Need) {
         let cache: Arc<dyn Watched> = cache.clone();
-        self.0.lock().push((cluster.to_owned(), need, Arc::downgrade(&cache)));
+        self.0.lock().push(Followed { cluster: cluster.to_owned(), need, cache: Arc::downgrade(&cache) });
     }
 
     /// The problems, one line for each cache that is required.
@@ -297,9 +303,9 @@ impl Caches {
 
     fn alive(&self, counts: impl Fn(Need) -> bool) -> Vec<(String, Arc<dyn Watched>)> {
         let mut caches = self.0.lock();
-        caches.retain(|(_, _, cache)| cache.strong_count() > 0);
-        let counted = caches.iter().filter(|(_, need, _)| counts(*need));
-        counted.filter_map(|(cluster, _, cache)| Some((cluster.clone(), cache.upgrade()?))).collect()
+        caches.retain(|one| one.cache.strong_count() > 0);
+        let counted = caches.iter().filter(|one| counts(one.need));
+        counted.filter_map(|one| Some((one.cluster.clone(), one.cache.upgrade()?))).collect()
     }
 }
 
