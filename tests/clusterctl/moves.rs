@@ -127,8 +127,13 @@ fn a_cluster_moves_there_and_back_and_the_cloud_does_not_notice() {
         let kubeconfig = there.world.management.kubeconfig().display().to_string();
         let dry_run = world.clusterctl(&[&words(&here, &kubeconfig)[..], &["--dry-run", "-v5"]].concat());
         let listed = String::from_utf8_lossy(&dry_run.stderr);
-        for kind in ["MachineDeployment", "MachineSet", "Machine", "MachineClass"] {
-            assert!(listed.contains(&format!("machine.sapcloud.io/v1alpha1, Kind={kind},")), "MV1: {kind} in {listed}");
+        for native in [
+            "MachineDeployment=\"moved-mp-0\"",
+            "MachineSet=\"moved-mp-0-",
+            "Machine=\"moved-mp-0-",
+            "MachineClass=\"moved-mp-0-",
+        ] {
+            assert!(listed.contains(&format!("Creating {native}")), "MV1: {native} in {listed}");
         }
         let (before, ids, nodes_before, from) =
             (here.vms().await, ids(&here).await, nodes(&here), length_of_journal(&here));
