@@ -13,4 +13,5 @@ mod moves;
 mod pools;
 mod repository;
 mod scene;
+mod upgrade;
 mod world;

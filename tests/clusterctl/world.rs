@@ -59,8 +59,17 @@ impl World {
     /// Another management cluster, for machines of the same cloud and the same workload cluster.
     pub async fn another(&self) -> &'static Self {
         static ANOTHER: OnceCell<World> = OnceCell::const_new();
-        let (workload, cloud) = (Arc::clone(&self.workload), Arc::clone(&self.cloud));
-        ANOTHER.get_or_init(|| Self::install(workload, cloud, folder())).await
+        ANOTHER.get_or_init(|| self.beside()).await
+    }
+
+    /// One whose provider is upgraded, which concerns all its clusters.
+    pub async fn to_upgrade(&self) -> &'static Self {
+        static TO_UPGRADE: OnceCell<World> = OnceCell::const_new();
+        TO_UPGRADE.get_or_init(|| self.beside()).await
+    }
+
+    async fn beside(&self) -> Self {
+        Self::install(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await
     }
 
     async fn install(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {
@@ -178,7 +187,7 @@ impl World {
     }
 
     /// Our provider, with the rights of its ServiceAccount and no more.
-    async fn start_provider(&self) {
+    pub async fn start_provider(&self) {
         let client = self.management.client();
         let admin = self.management.kubeconfig().to_owned();
         let kubeconfig = identity::kubeconfig(&client, &admin, NAMESPACE, "capmcm-manager", &self.folder).await;
@@ -208,6 +217,14 @@ impl World {
             is_ready(&url).await
         })
         .await;
+    }
+
+    /// Ends our provider in good order.
+    pub async fn stop_provider(&self) {
+        let provider = self.provider.lock().unwrap().take();
+        let (mut program, _) = provider.unwrap();
+        program.terminate();
+        assert!(program.ended().await.success());
     }
 
     /// SIGKILL of our provider, which then starts again and waits for the lease of the one that died.

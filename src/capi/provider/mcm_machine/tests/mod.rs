@@ -1,3 +1,4 @@
+mod members;
 mod rules;
 mod transcripts;
 mod world;
