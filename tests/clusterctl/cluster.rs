@@ -82,22 +82,7 @@ fn an_idle_cluster_is_idle_and_heals() {
     play(async |world: &'static World| {
         let scene = Scene::with_workers(world, "idle", 1).await;
         scene.until("the Machine to run", async || scene.has_running(1)).await;
-        let versions = || {
-            let kinds = ["mcmcluster", "mcmmachine", "mcmmachinetemplate", "machines.machine.sapcloud.io"];
-            let all = kinds.iter().flat_map(|kind| scene.all(kind));
-            all.map(|object| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        let mut last = versions();
-        let mut quiet_since = std::time::Instant::now();
-        scene
-            .until("nothing to be written for a while", async || {
-                let now = versions();
-                if now != last {
-                    (last, quiet_since) = (now, std::time::Instant::now());
-                }
-                (quiet_since.elapsed().as_secs() >= 10).then_some(())
-            })
-            .await;
+        scene.is_idle(&["mcmcluster", "mcmmachine", "mcmmachinetemplate", "machines.machine.sapcloud.io"]).await;
         let machines = scene.machines();
         let [machine] = machines.as_slice() else { panic!("not one Machine: {machines:?}") };
         let bare = r#"{"metadata":{"ownerReferences":[],"finalizers":[]}}"#;

@@ -200,3 +200,38 @@ fn a_pool_of_a_paused_cluster_stays_as_it_is() {
         scene.until("two Nodes", async || scene.has_pool_of(2)).await;
     });
 }
+
+/// O4, F4, 9.8: an idle pool is not written, and what somebody removes by hand comes back.
+#[test]
+fn an_idle_pool_is_idle_and_heals() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_pool(world, "calm", 2).await;
+        scene.until("two Nodes", async || scene.has_pool_of(2)).await;
+        let natives =
+            ["machinedeployments", "machinesets", "machines"].map(|kind| format!("{kind}.machine.sapcloud.io"));
+        let natives = natives.each_ref().map(String::as_str);
+        scene.is_idle(&[&["mcmmachinepool"][..], &natives].concat()).await;
+        let before = scene.vms().await;
+        let bare = r#"{"metadata":{"ownerReferences":[],"finalizers":[]}}"#;
+        for kind in [&["mcmmachinepool"][..], &natives].concat() {
+            for object in scene.all(kind) {
+                scene.kubectl(&["patch", kind, name_of(&object), "--type=merge", "-p", bare]);
+            }
+        }
+        scene
+            .until("owners and finalizers to come back", async || {
+                let is_whole = |object: &Value| {
+                    let meta = &object["metadata"];
+                    meta["ownerReferences"][0]["controller"] == true && meta["finalizers"][0].is_string()
+                };
+                [&["mcmmachinepool"][..], &natives]
+                    .concat()
+                    .iter()
+                    .all(|kind| scene.all(kind).iter().all(is_whole))
+                    .then_some(())
+            })
+            .await;
+        assert_eq!(scene.vms().await, before);
+        scene.until("two Nodes", async || scene.has_pool_of(2)).await;
+    });
+}

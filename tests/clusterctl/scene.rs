@@ -146,6 +146,24 @@ impl Scene {
         own.map(|line| line.trim_start_matches("node/").to_owned()).collect()
     }
 
+    /// No object of these kinds is written for a while.
+    pub async fn is_idle(&self, kinds: &[&str]) {
+        let versions = || {
+            let all = kinds.iter().flat_map(|kind| self.all(kind));
+            all.map(|object| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let mut last = versions();
+        let mut quiet_since = std::time::Instant::now();
+        self.until("nothing to be written for a while", async || {
+            let now = versions();
+            if now != last {
+                (last, quiet_since) = (now, std::time::Instant::now());
+            }
+            (quiet_since.elapsed().as_secs() >= 10).then_some(())
+        })
+        .await;
+    }
+
     pub async fn until<T>(&self, what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
         wait::until_within(LIMIT, &format!("{what} in {}", self.namespace), ask).await
     }
