@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 #[cfg(feature = "aws")]
 use super::aws;
+#[cfg(feature = "gcp")]
+use super::gcp;
 #[cfg(feature = "remote")]
 use super::remote::{RemoteDriver, Texts};
 #[cfg(feature = "simulated")]
@@ -20,6 +22,8 @@ use crate::api::machine::MachineClass;
 const BUILT_IN: &[BuiltIn] = &[
     #[cfg(feature = "aws")]
     BuiltIn { provider: aws::NAME, open: aws::open },
+    #[cfg(feature = "gcp")]
+    BuiltIn { provider: gcp::NAME, open: gcp::open },
     #[cfg(feature = "simulated")]
     BuiltIn { provider: simulated::NAME, open: simulated::open },
 ];
@@ -243,7 +247,8 @@ mod tests {
         let environment = Environment { simulated_cloud: &cloud, remote: &remote };
         let catalogue = Catalogue::open(&environment, provider, &Guards::unobserved()).unwrap();
         // Built-in clouds other than the simulated one are no concern of this test.
-        let names: Vec<_> = catalogue.names().into_iter().filter(|name| *name != "AWS").collect();
+        let names: Vec<_> =
+            catalogue.names().into_iter().filter(|name| !["AWS", "GCP"].contains(&name.as_str())).collect();
         assert_eq!(names, expected);
         if expected.contains(&name) {
             let unknown = catalogue.validate(&class(name)).unwrap_err();

@@ -14,6 +14,8 @@ mod environment;
 mod error;
 #[cfg(test)]
 mod fake;
+#[cfg(feature = "gcp")]
+mod gcp;
 mod guard;
 pub(crate) mod inspection;
 mod interface;

@@ -1,7 +1,6 @@
 //! Accounts of AWS: a region, an endpoint and credentials. A Secret with new credentials is another account at once.
 
 use std::{
-    collections::HashMap,
     path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -9,20 +8,22 @@ use std::{
 
 use aws_config::{default_provider::credentials::DefaultCredentialsChain, provider_config::ProviderConfig};
 use aws_credential_types::{Credentials as Keys, provider::ProvideCredentials};
-use parking_lot::Mutex;
 use roxmltree::Node;
-use tokio::{sync::Mutex as AsyncMutex, time::Instant};
+use tokio::sync::Mutex;
 
 use super::{
-    credentials::{self, Credentials},
+    credentials::Credentials,
     endpoint::{iam_of, url_of},
-    errors::Failure,
     query::{Query, child, text_of},
-    transport::{Limits, Service, Transport, shared_client, within},
+    transport::{Service, Transport, shared_client, within},
 };
-use crate::driver::{DriverError, SecretData, code::Code};
+use crate::driver::{
+    DriverError, SecretData,
+    cloud::{Failure, Limits, Recent, Secrets},
+    code::Code,
+};
 
-/// More than any installation has; those that were not used for longest go first.
+/// More than any installation has.
 const MOST_ACCOUNTS: usize = 256;
 /// Credentials that expire are fetched again so long before.
 const AHEAD: Duration = Duration::from_secs(300);
@@ -70,7 +71,7 @@ impl AccountKey {
     /// Half of the credentials is missing.
     pub(super) fn of(region: &str, secret: &SecretData) -> Result<Self, DriverError> {
         let credentials = Credentials::of(secret)?;
-        Ok(Self { region: region.to_owned(), endpoint: credentials::endpoint(secret), credentials })
+        Ok(Self { region: region.to_owned(), endpoint: Secrets(secret).endpoint(), credentials })
     }
 }
 
@@ -83,18 +84,18 @@ pub(super) struct Account {
     uses_proxy: bool,
     limits: Limits,
     /// Those that were fetched last. Who fetches new ones holds the lock, so that others wait for them.
-    fetched: AsyncMutex<Option<Keys>>,
+    fetched: Mutex<Option<Keys>>,
 }
 
 /// All accounts.
 pub(super) struct Accounts {
     access: Access,
-    all: Mutex<HashMap<AccountKey, (Arc<Account>, Instant)>>,
+    all: Recent<AccountKey, Arc<Account>>,
 }
 
 impl Accounts {
     pub(super) fn new(access: Access) -> Self {
-        Self { access, all: Mutex::default() }
+        Self { access, all: Recent::new(MOST_ACCOUNTS) }
     }
 
     /// The account of a key, with the credentials that it has, if they are still valid.
@@ -102,33 +103,23 @@ impl Accounts {
     /// # Errors
     /// The region is no word.
     pub(super) fn get(&self, key: &AccountKey) -> Result<Arc<Account>, DriverError> {
-        let mut all = self.all.lock();
-        if let Some((account, used)) = all.get_mut(key) {
-            *used = Instant::now();
-            return Ok(Arc::clone(account));
-        }
         let service = |name, endpoint: Option<&String>| {
             let url = endpoint.map_or_else(|| url_of(name, &key.region), |url| Ok(url.clone()))?;
             Ok::<_, DriverError>(Service { name, region: key.region.clone(), url })
         };
-        let (iam_region, iam_url) = iam_of(&key.region);
-        let iam_url = self.access.sts_endpoint.clone().unwrap_or_else(|| iam_url.to_owned());
-        let account = Arc::new(Account {
-            service: service("ec2", key.endpoint.as_ref().or(self.access.endpoint.as_ref()))?,
-            sts: service("sts", self.access.sts_endpoint.as_ref())?,
-            iam: Service { name: "iam", region: iam_region.to_owned(), url: iam_url },
-            credentials: key.credentials.clone(),
-            uses_proxy: self.access.uses_proxy,
-            limits: self.access.limits,
-            fetched: AsyncMutex::default(),
-        });
-        if all.len() >= MOST_ACCOUNTS
-            && let Some(oldest) = all.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
-        {
-            all.remove(&oldest);
-        }
-        all.insert(key.clone(), (Arc::clone(&account), Instant::now()));
-        Ok(account)
+        self.all.get_or(key, || {
+            let (iam_region, iam_url) = iam_of(&key.region);
+            let iam_url = self.access.sts_endpoint.clone().unwrap_or_else(|| iam_url.to_owned());
+            Ok(Arc::new(Account {
+                service: service("ec2", key.endpoint.as_ref().or(self.access.endpoint.as_ref()))?,
+                sts: service("sts", self.access.sts_endpoint.as_ref())?,
+                iam: Service { name: "iam", region: iam_region.to_owned(), url: iam_url },
+                credentials: key.credentials.clone(),
+                uses_proxy: self.access.uses_proxy,
+                limits: self.access.limits,
+                fetched: Mutex::default(),
+            }))
+        })
     }
 }
 

@@ -6,14 +6,13 @@ use roxmltree::Node;
 
 use super::{
     accounts::Account,
-    errors::Failure,
     instance::Instance,
     query::{Query, child, items, text_of},
     run::Order,
     spec::Scope,
     transport::{Service, Transport},
 };
-use crate::driver::{DriverError, SecretData, code::Code};
+use crate::driver::{DriverError, SecretData, cloud::Failure, code::Code};
 
 pub(super) const EC2_VERSION: &str = "2016-11-15";
 /// States of VMs that exist.

@@ -9,9 +9,6 @@ const KEY_ID: [&str; 3] = ["providerAccessKeyId", "accessKeyID", "accessKeyId"];
 const SECRET_KEY: [&str; 2] = ["providerSecretAccessKey", "secretAccessKey"];
 const TOKEN_FILE: &str = "workloadIdentityTokenFile";
 const ROLE_ARN: &str = "roleARN";
-const USER_DATA: &str = "userData";
-/// The endpoint of EC2, for private clouds with its API.
-const ENDPOINT: [&str; 2] = ["endpointURL", "endpointUrl"];
 
 /// How calls are signed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,22 +58,6 @@ impl Credentials {
     }
 }
 
-/// The endpoint in a Secret, if it has one.
-pub(super) fn endpoint(secret: &SecretData) -> Option<String> {
-    Secrets(secret).trimmed(&ENDPOINT)
-}
-
-/// The user data of a VM, as it is.
-///
-/// # Errors
-/// [`Code::InvalidArgument`]: there is none.
-pub(super) fn user_data(secret: &SecretData) -> Result<&[u8], DriverError> {
-    match Secrets(secret).raw(USER_DATA) {
-        Some(data) if !data.is_empty() => Ok(data),
-        _ => Err(DriverError::new(Code::InvalidArgument, format!("the secret of the class has no {USER_DATA}"))),
-    }
-}
-
 fn incomplete<T>(keys: &[&str]) -> Result<T, DriverError> {
     let message = format!("the secret of the class needs both of {}, not empty", keys.join(" and "));
     Err(DriverError::new(Code::InvalidArgument, message))
@@ -120,22 +101,5 @@ mod tests {
     fn credentials_are_not_printed() {
         let shown = format!("{:?}", keys("AKIDEXAMPLE", "hunter2"));
         assert!(!shown.contains("AKID") && !shown.contains("hunter2"), "{shown}");
-    }
-
-    #[rstest]
-    #[case(&[("userData", " as it is\n")], Some(" as it is\n"))]
-    #[case(&[("userData", "")], None)]
-    #[case(&[], None)]
-    fn user_data_must_be_there_and_is_not_trimmed(#[case] data: &[(&str, &str)], #[case] expected: Option<&str>) {
-        assert_eq!(user_data(&secret(data)).ok(), expected.map(str::as_bytes));
-    }
-
-    #[test]
-    fn a_secret_may_name_the_endpoint() {
-        assert_eq!(
-            endpoint(&secret(&[("endpointURL", "http://ec2.example.com \n")])).as_deref(),
-            Some("http://ec2.example.com")
-        );
-        assert_eq!(endpoint(&secret(&[])), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Where the services of AWS are.
 
-use crate::driver::{DriverError, code::Code};
+use crate::driver::{DriverError, cloud::is_word, code::Code};
 
 /// Domains of regions that are not in the general one, by the beginning of their name.
 const DOMAINS: [(&str, &str); 7] = [
@@ -28,7 +28,7 @@ const IAM: [(&str, &str, &str); 6] = [
 /// # Errors
 /// [`Code::InvalidArgument`]: the region is no word, so it could lead to another host.
 pub(super) fn url_of(service: &str, region: &str) -> Result<String, DriverError> {
-    if !is_region(region) {
+    if !is_word(region) {
         let message = "providerSpec.region: expected letters, digits and hyphens";
         return Err(DriverError::new(Code::InvalidArgument, message));
     }
@@ -40,11 +40,6 @@ pub(super) fn url_of(service: &str, region: &str) -> Result<String, DriverError>
 pub(super) fn iam_of(region: &str) -> (&'static str, &'static str) {
     let [.., (_, general, url)] = IAM;
     IAM.iter().find(|(start, ..)| region.starts_with(start)).map_or((general, url), |(_, region, url)| (region, url))
-}
-
-/// Whether this may be a region.
-pub(super) fn is_region(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Errors of AWS as codes.
 
 use crate::driver::{
-    DriverError, SecretData,
-    cloud::{code_of_status, safe_text},
+    cloud::{Failure, code_of_status},
     code::Code,
 };
 
@@ -127,71 +126,14 @@ pub(super) fn code_of_state_reason(reason: &str) -> Code {
     }
 }
 
-/// A call that failed.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Failure {
-    /// AWS says why.
-    Named { name: String, message: String, status: u16 },
-    /// Something else answered.
-    Status(u16),
-    /// The answer is not what this call returns.
-    Unreadable(u16),
-    /// There was no answer in time.
-    NoAnswer,
-    /// There is no connection.
-    Unreachable(String),
-    /// The answer broke off.
-    Broken(String),
-    /// The request was never sent.
-    Unsent(String),
-    /// There are no credentials to sign it with.
-    Credentials(DriverError),
+/// An error that AWS names.
+pub(super) fn named(name: String, message: String, status: u16) -> Failure {
+    Failure::Named { code: code_of(&name, status), name, message }
 }
 
-impl Failure {
-    pub(super) fn code(&self) -> Code {
-        match self {
-            Self::Named { name, status, .. } => code_of(name, *status),
-            Self::Status(status) => code_of("", *status),
-            Self::Unreadable(status) => unread(*status),
-            Self::NoAnswer => Code::DeadlineExceeded,
-            Self::Unreachable(_) => Code::Unavailable,
-            Self::Broken(_) => Code::Unknown,
-            Self::Unsent(_) => Code::Internal,
-            Self::Credentials(error) => error.code,
-        }
-    }
-
-    /// Whether the same request may succeed in a moment. One with a token that is spent or used for another request will not.
-    pub(super) fn may_pass(&self) -> bool {
-        self.code().is_transient() && !self.is(TOKEN_SPENT) && !self.is(TOKEN_MISMATCH)
-    }
-
-    /// Whether AWS gave it this name.
-    pub(super) fn is(&self, expected: &str) -> bool {
-        matches!(self, Self::Named { name, .. } if name == expected)
-    }
-
-    /// The error of the driver. `what` says what was attempted; no part of the secret gets into the text.
-    pub(super) fn error(&self, what: &str, secret: &SecretData) -> DriverError {
-        let text = match self {
-            Self::Named { name, message, .. } => format!("{name}: {message}"),
-            Self::Status(status) => format!("HTTP status {status}, not from AWS"),
-            Self::Unreadable(status) => format!("the answer with HTTP status {status} cannot be read"),
-            Self::NoAnswer => "no answer in time".to_owned(),
-            Self::Unreachable(cause) | Self::Broken(cause) | Self::Unsent(cause) => cause.clone(),
-            Self::Credentials(error) => error.message.clone(),
-        };
-        DriverError::new(self.code(), format!("{what} failed: {}", safe_text(&text, secret)))
-    }
-}
-
-/// An answer that cannot be read may come from something between us and the cloud.
-fn unread(status: u16) -> Code {
-    match code_of_status(status) {
-        code if code.is_transient() => code,
-        _ => Code::Unknown,
-    }
+/// Whether the same request may succeed in a moment. One with a token that is spent or used for another request will not.
+pub(super) fn may_pass(failure: &Failure) -> bool {
+    failure.code().is_transient() && !failure.is(TOKEN_SPENT) && !failure.is(TOKEN_MISMATCH)
 }
 
 #[cfg(test)]
@@ -251,14 +193,5 @@ mod tests {
     #[case("", Code::Internal)]
     fn a_vm_that_ends_at_once_says_why(#[case] reason: &str, #[case] expected: Code) {
         assert_eq!(code_of_state_reason(reason), expected);
-    }
-
-    #[rstest]
-    #[case(200, Code::Unknown)]
-    #[case(404, Code::Unknown)]
-    #[case(403, Code::Unknown)]
-    #[case(503, Code::Unavailable)]
-    fn an_answer_that_cannot_be_read_says_nothing_about_a_vm(#[case] status: u16, #[case] expected: Code) {
-        assert_eq!(unread(status), expected);
     }
 }

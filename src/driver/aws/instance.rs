@@ -10,7 +10,7 @@ use super::{
     query::{child, items, text_of},
     spec::{MARKERS, Scope, Spec},
 };
-use crate::driver::{DriverError, Vm, code::Code};
+use crate::driver::{DriverError, Vm, cloud::Wanted, code::Code};
 
 /// A VM that EC2 knows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,14 +46,6 @@ pub(super) enum Todo {
     AssignIpv6Prefixes { interface: String, missing: i32 },
 }
 
-/// Which Machine a VM is looked up for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
-    pub name: &'a str,
-    /// Empty for an orphan, which is known by its VM only.
-    pub uid: &'a str,
-}
-
 impl Instance {
     /// Reads an instance. `None` if it has no ID or no state.
     pub(super) fn of(instance: Node<'_, '_>) -> Option<Self> {
@@ -82,10 +74,9 @@ impl Instance {
         !self.is_gone && scope.markers.are_on(self.tags.keys().map(String::as_str))
     }
 
-    /// Whether it was created for a Machine. The reference does not tag the UID, so a VM without it goes by its name.
+    /// Whether it was created for a Machine.
     pub(super) fn is_of(&self, wanted: Wanted<'_>) -> bool {
-        let uid = self.tags.get(UID_TAG).filter(|uid| !uid.is_empty());
-        self.machine_name() == wanted.name && (wanted.uid.is_empty() || uid.is_none_or(|uid| uid == wanted.uid))
+        wanted.is(self.machine_name(), self.tags.get(UID_TAG).map(String::as_str))
     }
 
     /// Whether it carries the tag of another cluster.

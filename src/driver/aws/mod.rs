@@ -35,14 +35,14 @@ use self::{
     accounts::{Access, AccountKey, Accounts},
     calls::Ec2,
     errors::{TOKEN_MISMATCH, TOKEN_SPENT},
-    instance::{Instance, Todo, Wanted, needs_initialization, only},
+    instance::{Instance, Todo, needs_initialization, only},
     names::{IDS, PLACEMENT_ANNOTATION},
     run::Order,
     spec::{Scope, Spec, placement_of_annotation},
     transport::Transport,
 };
 use super::{
-    cloud::{Coalescer, Requests, idempotency_token, safe_text},
+    cloud::{Coalescer, Requests, Secrets, Wanted, check_provider, idempotency_token, safe_text},
     code::Code,
     environment::{Environment, OpenError},
     error::DriverError,
@@ -123,7 +123,7 @@ impl AwsDriver {
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
         let mut problems = Problems::default();
-        check_provider(class, &mut problems);
+        check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
@@ -144,9 +144,9 @@ impl AwsDriver {
 
     /// The existing VMs of a Machine: the one with its provider ID, or those that were created for it.
     async fn find(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
-        let wanted = wanted(machine);
+        let wanted = Wanted::of(machine);
         let mut named = self.named(session, wanted.name).await?;
-        let Some(id) = native_id(machine)? else {
+        let Some(id) = IDS.of_machine(machine)?.map(|[_, native]| native) else {
             named.retain(|instance| instance.is_in(&session.scope) && instance.is_of(wanted));
             return Ok(named);
         };
@@ -191,8 +191,8 @@ impl AwsDriver {
         mut generation: u32,
     ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
-        let wanted = wanted(machine);
-        let user_data = credentials::user_data(&request.secret)?;
+        let wanted = Wanted::of(machine);
+        let user_data = Secrets(&request.secret).user_data()?;
         let annotation = machine.spec.node_template.metadata.annotations.get(PLACEMENT_ANNOTATION);
         let placement = match annotation.filter(|text| !text.is_empty() && session.spec.placement.is_none()) {
             Some(text) => placement_of_annotation(text)?,
@@ -267,7 +267,7 @@ impl AwsDriver {
 
     async fn initialized(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let instance = only(self.find(&session, &request.machine).await?, wanted(&request.machine).name)?;
+        let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
         for todo in instance.todo(&session.spec) {
             self.carry_out(&session, &todo).await?;
         }
@@ -287,7 +287,7 @@ impl Driver for AwsDriver {
 
     fn validate(&self, class: &MachineClass) -> Problems {
         let mut problems = Problems::default();
-        check_provider(class, &mut problems);
+        check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
@@ -296,7 +296,7 @@ impl Driver for AwsDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = wanted(&request.machine);
+        let wanted = Wanted::of(&request.machine);
         let named = self.named(&session, wanted.name).await?;
         let (alive, gone): (Vec<_>, Vec<_>) =
             named.into_iter().filter(|one| one.is_of(wanted)).partition(|one| one.is_in(&session.scope));
@@ -331,7 +331,7 @@ impl Driver for AwsDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let found = self.find(&session, &request.machine).await?;
-        let instance = only(found, wanted(&request.machine).name)?;
+        let instance = only(found, Wanted::of(&request.machine).name)?;
         let vm = instance.vm(&session.scope.region);
         if vm.node_name.is_empty() && request.machine.spec.provider_id.is_empty() {
             // The name of its Node would be stored.
@@ -363,32 +363,6 @@ impl Driver for AwsDriver {
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         Ok(specs.iter().filter_map(volumes::id_of).collect())
     }
-}
-
-fn check_provider(class: &MachineClass, problems: &mut Problems) {
-    let provider = class.provider.trim();
-    if !provider.is_empty() && !provider.eq_ignore_ascii_case(NAME) {
-        problems.expected("provider", NAME, &format!("{provider:?}"));
-    }
-}
-
-fn wanted(machine: &Machine) -> Wanted<'_> {
-    let metadata = &machine.metadata;
-    Wanted { name: metadata.name.as_deref().unwrap_or_default(), uid: metadata.uid.as_deref().unwrap_or_default() }
-}
-
-/// The ID of the instance that the provider ID of a Machine names, if it has one.
-fn native_id(machine: &Machine) -> Result<Option<&str>, DriverError> {
-    let id = machine.spec.provider_id.as_str();
-    if id.is_empty() {
-        return Ok(None);
-    }
-    let native = IDS.parse(id).map(|(_, native)| native);
-    native.map(Some).ok_or_else(|| {
-        let name = machine.metadata.name.as_deref().unwrap_or_default();
-        let message = format!("machine {name:?} has provider ID {id:?}, which is none of {NAME}: check its class");
-        DriverError::new(Code::InvalidArgument, message)
-    })
 }
 
 /// A VM that ended while it was waited for.

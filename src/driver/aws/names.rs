@@ -5,7 +5,7 @@ use crate::driver::cloud::ProviderIds;
 /// Name in `MachineClass.provider`.
 pub(in crate::driver) const NAME: &str = "AWS";
 /// `aws:///<region>/<instance>`
-pub(super) const IDS: ProviderIds = ProviderIds { prefix: "aws:///" };
+pub(super) const IDS: ProviderIds = ProviderIds { provider: NAME, prefix: "aws:///" };
 /// The tag with the name of the Machine, which the console shows as the name of the VM.
 pub(super) const NAME_TAG: &str = "Name";
 /// Tag of an instance with the UID of its Machine. VMs of the reference do not have it.

@@ -2,6 +2,8 @@
 
 use roxmltree::{Document, Node};
 
+use crate::driver::cloud::form;
+
 /// An action with its parameters, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Query {
@@ -39,21 +41,8 @@ impl Query {
 
     /// The body of the request.
     pub(super) fn encoded(&self) -> String {
-        let pairs: Vec<String> =
-            self.parameters.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
-        pairs.join("&")
+        form(self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())))
     }
-}
-
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(char::from(byte)),
-            other => escaped.push_str(&format!("%{other:02X}")),
-        }
-    }
-    escaped
 }
 
 /// The code and message of an error, in EC2's form or that of other services. `None` if the text is no error of AWS.

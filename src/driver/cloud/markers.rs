@@ -5,6 +5,8 @@ use crate::driver::spec::Problems;
 /// How a cloud spells the two markers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkerNames {
+    /// What carries a marker: a key, a tag.
+    pub carrier: &'static str,
     /// Part of the key that marks the cluster.
     pub cluster: &'static str,
     /// Part of the key that marks the role.
@@ -41,9 +43,12 @@ impl Markers {
         let roles = keys.filter(|key| key.contains(names.role) && !key.contains(names.cluster)).count();
         for (part, count) in [(names.cluster, clusters), (names.role, roles)] {
             match count {
-                0 => problems.expected(path, &format!("a key that contains {part}"), "none"),
+                0 => problems.expected(path, &format!("a {} that contains {part}", names.carrier), "none"),
                 1 => {}
-                _ => problems.warning(path, format!("{count} keys contain {part}: the first in order marks the VMs")),
+                _ => {
+                    let text = format!("{count} {}s contain {part}: the first in order marks the VMs", names.carrier);
+                    problems.warning(path, text);
+                }
             }
         }
     }
@@ -64,7 +69,8 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    const NAMES: MarkerNames = MarkerNames { cluster: "example.com/cluster/", role: "example.com/role/" };
+    const NAMES: MarkerNames =
+        MarkerNames { carrier: "key", cluster: "example.com/cluster/", role: "example.com/role/" };
 
     fn markers(keys: &[&str]) -> Option<(String, String)> {
         Markers::of(keys.iter().copied(), NAMES).map(|markers| (markers.cluster, markers.role))

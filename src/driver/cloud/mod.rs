@@ -1,20 +1,36 @@
-//! What drivers of real clouds share. All of it is pure but [`coalesce`], which joins look-ups that
-//! wait at the same time, and [`requests`], which measures them.
+//! What drivers of real clouds share. All of it is pure but [`client`], which sends requests, [`coalesce`], which joins
+//! look-ups that wait at the same time, [`recent`], which remembers accounts, and [`requests`], which measures.
 
+mod class;
+mod client;
 mod coalesce;
+mod failure;
+mod fields;
+mod form;
 mod http;
 mod markers;
 mod provider_id;
+mod recent;
 mod requests;
 mod secret;
 mod text;
 mod token;
+mod wanted;
 
+pub(crate) use class::check_provider;
+#[cfg(feature = "aws")]
+pub(crate) use client::connector;
+pub(crate) use client::{Http, Limits};
 pub(crate) use coalesce::Coalescer;
+pub(crate) use failure::Failure;
+pub(crate) use fields::{choice, filled, is_word, number};
+pub(crate) use form::form;
 pub(crate) use http::code_of_status;
 pub(crate) use markers::{MarkerNames, Markers};
 pub(crate) use provider_id::ProviderIds;
+pub(crate) use recent::Recent;
 pub(crate) use requests::Requests;
 pub(crate) use secret::Secrets;
 pub(crate) use text::safe_text;
 pub(crate) use token::idempotency_token;
+pub(crate) use wanted::Wanted;

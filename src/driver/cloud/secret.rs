@@ -1,6 +1,10 @@
 //! The keys of a Secret: each may have several spellings.
 
-use crate::driver::interface::SecretData;
+use crate::driver::{code::Code, error::DriverError, interface::SecretData};
+
+const USER_DATA: &str = "userData";
+/// The endpoint of the cloud's main service, for private clouds with its API.
+const ENDPOINT: [&str; 2] = ["endpointURL", "endpointUrl"];
 
 /// Reads a Secret. Values that are no text count as absent.
 #[derive(Clone, Copy)]
@@ -16,12 +20,28 @@ impl<'a> Secrets<'a> {
         })
     }
 
-    /// The first value that is present, as it is.
+    /// The value of a key, as it is.
     pub(crate) fn raw(&self, key: &str) -> Option<&'a [u8]> {
         self.0.0.get(key).map(Vec::as_slice)
     }
 
+    /// The user data of a VM, as it is.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`]: there is none.
+    pub(crate) fn user_data(&self) -> Result<&'a [u8], DriverError> {
+        self.raw(USER_DATA).filter(|data| !data.is_empty()).ok_or_else(|| {
+            DriverError::new(Code::InvalidArgument, format!("the secret of the class has no {USER_DATA}"))
+        })
+    }
+
+    /// The endpoint that the Secret names, if it names one.
+    pub(crate) fn endpoint(&self) -> Option<String> {
+        self.trimmed(&ENDPOINT)
+    }
+
     /// Whether a key is present, with whatever value.
+    #[cfg_attr(not(any(test, feature = "aws")), expect(dead_code, reason = "no other cloud needs it"))]
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.0.contains_key(key)
     }
@@ -40,8 +60,26 @@ mod tests {
     #[case::letters_count(&[("A", "1")], None)]
     #[case(&[], None)]
     fn the_first_spelling_with_a_value_wins(#[case] data: &[(&str, &str)], #[case] expected: Option<&str>) {
-        let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
-        assert_eq!(Secrets(&SecretData(data)).trimmed(&["a", "b"]).as_deref(), expected);
+        assert_eq!(Secrets(&secret(data)).trimmed(&["a", "b"]).as_deref(), expected);
+    }
+
+    fn secret(data: &[(&str, &str)]) -> SecretData {
+        SecretData(data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect())
+    }
+
+    #[rstest]
+    #[case(&[("userData", " as it is\n")], Some(" as it is\n"))]
+    #[case(&[("userData", "")], None)]
+    #[case(&[], None)]
+    fn user_data_must_be_there_and_is_not_trimmed(#[case] data: &[(&str, &str)], #[case] expected: Option<&str>) {
+        assert_eq!(Secrets(&secret(data)).user_data().ok(), expected.map(str::as_bytes));
+    }
+
+    #[test]
+    fn a_secret_may_name_the_endpoint() {
+        let given = secret(&[("endpointURL", "http://ec2.example.com \n")]);
+        assert_eq!(Secrets(&given).endpoint().as_deref(), Some("http://ec2.example.com"));
+        assert_eq!(Secrets(&secret(&[])).endpoint(), None);
     }
 
     #[test]

@@ -4,8 +4,7 @@ use serde_json::Value;
 
 use super::types::{BlockDevice, MARKERS, ROOT_DEVICE, Spec};
 use crate::driver::{
-    aws::endpoint::is_region,
-    cloud::Markers,
+    cloud::{Markers, is_word},
     spec::{Problems, found},
 };
 
@@ -15,7 +14,7 @@ const IGNORED: [&str; 2] = ["ebsOptimized", "monitoring"];
 const IGNORED_OF_DEVICES: [&str; 2] = ["noDevice", "virtualName"];
 
 pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
-    if !spec.region.is_empty() && !is_region(&spec.region) {
+    if !spec.region.is_empty() && !is_word(&spec.region) {
         let found = found(&Value::from(spec.region.as_str()));
         problems.expected("providerSpec.region", "letters, digits and hyphens", &found);
     }

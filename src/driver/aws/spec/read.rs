@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::types::{BlockDevice, CapacityReservation, CpuOptions, MetadataOptions, NetworkInterface, Placement, Spec};
 use crate::driver::{
     aws::names::PLACEMENT_ANNOTATION,
+    cloud::{choice, filled, number},
     spec::{Fields, Problems, Scalar, boolean, one_of, string, text},
 };
 
@@ -189,33 +190,8 @@ fn placement(fields: &mut Fields<'_>) -> Placement {
     }
 }
 
-/// A text; an empty one counts as absent.
-fn filled(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
-    fields.optional(name, &text()).filter(|text| !text.is_empty())
-}
-
-/// One of a few texts; an empty one counts as absent.
-fn choice(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
-    let parse =
-        move |value: &Value| value.as_str().filter(|text| text.is_empty() || choices.contains(text)).map(str::to_owned);
-    fields.optional(name, &Scalar::new(format!("one of {}", choices.join(", ")), parse)).filter(|text| !text.is_empty())
-}
-
 /// A text that is not blank.
 fn word() -> Scalar<String> {
     let parse = |value: &Value| value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
     Scalar::new("a string that is not blank", parse)
-}
-
-/// A whole number in a range, both ends included.
-fn number(least: i32, most: i32) -> Scalar<i32> {
-    let expected = match most {
-        i32::MAX => format!("a whole number of at least {least}"),
-        _ => format!("a whole number from {least} to {most}"),
-    };
-    let parse = move |value: &Value| {
-        let number = i32::try_from(value.as_i64()?).ok()?;
-        (least..=most).contains(&number).then_some(number)
-    };
-    Scalar::new(expected, parse)
 }

@@ -10,7 +10,7 @@ use crate::driver::{
 
 /// Keys of tags that mark the VMs of a class.
 pub(in crate::driver::aws) const MARKERS: MarkerNames =
-    MarkerNames { cluster: "kubernetes.io/cluster/", role: "kubernetes.io/role/" };
+    MarkerNames { carrier: "key", cluster: "kubernetes.io/cluster/", role: "kubernetes.io/role/" };
 /// The name that means the root device of the image, whatever the image calls it.
 pub(in crate::driver::aws) const ROOT_DEVICE: &str = "/root";
 

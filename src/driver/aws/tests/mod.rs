@@ -15,10 +15,14 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::fake::{Cloud, Shared, serve};
-use super::{AwsDriver, NAME, Patience, accounts::Access, transport::Limits};
+use super::{AwsDriver, NAME, Patience, accounts::Access};
 use crate::{
     api::machine::{Machine, MachineClass},
-    driver::{Code, DriverError, MachineRequest, Observer, SecretData, cloud::Requests, guard::Guards},
+    driver::{
+        Code, DriverError, MachineRequest, Observer, SecretData,
+        cloud::{Limits, Requests},
+        guard::Guards,
+    },
 };
 
 const REGION: &str = "eu-west-1";

@@ -5,12 +5,7 @@ use serde_json::Value;
 use super::driver;
 use crate::{
     api::machine::{MachineClass, MachineDeployment},
-    driver::{
-        SecretData,
-        aws::credentials::{Credentials, user_data},
-        interface::Driver,
-        spec::Problems,
-    },
+    driver::{SecretData, aws::credentials::Credentials, cloud::Secrets, interface::Driver, spec::Problems},
 };
 
 fn template<T: serde::de::DeserializeOwned>(text: &str) -> T {
@@ -29,5 +24,5 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
     assert!(matches!(Credentials::of(&data).unwrap(), Credentials::Static { .. }));
-    user_data(&data).unwrap();
+    Secrets(&data).user_data().unwrap();
 }

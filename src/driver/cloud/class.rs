@@ -1,0 +1,11 @@
+//! What classes of all clouds have.
+
+use crate::{api::machine::MachineClass, driver::spec::Problems};
+
+/// Reports a class of another provider. None at all is one of a process with a single driver.
+pub(crate) fn check_provider(class: &MachineClass, name: &str, problems: &mut Problems) {
+    let provider = class.provider.trim();
+    if !provider.is_empty() && !provider.eq_ignore_ascii_case(name) {
+        problems.expected("provider", name, &format!("{provider:?}"));
+    }
+}

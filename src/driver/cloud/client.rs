@@ -1,0 +1,126 @@
+//! HTTP for all clouds: connections with the TLS of the rest of the program, time limits, and repetition.
+
+use std::time::Duration;
+
+use aws_smithy_http_client::{
+    Connector,
+    proxy::ProxyConfig,
+    tls::{Provider, rustls_provider::CryptoMode},
+};
+use aws_smithy_runtime_api::client::{
+    http::{HttpConnector, HttpConnectorSettings},
+    orchestrator::HttpRequest,
+    result::ConnectorError,
+};
+use aws_smithy_types::{body::SdkBody, byte_stream::ByteStream};
+use rand::Rng;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{failure::Failure, requests::Requests};
+
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long answers may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Of one attempt of a call.
+    pub attempt: Duration,
+    /// Of all attempts of a call. Below the deadline of a status look-up, so that its error says what is wrong.
+    pub call: Duration,
+    pub attempts: u32,
+    /// The mean of the first pause between two attempts; it doubles.
+    pub pause: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { attempt: seconds(25), call: seconds(55), attempts: 3, pause: seconds(1) }
+    }
+}
+
+/// Connections to all services of a cloud.
+pub(crate) struct Http {
+    connector: Connector,
+    limits: Limits,
+    requests: Requests,
+}
+
+impl Http {
+    pub(crate) fn new(limits: Limits, uses_proxy: bool, requests: Requests) -> Self {
+        let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT.min(limits.attempt)).build();
+        Self { connector: connector(settings, uses_proxy), limits, requests }
+    }
+
+    /// Makes attempts until one succeeds, one fails in a way that does not pass, or there is no time left. `service` is what
+    /// the metrics call them.
+    pub(crate) async fn repeat<T, F>(
+        &self,
+        service: &'static str,
+        once: impl Fn() -> F,
+        may_pass: impl Fn(&Failure) -> bool,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let deadline = Instant::now() + self.limits.call;
+        let mut pause = self.limits.pause;
+        let mut attempt = 1;
+        loop {
+            let limit = deadline.min(Instant::now() + self.limits.attempt);
+            let once = async { timeout_at(limit, once()).await.unwrap_or(Err(Failure::NoAnswer)) };
+            let failure = match self.requests.measure(service, once).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
+            if !may_pass(&failure) || attempt >= self.limits.attempts || Instant::now() + wait >= deadline {
+                return Err(failure);
+            }
+            sleep(wait).await;
+            (attempt, pause) = (attempt + 1, pause * 2);
+        }
+    }
+
+    /// The status and the text of an answer.
+    pub(crate) async fn send(&self, request: http::Request<SdkBody>) -> Result<(u16, String), Failure> {
+        let request = HttpRequest::try_from(request).map_err(|error| Failure::Unsent(error.to_string()))?;
+        let response = self.connector.call(request).await.map_err(|error| failed(&error))?;
+        let status = response.status().as_u16();
+        let body = ByteStream::new(response.into_body()).collect().await;
+        let bytes = body.map_err(|error| Failure::Broken(causes(&error)))?.into_bytes();
+        Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+/// Connections, through the proxy that the environment names if there is one and it is used.
+pub(crate) fn connector(settings: HttpConnectorSettings, uses_proxy: bool) -> Connector {
+    let mut connector = Connector::builder().connector_settings(settings);
+    connector.set_proxy_config(uses_proxy.then(ProxyConfig::from_env));
+    connector.tls_provider(Provider::Rustls(CryptoMode::Ring)).build()
+}
+
+fn failed(error: &ConnectorError) -> Failure {
+    if error.is_timeout() {
+        Failure::NoAnswer
+    } else if error.is_io() {
+        Failure::Unreachable(causes(error))
+    } else if error.is_user() {
+        Failure::Unsent(causes(error))
+    } else {
+        Failure::Broken(causes(error))
+    }
+}
+
+/// The text of an error and of its causes, without those that only repeat.
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let (mut texts, mut next) = (vec![error.to_string()], error.source());
+    while let Some(one) = next {
+        let text = one.to_string();
+        if !texts.iter().any(|other| other.contains(&text)) {
+            texts.push(text);
+        }
+        next = one.source();
+    }
+    texts.join(": ")
+}

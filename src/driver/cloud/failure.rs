@@ -1,0 +1,99 @@
+//! Calls of a cloud that failed.
+
+use super::{http::code_of_status, text::safe_text};
+use crate::driver::{DriverError, SecretData, code::Code};
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Failure {
+    /// The cloud says why, by a name of its own.
+    Named { code: Code, name: String, message: String },
+    /// Something else answered.
+    Status(u16),
+    /// The answer is not what this call returns.
+    Unreadable(u16),
+    /// There was no answer in time.
+    NoAnswer,
+    /// There is no connection.
+    Unreachable(String),
+    /// The answer broke off.
+    Broken(String),
+    /// The request was never sent.
+    Unsent(String),
+    /// There are no credentials for it.
+    Credentials(DriverError),
+}
+
+impl Failure {
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::Named { code, .. } => *code,
+            Self::Status(status) => match code_of_status(*status) {
+                // Only the answer of the cloud itself says that something is absent.
+                Code::NotFound => Code::Unknown,
+                code => code,
+            },
+            Self::Unreadable(status) => unread(*status),
+            Self::NoAnswer => Code::DeadlineExceeded,
+            Self::Unreachable(_) => Code::Unavailable,
+            Self::Broken(_) => Code::Unknown,
+            Self::Unsent(_) => Code::Internal,
+            Self::Credentials(error) => error.code,
+        }
+    }
+
+    /// Whether the cloud gave it this name.
+    #[cfg_attr(not(any(test, feature = "aws")), expect(dead_code, reason = "no other cloud needs it"))]
+    pub(crate) fn is(&self, expected: &str) -> bool {
+        matches!(self, Self::Named { name, .. } if name == expected)
+    }
+
+    /// The error of the driver. `what` says what was attempted; no part of the secret gets into the text.
+    pub(crate) fn error(&self, what: &str, secret: &SecretData) -> DriverError {
+        let text = match self {
+            Self::Named { name, message, .. } => format!("{name}: {message}"),
+            Self::Status(status) => format!("HTTP status {status}, not from the cloud"),
+            Self::Unreadable(status) => format!("the answer with HTTP status {status} cannot be read"),
+            Self::NoAnswer => "no answer in time".to_owned(),
+            Self::Unreachable(cause) | Self::Broken(cause) | Self::Unsent(cause) => cause.clone(),
+            Self::Credentials(error) => error.message.clone(),
+        };
+        DriverError::new(self.code(), format!("{what} failed: {}", safe_text(&text, secret)))
+    }
+}
+
+/// An answer that cannot be read may come from something between us and the cloud.
+fn unread(status: u16) -> Code {
+    match code_of_status(status) {
+        code if code.is_transient() => code,
+        _ => Code::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(Failure::Unreadable(200), Code::Unknown)]
+    #[case(Failure::Unreadable(404), Code::Unknown)]
+    #[case(Failure::Unreadable(403), Code::Unknown)]
+    #[case(Failure::Unreadable(503), Code::Unavailable)]
+    #[case::of_a_proxy(Failure::Status(404), Code::Unknown)]
+    #[case::of_a_proxy(Failure::Status(502), Code::Unavailable)]
+    #[case(Failure::NoAnswer, Code::DeadlineExceeded)]
+    fn an_answer_that_is_not_of_the_cloud_says_nothing_about_a_vm(#[case] failure: Failure, #[case] expected: Code) {
+        assert_eq!(failure.code(), expected);
+        assert!(failure.code().is_transient());
+    }
+
+    #[test]
+    fn an_error_says_what_failed_without_secrets() {
+        let failure = Failure::Named { code: Code::Internal, name: "Bad".to_owned(), message: "no hunter2".to_owned() };
+        let secret = SecretData([("userData".to_owned(), b"hunter2".to_vec())].into());
+        let error = failure.error("call of x", &secret);
+        assert_eq!((error.code, error.message.as_str()), (Code::Internal, "call of x failed: Bad: no ***"));
+        assert!(failure.is("Bad") && !failure.is("Good"));
+    }
+}

@@ -1,0 +1,37 @@
+//! Kinds of fields that classes of several clouds have.
+
+use serde_json::Value;
+
+use crate::driver::spec::{Fields, Scalar, text};
+
+/// A text; an empty one counts as absent.
+pub(crate) fn filled(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+    fields.optional(name, &text()).filter(|text| !text.is_empty())
+}
+
+/// One of a few texts; an empty one counts as absent.
+pub(crate) fn choice(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
+    let parse =
+        move |value: &Value| value.as_str().filter(|text| text.is_empty() || choices.contains(text)).map(str::to_owned);
+    fields.optional(name, &Scalar::new(format!("one of {}", choices.join(", ")), parse)).filter(|text| !text.is_empty())
+}
+
+/// A whole number in a range, both ends included. The largest of its type is no limit.
+pub(crate) fn number<N>(least: N, most: N) -> Scalar<N>
+where
+    N: Copy + PartialOrd + std::fmt::Display + TryFrom<i64> + Into<i64> + 'static,
+{
+    let is_open = most.into() >= i64::from(i32::MAX);
+    let expected = if is_open {
+        format!("a whole number of at least {least}")
+    } else {
+        format!("a whole number from {least} to {most}")
+    };
+    let parse = move |value: &Value| N::try_from(value.as_i64()?).ok().filter(|number| (least..=most).contains(number));
+    Scalar::new(expected, parse)
+}
+
+/// Whether a text is letters, digits and hyphens only, so that it cannot lead a URL elsewhere.
+pub(crate) fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}

@@ -1,0 +1,60 @@
+//! What was used lately, such as accounts with their connections and tokens.
+
+use std::{collections::HashMap, hash::Hash};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Values by their keys. Of too many, the one that was not used for longest goes.
+pub(crate) struct Recent<K, V> {
+    most: usize,
+    all: Mutex<HashMap<K, (V, Instant)>>,
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, all: Mutex::default() }
+    }
+
+    /// The value of a key; a new one if there is none.
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub(crate) fn get_or<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        let mut all = self.all.lock();
+        if let Some((value, used)) = all.get_mut(key) {
+            *used = Instant::now();
+            return Ok(value.clone());
+        }
+        let value = make()?;
+        if all.len() >= self.most
+            && let Some(oldest) = all.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
+        {
+            all.remove(&oldest);
+        }
+        all.insert(key.clone(), (value.clone(), Instant::now()));
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_made_once_and_the_one_that_was_not_used_for_longest_goes() {
+        let recent = Recent::new(2);
+        let mut made = Vec::new();
+        for key in ["a", "b", "a", "c", "a", "b"] {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let make = || {
+                made.push(key);
+                Ok::<_, ()>(key)
+            };
+            assert_eq!(recent.get_or(&key, make), Ok(key));
+        }
+        assert_eq!(made, ["a", "b", "c", "b"]);
+        assert_eq!((recent.get_or(&"x", || Err("no")), recent.all.lock().len()), (Err("no"), 2));
+    }
+}

@@ -1,0 +1,245 @@
+//! Accounts of Google: an endpoint and credentials. A Secret with new credentials is another account at once.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::json;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{
+    assertion::signed,
+    credentials::{Credentials, IAM_HOST, Login, STS_URL, TOKEN_FILE, TOKEN_TYPE},
+    rest::{self, Method, Request},
+};
+use crate::driver::{
+    DriverError, SecretData,
+    cloud::{Failure, Http, Limits, Recent},
+    code::Code,
+};
+
+/// More than any installation has.
+const MOST_ACCOUNTS: usize = 256;
+/// Tokens that expire are fetched again so long before.
+const AHEAD: Duration = Duration::from_secs(300);
+/// How long the token of a service account is valid, in seconds.
+const LIFETIME: u64 = 3600;
+const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+const COMPUTE_URL: &str = "https://compute.googleapis.com/compute/v1";
+
+/// Where Google is.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    /// The Compute API for Secrets that name none.
+    pub compute: String,
+    /// What exchanges the token of the process. No Secret can change it.
+    pub sts: String,
+    /// What impersonates service accounts: the beginning of its URLs. No Secret can change it.
+    pub iam: String,
+    /// The token of the process.
+    pub token_file: PathBuf,
+    /// Whether calls go through the proxy that the environment names, if it names one.
+    pub uses_proxy: bool,
+    pub limits: Limits,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            compute: COMPUTE_URL.to_owned(),
+            sts: STS_URL.to_owned(),
+            iam: IAM_HOST.to_owned(),
+            token_file: TOKEN_FILE.into(),
+            uses_proxy: true,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Access {
+    /// What the environment says, as for Google's command line.
+    pub(super) fn of_environment() -> Self {
+        let given = |service: &str| {
+            let name = format!("CLOUDSDK_API_ENDPOINT_OVERRIDES_{service}");
+            std::env::var(name).ok().filter(|url| !url.is_empty())
+        };
+        let default = Self::default();
+        Self {
+            compute: given("COMPUTE").unwrap_or(default.compute),
+            sts: given("STS").map_or(default.sts, |url| format!("{}/v1/token", url.trim_end_matches('/'))),
+            iam: given("IAMCREDENTIALS").unwrap_or(default.iam),
+            ..default
+        }
+    }
+}
+
+/// What makes an account differ from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AccountKey {
+    endpoint: Option<String>,
+    credentials: Credentials,
+}
+
+impl From<&Login> for AccountKey {
+    fn from(login: &Login) -> Self {
+        Self { endpoint: login.endpoint.clone(), credentials: login.credentials.clone() }
+    }
+}
+
+/// The Compute API with credentials.
+pub(super) struct Account {
+    /// The beginning of all URLs, without a slash at the end.
+    pub url: String,
+    access: Access,
+    credentials: Credentials,
+    /// The token that was fetched last. Who fetches a new one holds the lock, so that others wait for it.
+    fetched: Mutex<Option<Token>>,
+}
+
+struct Token {
+    text: String,
+    expires: Instant,
+}
+
+/// All accounts.
+pub(super) struct Accounts {
+    access: Access,
+    all: Recent<AccountKey, Arc<Account>>,
+}
+
+impl Accounts {
+    pub(super) fn new(access: Access) -> Self {
+        Self { access, all: Recent::new(MOST_ACCOUNTS) }
+    }
+
+    /// The account of a key, with the token that it has, if it is still valid.
+    ///
+    /// # Errors
+    /// The endpoint is no URL of HTTP.
+    pub(super) fn get(&self, key: &AccountKey) -> Result<Arc<Account>, DriverError> {
+        let endpoint = key.endpoint.as_ref().unwrap_or(&self.access.compute);
+        if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
+            let message = "endpointURL in the secret of the class must begin with https://";
+            return Err(DriverError::new(Code::InvalidArgument, message));
+        }
+        self.all.get_or(key, || {
+            Ok(Arc::new(Account {
+                url: endpoint.trim_end_matches('/').to_owned(),
+                access: self.access.clone(),
+                credentials: key.credentials.clone(),
+                fetched: Mutex::default(),
+            }))
+        })
+    }
+}
+
+impl Account {
+    /// A token that is valid now.
+    pub(super) async fn token(&self, http: &Http) -> Result<String, Failure> {
+        let mut fetched = self.fetched.lock().await;
+        if let Some(token) = fetched.as_ref().filter(|token| token.expires > Instant::now() + AHEAD) {
+            return Ok(token.text.clone());
+        }
+        let token = match &self.credentials {
+            Credentials::ServiceAccount { email, key_id, private_key, token_uri } => {
+                let claims = claims(email, token_uri);
+                let assertion = signed(private_key, key_id.as_deref(), &claims).map_err(Failure::Credentials)?;
+                of_assertion(http, token_uri, &assertion).await?
+            }
+            Credentials::ExternalAccount { audience, impersonation } => {
+                let token = self.exchanged(http, audience).await?;
+                match impersonation {
+                    Some(path) => self.impersonated(http, path, &token.text).await?,
+                    None => token,
+                }
+            }
+        };
+        Ok(fetched.insert(token).text.clone())
+    }
+
+    /// Forgets a token that Google refused.
+    pub(super) async fn forget(&self, text: &str) {
+        let mut fetched = self.fetched.lock().await;
+        fetched.take_if(|token| token.text == text);
+    }
+
+    /// Exchanges the token in the file for one of Google.
+    async fn exchanged(&self, http: &Http, audience: &str) -> Result<Token, Failure> {
+        let file = &self.access.token_file;
+        let subject = tokio::fs::read_to_string(file).await.map_err(|error| {
+            let message = format!("the workload identity token {} cannot be read: {error}", file.display());
+            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
+        })?;
+        let subject = subject.trim();
+        let pairs = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+            ("audience", audience),
+            ("scope", SCOPE),
+            ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
+            ("subject_token_type", TOKEN_TYPE),
+            ("subject_token", subject),
+        ];
+        let request = Request::form(&self.access.sts, &pairs);
+        let answer: Issued = fetch(http, "the exchange of the workload identity token", &request, subject).await?;
+        Ok(answer.into())
+    }
+
+    /// Exchanges a token for one of a service account.
+    async fn impersonated(&self, http: &Http, path: &str, token: &str) -> Result<Token, Failure> {
+        let url = format!("{}{path}", self.access.iam.trim_end_matches('/'));
+        let body = json!({ "scope": [SCOPE], "lifetime": format!("{LIFETIME}s") });
+        let request =
+            Request { method: Method::Post, url, token: Some(token), body: Some(body.to_string()), is_form: false };
+        let answer: Impersonated = fetch(http, "the impersonation of the service account", &request, token).await?;
+        let left = answer.expire_time.duration_since(jiff::Timestamp::now());
+        Ok(Token { text: answer.access_token, expires: Instant::now() + left.try_into().unwrap_or_default() })
+    }
+}
+
+/// What a service account says to get a token.
+fn claims(email: &str, token_uri: &str) -> serde_json::Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    // Clocks differ a little.
+    let issued = now.saturating_sub(10);
+    json!({ "iss": email, "scope": SCOPE, "aud": token_uri, "iat": issued, "exp": issued + LIFETIME })
+}
+
+async fn of_assertion(http: &Http, token_uri: &str, assertion: &str) -> Result<Token, Failure> {
+    let pairs = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", assertion)];
+    let request = Request::form(token_uri, &pairs);
+    let answer: Issued = fetch(http, "the token of the service account", &request, assertion).await?;
+    Ok(answer.into())
+}
+
+/// The answer of a token endpoint. `sent` is what no text may contain.
+async fn fetch<T: DeserializeOwned>(http: &Http, what: &str, request: &Request<'_>, sent: &str) -> Result<T, Failure> {
+    let answer = http.repeat("token_get", || rest::once(http, request), |failure| failure.code().is_transient()).await;
+    answer.map_err(|failure| {
+        let secret = SecretData([("sent".to_owned(), sent.as_bytes().to_vec())].into());
+        Failure::Credentials(failure.error(what, &secret))
+    })
+}
+
+#[derive(Deserialize)]
+struct Issued {
+    access_token: String,
+    /// In seconds.
+    #[serde(default)]
+    expires_in: u64,
+}
+
+impl From<Issued> for Token {
+    fn from(issued: Issued) -> Self {
+        Self { text: issued.access_token, expires: Instant::now() + Duration::from_secs(issued.expires_in.min(86_400)) }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Impersonated {
+    access_token: String,
+    expire_time: jiff::Timestamp,
+}

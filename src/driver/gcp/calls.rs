@@ -1,0 +1,201 @@
+//! The calls of the Compute API: nothing is decided here.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    accounts::Account,
+    errors::{OperationError, is_absent},
+    instance::{FIELDS, Instance},
+    rest::{self, Method, Request},
+};
+use crate::driver::{
+    DriverError, SecretData,
+    cloud::{Failure, Http, form},
+    code::Code,
+};
+
+/// VMs per page, as many as there may be.
+const PAGE: &str = "500";
+/// So many names fit into a URL.
+const MOST_NAMES: usize = 50;
+/// Kind of a list. The page of a proxy must not pass for an empty one.
+const LIST_KIND: &str = "compute#instanceList";
+/// Warnings with which a list is not complete.
+const PARTIAL: [&str; 2] = ["UNREACHABLE", "PARTIAL_SUCCESS"];
+
+/// The Compute API in one project with one account.
+#[derive(Clone)]
+pub(super) struct Compute {
+    pub http: Arc<Http>,
+    pub account: Arc<Account>,
+    pub project: String,
+    /// What no text may contain.
+    pub secret: SecretData,
+}
+
+/// Work that Google does after its answer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Operation {
+    pub name: String,
+    status: String,
+    #[serde(default)]
+    error: Option<Errors>,
+    #[serde(default)]
+    http_error_status_code: u16,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Errors {
+    errors: Vec<OperationError>,
+}
+
+impl Operation {
+    pub(super) fn is_done(&self) -> bool {
+        self.status == "DONE"
+    }
+
+    /// Why it failed, with the HTTP status that stands for it. `None` if it did not.
+    pub(super) fn failure(&self) -> Option<(&[OperationError], u16)> {
+        self.error.as_ref().map(|error| (error.errors.as_slice(), self.http_error_status_code))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InstanceList {
+    kind: String,
+    #[serde(default)]
+    items: Vec<Instance>,
+    next_page_token: Option<String>,
+    warning: Option<Warning>,
+}
+
+#[derive(Deserialize)]
+struct Warning {
+    #[serde(default)]
+    code: String,
+}
+
+/// Whether a call may be repeated although its outcome is not known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Yes,
+    No,
+}
+
+impl Compute {
+    /// The VMs of a zone with one of these names, whoever made them.
+    pub(super) async fn named(&self, zone: &str, names: &BTreeSet<String>) -> Result<Vec<Instance>, DriverError> {
+        let filter = match names.len() {
+            1..=MOST_NAMES => Some(filter_of(names)),
+            _ => None,
+        };
+        let mut found = self.instances(zone, filter.as_deref()).await?;
+        // Other clouds with this API may not filter.
+        found.retain(|instance| names.contains(&instance.name));
+        Ok(found)
+    }
+
+    /// All VMs of a zone, whoever made them, or those that a filter lets pass.
+    pub(super) async fn instances(&self, zone: &str, filter: Option<&str>) -> Result<Vec<Instance>, DriverError> {
+        let what = format!("instances.list of zone {zone}");
+        let path = self.path(zone, "instances");
+        let fields = format!("kind,nextPageToken,warning/code,items({FIELDS})");
+        let (mut found, mut page) = (Vec::new(), None::<String>);
+        loop {
+            let mut query = vec![("fields", fields.as_str()), ("maxResults", PAGE)];
+            query.extend(filter.map(|filter| ("filter", filter)));
+            query.extend(page.as_deref().map(|page| ("pageToken", page)));
+            let list = self.call::<InstanceList>("instance_list", Method::Get, &path, &query, None, Repeat::Yes).await;
+            let list = list.map_err(|failure| self.error(&failure, &what))?;
+            let warning = list.warning.unwrap_or(Warning { code: String::new() }).code;
+            if list.kind != LIST_KIND {
+                return Err(self.error(&Failure::Unreadable(200), &what));
+            }
+            if PARTIAL.contains(&warning.as_str()) {
+                // A part of the list must not pass for all of it.
+                return Err(DriverError::new(
+                    Code::Unavailable,
+                    format!("{what} failed: the list is partial: {warning}"),
+                ));
+            }
+            found.extend(list.items);
+            let next = list.next_page_token.filter(|next| !next.is_empty());
+            if next.is_none() {
+                return Ok(found);
+            }
+            if next == page {
+                return Err(DriverError::new(Code::Unavailable, format!("{what} failed: the next page is this one")));
+            }
+            page = next;
+        }
+    }
+
+    /// Begins to create a VM, or returns the operation of an earlier request with the same ID.
+    pub(super) async fn insert(&self, zone: &str, request_id: &str, body: &Value) -> Result<Operation, Failure> {
+        let path = self.path(zone, "instances");
+        self.call("instance_create", Method::Post, &path, &[("requestId", request_id)], Some(body), Repeat::Yes).await
+    }
+
+    /// Begins to delete a VM. `None` if there is none. It is not repeated: meanwhile another VM may have the name.
+    pub(super) async fn delete(&self, zone: &str, name: &str) -> Result<Option<Operation>, DriverError> {
+        let path = self.path(zone, &format!("instances/{name}"));
+        match self.call("instance_delete", Method::Delete, &path, &[], None, Repeat::No).await {
+            Ok(operation) => Ok(Some(operation)),
+            Err(failure) if is_absent(&failure) => Ok(None),
+            Err(failure) => Err(self.error(&failure, &format!("instances.delete of {name}"))),
+        }
+    }
+
+    /// An operation as it is now.
+    pub(super) async fn operation(&self, zone: &str, name: &str) -> Result<Operation, Failure> {
+        let path = self.path(zone, &format!("operations/{name}"));
+        self.call("operations_get", Method::Get, &path, &[], None, Repeat::Yes).await
+    }
+
+    pub(super) fn error(&self, failure: &Failure, what: &str) -> DriverError {
+        failure.error(what, &self.secret)
+    }
+
+    fn path(&self, zone: &str, rest: &str) -> String {
+        format!("{}/projects/{}/zones/{zone}/{rest}", self.account.url, self.project)
+    }
+
+    /// `service` is what the metrics call it.
+    async fn call<T: DeserializeOwned>(
+        &self,
+        service: &'static str,
+        method: Method,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Option<&Value>,
+        repeat: Repeat,
+    ) -> Result<T, Failure> {
+        let query = form(query.iter().copied().chain([("prettyPrint", "false")]));
+        let token = self.account.token(&self.http).await?;
+        let request = Request {
+            method,
+            url: format!("{path}?{query}"),
+            token: Some(&token),
+            body: body.map(Value::to_string),
+            is_form: false,
+        };
+        let may_pass = |failure: &Failure| repeat == Repeat::Yes && failure.code().is_transient();
+        let answer = self.http.repeat(service, || rest::once(&self.http, &request), may_pass).await;
+        if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
+            self.account.forget(&token).await;
+        }
+        answer
+    }
+}
+
+/// Names in Google's language of filters.
+fn filter_of(names: &BTreeSet<String>) -> String {
+    let terms: Vec<String> = names.iter().map(|name| format!("(name = \"{name}\")")).collect();
+    terms.join(" OR ")
+}

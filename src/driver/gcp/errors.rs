@@ -1,0 +1,224 @@
+//! Errors of Google as codes.
+
+use serde::Deserialize;
+
+use crate::driver::{
+    DriverError, SecretData,
+    cloud::{Failure, code_of_status, safe_text},
+    code::Code,
+};
+
+/// Out of stock or quota, as part of a name in upper case without underscores.
+const EXHAUSTED: [&str; 5] = ["QUOTA", "RESOURCEPOOLEXHAUSTED", "RESOURCEEXHAUSTED", "STOCKOUT", "IPSPACEEXHAUSTED"];
+/// What an error of Google says if the zone has no such machine type or disk type.
+const NOT_IN_ZONE: &str = "does not exist in zone";
+
+/// The code of a name that Google gives an error: the reason of an answer (`quotaExceeded`), its status
+/// (`PERMISSION_DENIED`), or the code of an operation (`QUOTA_EXCEEDED`). The HTTP status decides if the name is new.
+pub(super) fn code_of(name: &str, message: &str, status: u16) -> Code {
+    let plain = plain(name);
+    if plain.contains("RATELIMIT") || plain.contains("RATEEXCEEDED") || status == 429 {
+        return Code::Unavailable;
+    }
+    if EXHAUSTED.iter().any(|part| plain.contains(part)) || message.contains(NOT_IN_ZONE) {
+        return Code::ResourceExhausted;
+    }
+    match plain.as_str() {
+        "ALREADYEXISTS" | "RESOURCEALREADYEXISTS" => Code::AlreadyExists,
+        "RESOURCENOTREADY"
+        | "BACKENDERROR"
+        | "INTERNALERROR"
+        | "INTERNAL"
+        | "UNAVAILABLE"
+        | "SERVICEUNAVAILABLE"
+        | "TEMPORARILYUNAVAILABLE" => Code::Unavailable,
+        "TIMEOUT" | "DEADLINEEXCEEDED" | "OPERATIONTIMEOUT" => Code::DeadlineExceeded,
+        "ABORTED" | "OPERATIONINPROGRESS" => Code::Aborted,
+        "AUTHERROR" | "UNAUTHENTICATED" | "LOGINREQUIRED" | "EXPIRED" | "INVALIDGRANT" | "INVALIDCLIENT"
+        | "UNAUTHORIZEDCLIENT" | "INVALIDTARGET" => Code::Unauthenticated,
+        "FORBIDDEN"
+        | "PERMISSIONDENIED"
+        | "INSUFFICIENTPERMISSIONS"
+        | "ACCESSNOTCONFIGURED"
+        | "ACCESSDENIED"
+        | "PERMISSIONSERROR" => Code::PermissionDenied,
+        "CONDITIONNOTMET" | "FAILEDPRECONDITION" | "RESOURCEINUSEBYANOTHERRESOURCE" => Code::FailedPrecondition,
+        _ if is_not_found(&plain) => Code::InvalidArgument,
+        _ if is_about_the_request(&plain) => Code::InvalidArgument,
+        _ => match code_of_status(status) {
+            Code::InvalidArgument | Code::NotFound | Code::Unknown => Code::Internal,
+            code => code,
+        },
+    }
+}
+
+/// A name in upper case without underscores: `quotaExceeded` and `QUOTA_EXCEEDED` are one.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| *c != '_').collect::<String>().to_ascii_uppercase()
+}
+
+fn is_not_found(plain: &str) -> bool {
+    ["NOTFOUND", "RESOURCENOTFOUND"].contains(&plain)
+}
+
+fn is_about_the_request(plain: &str) -> bool {
+    const STARTS: [&str; 5] = ["INVALID", "BADREQUEST", "REQUIRED", "PARSE", "UNSUPPORTED"];
+    STARTS.iter().any(|start| plain.starts_with(start))
+}
+
+/// Whether Google says that what the request names does not exist. That is no code: it may be the project, too.
+pub(super) fn is_absent(failure: &Failure) -> bool {
+    matches!(failure, Failure::Named { name, .. } if is_not_found(&plain(name)))
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    error: Body,
+    error_description: Option<String>,
+}
+
+/// An error of an API, or of a token endpoint.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Body {
+    Api {
+        #[serde(default)]
+        message: String,
+        status: Option<String>,
+        #[serde(default)]
+        errors: Vec<Reason>,
+    },
+    Token(String),
+}
+
+#[derive(Deserialize)]
+struct Reason {
+    reason: Option<String>,
+}
+
+/// What failed, by the answer of an HTTP status that is no success.
+pub(super) fn failure_of(status: u16, text: &str) -> Failure {
+    let Ok(Answer { error, error_description }) = serde_json::from_str(text) else { return Failure::Status(status) };
+    let (name, message) = match error {
+        Body::Token(name) => (name, error_description.unwrap_or_default()),
+        Body::Api { message, status, errors } => {
+            let reason = errors.into_iter().find_map(|one| one.reason);
+            (reason.or(status).unwrap_or_default(), message)
+        }
+    };
+    Failure::Named { code: code_of(&name, &message, status), name, message }
+}
+
+/// An error of an operation.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct OperationError {
+    pub code: String,
+    pub message: String,
+}
+
+/// What failed, by the errors of an operation. Of several the one that lets another pool be used counts, else the last.
+pub(super) fn operation_failed(what: &str, errors: &[OperationError], status: u16, secret: &SecretData) -> DriverError {
+    let codes: Vec<Code> = errors.iter().map(|error| code_of(&error.code, &error.message, status)).collect();
+    let code = match codes.last() {
+        _ if codes.contains(&Code::ResourceExhausted) => Code::ResourceExhausted,
+        Some(code) => *code,
+        None => Code::Internal,
+    };
+    let texts: Vec<String> = errors.iter().map(|error| format!("{}: {}", error.code, error.message)).collect();
+    DriverError::new(code, format!("{what} failed: {}", safe_text(&texts.join("; "), secret)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("RESOURCE_POOL_EXHAUSTED")]
+    #[case("ZONE_RESOURCE_POOL_EXHAUSTED")]
+    #[case("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS")]
+    #[case("QUOTA_EXCEEDED")]
+    #[case("QUOTA_FOR_INSTANCES")]
+    #[case::as_a_reason("quotaExceeded")]
+    #[case::subnet("IP_SPACE_EXHAUSTED_WITH_DETAILS")]
+    fn stock_outs_and_quotas_let_another_pool_be_used(#[case] name: &str) {
+        assert_eq!((code_of(name, "", 0), code_of(name, "", 403)), (Code::ResourceExhausted, Code::ResourceExhausted));
+    }
+
+    #[test]
+    fn a_machine_type_that_the_zone_lacks_lets_another_pool_be_used() {
+        let message = "Machine type with name 'x' does not exist in zone 'z'.";
+        assert_eq!(code_of("invalid", message, 400), Code::ResourceExhausted);
+    }
+
+    #[rstest]
+    #[case("rateLimitExceeded", 403, Code::Unavailable)]
+    #[case("userRateLimitExceeded", 403, Code::Unavailable)]
+    #[case("RESOURCE_OPERATION_RATE_EXCEEDED", 0, Code::Unavailable)]
+    #[case::throttled("RESOURCE_EXHAUSTED", 429, Code::Unavailable)]
+    #[case("backendError", 503, Code::Unavailable)]
+    #[case("internalError", 500, Code::Unavailable)]
+    #[case("resourceNotReady", 400, Code::Unavailable)]
+    #[case("authError", 401, Code::Unauthenticated)]
+    #[case("invalid_grant", 400, Code::Unauthenticated)]
+    #[case("forbidden", 403, Code::PermissionDenied)]
+    #[case("PERMISSION_DENIED", 403, Code::PermissionDenied)]
+    #[case("accessNotConfigured", 403, Code::PermissionDenied)]
+    #[case("alreadyExists", 409, Code::AlreadyExists)]
+    #[case("notFound", 404, Code::InvalidArgument)]
+    #[case("UNKNOWN", 500, Code::Unavailable)]
+    #[case("invalid", 400, Code::InvalidArgument)]
+    #[case("badRequest", 400, Code::InvalidArgument)]
+    #[case("required", 400, Code::InvalidArgument)]
+    #[case("UNSUPPORTED_OPERATION", 400, Code::InvalidArgument)]
+    #[case("conditionNotMet", 412, Code::FailedPrecondition)]
+    #[case("resourceInUseByAnotherResource", 400, Code::FailedPrecondition)]
+    #[case("somethingNew", 400, Code::Internal)]
+    #[case("somethingNew", 404, Code::Internal)]
+    #[case("somethingNew", 503, Code::Unavailable)]
+    #[case("somethingNew", 0, Code::Internal)]
+    fn errors_of_google_have_codes(#[case] name: &str, #[case] status: u16, #[case] expected: Code) {
+        assert_eq!(code_of(name, "", status), expected);
+    }
+
+    #[rstest]
+    #[case::api(
+        r#"{"error": {"code": 403, "message": "m", "errors": [{"reason": "quotaExceeded"}]}}"#,
+        "quotaExceeded",
+        Code::ResourceExhausted
+    )]
+    #[case::newer_api(
+        r#"{"error": {"code": 403, "message": "m", "status": "PERMISSION_DENIED"}}"#,
+        "PERMISSION_DENIED",
+        Code::PermissionDenied
+    )]
+    #[case::token(r#"{"error": "invalid_grant", "error_description": "m"}"#, "invalid_grant", Code::Unauthenticated)]
+    fn errors_of_all_services_are_read(#[case] text: &str, #[case] name: &str, #[case] code: Code) {
+        let expected = Failure::Named { code, name: name.to_owned(), message: "m".to_owned() };
+        assert_eq!(failure_of(403, text), expected);
+    }
+
+    #[rstest]
+    #[case("<html></html>")]
+    #[case("{}")]
+    fn what_is_no_error_of_google_is_known_by_its_status(#[case] text: &str) {
+        assert_eq!(failure_of(502, text), Failure::Status(502));
+    }
+
+    #[rstest]
+    #[case(&["QUOTA_EXCEEDED", "INTERNAL_ERROR"], Code::ResourceExhausted)]
+    #[case(&["INTERNAL_ERROR", "PERMISSIONS_ERROR"], Code::PermissionDenied)]
+    #[case::an_image(&["RESOURCE_NOT_FOUND"], Code::InvalidArgument)]
+    #[case::nothing_said(&[], Code::Internal)]
+    fn an_operation_fails_with_all_its_errors(#[case] names: &[&str], #[case] expected: Code) {
+        let errors: Vec<OperationError> = names
+            .iter()
+            .map(|name| OperationError { code: (*name).to_owned(), message: "no hunter2".to_owned() })
+            .collect();
+        let secret = SecretData([("userData".to_owned(), b"hunter2".to_vec())].into());
+        let error = operation_failed("creation of m", &errors, 0, &secret);
+        assert_eq!(error.code, expected);
+        assert!(names.iter().all(|name| error.message.contains(name)) && !error.message.contains("hunter2"), "{error}");
+    }
+}

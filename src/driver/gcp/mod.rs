@@ -1,0 +1,400 @@
+//! The driver of Google Cloud: VMs are instances of Compute Engine, found by their name and their network tags.
+//!
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-clouds.md` compares the two.
+
+mod accounts;
+mod assertion;
+mod calls;
+mod credentials;
+mod errors;
+mod instance;
+mod names;
+mod order;
+mod rest;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use rand::Rng;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+pub(super) use self::names::NAME;
+use self::{
+    accounts::{Access, AccountKey, Accounts},
+    calls::{Compute, Operation},
+    credentials::{Login, user_data},
+    errors::operation_failed,
+    instance::Instance,
+    names::{IDS, is_instance_name, is_project},
+    order::Order,
+    spec::{Scope, Spec},
+};
+use super::{
+    cloud::{Coalescer, Http, Requests, Wanted, check_provider, idempotency_token, is_word},
+    code::Code,
+    environment::{Environment, OpenError},
+    error::DriverError,
+    guard::Observer,
+    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    spec::Problems,
+    vm::Vm,
+};
+use crate::api::machine::{Machine, MachineClass};
+
+/// Requests of one creation, if the earlier ones turn out to be spent.
+const MOST_REQUESTS: u32 = 5;
+/// State of a Machine: so many of its requests were carried out and left no VM.
+const SPENT: &str = "Spent requests: ";
+
+/// Opens the driver, for the list of built-in drivers.
+pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+    let requests = Requests::of(NAME, observer);
+    Ok(Arc::new(GcpDriver::new(Access::of_environment(), Patience::default(), requests)))
+}
+
+/// How long the driver waits for what.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Look-ups wait so long for others to join them.
+    window: Duration,
+    /// An operation is done: first pause between two looks, longest pause, all together.
+    first: Duration,
+    longest: Duration,
+    total: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            window: Duration::from_millis(100),
+            first: Duration::from_secs(1),
+            longest: Duration::from_secs(5),
+            total: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The VMs that a look-up of several Machines finds.
+type Found = Result<Arc<Vec<Instance>>, DriverError>;
+
+/// What look-ups share: account, project and zone.
+type LookUpKey = (AccountKey, String, String);
+
+/// The driver of Google Cloud.
+struct GcpDriver {
+    patience: Patience,
+    http: Arc<Http>,
+    accounts: Accounts,
+    /// Look-ups of Machines in one zone with one account that wait at the same time.
+    look_ups: Coalescer<LookUpKey, Found>,
+}
+
+/// A class with access to its account.
+struct Session {
+    spec: Spec,
+    scope: Scope,
+    key: AccountKey,
+    compute: Compute,
+}
+
+/// Where the VM of a Machine is.
+struct Place<'a> {
+    zone: &'a str,
+    name: &'a str,
+}
+
+impl GcpDriver {
+    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+        Self {
+            patience,
+            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
+            accounts: Accounts::new(access),
+            look_ups: Coalescer::new(patience.window),
+        }
+    }
+
+    /// Fields that only a creation needs may be wrong.
+    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        problems.to_result()?;
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        let scope = spec.scope()?;
+        let login = Login::of(secret)?;
+        let key = AccountKey::from(&login);
+        let account = self.accounts.get(&key)?;
+        let compute = Compute { http: Arc::clone(&self.http), account, project: login.project, secret: secret.clone() };
+        Ok(Session { spec, scope, key, compute })
+    }
+
+    /// The VM with a name, whoever made it. Names are unique in the zone of a project.
+    async fn at(&self, session: &Session, place: &Place<'_>) -> Result<Option<Instance>, DriverError> {
+        if !is_instance_name(place.name) {
+            return Ok(None);
+        }
+        let (compute, zone) = (session.compute.clone(), place.zone.to_owned());
+        let key = (session.key.clone(), compute.project.clone(), zone.clone());
+        let look_up = move |names| async move { compute.named(&zone, &names).await.map(Arc::new) };
+        let all = self.look_ups.look_up(key, place.name.to_owned(), look_up).await?;
+        Ok(all.iter().find(|instance| instance.name == place.name).cloned())
+    }
+
+    /// The VM of a Machine: the one that its provider ID names, or the one that was created for it.
+    async fn find<'a>(
+        &self,
+        session: &'a Session,
+        machine: &'a Machine,
+    ) -> Result<Option<(Place<'a>, Instance)>, DriverError> {
+        let wanted = Wanted::of(machine);
+        let known = place_of_id(session, machine)?;
+        let is_known = known.is_some();
+        let place = known.unwrap_or(Place { zone: &session.scope.zone, name: wanted.name });
+        let found = self.at(session, &place).await?;
+        let is_ours = |instance: &Instance| {
+            if is_known { instance.is_known(wanted, &session.scope) } else { instance.is_of(wanted, &session.scope) }
+        };
+        Ok(match found {
+            Some(instance) if is_ours(&instance) => Some((place, instance)),
+            Some(instance) => {
+                tracing::warn!(
+                    instance = instance.name,
+                    machine = wanted.name,
+                    "instance is of another machine, left alone"
+                );
+                None
+            }
+            None => None,
+        })
+    }
+
+    /// Creates a VM, or continues what an earlier request began.
+    async fn insert(&self, session: &Session, request: &MachineRequest) -> Result<Instance, DriverError> {
+        let machine = &*request.machine;
+        let (wanted, compute) = (Wanted::of(machine), &session.compute);
+        let place = Place { zone: &session.scope.zone, name: wanted.name };
+        let order = Order {
+            spec: &session.spec,
+            project: &compute.project,
+            machine: wanted.name,
+            uid: wanted.uid,
+            user_data: user_data(&request.secret)?,
+        };
+        let (body, what) = (order.body(), format!("creation of VM {}", wanted.name));
+        let first = spent_requests(machine);
+        let last = first.saturating_add(MOST_REQUESTS - 1);
+        for number in first..=last {
+            let id = request_id(machine, number)?;
+            let mut is_begun = true;
+            match compute.insert(place.zone, &id, &body).await {
+                // This request is an earlier one, which failed.
+                Ok(operation) if operation.is_done() && operation.failure().is_some() && number < last => continue,
+                Ok(operation) => {
+                    self.until_done(session, place.zone, operation, &what)
+                        .await
+                        .map_err(|error| after(error, number))?;
+                }
+                Err(failure) if failure.code() == Code::AlreadyExists => is_begun = false,
+                Err(failure) => return Err(compute.error(&failure, &what)),
+            }
+            match self.at(session, &place).await? {
+                Some(instance) if !instance.is_of(wanted, &session.scope) => return Err(of_another(wanted.name)),
+                Some(instance) if !is_begun && instance.is_provisioning() => return Err(not_yet(wanted.name)),
+                Some(instance) => return Ok(instance),
+                // It came and went: this request has no effect any more.
+                None if is_begun => {}
+                None => {
+                    let message = format!("{what} failed: it exists, but instances.list does not show it");
+                    return Err(DriverError::new(Code::Aborted, message));
+                }
+            }
+        }
+        let message = format!("{what} failed: {MOST_REQUESTS} requests left no VM");
+        Err(DriverError {
+            last_known_state: Some(format!("{SPENT}{}", last.saturating_add(1))),
+            ..DriverError::new(Code::Internal, message)
+        })
+    }
+
+    /// Waits until an operation is done. Nothing is held meanwhile: the next call continues if this one is dropped.
+    async fn until_done(
+        &self,
+        session: &Session,
+        zone: &str,
+        mut operation: Operation,
+        what: &str,
+    ) -> Result<(), Ended> {
+        let Patience { first, longest, total, .. } = self.patience;
+        let (deadline, mut pause) = (Instant::now() + total, first);
+        loop {
+            if operation.is_done() {
+                let failed =
+                    |(errors, status)| Ended::Failed(operation_failed(what, errors, status, &session.compute.secret));
+                return operation.failure().map_or(Ok(()), |failure| Err(failed(failure)));
+            }
+            if Instant::now() + pause > deadline {
+                let message = format!("{what} is not done yet: operation {}", operation.name);
+                return Err(Ended::Unknown(DriverError::new(Code::DeadlineExceeded, message)));
+            }
+            let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
+            sleep(wait).await;
+            pause = (pause * 3 / 2).min(longest);
+            match session.compute.operation(zone, &operation.name).await {
+                Ok(next) => operation = next,
+                Err(failure) if failure.code().is_transient() => {}
+                Err(failure) => return Err(Ended::Unknown(session.compute.error(&failure, what))),
+            }
+        }
+    }
+}
+
+/// An operation that did not succeed.
+enum Ended {
+    /// It failed.
+    Failed(DriverError),
+    /// It may still succeed.
+    Unknown(DriverError),
+}
+
+impl From<Ended> for DriverError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed(error) | Ended::Unknown(error) => error,
+        }
+    }
+}
+
+#[async_trait]
+impl Driver for GcpDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: false, list: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        Spec::read(&class.provider_spec, &mut problems);
+        problems
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.validate(&request.class).to_result()?;
+        idempotency_token(&request.machine, 0)?;
+        let wanted = Wanted::of(&request.machine);
+        if !is_instance_name(wanted.name) {
+            let message = format!(
+                "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first",
+                wanted.name
+            );
+            return Err(DriverError::new(Code::InvalidArgument, message));
+        }
+        let session = self.session(&request.class, &request.secret)?;
+        let place = Place { zone: &session.scope.zone, name: wanted.name };
+        let instance = match self.at(&session, &place).await? {
+            Some(instance) if !instance.is_of(wanted, &session.scope) => return Err(of_another(wanted.name)),
+            Some(instance) if !instance.is_provisioning() => instance,
+            _ => self.insert(&session, request).await?,
+        };
+        let vm = instance.vm(&session.compute.project, place.zone);
+        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+    }
+
+    /// [`Code::Unimplemented`]: a VM needs nothing after its creation.
+    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        Err(DriverError::new(Code::Unimplemented, "VMs of GCP are not initialized"))
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        if let Some((place, instance)) = self.find(&session, &request.machine).await? {
+            let what = format!("deletion of VM {}", instance.name);
+            if let Some(operation) = session.compute.delete(place.zone, &instance.name).await? {
+                self.until_done(&session, place.zone, operation, &what).await?;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let machine = &*request.machine;
+        match self.find(&session, machine).await? {
+            // Only the creation says why it failed.
+            Some((_, instance)) if machine.spec.provider_id.is_empty() && instance.is_provisioning() => {
+                Err(not_yet(&instance.name))
+            }
+            Some((place, instance)) => Ok(instance.vm(&session.compute.project, place.zone)),
+            None => {
+                let message = format!("machine {:?} has no VM", Wanted::of(machine).name);
+                Err(DriverError::new(Code::NotFound, message))
+            }
+        }
+    }
+
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+        let Session { scope, compute, .. } = self.session(class, secret)?;
+        // All of the zone: filters of tags are not documented, and an orphan that is missed costs money.
+        let all = compute.instances(&scope.zone, None).await?;
+        let ours = all.into_iter().filter(|instance| instance.is_in(&scope));
+        Ok(ours.map(|one| (one.provider_id(&compute.project, &scope.zone), one.name)).collect())
+    }
+
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    }
+}
+
+/// Where the provider ID of a Machine says that its VM is, if it has one.
+fn place_of_id<'a>(session: &Session, machine: &'a Machine) -> Result<Option<Place<'a>>, DriverError> {
+    let Some([project, zone, name]) = IDS.of_machine(machine)? else { return Ok(None) };
+    if project != session.compute.project || !is_project(project) || !is_word(zone) {
+        let message = format!(
+            "machine {:?} has provider ID {:?}, and its secret is of project {:?}: check its class",
+            Wanted::of(machine).name,
+            machine.spec.provider_id,
+            session.compute.project
+        );
+        return Err(DriverError::new(Code::InvalidArgument, message));
+    }
+    Ok(Some(Place { zone, name }))
+}
+
+/// The ID of a request, as Google wants it: a UUID, the same for every attempt.
+fn request_id(machine: &Machine, number: u32) -> Result<String, DriverError> {
+    let token = idempotency_token(machine, number)?;
+    Ok(Uuid::new_v5(&Uuid::NAMESPACE_OID, token.as_bytes()).to_string())
+}
+
+/// How many requests of a Machine left no VM, as its state says.
+fn spent_requests(machine: &Machine) -> u32 {
+    let state = machine.status.as_ref().map_or("", |status| status.last_known_state.as_str());
+    state.strip_prefix(SPENT).and_then(|count| count.parse().ok()).unwrap_or_default()
+}
+
+/// A creation that failed. Google would repeat its answer for an hour, so the next attempt makes another request.
+fn after(ended: Ended, number: u32) -> DriverError {
+    match ended {
+        Ended::Failed(error) => {
+            DriverError { last_known_state: Some(format!("{SPENT}{}", number.saturating_add(1))), ..error }
+        }
+        Ended::Unknown(error) => error,
+    }
+}
+
+fn of_another(name: &str) -> DriverError {
+    let message = format!("VM {name} exists, but is not of this machine: delete it, or let the machine be replaced");
+    DriverError::new(Code::AlreadyExists, message)
+}
+
+fn not_yet(name: &str) -> DriverError {
+    DriverError::new(Code::Unavailable, format!("VM {name} is still being provisioned"))
+}

@@ -1,0 +1,152 @@
+//! What Compute Engine answers.
+
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse, Json, Response},
+};
+use serde_json::{Value, json};
+
+use super::{Gce, Goal, PROJECT, Sent, Vm, mask::Mask};
+
+/// Carries a call out.
+pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
+    gce.advance();
+    if !gce.tokens.contains(&sent.token) {
+        return error("authError", 401, "Invalid Credentials");
+    }
+    let parts: Vec<&str> = sent.path.split('/').collect();
+    match (sent.call, parts.as_slice()) {
+        ("instances.insert", ["zones", zone, _]) => insert(gce, zone, sent),
+        ("instances.list", ["zones", zone, _]) => list(gce, zone, sent),
+        ("instances.get", ["zones", zone, _, name]) => match gce.vms.get(&key(zone, name)) {
+            Some(vm) => Json(vm.resource.clone()).into_response(),
+            None => not_found(zone, name),
+        },
+        ("instances.delete", ["zones", zone, _, name]) => delete(gce, zone, name),
+        ("zoneOperations.get", ["zones", _, _, name]) if gce.operations.contains_key(*name) => operation(gce, name),
+        _ => error("notFound", 404, &format!("The resource 'projects/{PROJECT}/{}' was not found", sent.path)),
+    }
+}
+
+fn insert(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
+    let id = sent.query.get("requestId").cloned().unwrap_or_default();
+    if let Some(name) = gce.request_ids.get(&id).cloned() {
+        return operation(gce, &name);
+    }
+    let name = sent.body["name"].as_str().unwrap_or_default().to_owned();
+    if gce.vms.contains_key(&key(zone, &name)) {
+        let resource = format!("The resource 'projects/{PROJECT}/zones/{zone}/instances/{name}' already exists");
+        return error("alreadyExists", 409, &resource);
+    }
+    gce.add(zone, &name, &sent.body, "PROVISIONING");
+    let goal = gce.failing.pop_front().map_or(Goal::Run, Goal::Fail);
+    let begun = gce.begin(zone, &name, goal);
+    if gce.vanishing > 0 {
+        gce.vanishing -= 1;
+        gce.vms.remove(&key(zone, &name));
+    }
+    if !id.is_empty() {
+        gce.request_ids.insert(id, begun.clone());
+    }
+    operation(gce, &begun)
+}
+
+fn list(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
+    let wanted = match sent.query.get("filter").filter(|_| !gce.ignores_filters).map(|filter| names_of(filter)) {
+        None => None,
+        Some(Some(names)) => Some(names),
+        Some(None) => return error("invalid", 400, "Invalid value for field 'filter'"),
+    };
+    let is_shown = |vm: &&mut Vm| {
+        let name = vm.resource["name"].as_str().unwrap_or_default();
+        vm.zone == zone && wanted.as_ref().is_none_or(|names| names.iter().any(|one| one == name))
+    };
+    let mut found = Vec::new();
+    for vm in gce.vms.values_mut().filter(is_shown) {
+        if vm.hidden > 0 {
+            vm.hidden -= 1;
+        } else {
+            found.push(vm.resource.clone());
+        }
+    }
+    let first: usize = sent.query.get("pageToken").map_or(0, |token| token.parse().unwrap());
+    let most = sent.query.get("maxResults").map_or(500, |most| most.parse().unwrap());
+    let page: usize = gce.page.unwrap_or(most);
+    let mut answer =
+        json!({"kind": "compute#instanceList", "id": format!("projects/{PROJECT}/zones/{zone}/instances")});
+    let items: Vec<Value> = found.iter().skip(first).take(page).cloned().collect();
+    if !items.is_empty() {
+        answer["items"] = items.into();
+    }
+    if let Some(code) = gce.warning {
+        answer["warning"] = json!({"code": code, "message": "as told"});
+    }
+    if gce.repeats_page {
+        answer["nextPageToken"] = "1".into();
+    } else if first + page < found.len() {
+        answer["nextPageToken"] = (first + page).to_string().into();
+    }
+    match sent.query.get("fields").map(|fields| Mask::parse(fields)) {
+        None => Json(answer).into_response(),
+        Some(Some(mask)) => Json(mask.apply(&answer)).into_response(),
+        Some(None) => error("invalidParameter", 400, "Invalid field selection"),
+    }
+}
+
+/// The names in a filter. `None` if it is no filter of names.
+fn names_of(filter: &str) -> Option<Vec<String>> {
+    let name = |term: &str| {
+        let inner = term.trim().strip_prefix('(')?.strip_suffix(')')?;
+        let (field, value) = inner.split_once('=')?;
+        let value = value.trim().strip_prefix('"')?.strip_suffix('"')?;
+        (field.trim() == "name").then(|| value.to_owned())
+    };
+    filter.split(" OR ").map(name).collect()
+}
+
+fn delete(gce: &mut Gce, zone: &str, name: &str) -> Response {
+    let Some(vm) = gce.vms.get_mut(&key(zone, name)) else { return not_found(zone, name) };
+    if vm.resource["deletionProtection"] == true {
+        let text = "Invalid resource usage: 'Resource cannot be deleted if it's protected against deletion.'.";
+        return error("invalidResourceUsage", 400, text);
+    }
+    vm.resource["status"] = "STOPPING".into();
+    let begun = gce.begin(zone, name, Goal::Delete);
+    operation(gce, &begun)
+}
+
+/// An operation as it is now.
+fn operation(gce: &Gce, name: &str) -> Response {
+    let running = &gce.operations[name];
+    let is_done = running.left == 0;
+    let mut answer = json!({
+        "kind": "compute#operation", "name": name, "id": "1", "zone": running.zone,
+        "operationType": if matches!(running.goal, Goal::Delete) { "delete" } else { "insert" },
+        "status": if is_done { "DONE" } else { "RUNNING" }, "progress": if is_done { 100 } else { 0 },
+        "targetLink": format!("projects/{PROJECT}/zones/{}/instances/{}", running.zone, running.target),
+    });
+    if let (true, Goal::Fail(codes)) = (is_done, &running.goal) {
+        let errors: Vec<Value> =
+            codes.iter().map(|code| json!({"code": code, "message": "as told, with hunter2-hunter2"})).collect();
+        answer["error"] = json!({ "errors": errors });
+        answer["httpErrorStatusCode"] = 400.into();
+        answer["httpErrorMessage"] = "BAD REQUEST".into();
+    }
+    Json(answer).into_response()
+}
+
+fn key(zone: &str, name: &str) -> (String, String) {
+    (zone.to_owned(), name.to_owned())
+}
+
+fn not_found(zone: &str, name: &str) -> Response {
+    let text = format!("The resource 'projects/{PROJECT}/zones/{zone}/instances/{name}' was not found");
+    error("notFound", 404, &text)
+}
+
+/// An error in Google's form.
+pub fn error(reason: &str, status: u16, message: &str) -> Response {
+    let errors = json!([{"message": message, "domain": "global", "reason": reason}]);
+    let body = json!({"error": {"code": status, "message": message, "errors": errors}});
+    (StatusCode::from_u16(status).unwrap(), Json(body)).into_response()
+}

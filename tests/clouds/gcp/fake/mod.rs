@@ -1,0 +1,217 @@
+//! Compute Engine and Google's token endpoints in this process, behind HTTP. It remembers requests, lets operations take a
+//! while, and fails as told. With Google's discovery document it refuses every request that does not fit it.
+//!
+//! What it does with a valid request is an assumption: states, errors and their order are as Google's documentation says.
+
+#![allow(dead_code, reason = "unit tests and tests of the program use different parts")]
+
+mod answers;
+mod document;
+mod mask;
+mod serve;
+mod tokens;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+pub use self::{
+    document::Document,
+    serve::serve,
+    tokens::{EMAIL, PRIVATE_KEY, SUBJECT_TOKEN},
+};
+
+pub const PROJECT: &str = "my-project";
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is carried out, and the answer breaks off.
+    LostAnswer,
+    /// No answer.
+    Timeout,
+    /// An answer that is no JSON.
+    Malformed,
+    /// An answer that is empty JSON.
+    Empty,
+    /// Error of Google, with its HTTP status.
+    Error(&'static str, u16),
+    /// Error of something before Google.
+    Status(u16),
+}
+
+/// A request as it came, without what all requests have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sent {
+    /// Such as `instances.insert`.
+    pub call: &'static str,
+    /// Path below the project.
+    pub path: String,
+    pub query: BTreeMap<String, String>,
+    pub body: Value,
+    /// The token of the caller.
+    pub token: String,
+}
+
+/// An instance as Google shows it.
+#[derive(Clone, Debug)]
+pub struct Vm {
+    pub zone: String,
+    pub resource: Value,
+    /// So many look-ups do not show it.
+    pub hidden: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Goal {
+    Run,
+    /// The instance goes, and the operation fails with these codes.
+    Fail(Vec<&'static str>),
+    Delete,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    zone: String,
+    target: String,
+    goal: Goal,
+    /// Requests until it is done.
+    left: usize,
+}
+
+#[derive(Default)]
+pub struct Gce {
+    /// By zone and name.
+    pub vms: BTreeMap<(String, String), Vm>,
+    operations: BTreeMap<String, Running>,
+    /// Operation by ID of the request.
+    request_ids: BTreeMap<String, String>,
+    pub sent: Vec<Sent>,
+    /// Requests that do not fit the document.
+    pub violations: Vec<String>,
+    pub document: Option<Arc<Document>>,
+    /// Each call of the name fails so, this many times.
+    pub faults: Vec<(&'static str, Fault, usize)>,
+    /// Four of ten calls fail, in these ways.
+    pub storm: Vec<Fault>,
+    /// Every n-th insert loses its answer.
+    pub lost_every: Option<usize>,
+    pub inserts: usize,
+    /// Codes of the next operations of insertions that fail.
+    pub failing: VecDeque<Vec<&'static str>>,
+    /// Requests until an operation is done, beside the one that begins it.
+    pub steps: usize,
+    pub page: Option<usize>,
+    pub repeats_page: bool,
+    pub ignores_filters: bool,
+    /// The code of a warning of each list.
+    pub warning: Option<&'static str>,
+    /// Requests of the next insertions are carried out, and their instances are gone at once.
+    pub vanishing: usize,
+    tokens: BTreeSet<String>,
+    issued: usize,
+    /// How long tokens are valid, in seconds.
+    pub token_lifetime: Option<u64>,
+    url: String,
+}
+
+pub type Shared = Arc<Mutex<Gce>>;
+
+impl Gce {
+    /// A cloud whose operations take a while. With a document it refuses what does not fit it.
+    pub fn new(document: Option<Arc<Document>>) -> Self {
+        Self { document, steps: 2, ..Self::default() }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.vms.keys().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Bodies of the requests of a call.
+    pub fn bodies(&self, call: &str) -> Vec<Value> {
+        self.of_call(call).map(|sent| sent.body.clone()).collect()
+    }
+
+    pub fn queries(&self, call: &str) -> Vec<BTreeMap<String, String>> {
+        self.of_call(call).map(|sent| sent.query.clone()).collect()
+    }
+
+    pub fn of_call<'a>(&'a self, call: &str) -> impl Iterator<Item = &'a Sent> {
+        self.sent.iter().filter(move |sent| sent.call == call)
+    }
+
+    /// Puts an instance into the cloud that nobody inserted.
+    pub fn put(&mut self, zone: &str, name: &str, tags: &[&str], labels: &Value, status: &str) {
+        let body = json!({"name": name, "tags": {"items": tags}, "labels": labels, "networkInterfaces": [{}]});
+        self.add(zone, name, &body, status);
+    }
+
+    pub fn set_status(&mut self, name: &str, status: &str) {
+        for vm in self.vms.values_mut().filter(|vm| vm.resource["name"] == name) {
+            vm.resource["status"] = status.into();
+        }
+    }
+
+    /// Takes all tokens back.
+    pub fn revoke_tokens(&mut self) {
+        self.tokens.clear();
+    }
+
+    fn add(&mut self, zone: &str, name: &str, body: &Value, status: &str) {
+        let number = self.vms.len() + 1;
+        let mut resource = body.clone();
+        resource["kind"] = "compute#instance".into();
+        resource["id"] = (1_000_000 + number).to_string().into();
+        resource["status"] = status.into();
+        resource["zone"] = format!("{}/projects/{PROJECT}/zones/{zone}", self.url).into();
+        for interface in resource["networkInterfaces"].as_array_mut().into_iter().flatten() {
+            interface["networkIP"] = format!("10.0.{}.{}", number / 250, number % 250).into();
+            let configs = interface.get_mut("accessConfigs").and_then(Value::as_array_mut);
+            for config in configs.into_iter().flatten() {
+                config["natIP"] = format!("198.51.100.{}", number % 250).into();
+            }
+        }
+        let vm = Vm { zone: zone.to_owned(), resource, hidden: 0 };
+        self.vms.insert((zone.to_owned(), name.to_owned()), vm);
+    }
+
+    /// Time goes by with each request.
+    fn advance(&mut self) {
+        let mut done = Vec::new();
+        for running in self.operations.values_mut().filter(|running| running.left > 0) {
+            running.left -= 1;
+            if running.left == 0 {
+                done.push(running.clone());
+            }
+        }
+        for running in done {
+            self.finish(&running);
+        }
+    }
+
+    fn begin(&mut self, zone: &str, target: &str, goal: Goal) -> String {
+        let name = format!("operation-{}", self.operations.len() + 1);
+        let running = Running { zone: zone.to_owned(), target: target.to_owned(), goal, left: self.steps };
+        self.operations.insert(name.clone(), running.clone());
+        if self.steps == 0 {
+            self.finish(&running);
+        }
+        name
+    }
+
+    fn finish(&mut self, running: &Running) {
+        let key = (running.zone.clone(), running.target.clone());
+        match running.goal {
+            Goal::Run => {
+                if let Some(vm) = self.vms.get_mut(&key) {
+                    vm.resource["status"] = "RUNNING".into();
+                }
+            }
+            Goal::Fail(_) | Goal::Delete => drop(self.vms.remove(&key)),
+        }
+    }
+}
