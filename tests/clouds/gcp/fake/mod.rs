@@ -3,7 +3,7 @@
 //!
 //! What it does with a valid request is an assumption: states, errors and their order are as Google's documentation says.
 
-#![allow(dead_code, reason = "unit tests and tests of the program use different parts")]
+#![allow(dead_code, unused_imports, reason = "unit tests and tests of the program use different parts")]
 
 mod answers;
 mod document;

@@ -14,6 +14,8 @@ use super::{Gce, Sent};
 /// The service account that Secrets of tests name, and its key, which opens nothing.
 pub const EMAIL: &str = "mcm@my-project.iam.gserviceaccount.com";
 pub const PRIVATE_KEY: &str = include_str!("key.pem");
+/// What Google's own client says, wherever it sends its request.
+const AUDIENCE: &str = "https://oauth2.googleapis.com/token";
 /// The token of the process that may be exchanged.
 pub const SUBJECT_TOKEN: &str = "token-of-the-workload";
 
@@ -84,7 +86,7 @@ fn are_valid(claims: &Value, url: &str) -> bool {
     let time = |name: &str| claims[name].as_i64().unwrap_or_default();
     let scopes = claims["scope"].as_str().unwrap_or_default();
     claims["iss"] == EMAIL
-        && claims["aud"] == format!("{url}/token")
+        && (claims["aud"] == format!("{url}/token") || claims["aud"] == AUDIENCE)
         && scopes.split(' ').any(|scope| scope == SCOPE)
         && time("iat") <= now + 60
         && time("exp") > now
