@@ -10,30 +10,30 @@ mod errors;
 mod instance;
 mod names;
 mod order;
+mod request_id;
 mod rest;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod volumes;
+mod wait;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
-use rand::Rng;
-use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
 pub(super) use self::names::NAME;
 use self::{
     accounts::{Access, AccountKey, Accounts},
-    calls::{Compute, Operation},
+    calls::Compute,
     credentials::{Login, user_data},
-    errors::operation_failed,
     instance::Instance,
     names::{IDS, is_instance_name, is_project},
     order::Order,
+    request_id::{request_id, spent, spent_requests},
     spec::{Scope, Spec},
+    wait::{Pace, until_done},
 };
 use super::{
     cloud::{Coalescer, Http, Requests, Wanted, check_provider, idempotency_token, is_word},
@@ -49,8 +49,6 @@ use crate::api::machine::{Machine, MachineClass};
 
 /// Requests of one creation, if the earlier ones turn out to be spent.
 const MOST_REQUESTS: u32 = 5;
-/// State of a Machine: so many of its requests were carried out and left no VM.
-const SPENT: &str = "Spent requests: ";
 
 /// Opens the driver, for the list of built-in drivers.
 pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
@@ -63,20 +61,13 @@ pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<
 struct Patience {
     /// Look-ups wait so long for others to join them.
     window: Duration,
-    /// An operation is done: first pause between two looks, longest pause, all together.
-    first: Duration,
-    longest: Duration,
-    total: Duration,
+    /// Operations are done.
+    pace: Pace,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self {
-            window: Duration::from_millis(100),
-            first: Duration::from_secs(1),
-            longest: Duration::from_secs(5),
-            total: Duration::from_secs(300),
-        }
+        Self { window: Duration::from_millis(100), pace: Pace::default() }
     }
 }
 
@@ -195,9 +186,8 @@ impl GcpDriver {
                 // This request is an earlier one, which failed.
                 Ok(operation) if operation.is_done() && operation.failure().is_some() && number < last => continue,
                 Ok(operation) => {
-                    self.until_done(session, place.zone, operation, &what)
-                        .await
-                        .map_err(|error| after(error, number))?;
+                    let done = until_done(compute, place.zone, operation, &what, self.patience.pace).await;
+                    done.map_err(|ended| ended.after(number))?;
                 }
                 Err(failure) if failure.code() == Code::AlreadyExists => is_begun = false,
                 Err(failure) => return Err(compute.error(&failure, &what)),
@@ -215,57 +205,7 @@ impl GcpDriver {
             }
         }
         let message = format!("{what} failed: {MOST_REQUESTS} requests left no VM");
-        Err(DriverError {
-            last_known_state: Some(format!("{SPENT}{}", last.saturating_add(1))),
-            ..DriverError::new(Code::Internal, message)
-        })
-    }
-
-    /// Waits until an operation is done. Nothing is held meanwhile: the next call continues if this one is dropped.
-    async fn until_done(
-        &self,
-        session: &Session,
-        zone: &str,
-        mut operation: Operation,
-        what: &str,
-    ) -> Result<(), Ended> {
-        let Patience { first, longest, total, .. } = self.patience;
-        let (deadline, mut pause) = (Instant::now() + total, first);
-        loop {
-            if operation.is_done() {
-                let failed =
-                    |(errors, status)| Ended::Failed(operation_failed(what, errors, status, &session.compute.secret));
-                return operation.failure().map_or(Ok(()), |failure| Err(failed(failure)));
-            }
-            if Instant::now() + pause > deadline {
-                let message = format!("{what} is not done yet: operation {}", operation.name);
-                return Err(Ended::Unknown(DriverError::new(Code::DeadlineExceeded, message)));
-            }
-            let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
-            sleep(wait).await;
-            pause = (pause * 3 / 2).min(longest);
-            match session.compute.operation(zone, &operation.name).await {
-                Ok(next) => operation = next,
-                Err(failure) if failure.code().is_transient() => {}
-                Err(failure) => return Err(Ended::Unknown(session.compute.error(&failure, what))),
-            }
-        }
-    }
-}
-
-/// An operation that did not succeed.
-enum Ended {
-    /// It failed.
-    Failed(DriverError),
-    /// It may still succeed.
-    Unknown(DriverError),
-}
-
-impl From<Ended> for DriverError {
-    fn from(ended: Ended) -> Self {
-        match ended {
-            Ended::Failed(error) | Ended::Unknown(error) => error,
-        }
+        Err(DriverError { last_known_state: Some(spent(last)), ..DriverError::new(Code::Internal, message) })
     }
 }
 
@@ -318,7 +258,7 @@ impl Driver for GcpDriver {
         if let Some((place, instance)) = self.find(&session, &request.machine).await? {
             let what = format!("deletion of VM {}", instance.name);
             if let Some(operation) = session.compute.delete(place.zone, &instance.name).await? {
-                self.until_done(&session, place.zone, operation, &what).await?;
+                until_done(&session.compute, place.zone, operation, &what, self.patience.pace).await?;
             }
         }
         Ok(None)
@@ -366,28 +306,6 @@ fn place_of_id<'a>(session: &Session, machine: &'a Machine) -> Result<Option<Pla
         return Err(DriverError::new(Code::InvalidArgument, message));
     }
     Ok(Some(Place { zone, name }))
-}
-
-/// The ID of a request, as Google wants it: a UUID, the same for every attempt.
-fn request_id(machine: &Machine, number: u32) -> Result<String, DriverError> {
-    let token = idempotency_token(machine, number)?;
-    Ok(Uuid::new_v5(&Uuid::NAMESPACE_OID, token.as_bytes()).to_string())
-}
-
-/// How many requests of a Machine left no VM, as its state says.
-fn spent_requests(machine: &Machine) -> u32 {
-    let state = machine.status.as_ref().map_or("", |status| status.last_known_state.as_str());
-    state.strip_prefix(SPENT).and_then(|count| count.parse().ok()).unwrap_or_default()
-}
-
-/// A creation that failed. Google would repeat its answer for an hour, so the next attempt makes another request.
-fn after(ended: Ended, number: u32) -> DriverError {
-    match ended {
-        Ended::Failed(error) => {
-            DriverError { last_known_state: Some(format!("{SPENT}{}", number.saturating_add(1))), ..error }
-        }
-        Ended::Unknown(error) => error,
-    }
 }
 
 fn of_another(name: &str) -> DriverError {

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
-use super::{GcpDriver, NAME, Patience, accounts::Access};
+use super::{GcpDriver, NAME, Patience, accounts::Access, wait::Pace};
 use crate::{
     api::machine::{Machine, MachineClass},
     driver::{
@@ -95,8 +95,8 @@ fn driver(url: &str, attempt: Duration) -> GcpDriver {
         uses_proxy: false,
         limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1) },
     };
-    let patience = Patience { window: millis(2), first: millis(2), longest: millis(10), total: millis(2000) };
-    GcpDriver::new(access, patience, unmeasured())
+    let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
+    GcpDriver::new(access, Patience { window: millis(2), pace }, unmeasured())
 }
 
 /// A class with the fields that a class needs.
