@@ -26,14 +26,14 @@ test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
 
 test-clouds: ## Test the drivers of real clouds against simulations of them (needs Python)
-	$(CARGO) test --locked --features aws --lib driver::
-	$(CARGO) test --locked --features aws --test clouds
+	$(CARGO) test --locked --features aws,gcp --lib driver::
+	$(CARGO) test --locked --features aws,gcp --test clouds
 
 check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test clusterctl -- -D warnings
-	$(CARGO) clippy --locked --all-targets --features aws -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features aws,gcp -- -D warnings
 
 fmt: ## Format the code
 	$(CARGO) fmt

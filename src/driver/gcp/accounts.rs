@@ -11,9 +11,9 @@ use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    assertion::signed,
     credentials::{Credentials, IAM_HOST, Login, STS_URL, TOKEN_FILE, TOKEN_TYPE},
-    rest::{self, Method, Request},
+    jwt::signed,
+    rest::{Method, Request, once},
 };
 use crate::driver::{
     DriverError, SecretData,
@@ -216,7 +216,7 @@ async fn of_assertion(http: &Http, token_uri: &str, assertion: &str) -> Result<T
 
 /// The answer of a token endpoint. `sent` is what no text may contain.
 async fn fetch<T: DeserializeOwned>(http: &Http, what: &str, request: &Request<'_>, sent: &str) -> Result<T, Failure> {
-    let answer = http.repeat("token_get", || rest::once(http, request), |failure| failure.code().is_transient()).await;
+    let answer = http.repeat("token_get", || once(http, request), |failure| failure.code().is_transient()).await;
     answer.map_err(|failure| {
         let secret = SecretData([("sent".to_owned(), sent.as_bytes().to_vec())].into());
         Failure::Credentials(failure.error(what, &secret))

@@ -9,7 +9,7 @@ use super::{
     accounts::Account,
     errors::{OperationError, is_absent},
     instance::{FIELDS, Instance},
-    rest::{self, Method, Request},
+    rest::{Method, Request, once},
 };
 use crate::driver::{
     DriverError, SecretData,
@@ -89,16 +89,13 @@ enum Repeat {
 }
 
 impl Compute {
-    /// The VMs of a zone with one of these names, whoever made them.
+    /// The VMs of a zone with one of these names, whoever made them, and maybe others.
     pub(super) async fn named(&self, zone: &str, names: &BTreeSet<String>) -> Result<Vec<Instance>, DriverError> {
         let filter = match names.len() {
             1..=MOST_NAMES => Some(filter_of(names)),
             _ => None,
         };
-        let mut found = self.instances(zone, filter.as_deref()).await?;
-        // Other clouds with this API may not filter.
-        found.retain(|instance| names.contains(&instance.name));
-        Ok(found)
+        self.instances(zone, filter.as_deref()).await
     }
 
     /// All VMs of a zone, whoever made them, or those that a filter lets pass.
@@ -186,7 +183,7 @@ impl Compute {
             is_form: false,
         };
         let may_pass = |failure: &Failure| repeat == Repeat::Yes && failure.code().is_transient();
-        let answer = self.http.repeat(service, || rest::once(&self.http, &request), may_pass).await;
+        let answer = self.http.repeat(service, || once(&self.http, &request), may_pass).await;
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
             self.account.forget(&token).await;
         }

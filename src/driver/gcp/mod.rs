@@ -3,11 +3,11 @@
 //! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-clouds.md` compares the two.
 
 mod accounts;
-mod assertion;
 mod calls;
 mod credentials;
 mod errors;
 mod instance;
+mod jwt;
 mod names;
 mod order;
 mod request_id;

@@ -36,8 +36,8 @@ pub enum Fault {
     Timeout,
     /// An answer that is no JSON.
     Malformed,
-    /// An answer that is empty JSON.
-    Empty,
+    /// An answer in JSON that is not Google's.
+    Foreign,
     /// Error of Google, with its HTTP status.
     Error(&'static str, u16),
     /// Error of something before Google.

@@ -60,7 +60,7 @@ async fn answer(State(gce): State<Shared>, method: Method, uri: Uri, headers: He
             StatusCode::GATEWAY_TIMEOUT.into_response()
         }
         Some(Fault::Malformed) => "this is no JSON".into_response(),
-        Some(Fault::Empty) => "{}".into_response(),
+        Some(Fault::Foreign) => r#"{"kind": "page#ofAProxy"}"#.into_response(),
         Some(Fault::Error(reason, status)) => {
             answers::error(reason, status, "as told, with hunter2-hunter2 [and brackets")
         }
