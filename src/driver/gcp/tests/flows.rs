@@ -282,6 +282,18 @@ async fn without_a_uid_a_name_or_user_data_nothing_is_created() {
     assert_eq!(world.gce.lock().inserts, 0);
 }
 
+#[rstest]
+#[case("a\"b")]
+#[case("a.b")]
+#[tokio::test]
+async fn a_name_that_no_vm_can_have_disturbs_no_look_up(#[case] name: &str) {
+    let world = World::new().await;
+    let request = with_id(world.request("a"), &id(name));
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    world.driver.delete(&request).await.unwrap();
+    assert!(world.gce.lock().sent.is_empty(), "it would be part of a filter that others share");
+}
+
 #[tokio::test]
 async fn a_class_without_markers_makes_no_invisible_vms() {
     let world = World::new().await;
