@@ -357,7 +357,7 @@ impl Driver for AwsDriver {
 
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
         let session = self.session(class, secret)?;
-        Ok(session.inspect(credentials::user_data(secret)).await)
+        Ok(session.inspect(Secrets(secret).user_data()).await)
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

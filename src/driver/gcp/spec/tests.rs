@@ -37,7 +37,7 @@ fn problems(value: &Value) -> Problems {
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let Problems { errors, warnings } = problems(value);
+    let Problems { errors, warnings, .. } = problems(value);
     let texts = |all: Vec<_>| all.iter().map(ToString::to_string).collect();
     (texts(errors), texts(warnings))
 }
