@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Rows that are not open and have no test. It only goes down: a row gets its test in the commit that adds it.
-const UNTESTED: usize = 1;
+const UNTESTED: usize = 0;
 /// Rows that are not implemented.
 const OPEN: usize = 0;
 

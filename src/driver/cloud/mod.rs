@@ -30,6 +30,8 @@ pub(crate) use markers::{MarkerNames, Markers};
 pub(crate) use provider_id::ProviderIds;
 pub(crate) use recent::Recent;
 pub(crate) use requests::Requests;
+#[cfg(test)]
+pub(crate) use requests::recording;
 pub(crate) use secret::Secrets;
 pub(crate) use text::safe_text;
 pub(crate) use token::idempotency_token;

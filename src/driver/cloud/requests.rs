@@ -47,6 +47,39 @@ impl Drop for Sent<'_> {
     }
 }
 
+/// Counts requests instead of measuring them.
+#[cfg(test)]
+pub(crate) mod recording {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use parking_lot::Mutex;
+
+    use crate::driver::{Code, Observer, Operation};
+
+    /// Successes and failures by provider and service.
+    #[derive(Default)]
+    pub(crate) struct Recorder(Mutex<BTreeMap<(String, &'static str), (usize, usize)>>);
+
+    impl Observer for Recorder {
+        fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+
+        fn requested(&self, provider: &str, service: &'static str, _: Duration, is_success: bool) {
+            let mut all = self.0.lock();
+            let (successes, failures) = all.entry((provider.to_owned(), service)).or_default();
+            *(if is_success { successes } else { failures }) += 1;
+        }
+    }
+
+    impl Recorder {
+        /// Those since the last time, all of which must be of one provider.
+        pub(crate) fn take(&self, provider: &str) -> Vec<(&'static str, usize, usize)> {
+            let taken = std::mem::take(&mut *self.0.lock());
+            assert!(taken.keys().all(|(one, _)| one == provider), "{taken:?}");
+            taken.into_iter().map(|((_, service), (successes, failures))| (service, successes, failures)).collect()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

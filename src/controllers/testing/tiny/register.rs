@@ -9,6 +9,7 @@ use crate::{
     runtime::{
         cache::{Cache, Key},
         cell::{Builder, Kept, Kind, Role},
+        metrics::{Desc, Exposition},
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn},
@@ -59,8 +60,14 @@ impl Reconciler for ConfigMaps {
     }
 }
 
+fn count(maps: &[Arc<ConfigMap>], out: &mut Exposition) {
+    const MAPS: Desc<0> = Desc::gauge("tiny_maps", "Config maps.", []);
+    out.sample(&MAPS, [], f64::from(u32::try_from(maps.len()).unwrap()));
+}
+
 fn register(builder: &mut Builder<'_>, (): &()) {
     let reconciler = ConfigMaps { objects: builder.objects() };
     let queue = Queue::new("tiny", Pacing::default());
     builder.controller::<ConfigMap, _>(reconciler, &queue, &Arc::default(), 1, |_| true);
+    builder.export::<ConfigMap>(count);
 }

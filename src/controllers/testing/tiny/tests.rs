@@ -138,7 +138,7 @@ async fn a_change_is_reconciled_and_then_nothing_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_watches_and_acts_only_while_it_plays_its_role() {
+async fn a_standby_watches_and_acts_and_exports_only_while_it_plays_its_role() {
     let (server, clock) = world();
     let program = Program::start(&server, &clock, &[ROLE]);
     program.cell.wait_synced().await;
@@ -146,14 +146,20 @@ async fn a_standby_watches_and_acts_only_while_it_plays_its_role() {
     put(&server, "odd", json!({ "data": ["no map"] }));
     sleep(HOUR).await;
     assert_eq!((writes(&server), events(&server).len()), (0, 0));
+    let exports = || program.metrics.render().contains("\ntiny_maps 1\n");
+    assert!(!exports());
 
     let playing = program.play();
     until("it acts on what it saw before", || keys(&server, "a").as_deref() == Some("x")).await;
+    assert!(exports());
     playing.stop.cancel();
     assert_eq!(playing.task.await.unwrap(), Ended::Completely);
+    let added = program.queue("mcm_workqueue_adds_total");
     put(&server, "a", json!({ "data": { "y": "" } }));
     sleep(HOUR).await;
     assert_eq!(keys(&server, "a").as_deref(), Some("x"));
+    assert_eq!(program.queue("mcm_workqueue_adds_total"), added, "nothing is collected that nobody takes");
+    assert!(!exports());
 }
 
 #[tokio::test(start_paused = true)]

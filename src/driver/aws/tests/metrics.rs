@@ -1,8 +1,7 @@
 //! What the driver reports of its requests.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::json;
 
 use super::{
@@ -10,29 +9,7 @@ use super::{
     flows::initializing,
     observed_driver, request, secret, start_cloud, with_id,
 };
-use crate::driver::{Code, Observer, Operation, SecretData, interface::Driver};
-
-/// Successes and failures by service.
-#[derive(Default)]
-struct Recorder(Mutex<BTreeMap<&'static str, (usize, usize)>>);
-
-impl Observer for Recorder {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
-
-    fn requested(&self, provider: &str, service: &'static str, _: Duration, is_success: bool) {
-        assert_eq!(provider, "AWS");
-        let mut all = self.0.lock();
-        let (successes, failures) = all.entry(service).or_default();
-        *(if is_success { successes } else { failures }) += 1;
-    }
-}
-
-impl Recorder {
-    fn take(&self) -> Vec<(&'static str, usize, usize)> {
-        let taken = std::mem::take(&mut *self.0.lock());
-        taken.into_iter().map(|(service, (successes, failures))| (service, successes, failures)).collect()
-    }
-}
+use crate::driver::{SecretData, aws::NAME, cloud::recording::Recorder, interface::Driver};
 
 async fn start() -> (Shared, Arc<Recorder>, impl Driver) {
     let (cloud, url) = start_cloud().await;
@@ -46,24 +23,24 @@ async fn requests_have_the_names_of_the_reference_and_are_counted_once_each() {
     let (cloud, recorder, driver) = start().await;
     let request = initializing();
     driver.status(&request).await.unwrap_err();
-    assert_eq!(recorder.take(), [("instance_get_by_machine", 1, 0)]);
+    assert_eq!(recorder.take(NAME), [("instance_get_by_machine", 1, 0)]);
     let vm = driver.create(&request).await.unwrap();
-    let creation = recorder.take();
+    let creation = recorder.take(NAME);
     assert!(creation.contains(&("instance_create", 1, 0)) && creation.contains(&("image_get", 1, 0)), "{creation:?}");
     let known = with_id(request, &vm.provider_id);
     driver.initialize(&known).await.unwrap();
-    let initialization = recorder.take();
+    let initialization = recorder.take(NAME);
     for service in ["instance_disable_source_dest_check", "instance_assign_ipv6_prefixes"] {
         assert!(initialization.contains(&(service, 1, 0)), "{initialization:?}");
     }
     driver.list(&known.class, &secret()).await.unwrap();
-    assert_eq!(recorder.take(), [("instance_get_by_tag_and_status", 1, 0)]);
+    assert_eq!(recorder.take(NAME), [("instance_get_by_tag_and_status", 1, 0)]);
     cloud.lock().instances.values_mut().for_each(|instance| instance.tags.clear());
     driver.status(&known).await.unwrap();
-    assert_eq!(recorder.take(), [("instance_get_by_id", 1, 0), ("instance_get_by_machine", 1, 0)]);
+    assert_eq!(recorder.take(NAME), [("instance_get_by_id", 1, 0), ("instance_get_by_machine", 1, 0)]);
     driver.delete(&known).await.unwrap();
     let deletion = [("instance_get_by_id", 1, 0), ("instance_get_by_machine", 1, 0), ("instance_terminate", 1, 0)];
-    assert_eq!(recorder.take(), deletion);
+    assert_eq!(recorder.take(NAME), deletion);
     let counted: usize = [&creation, &initialization].iter().flat_map(|one| one.iter()).map(|one| one.1 + one.2).sum();
     assert_eq!(cloud.lock().requests.len(), counted + 7, "all that was sent");
 }
@@ -80,7 +57,7 @@ async fn each_attempt_of_a_request_counts() {
     ] {
         cloud.lock().faults = vec![("DescribeInstances", fault, times)];
         driver.status(&request("a")).await.unwrap_err();
-        let seen = recorder.take();
+        let seen = recorder.take(NAME);
         assert_eq!(seen, [("instance_get_by_machine", expected.0, expected.1)], "{fault:?}");
     }
 }
@@ -96,5 +73,5 @@ async fn what_is_sent_to_sts_is_counted_under_its_own_name() {
     let data = identity.as_object().unwrap().iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().into()));
     request.secret = SecretData(data.collect());
     driver.status(&request).await.unwrap_err();
-    assert!(recorder.take().contains(&("assume_role_with_web_identity", 1, 0)));
+    assert!(recorder.take(NAME).contains(&("assume_role_with_web_identity", 1, 0)));
 }

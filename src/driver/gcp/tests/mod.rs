@@ -5,6 +5,7 @@ mod conformance;
 mod fake;
 mod faults;
 mod flows;
+mod metrics;
 mod requests;
 mod secrets;
 mod templates;
@@ -86,6 +87,10 @@ fn unmeasured() -> Requests {
 
 /// A driver whose attempts of a call end after that time.
 fn driver(url: &str, attempt: Duration) -> GcpDriver {
+    measured_driver(url, attempt, unmeasured())
+}
+
+fn measured_driver(url: &str, attempt: Duration, requests: Requests) -> GcpDriver {
     let millis = Duration::from_millis;
     let access = Access {
         compute: format!("{url}/compute/v1/"),
@@ -96,7 +101,7 @@ fn driver(url: &str, attempt: Duration) -> GcpDriver {
         limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1) },
     };
     let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
-    GcpDriver::new(access, Patience { window: millis(2), pace }, unmeasured())
+    GcpDriver::new(access, Patience { window: millis(2), pace }, requests)
 }
 
 /// A class with the fields that a class needs.
