@@ -57,8 +57,10 @@ pub(crate) mod recording {
     use crate::driver::{Code, Observer, Operation};
 
     /// Successes and failures by provider and service.
+    type Counts = BTreeMap<(String, &'static str), (usize, usize)>;
+
     #[derive(Default)]
-    pub(crate) struct Recorder(Mutex<BTreeMap<(String, &'static str), (usize, usize)>>);
+    pub(crate) struct Recorder(Mutex<Counts>);
 
     impl Observer for Recorder {
         fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
