@@ -52,6 +52,11 @@ impl<A> Plan<A> {
         self
     }
 
+    /// Nothing to do but to wait; `text` completes "waiting for".
+    pub fn waiting(kind: WaitKind, text: impl Into<String>, until: Option<Timestamp>) -> Self {
+        Self { steps: Vec::new(), waits: vec![Wait { kind, text: text.into(), until }] }
+    }
+
     /// Adds a wait; `text` completes "waiting for".
     pub fn wait(&mut self, kind: WaitKind, text: impl Into<String>, until: Option<Timestamp>) -> &mut Self {
         self.waits.push(Wait { kind, text: text.into(), until });

@@ -8,6 +8,7 @@
 //!
 //! Whether a Cluster is paused is derived from the Cluster each time, so that nothing is left behind when it moves.
 
+mod apply;
 mod class;
 mod conditions;
 mod hold;

@@ -18,8 +18,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if let Some(on) = &snapshot.hold
         && (snapshot.is_deleting() || !owes_id)
     {
-        plan.wait(WaitKind::Hold, on.as_str(), None);
-        return plan;
+        return Plan::waiting(WaitKind::Hold, on.as_str(), None);
     }
     if snapshot.is_deleting() {
         return delete::plan(snapshot, policy);

@@ -23,9 +23,7 @@ use crate::{
 /// Plans the next steps of a deployment. The loop calls it with fresh snapshots until no steps are left.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if let Some(on) = &snapshot.hold {
-        let mut plan = Plan::default();
-        plan.wait(WaitKind::Hold, on.as_str(), None);
-        return plan;
+        return Plan::waiting(WaitKind::Hold, on.as_str(), None);
     }
     if snapshot.deployment.metadata.deletion_timestamp.is_some() {
         return delete(snapshot);

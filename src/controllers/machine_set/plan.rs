@@ -24,9 +24,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
         return Plan::default();
     }
     if let Some(on) = &snapshot.hold {
-        let mut plan = Plan::default();
-        plan.wait(WaitKind::Hold, on.as_str(), None);
-        return plan;
+        return Plan::waiting(WaitKind::Hold, on.as_str(), None);
     }
     match (set.metadata.deletion_timestamp.is_some(), validate(set)) {
         (false, Ok(valid)) => keep(snapshot, &valid),

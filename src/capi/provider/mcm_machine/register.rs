@@ -5,6 +5,7 @@ use crate::{
     api::machine::{self as native, MachineClass},
     capi::{
         provider::{
+            apply::read,
             observe::cluster_name,
             settings::{ROLE_NAME, Settings},
         },
@@ -102,9 +103,9 @@ impl Reconciler for MCMMachines {
 
     async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
         match write.kind.as_str() {
-            "MCMMachine" => drop(apply::read(&self.objects, key).await?),
-            "MachineClass" => drop(apply::read(&self.classes, key).await?),
-            _ => drop(apply::read(&self.natives, key).await?),
+            "MCMMachine" => drop(read(&self.objects, key).await?),
+            "MachineClass" => drop(read(&self.classes, key).await?),
+            _ => drop(read(&self.natives, key).await?),
         }
         Ok(())
     }

@@ -7,10 +7,10 @@ use kube::{ResourceExt, api::ListParams};
 use super::{Action, MCMMachinePools, Snapshot};
 use crate::{
     api::{labels, patch},
+    capi::provider::apply::known_after,
     plan::Step,
     runtime::{
-        cache::{Cached, Key},
-        objects::{Objects, WriteError, WriteFailure},
+        cache::Key,
         reconcile::{Next, Turn},
         worker::{ReconcileError, Requeue},
     },
@@ -36,12 +36,12 @@ pub(super) async fn apply(
             }
             Action::CreateClass(class) => {
                 let answer = turn.track(kind.classes.create(&class).await.map(drop));
-                known_after(answer, &kind.classes, Key::of(&class.metadata)).await?;
+                known_after(answer, &kind.classes, &Key::of(&class.metadata)).await?;
             }
             Action::DeleteClass(class) => turn.track(kind.classes.delete(&class.metadata).await)?,
             Action::CreateDeployment(deployment) => {
                 let answer = turn.track(kind.deployments.create(&deployment).await.map(drop));
-                known_after(answer, &kind.deployments, Key::of(&deployment.metadata)).await?;
+                known_after(answer, &kind.deployments, &Key::of(&deployment.metadata)).await?;
             }
             Action::PatchDeployment { deployment, patch } => {
                 turn.track(kind.deployments.patch(&deployment.metadata, &patch).await)?;
@@ -54,7 +54,7 @@ pub(super) async fn apply(
             }
             Action::CreateMember(member) => {
                 let answer = turn.track(kind.members.create(&member).await.map(drop));
-                known_after(answer, &kind.members, Key::of(&member.metadata)).await?;
+                known_after(answer, &kind.members, &Key::of(&member.metadata)).await?;
             }
             Action::DeleteMachine(machine) => turn.track(kind.machines.delete(&machine.metadata).await)?,
             Action::ReadNatives => {
@@ -66,24 +66,6 @@ pub(super) async fn apply(
         }
     }
     Ok(Next::Plan)
-}
-
-/// What has the name of an object that could not be created is in the cache before the next plan.
-async fn known_after<K: Cached + serde::Serialize>(
-    answer: Result<(), WriteError>,
-    objects: &Objects<K>,
-    key: Key,
-) -> Result<(), ReconcileError> {
-    match answer {
-        Err(error) if error.failure() == WriteFailure::AlreadyExists => read(objects, &key).await,
-        answer => Ok(answer?),
-    }
-}
-
-/// Reads an object live.
-pub(super) async fn read<K: Cached + serde::Serialize>(objects: &Objects<K>, key: &Key) -> Result<(), ReconcileError> {
-    let read = objects.read_again(key).await;
-    read.map(drop).map_err(|source| ReconcileError::read(format!("{} {key}", K::kind(&())), source))
 }
 
 /// Whether the API server has no native object with the label of the pool.

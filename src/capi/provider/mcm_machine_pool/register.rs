@@ -7,6 +7,7 @@ use crate::{
     api::machine::{self as native, MachineClass, MachineDeployment, MachineSet},
     capi::{
         provider::{
+            apply::read,
             observe::{POOLS_BY_CLUSTER, cluster_name, pool_of},
             resume::Resumed,
             settings::{ROLE_NAME, Settings},
@@ -99,13 +100,14 @@ impl Reconciler for MCMMachinePools {
 
     async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
         match write.kind.as_str() {
-            "MCMMachinePool" => apply::read(&self.objects, &write.key).await,
-            "MachineClass" => apply::read(&self.classes, &write.key).await,
-            "MCMMachine" => apply::read(&self.members, &write.key).await,
-            "MachineDeployment" => apply::read(&self.deployments, &write.key).await,
+            "MCMMachinePool" => drop(read(&self.objects, &write.key).await?),
+            "MachineClass" => drop(read(&self.classes, &write.key).await?),
+            "MCMMachine" => drop(read(&self.members, &write.key).await?),
+            "MachineDeployment" => drop(read(&self.deployments, &write.key).await?),
             // A native Machine, or one of Cluster API: the next plan writes it again if that is needed.
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
     fn is_status(action: &Action) -> bool {
