@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     io::{self, Write},
+    num::NonZero,
     process::ExitCode,
 };
 
@@ -68,12 +69,25 @@ fn serve(log: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()>
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(worker_threads())
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
     let outcome = runtime.block_on(work);
     // A pending name resolution must not delay the exit.
     runtime.shutdown_background();
     outcome
+}
+
+/// A manager waits for API servers: more threads cost memory and CPU and save no time (docs/benchmark.md).
+/// `TOKIO_WORKER_THREADS` overrides.
+fn worker_threads() -> usize {
+    const CORES_PER_THREAD: usize = 4;
+    const MOST: usize = 4;
+    let chosen = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|text| text.parse().ok()).filter(|&n| n > 0);
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    chosen.unwrap_or((cores / CORES_PER_THREAD).clamp(1, MOST))
 }
 
 /// Writes to standard output. A closed pipe (`mcm crd | head`) is not an error.

@@ -122,7 +122,8 @@ fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Statu
     }
 }
 
-/// The objects of one kind: cache and writes.
+/// The objects of one kind: cache and writes. The future of a request is large (1.5 KB) and there are many reconciles, so
+/// it is boxed: a reconcile holds it only during the request.
 pub struct Objects<K: Cached> {
     /// The cache.
     pub cache: Arc<Cache<K>>,
@@ -157,7 +158,7 @@ impl<K: Cached + Serialize> Objects<K> {
     /// exist; an API server that does not serve the kind at the moment is an error.
     pub async fn read_again(&self, key: &Key) -> kube::Result<Option<Arc<K>>> {
         let known = self.cache.get(key);
-        match self.api(&key.namespace).get(&key.name).await {
+        match Box::pin(self.api(&key.namespace).get(&key.name)).await {
             Ok(object) => Ok(Some(self.cache.wrote(object))),
             Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status, key) => {
                 if let Some(uid) = known.and_then(|known| known.meta().uid.clone()) {
@@ -172,7 +173,7 @@ impl<K: Cached + Serialize> Objects<K> {
     /// Creates an object.
     pub async fn create(&self, object: &K) -> Result<Arc<K>, WriteError> {
         let key = Key::of(object.meta());
-        let created = self.api(&key.namespace).create(&PostParams::default(), object).await;
+        let created = Box::pin(self.api(&key.namespace).create(&PostParams::default(), object)).await;
         self.take("create", key, created)
     }
 
@@ -180,8 +181,8 @@ impl<K: Cached + Serialize> Objects<K> {
     pub async fn patch(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
-        let name = &key.name;
-        let patched = self.api(&key.namespace).patch(name, &PatchParams::default(), &patch).await;
+        let (api, how) = (self.api(&key.namespace), PatchParams::default());
+        let patched = Box::pin(api.patch(&key.name, &how, &patch)).await;
         self.take("patch", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
@@ -189,7 +190,8 @@ impl<K: Cached + Serialize> Objects<K> {
     pub async fn patch_status(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
-        let patched = self.api(&key.namespace).patch_status(&key.name, &PatchParams::default(), &patch).await;
+        let (api, how) = (self.api(&key.namespace), PatchParams::default());
+        let patched = Box::pin(api.patch_status(&key.name, &how, &patch)).await;
         self.take("status update", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
@@ -198,7 +200,8 @@ impl<K: Cached + Serialize> Objects<K> {
     pub async fn patch_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
         let patch = Patch::Strategic(with_uid(patch, seen));
-        let patched = self.api(&key.namespace).patch(&key.name, &PatchParams::default(), &patch).await;
+        let (api, how) = (self.api(&key.namespace), PatchParams::default());
+        let patched = Box::pin(api.patch(&key.name, &how, &patch)).await;
         self.take("patch", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
@@ -207,7 +210,8 @@ impl<K: Cached + Serialize> Objects<K> {
     pub async fn patch_status_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
         let patch = Patch::Strategic(with_uid(patch, seen));
-        let patched = self.api(&key.namespace).patch_status(&key.name, &PatchParams::default(), &patch).await;
+        let (api, how) = (self.api(&key.namespace), PatchParams::default());
+        let patched = Box::pin(api.patch_status(&key.name, &how, &patch)).await;
         self.take("status update", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
     }
 
@@ -219,7 +223,7 @@ impl<K: Cached + Serialize> Objects<K> {
             preconditions: Some(Preconditions { uid: uid.clone(), resource_version: None }),
             ..DeleteParams::background()
         };
-        match self.api(&key.namespace).delete(&key.name, &parameters).await {
+        match Box::pin(self.api(&key.namespace).delete(&key.name, &parameters)).await {
             Ok(either::Either::Left(object)) => {
                 self.cache.wrote(object);
                 Ok(())

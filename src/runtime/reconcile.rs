@@ -206,6 +206,11 @@ impl<R: Reconciler> Loop<R> {
         }
     }
 
+    fn observe(&self, key: &R::Key, session: &R::Session) -> Option<R::Snapshot> {
+        let memory = self.states.with(key, |state| state.memory.clone());
+        self.reconciler.observe(key, &memory, session)
+    }
+
     /// How long the next status write has to wait; `None` if it may be written now.
     fn hold_status(&self, key: &R::Key) -> Option<Duration> {
         let written_at = self.states.with(key, |state| state.status_written_at)?;
@@ -230,8 +235,7 @@ impl<R: Reconciler> Handler for Loop<R> {
         let mut spent = Duration::ZERO;
         for _ in 0..ROUNDS {
             let begun = Instant::now();
-            let memory = self.states.with(key, |state| state.memory.clone());
-            let Some(snapshot) = self.reconciler.observe(key, &memory, &turn.session) else {
+            let Some(snapshot) = self.observe(key, &turn.session) else {
                 self.states.forget(key);
                 return Ok(Requeue::OnChange);
             };

@@ -1,6 +1,6 @@
 //! Reads the caches into a snapshot.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -66,17 +66,20 @@ impl Machines {
 pub(crate) fn trust_of(target: &TargetOf, servers: &ApiServers, now: Timestamp) -> TargetTrust {
     let TargetOf::Known(target) = target else { return TargetTrust::default() };
     let nodes = &target.nodes.cache;
-    let trust = match nodes.trust() {
+    servers.limit(&target.id, trust_in(nodes.trust(), nodes.last_silence(), now))
+}
+
+/// `silence`: how long ago the last one of the watch of Nodes began and ended.
+fn trust_in(nodes: Trust, silence: Option<(Duration, Duration)>, now: Timestamp) -> TargetTrust {
+    match nodes {
         Trust::Untrusted { since, why } => TargetTrust::Untrusted { since, reason: why },
         // A Node that was never read is unknown anyway.
         Trust::Trusted | Trust::Unknown { .. } => {
             let ago = |elapsed| now.checked_sub(elapsed).unwrap_or(Timestamp::MIN);
-            let after =
-                nodes.last_silence().map(|(began, ended)| Interruption { began: ago(began), ended: ago(ended) });
+            let after = silence.map(|(began, ended)| Interruption { began: ago(began), ended: ago(ended) });
             TargetTrust::Trusted { after }
         }
-    };
-    servers.limit(&target.id, trust)
+    }
 }
 
 /// A Node that is not in the cache is `Missing`, whether it does not exist or could not be decoded. A live read tells
@@ -95,5 +98,23 @@ fn node_in(target: &TargetOf, key: &NodeKey) -> NodeView {
         Some(node) => NodeView::Present(node),
         None if nodes.is_synced() => NodeView::Missing,
         None => NodeView::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_of_nodes_that_is_not_trusted_is_not_judged_by() {
+        let (since, now) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(100).unwrap());
+        let silence = Some((Duration::from_secs(80), Duration::from_secs(10)));
+        let untrusted = Trust::Untrusted { since, why: "silent".to_owned() };
+        assert_eq!(trust_in(untrusted, silence, now), TargetTrust::Untrusted { since, reason: "silent".to_owned() });
+        let [began, ended] = [20, 90].map(|second| Timestamp::from_second(second).unwrap());
+        let after = Some(Interruption { began, ended });
+        assert_eq!(trust_in(Trust::Trusted, silence, now), TargetTrust::Trusted { after });
+        let never_read = Trust::Unknown { why: "not read yet".to_owned() };
+        assert_eq!(trust_in(never_read, None, now), TargetTrust::Trusted { after: None });
     }
 }

@@ -11,6 +11,7 @@ mod volumes;
 
 use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
@@ -76,34 +77,36 @@ impl Session {
 
 impl Reconciler for Machines {
     type Key = Key;
-    type Snapshot = Snapshot;
+    // Futures would hold it several times.
+    type Snapshot = Box<Snapshot>;
     type Action = Action;
     type Memory = Memory;
     type Session = Session;
 
-    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
-        self.snapshot(key, memory, session)
+    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Self::Snapshot> {
+        self.snapshot(key, memory, session).map(Box::new)
     }
 
-    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
+    fn plan(&self, snapshot: &Self::Snapshot) -> Plan<Action> {
         plan(snapshot, &self.context.policy)
     }
 
-    fn lint(&self, snapshot: &Snapshot, plan: &Plan<Action>) -> Option<String> {
+    fn lint(&self, snapshot: &Self::Snapshot, plan: &Plan<Action>) -> Option<String> {
         lint(snapshot, &self.context.policy, &plan.steps).first().map(ToString::to_string)
     }
 
     async fn apply(
         &self,
-        mut snapshot: Snapshot,
+        mut snapshot: Self::Snapshot,
         steps: Vec<Step<Action>>,
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
         let began = *turn.session.began.get_or_insert_with(Instant::now);
         let outcome = self.carry_out(&mut snapshot, steps, turn).await;
-        turn.session.uid.clone_from(&snapshot.machine.metadata.uid);
-        turn.session.learned = snapshot.learned;
-        turn.remember(|memory| memory.replace(snapshot.memory));
+        let Snapshot { machine, learned, memory: changed, .. } = *snapshot;
+        turn.session.uid.clone_from(&machine.metadata.uid);
+        turn.session.learned = learned;
+        turn.remember(|memory| memory.replace(changed));
         match outcome? {
             Next::Plan if began.elapsed() >= YIELD_AFTER => Ok(Next::Requeue(Requeue::After(Duration::ZERO))),
             next => Ok(next),
@@ -180,7 +183,7 @@ impl Machines {
                 turn.track(context.machines.patch(&snapshot.machine.metadata, &patch).await)?;
             }
             Action::WriteStatus(status) => self.write_status(snapshot, &status, turn).await?,
-            Action::ReadSecret => self.read_secret(snapshot, &mut turn.session).await,
+            Action::ReadSecret => self.read_secret(snapshot, &mut turn.session).boxed().await,
             Action::GetVmStatus | Action::CreateVm | Action::InitializeVm | Action::DeleteVm => {
                 driver::call(context, snapshot, &turn.session, &action).await;
             }
@@ -199,11 +202,11 @@ impl Machines {
             }
             Action::DeleteNode(node) => node::delete(context, snapshot, &node).await,
             Action::EnsureBootstrapToken(wanted) => {
-                let answer = bootstrap_token::ensure(context, snapshot, &wanted).await;
+                let answer = bootstrap_token::ensure(context, snapshot, &wanted).boxed().await;
                 snapshot.now = context.now();
                 snapshot.token_ensured(answer.map(|token| turn.session.token = Some(token)));
             }
-            Action::DeleteBootstrapToken { id } => bootstrap_token::delete(context, snapshot, &id).await,
+            Action::DeleteBootstrapToken { id } => bootstrap_token::delete(context, snapshot, &id).boxed().await,
             Action::ListPods { node } => {
                 let pods = pods::list(context, snapshot, &node).await;
                 let elsewhere = volumes::elsewhere(context, snapshot, turn.key, &node);

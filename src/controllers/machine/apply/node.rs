@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use futures::FutureExt;
 use kube::api::ListParams;
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ pub(super) async fn read(context: &Ports, snapshot: &Snapshot, key: &NodeKey) ->
         NodeKey::Name(name) => read_by_name(nodes, name).await.map(|node| node.is_some()),
         NodeKey::OfMachine(machine) => {
             let labelled = ListParams::default().labels(&format!("{}={machine}", labels::MACHINE_NAME));
-            let listed = nodes.api("").list(&labelled).await;
+            let listed = nodes.api("").list(&labelled).boxed().await;
             let listed =
                 listed.map_err(|error| format!("cannot list nodes of machine {machine}: {}", chain(&error)))?;
             let found: Vec<_> = listed.items.into_iter().map(|node| nodes.cache.wrote(node)).collect();
@@ -62,7 +63,8 @@ pub(super) async fn patch(
             Form::Strategic => nodes.patch_strategically(meta, patch).await,
             Form::StrategicStatus => nodes.patch_status_strategically(meta, patch).await,
         }
-    };
+    }
+    .boxed();
     let answer = match purpose {
         // The drain does not become late by its preparation.
         NodeWrite::Announce | NodeWrite::Cordon => match in_time(context, snapshot, write).await {

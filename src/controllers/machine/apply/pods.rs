@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{
@@ -33,7 +33,7 @@ pub(super) async fn list(context: &Ports, snapshot: &Snapshot, node: &str) -> Re
     let is_forced = time_left(context, snapshot).is_none();
     let pods: Api<Pod> = Api::all(if is_forced { target.client.clone() } else { target.drains.clone() });
     let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let listed = in_time(context, snapshot, pods.list(&on_node)).await?;
+    let listed = in_time(context, snapshot, pods.list(&on_node).boxed()).await?;
     let listed = listed.map_err(|error| failed("list pods of node", node, &error))?;
     Ok(listed.items.iter().map(PodFacts::of).collect())
 }
@@ -91,7 +91,7 @@ pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[
     let namespaces: BTreeSet<String> = refused.map(|(_, pod, _, _)| pod.namespace.clone()).collect();
     let client = target.map(|target| target.drains.clone());
     let lists: Vec<_> = namespaces.into_iter().map(|namespace| budgets(client.clone(), namespace)).collect();
-    let lists = stream::iter(lists).buffered(POD_CALLS).collect();
+    let lists = stream::iter(lists).buffered(POD_CALLS).collect().boxed();
     // They only explain refusals.
     let budgets: BTreeMap<String, Vec<PodDisruptionBudget>> =
         in_time(context, snapshot, lists).await.unwrap_or_default();
@@ -126,7 +126,7 @@ async fn answered(
     let node = snapshot.machine.node_name().unwrap_or_default();
     let outcome = match target {
         Ok(target) => {
-            in_time(context, snapshot, call(&target, method, node, &pod)).await.unwrap_or_else(Outcome::Failed)
+            in_time(context, snapshot, call(&target, method, node, &pod).boxed()).await.unwrap_or_else(Outcome::Failed)
         }
         Err(message) => Outcome::Failed(message),
     };
@@ -210,11 +210,7 @@ fn time_left(context: &Ports, snapshot: &Snapshot) -> Option<Duration> {
 }
 
 /// The result, unless the drain has to be forced before. What was requested may happen all the same.
-pub(super) async fn in_time<T>(
-    context: &Ports,
-    snapshot: &Snapshot,
-    work: impl Future<Output = T>,
-) -> Result<T, String> {
+pub(super) async fn in_time<T>(context: &Ports, snapshot: &Snapshot, work: BoxFuture<'_, T>) -> Result<T, String> {
     match time_left(context, snapshot) {
         Some(left) => {
             timeout(left, work).await.map_err(|_| "the API server did not respond before drainTimeout".to_owned())

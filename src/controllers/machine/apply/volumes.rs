@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec};
 use kube::{Api, Client, api::ListParams};
 use tokio::time::timeout;
@@ -41,7 +41,9 @@ pub(super) async fn read(
         let (client, driver) = (client.clone(), driver.clone());
         async move {
             let facts = match client {
-                Ok(client) => in_time(context, snapshot, read_one(client, driver.as_deref(), &claim)).await.flatten(),
+                Ok(client) => {
+                    in_time(context, snapshot, read_one(client, driver.as_deref(), &claim).boxed()).await.flatten()
+                }
                 Err(error) => Err(error.to_owned()),
             };
             (claim, facts)
