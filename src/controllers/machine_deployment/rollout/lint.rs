@@ -291,7 +291,11 @@ fn too_few(limits: &Limits, sets: &[Set<'_>]) -> Option<Violation> {
     let before: i64 = sets.iter().map(Set::available_before).sum();
     let after: i64 = sets.iter().map(Set::available_after).sum();
     let outliving: i64 = match limits.strategy {
-        StrategyType::RollingUpdate => sets.iter().filter(|set| !set.is_new).map(|set| set.outliving(set.after)).sum(),
+        // The new set shrinks only with `spec.replicas`, and then deletes what the priorities name.
+        StrategyType::RollingUpdate => {
+            let deletes = |set: &&Set<'_>| !set.is_new || set.after < set.before;
+            sets.iter().filter(deletes).map(|set| set.outliving(set.after)).sum()
+        }
         // A Node that is not available is updated where it is.
         StrategyType::InPlaceUpdate => 0,
         StrategyType::Recreate => return None,

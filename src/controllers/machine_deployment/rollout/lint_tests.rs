@@ -80,6 +80,25 @@ fn a_preserved_machine_that_outlives_one_that_serves_is_excused() {
 }
 
 #[test]
+fn fewer_replicas_delete_the_machine_that_is_marked_even_if_only_that_one_serves() {
+    let mut snapshot = snapshot(rolling());
+    let mut deployment = (*snapshot.deployment).clone();
+    deployment.spec.replicas = 1;
+    snapshot.deployment = deployment.into();
+    let mut new = (*snapshot.sets[1]).clone();
+    new.spec.replicas = 2;
+    snapshot.sets = vec![new.into()];
+    let mut marked = (*snapshot.machines[3]).clone();
+    marked.metadata.annotations = Some([(labels::PRIORITY.to_owned(), "1".to_owned())].into());
+    let mut pending = serde_json::to_value(&*snapshot.machines[3]).unwrap();
+    pending["metadata"]["name"] = json!("p");
+    pending["status"]["currentStatus"]["phase"] = json!("Pending");
+    snapshot.machines = vec![marked.into(), serde_json::from_value(pending).unwrap()];
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 1)]), []);
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 0)]), [Rule::TooFewAvailable], "nobody asked for that");
+}
+
+#[test]
 fn calls_in_flight_take_room_and_do_not_serve() {
     let mut creating = snapshot(rolling());
     creating.machines.remove(0);
