@@ -29,6 +29,14 @@ pub fn id_of(machine: &Machine) -> String {
     id
 }
 
+/// ID of the token that the Go program makes for a Machine: the hex digits of three characters of its name. `None` for a
+/// name with which it fails.
+pub fn go_id_of(machine: &Machine) -> Option<String> {
+    let name = machine.metadata.name.as_deref()?.as_bytes();
+    let [.., first, second, third, _, _] = name else { return None };
+    Some(format!("{first:02x}{second:02x}{third:02x}"))
+}
+
 /// Whether user data asks for a token.
 pub fn is_wanted(user_data: &[u8]) -> bool {
     contains(user_data, TOKEN) || contains(user_data, TOKEN_ESCAPED)
@@ -88,6 +96,12 @@ mod tests {
             }
         }
         assert_eq!(ids.len(), 10);
+    }
+
+    #[test]
+    fn the_ids_of_the_go_program_are_known() {
+        assert_eq!(go_id_of(&machine("pool-z1-abcde-fghij", "1")).as_deref(), Some("666768"));
+        assert_eq!(go_id_of(&machine("m-1", "1")), None);
     }
 
     #[rstest]

@@ -48,8 +48,12 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
         (OperationType::HealthCheck, text, EventReason::Recovered, "the Node is healthy again")
     };
     if is_first && snapshot.memory.wants_token != Some(false) {
-        let id = token::id_of(&snapshot.machine);
-        plan.then(Action::DeleteBootstrapToken { id }, "the VM has joined, so the token is not needed any more");
+        let own = token::id_of(&snapshot.machine);
+        // A VM that this process did not create may have joined with a token of the Go program.
+        let of_go = snapshot.memory.wants_token.is_none().then(|| token::go_id_of(&snapshot.machine)).flatten();
+        for id in [Some(own), of_go].into_iter().flatten() {
+            plan.then(Action::DeleteBootstrapToken { id }, "the VM has joined, so the token is not needed any more");
+        }
     }
     next.last_operation = status::operation(type_, OperationState::Successful, text.clone(), now);
     status::enter(&mut next, MachinePhase::Running, false, now);

@@ -7,7 +7,7 @@ use crate::{
         labels,
         machine::{Machine, MachinePhase, OperationState, OperationType},
     },
-    controllers::machine::NodeWrite,
+    controllers::machine::{Action, NodeWrite, plan, token},
     safety::trust::{Interruption, TargetTrust},
 };
 
@@ -87,6 +87,25 @@ fn transitions(
         assert_eq!(current.timeout_active, expected == "Unknown");
         assert_eq!(world.machine_writes, 1, "transition and conditions are one write");
     }
+}
+
+/// 12.7: after a take-over in the middle of a join.
+#[test]
+fn a_token_of_the_go_program_is_deleted_as_well_if_the_vm_was_not_created_here() {
+    let mut world = linked("Pending", CREATED, Some(ready()));
+    world.edit(|machine| machine.metadata.name = Some("pool-fghij".to_owned()));
+    let deleted = |world: &World| {
+        let steps = plan(&world.snapshot(), &world.policy).steps.into_iter();
+        let ids = steps.filter_map(|step| match step.action {
+            Action::DeleteBootstrapToken { id } => Some(id),
+            _ => None,
+        });
+        ids.collect::<Vec<_>>()
+    };
+    let own = token::id_of(world.machine());
+    assert_eq!(deleted(&world), [own.clone(), "666768".to_owned()]);
+    world.memory.wants_token = Some(true);
+    assert_eq!(deleted(&world), [own]);
 }
 
 #[rstest]
