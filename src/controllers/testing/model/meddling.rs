@@ -1,6 +1,6 @@
 //! People and programs that change what belongs to others.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -135,12 +135,14 @@ impl World {
         drop(self.control.edit(&MACHINES, NAMESPACE, name, change));
     }
 
-    /// Nobody needs the Machines that were taken out.
+    /// Nobody needs the Machines that were taken out. Those whose set is gone are the garbage collector's.
     pub(super) fn tidy_after_meddling(&self) {
         let all_go = self.wish.lock().is_deleted;
+        let sets: BTreeSet<String> = self.control.all(&SETS).iter().map(|set| set.uid().to_owned()).collect();
         for machine in self.control.all(&MACHINES) {
             let metadata = &machine.value["metadata"];
-            let is_stray = metadata["ownerReferences"].as_array().is_none_or(Vec::is_empty);
+            let owner = metadata["ownerReferences"][0]["uid"].as_str();
+            let is_stray = owner.is_none_or(|owner| !sets.contains(owner));
             if metadata["labels"][labels::DEPLOYMENT_NAME] != POOL || (all_go && is_stray) {
                 self.say(format!("user: delete machine {}", machine.name()));
                 self.control.delete(&MACHINES, NAMESPACE, machine.name()).unwrap();

@@ -48,8 +48,14 @@ use self::{life::Life, rooms::Rooms, world::World};
 /// Seeds that are played when nothing else is asked for.
 const SEEDS: u64 = 240;
 /// Seeds that are played in a room each.
-const IN_ROOMS: [(&str, Range<u64>); 4] =
-    [("in-place", 0..6), ("preservation", 3..9), ("orphans", 8..12), ("freezes", 0..6)];
+const IN_ROOMS: [(&str, Range<u64>); 6] = [
+    ("in-place", 0..6),
+    ("preservation", 3..9),
+    ("orphans", 8..12),
+    ("freezes", 0..6),
+    ("volumes", 0..3),
+    ("meddling", 11..19),
+];
 /// Lines of a story that a failure shows.
 const SHOWN: usize = 70;
 

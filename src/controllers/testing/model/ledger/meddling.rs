@@ -25,7 +25,8 @@ impl Ledger {
                 && it.kept_until.is_none()
                 && it.may_be_chosen
         };
-        let (own, before, replicas) = (own().count(), own().filter(goes_first).count(), set.least_replicas(NEWS));
+        let (own, before) = (own().count() + self.recently_taken_from(&machine.set), own().filter(goes_first).count());
+        let replicas = set.least_replicas(NEWS);
         luck.must(own > replicas + before, || {
             format!("{} goes: {own} machines, {replicas} replicas, {before} of lower priority", machine.name)
         });

@@ -40,8 +40,8 @@ pub(super) struct Ledger {
     nodes: BTreeMap<String, NodeFacts>,
     /// UIDs of Machines that served, and that something else than the choice of a set took away.
     lost: BTreeSet<String>,
-    /// When a Machine that served was deleted by a user, or one that was lost was gone.
-    taken: Vec<Instant>,
+    /// Machines that a user deleted, and those that were lost and are gone.
+    taken: Vec<Taken>,
     /// UIDs of Machines that were given up for bad health.
     given_up: BTreeSet<String>,
     /// Since when the target does not answer, if that is for long.
@@ -57,6 +57,14 @@ pub(super) struct Ledger {
     /// Writes of processes that are no housekeeping.
     pub writes: usize,
     pub last_write: Instant,
+}
+
+/// A Machine that went away without a process.
+struct Taken {
+    at: Instant,
+    /// UID of its set.
+    set: String,
+    served: bool,
 }
 
 /// The extremes of all wishes since everything was last as it should be: any of them may still be on its way.
@@ -147,7 +155,12 @@ impl Ledger {
 
     /// How many Machines went away that served, so short a time ago that a process may not know.
     fn recently_taken(&self) -> usize {
-        self.taken.iter().filter(|at| at.elapsed() <= NEWS).count()
+        self.taken.iter().filter(|taken| taken.served && taken.at.elapsed() <= NEWS).count()
+    }
+
+    /// The same for all Machines of a set.
+    fn recently_taken_from(&self, set: &str) -> usize {
+        self.taken.iter().filter(|taken| taken.set == set && taken.at.elapsed() <= NEWS).count()
     }
 
     fn live(&self) -> usize {
@@ -193,8 +206,8 @@ impl Ledger {
             (Some(old), Some(new)) => {
                 if !old.is_deleted && new.is_deleted && by_process {
                     self.check_deletion(old, luck);
-                } else if old.is_available() && new.is_deleted {
-                    self.taken.push(now);
+                } else if !old.is_deleted && new.is_deleted {
+                    self.taken.push(Taken { at: now, set: old.set.clone(), served: old.is_available() });
                 }
                 if by_process {
                     self.check_move(old, new, luck);
@@ -215,7 +228,7 @@ impl Ledger {
                 self.machines.remove(&old.uid);
                 self.given_up.remove(&old.uid);
                 if self.lost.remove(&old.uid) {
-                    self.taken.push(now);
+                    self.taken.push(Taken { at: now, set: old.set.clone(), served: true });
                 }
             }
             (None, None) => {}
@@ -291,7 +304,8 @@ impl Ledger {
         let set = self.sets.get(&machine.set);
         let set_goes = set.is_none_or(|set| set.is_deleted);
         let own = self.machines.values().filter(|it| it.set == machine.set && !it.is_terminating()).count();
-        let is_surplus = set.is_none_or(|set| own > set.least_replicas(NEWS));
+        let known = own + self.recently_taken_from(&machine.set);
+        let is_surplus = set.is_none_or(|set| known > set.least_replicas(NEWS));
         let is_failed =
             (machine.phase == "Failed" || machine.was_failed) && !machine.is_certainly_kept(luck.clock.now());
         luck.must(lost_its_node || set_goes || is_surplus || is_failed || machine.is_marked, || {
@@ -313,8 +327,7 @@ impl Ledger {
             return;
         }
         let available = self.serving().filter(|it| it.uid != machine.uid).count();
-        let recently = if self.span.only_in_place { self.recently_taken() } else { 0 };
-        let (lost, least) = (self.lost.len() + recently, self.span.least);
+        let (lost, least) = (self.lost.len() + self.recently_taken(), self.span.least);
         luck.must(available + lost >= least, || {
             format!("{} goes: {available} serve and {lost} were lost, at least {least} must serve", machine.name)
         });
