@@ -85,6 +85,11 @@ pub const USER_DATA_SECRET: &str = "machine.mcm/user-data-secret";
 pub const USER_DATA_KEY: &str = "value";
 /// Label on native objects: the MCMMachinePool that they belong to. The provider for Cluster API writes and reads it.
 pub const POOL: &str = "machine.mcm/pool";
+/// Annotation on objects of both sides while `mcm adopt` moves them: the name of their MCMMigration. No controller touches a
+/// native object that has it.
+pub const MIGRATION: &str = "machine.mcm/migration";
+/// Annotation on a native Machine while `mcm adopt` moves it: what it was before, as JSON.
+pub const BEFORE_MIGRATION: &str = "machine.mcm/before-migration";
 /// Annotation of kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

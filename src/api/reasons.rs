@@ -20,7 +20,7 @@ macro_rules! strings {
 
 strings! {
     /// Condition types of MachineSets and MachineDeployments.
-    ConditionType { Available = "Available", Progressing = "Progressing", ReplicaFailure = "ReplicaFailure", Frozen = "Frozen", Invalid = "Invalid" }
+    ConditionType { Available = "Available", Progressing = "Progressing", ReplicaFailure = "ReplicaFailure", Frozen = "Frozen", Invalid = "Invalid", Paused = "Paused" }
 }
 
 strings! {
@@ -33,7 +33,7 @@ strings! {
         MachineSetUpdated = "MachineSetUpdated", NewMachineSetAvailable = "NewMachineSetAvailable",
         MachineSetCreateError = "MachineSetCreateError", ProgressDeadlineExceeded = "ProgressDeadlineExceeded",
         DeploymentPaused = "DeploymentPaused", DeploymentResumed = "DeploymentResumed",
-        InvalidSpec = "InvalidSpec", Unsupported = "Unsupported",
+        InvalidSpec = "InvalidSpec", Unsupported = "Unsupported", Migrating = "Migrating",
     }
 }
 
@@ -59,7 +59,7 @@ strings! {
 
 strings! {
     /// Conditions of a Machine that mcm adds to those of its Node.
-    MachineConditionType { DrainBlocked = "DrainBlocked" }
+    MachineConditionType { DrainBlocked = "DrainBlocked", Paused = "Paused" }
 }
 
 strings! {

@@ -3,6 +3,7 @@
 //! This module is below controllers, drain, safety, drivers and runtime, and knows no kind.
 
 mod event;
+mod hold;
 pub(crate) mod lint;
 mod wait;
 
@@ -11,6 +12,7 @@ use std::fmt;
 use jiff::Timestamp;
 
 pub use event::Event;
+pub use hold::Hold;
 pub use wait::{Wait, WaitKind};
 
 /// What to do now, and what to wait for after that.

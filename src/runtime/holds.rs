@@ -6,11 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::RwLock;
 
 use super::cache::Key;
+use crate::plan::Hold;
 
-type Judge = Box<dyn Fn(&ObjectMeta) -> Option<String> + Send + Sync>;
+type Judge = Box<dyn Fn(&ObjectMeta) -> Option<Hold> + Send + Sync>;
 type Handler = Box<dyn Fn(&Key) + Send + Sync>;
 
-/// Why an object of a cell may not be touched. Kinds of one cell share it.
+/// Why objects of a cell may not be touched. Kinds of one cell share it.
 #[derive(Default)]
 pub(crate) struct Holds {
     judge: OnceLock<Judge>,
@@ -18,13 +19,13 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    /// Sets who judges; only the first one counts. Its answer completes "waiting for".
-    pub fn judged_by(&self, judge: impl Fn(&ObjectMeta) -> Option<String> + Send + Sync + 'static) {
+    /// Sets who judges; only the first one counts.
+    pub fn judged_by(&self, judge: impl Fn(&ObjectMeta) -> Option<Hold> + Send + Sync + 'static) {
         let _ = self.judge.set(Box::new(judge));
     }
 
     /// What has to happen before the object may be touched; `None` if it may be now.
-    pub fn of(&self, meta: &ObjectMeta) -> Option<String> {
+    pub fn of(&self, meta: &ObjectMeta) -> Option<Hold> {
         self.judge.get().and_then(|judge| judge(meta))
     }
 
@@ -50,8 +51,8 @@ mod tests {
         let holds = Holds::default();
         let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         assert_eq!(holds.of(&named("a")), None);
-        holds.judged_by(|meta| meta.name.clone().filter(|name| name == "a"));
-        assert_eq!((holds.of(&named("a")), holds.of(&named("b"))), (Some("a".to_owned()), None));
+        holds.judged_by(|meta| meta.name.clone().filter(|name| name == "a").map(Hold::from));
+        assert_eq!((holds.of(&named("a")), holds.of(&named("b"))), (Some("a".to_owned().into()), None));
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
         holds.on_change(move |key| heard.lock().unwrap().push(key.clone()));

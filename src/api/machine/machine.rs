@@ -12,8 +12,8 @@ use crate::api::{
     wire::{is_zero, null_as_default},
 };
 
-/// API group of infrastructure providers for Cluster API.
-const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/";
+/// API group of infrastructure providers for Cluster API, as `apiVersion` begins.
+pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/";
 
 /// One VM and its Node.
 #[expect(clippy::duplicated_attributes, reason = "each column says its type")]

@@ -17,8 +17,8 @@ pub use deployment::{
     RollbackConfig, RollingUpdate, Strategy, StrategyType,
 };
 pub use machine::{
-    CurrentStatus, LastOperation, Machine, MachineConfiguration, MachinePhase, MachineSpec, MachineStatus,
-    OperationState, OperationType,
+    CurrentStatus, INFRASTRUCTURE, LastOperation, Machine, MachineConfiguration, MachinePhase, MachineSpec,
+    MachineStatus, OperationState, OperationType,
 };
 pub use preservation::{AUTO_PRESERVED, NOT_PRESERVED, PreserveMode};
 pub use set::{MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus};

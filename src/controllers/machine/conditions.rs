@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
-use crate::api::reasons::{MachineConditionType, NodeConditionType};
+use crate::{
+    api::reasons::{ConditionReason, MachineConditionType, NodeConditionType},
+    plan::Hold,
+};
 
 /// Healthy: the list is not empty, `Ready` is True or absent, and every watched condition is False or absent.
 pub(super) fn is_healthy(conditions: &[NodeCondition], watched: &[String]) -> bool {
@@ -54,6 +57,27 @@ pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &B
         last_transition_time: since.or_else(|| Some(stamp(now))),
         ..NodeCondition::default()
     });
+}
+
+/// Sets the condition that confirms a hold, or removes it. True if it changed.
+pub(super) fn set_paused(conditions: &mut Vec<NodeCondition>, hold: Option<&Hold>, now: Timestamp) -> bool {
+    let type_ = MachineConditionType::Paused.as_str();
+    let is_set = conditions.iter().any(|condition| condition.type_ == type_);
+    let Some(hold) = hold else {
+        conditions.retain(|condition| condition.type_ != type_);
+        return is_set;
+    };
+    if !is_set {
+        conditions.push(NodeCondition {
+            type_: type_.to_owned(),
+            status: "True".to_owned(),
+            reason: Some(ConditionReason::Migrating.as_str().to_owned()),
+            message: Some(format!("waiting for {}", hold.on)),
+            last_transition_time: Some(stamp(now)),
+            ..NodeCondition::default()
+        });
+    }
+    !is_set
 }
 
 /// A time as it is stored: whole seconds.

@@ -1,10 +1,13 @@
 use jiff::Timestamp;
 
-use super::{Action, Policy, Snapshot, create, delete, preserve, running, steps::wait_for_nodes, views::VmView};
+use super::{
+    Action, Policy, Snapshot, conditions, create, delete, preserve, running, status, steps::wait_for_nodes,
+    views::VmView,
+};
 use crate::{
     api::{labels, machine::MachinePhase},
     controllers::object::finalizer,
-    plan::{Plan, WaitKind},
+    plan::{Hold, Plan, WaitKind},
     safety::trust::TargetTrust,
 };
 
@@ -15,10 +18,17 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     // The ID of a VM that was just created is stored all the same: it cannot be learned again for certain.
     let owes_id = matches!(snapshot.learned.vm, VmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
-    if let Some(on) = &snapshot.hold
+    if let Some(hold) = &snapshot.hold
         && (snapshot.is_deleting() || !owes_id)
     {
-        return Plan::waiting(WaitKind::Hold, on.as_str(), None);
+        plan.wait(WaitKind::Hold, hold.on.as_str(), None);
+        if hold.is_confirmed {
+            show_pause(&mut plan, snapshot, Some(hold));
+        }
+        return plan;
+    }
+    if show_pause(&mut plan, snapshot, None) {
+        return plan;
     }
     if snapshot.is_deleting() {
         return delete::plan(snapshot, policy);
@@ -66,6 +76,17 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         append(&mut plan, create::plan(snapshot, policy));
     }
     plan
+}
+
+/// Writes the condition `Paused`, or removes it. True if there was something to write.
+fn show_pause(plan: &mut Plan<Action>, snapshot: &Snapshot, hold: Option<&Hold>) -> bool {
+    let mut next = status::stored(&snapshot.machine);
+    let is_news = conditions::set_paused(&mut next.conditions, hold, snapshot.now);
+    if is_news {
+        let reason = if hold.is_some() { "the Machine is left alone from now on" } else { "its hold has ended" };
+        plan.then(Action::WriteStatus(Box::new(next)), reason);
+    }
+    is_news
 }
 
 /// When the drain of the Machine's Node is forced, if there is one; `None` if it is forced now.

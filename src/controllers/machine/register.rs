@@ -17,7 +17,7 @@ use crate::{
         self, Kind, Settings,
         api_servers::ApiServers,
         machine_class, node,
-        object::{owner, prune},
+        object::{self, owner, prune},
         secret::MetadataOfSecret,
     },
     driver::Catalogue,
@@ -105,7 +105,7 @@ impl Ports {
     fn new(builder: &mut Builder<'_>, settings: &Settings, queue: &Arc<Queue<Key>>) -> Self {
         let secrets = builder.objects::<MetadataOfSecret>();
         let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
-        let holds = builder.shared::<Holds>();
+        let holds = object::holds(builder);
         let (machines, classes) = (builder.objects(), builder.objects());
         let config = builder.config();
         Self {

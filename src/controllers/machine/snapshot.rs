@@ -10,6 +10,7 @@ use super::{
 use crate::{
     api::{labels, machine::Machine, node::Node},
     driver::Vm,
+    plan::Hold,
     safety::trust::TargetTrust,
 };
 
@@ -34,8 +35,8 @@ pub struct Snapshot {
     pub learned: Learned,
     /// Facts from earlier reconciles.
     pub memory: Memory,
-    /// What has to happen before anything is done; completes "waiting for".
-    pub hold: Option<String>,
+    /// Why nothing may be done now.
+    pub hold: Option<Hold>,
     pub now: Timestamp,
 }
 

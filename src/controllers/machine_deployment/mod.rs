@@ -33,6 +33,7 @@ use crate::{
         patch,
     },
     controllers::machine_set::InFlight,
+    plan::Hold,
 };
 
 /// The input of a plan for a deployment.
@@ -58,8 +59,8 @@ pub struct Snapshot {
     pub node_retries: BTreeMap<String, Timestamp>,
     /// A set that could not be created in the last reconcile.
     pub failure: Option<Failure>,
-    /// Why it may not be touched now, such as a pause of its cluster; completes "waiting for".
-    pub hold: Option<String>,
+    /// Why it may not be touched now, such as a pause of its cluster.
+    pub hold: Option<Hold>,
     /// The time.
     pub now: Timestamp,
 }

@@ -17,13 +17,13 @@ use crate::{
         draft::Draft,
         finalizer,
     },
-    plan::{Event, Plan, WaitKind},
+    plan::{Event, Hold, Plan, WaitKind},
 };
 
 /// Plans the next steps of a deployment. The loop calls it with fresh snapshots until no steps are left.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
-    if let Some(on) = &snapshot.hold {
-        return Plan::waiting(WaitKind::Hold, on.as_str(), None);
+    if let Some(hold) = &snapshot.hold {
+        return leave(snapshot, hold);
     }
     if snapshot.deployment.metadata.deletion_timestamp.is_some() {
         return delete(snapshot);
@@ -33,6 +33,17 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         Ok(spec) if spec.strategy == StrategyType::InPlaceUpdate && !policy.has_target => stand_by(snapshot, &spec),
         Ok(spec) => RolloutPlanner::new(snapshot, policy, &spec).plan(),
     }
+}
+
+/// Somebody else has the deployment, or nobody may touch it now. The latter is confirmed, if somebody waits for that.
+fn leave(snapshot: &Snapshot, hold: &Hold) -> Plan<Action> {
+    let mut plan = Plan::waiting(WaitKind::Hold, hold.on.as_str(), None);
+    if hold.is_confirmed {
+        let mut status = snapshot.deployment.status.clone().unwrap_or_default();
+        condition::set(&mut status.conditions, ConditionType::Paused, condition::paused(Some(hold)), snapshot.now);
+        emit_status(&mut plan, snapshot, status, None);
+    }
+    plan
 }
 
 /// All sets are deleted, then the finalizer is removed.
@@ -71,6 +82,7 @@ fn refuse(snapshot: &Snapshot, invalid: &Invalid) -> Plan<Action> {
     let message = invalid.to_string();
     let mut status = snapshot.deployment.status.clone().unwrap_or_default();
     status.observed_generation = snapshot.deployment.metadata.generation.unwrap_or_default();
+    condition::remove(&mut status.conditions, ConditionType::Paused);
     say_invalid(&mut status, ConditionReason::InvalidSpec, &message, snapshot);
     let event = match invalid {
         Invalid::SelectsAll => EventReason::SelectingAll,

@@ -17,13 +17,12 @@ use crate::{
         self, Kind, Settings,
         machine::{self, metrics::MachineMetrics},
         machine_set::InFlightWrites,
-        object::{owner, prune},
+        object::{self, owner, prune},
     },
     plan::{Plan, Step},
     runtime::{
         cache::{Cache, Change, Key},
         cell::{Builder, Kept},
-        holds::Holds,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         target::NodeKey,
@@ -95,7 +94,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let config = builder.config();
     let (targets, events, shared) = (Arc::clone(&config.targets), config.events.clone(), config.shared.clone());
     let (deployments, in_flight) = (builder.objects::<MachineDeployment>(), builder.shared::<InFlightWrites>());
-    let holds = builder.shared::<Holds>();
+    let holds = object::holds(builder);
     let reconciler = MachineDeployments {
         deployments: Arc::clone(&deployments),
         sets: builder.objects(),

@@ -29,9 +29,12 @@ pub(crate) use in_flight::InFlight;
 pub(crate) use plan::plan;
 pub(crate) use register::{BY_CONTROLLER, KIND};
 
-use crate::api::{
-    machine::{Machine, MachineSet, MachineSetStatus},
-    patch,
+use crate::{
+    api::{
+        machine::{Machine, MachineSet, MachineSetStatus},
+        patch,
+    },
+    plan::Hold,
 };
 
 /// The input of a plan for a set.
@@ -45,8 +48,8 @@ pub struct Snapshot {
     pub unreadable: Vec<String>,
     /// The failure of the last plan, if it failed.
     pub failure: Option<Failure>,
-    /// Why it may not be touched now, such as a pause of its cluster; completes "waiting for".
-    pub hold: Option<String>,
+    /// Why it may not be touched now, such as a pause of its cluster.
+    pub hold: Option<Hold>,
     /// The time.
     pub now: Timestamp,
     /// Seed for the names of new Machines.

@@ -23,8 +23,12 @@ pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     if set.metadata.uid.is_none() {
         return Plan::default();
     }
-    if let Some(on) = &snapshot.hold {
-        return Plan::waiting(WaitKind::Hold, on.as_str(), None);
+    if let Some(hold) = &snapshot.hold {
+        let mut plan = Plan::waiting(WaitKind::Hold, hold.on.as_str(), None);
+        if hold.is_confirmed {
+            report(&mut plan, snapshot, &claim::controlled(snapshot), None);
+        }
+        return plan;
     }
     match (set.metadata.deletion_timestamp.is_some(), validate(set)) {
         (false, Ok(valid)) => keep(snapshot, &valid),

@@ -8,13 +8,12 @@ use crate::{
     },
     controllers::{
         self, Kind, Settings,
-        object::{owner, prune},
+        object::{self, owner, prune},
     },
     plan::{Plan, Step},
     runtime::{
         cache::{Cache, Change, Index, Key},
         cell::{Builder, Kept},
-        holds::Holds,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         worker::ReconcileError,
@@ -97,7 +96,7 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
     let config = builder.config();
     let (events, shared) = (config.events.clone(), config.shared.clone());
     let (sets, in_flight) = (builder.objects::<MachineSet>(), builder.shared::<InFlightWrites>());
-    let holds = builder.shared::<Holds>();
+    let holds = object::holds(builder);
     let reconciler = MachineSets {
         sets: Arc::clone(&sets),
         machines: builder.objects(),

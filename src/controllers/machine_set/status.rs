@@ -41,6 +41,12 @@ pub(super) fn change(snapshot: &Snapshot, mine: &[&Arc<Machine>], invalid: Optio
         Condition::is_true(ConditionReason::InvalidSpec, invalid.to_string()).refreshed(Refresh::OnMessage)
     });
     let newly_invalid = condition::set(&mut status.conditions, ConditionType::Invalid, said, snapshot.now);
+    condition::set(
+        &mut status.conditions,
+        ConditionType::Paused,
+        condition::paused(snapshot.hold.as_ref()),
+        snapshot.now,
+    );
     if status == before {
         return None;
     }

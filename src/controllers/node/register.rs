@@ -5,7 +5,12 @@ use k8s_openapi::api::core::v1::NodeCondition;
 use super::{GoneNode, Policy};
 use crate::{
     api::{labels, machine::Machine, node::Node},
-    controllers::{self, Kind, Settings, api_servers::ApiServers, machine::Permits, object::prune},
+    controllers::{
+        self, Kind, Settings,
+        api_servers::ApiServers,
+        machine::Permits,
+        object::{self, prune},
+    },
     runtime::{
         cache::{Cache, Change, Index},
         cell::Builder,
@@ -45,7 +50,7 @@ pub(crate) struct Nodes {
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
-    let (machines, holds) = (builder.objects::<Machine>(), builder.shared::<Holds>());
+    let (machines, holds) = (builder.objects::<Machine>(), object::holds(builder));
     let config = builder.config();
     let (targets, clock) = (Arc::clone(&config.targets), Arc::clone(&config.shared.clock));
     let nodes = Nodes {

@@ -4,9 +4,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::time::whole_seconds;
-use crate::api::{
-    machine::{MachineDeploymentCondition, MachineSetCondition},
-    reasons::{ConditionReason, ConditionType},
+use crate::{
+    api::{
+        machine::{MachineDeploymentCondition, MachineSetCondition},
+        reasons::{ConditionReason, ConditionType},
+    },
+    plan::Hold,
 };
 
 /// A desired condition.
@@ -59,6 +62,12 @@ impl Condition {
             Refresh::Always => false,
         }
     }
+}
+
+/// The condition that confirms a hold.
+pub(crate) fn paused(hold: Option<&Hold>) -> Option<Condition> {
+    let hold = hold.filter(|hold| hold.is_confirmed)?;
+    Some(Condition::is_true(ConditionReason::Migrating, format!("waiting for {}", hold.on)))
 }
 
 /// The condition type of a kind.

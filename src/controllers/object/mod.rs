@@ -1,5 +1,6 @@
 //! Tools for objects of any kind: drafts, owners, finalizers, conditions, deletion order.
 
+pub(crate) mod authority;
 pub(crate) mod condition;
 pub(crate) mod deletion_order;
 pub(crate) mod draft;
@@ -12,4 +13,4 @@ pub mod suffix;
 pub(crate) mod summary;
 pub(crate) mod time;
 
-pub(crate) use observe::{prune, unreadable_names};
+pub(crate) use observe::{holds, prune, unreadable_names};

@@ -1,8 +1,23 @@
 //! Cache helpers that every kind uses.
 
+use std::sync::Arc;
+
 use kube::Resource;
 
-use crate::runtime::cache::{Cache, Cached};
+use super::authority;
+use crate::runtime::{
+    cache::{Cache, Cached},
+    cell::Builder,
+    holds::Holds,
+};
+
+/// What decides which native objects a cell may touch. Unless the cell has a judge of its own, it is
+/// [`authority::of_native`].
+pub(crate) fn holds(builder: &mut Builder<'_>) -> Arc<Holds> {
+    let holds = builder.shared::<Holds>();
+    holds.judged_by(authority::of_native);
+    holds
+}
 
 /// Names of the objects of a namespace that cannot be decoded.
 pub(crate) fn unreadable_names<K: Cached>(cache: &Cache<K>, namespace: &str) -> Vec<String> {

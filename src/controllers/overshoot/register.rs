@@ -15,13 +15,12 @@ use crate::{
     },
     controllers::{
         self, Kind, Settings, machine_set,
-        object::{condition, owner},
+        object::{self, condition, owner},
     },
     plan::{Plan, Step},
     runtime::{
         cache::{Change, Key},
         cell::Builder,
-        holds::Holds,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, States, Turn},
         worker::ReconcileError,
@@ -62,7 +61,7 @@ impl Reconciler for Overshoot {
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (deployments, sets) = (builder.objects::<MachineDeployment>(), builder.objects::<MachineSet>());
-    let (machines, holds) = (builder.objects::<Machine>(), builder.shared::<Holds>());
+    let (machines, holds) = (builder.objects::<Machine>(), object::holds(builder));
     let config = builder.config();
     let (events, clock) = (config.events.clone(), Arc::clone(&config.shared.clock));
     let freeze = || Overshoot {

@@ -15,7 +15,8 @@ use crate::{
         },
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMMachine, MCMMachinePool},
     },
-    controllers::object::owner,
+    controllers::object::{authority, owner},
+    plan::Hold,
     runtime::{
         cache::{Cache, Key},
         cell::Builder,
@@ -49,10 +50,10 @@ impl Surroundings {
         }
     }
 
-    /// Why a native object may not be touched; completes "waiting for".
-    pub fn held(&self, meta: &ObjectMeta) -> Option<String> {
+    /// Why a native object may not be touched.
+    pub fn held(&self, meta: &ObjectMeta) -> Option<Hold> {
         if let Some(on) = hold::hands_off(meta, self.watch_filter.as_deref()) {
-            return Some(on);
+            return Some(on.into());
         }
         let cluster = match cluster_name(meta) {
             Some(name) => view(&self.clusters, &Key::beside(meta, name)),
@@ -61,10 +62,12 @@ impl Surroundings {
         let controller = owner::controller_of(meta);
         let is_ours = |api_version: &str| api_version.split('/').next() == Some(INFRASTRUCTURE_GROUP);
         match (pool_of(meta), controller.filter(|one| one.kind == "MCMMachine" && is_ours(&one.api_version))) {
-            (Some(pool), None) => self.held_with_pool(meta, &cluster, pool),
-            (_, Some(controller)) => self.held_with_machine(meta, &cluster, &controller.name),
+            (Some(pool), None) => self.held_with_pool(meta, &cluster, pool).map(Hold::from),
+            (_, Some(controller)) => authority::migrating(meta)
+                .or_else(|| self.held_with_machine(meta, &cluster, &controller.name).map(Hold::from)),
             (None, None) => {
-                Some("an MCMMachine to control it, or a pool: this manager leaves other objects alone".to_owned())
+                let on = "an MCMMachine to control it, or a pool: this manager leaves other objects alone";
+                Some(on.to_owned().into())
             }
         }
     }

@@ -50,6 +50,11 @@ fn put<K: Kept>(cache: &Cache<K>, name: &str, change: &Value) {
     cache.wrote(serde_json::from_value(object).unwrap());
 }
 
+/// What an object waits for.
+fn said(around: &Surroundings, meta: &ObjectMeta) -> Option<String> {
+    around.held(meta).map(|hold| hold.on)
+}
+
 /// What a native Machine waits for in a cell whose Cluster and MCMMachine are these.
 fn on(native: &ObjectMeta, cluster: Option<Value>, object: Option<Value>, filter: Option<&str>) -> Option<String> {
     let around = Surroundings { watch_filter: filter.map(str::to_owned), ..empty() };
@@ -59,7 +64,7 @@ fn on(native: &ObjectMeta, cluster: Option<Value>, object: Option<Value>, filter
     if let Some(annotations) = object {
         put(&around.objects, "m", &json!({ "metadata": { "annotations": annotations } }));
     }
-    around.held(native)
+    said(&around, native)
 }
 
 /// Z4, Z5, T26: a native Machine is touched only if nobody paused anything around it and it is ours.
@@ -91,6 +96,18 @@ fn a_native_machine_is_held_by_everything_that_pauses_its_cluster(
     let on = on(&native(&machine), Some(cluster), Some(object), None);
     assert_eq!(on.is_some(), expected.is_some(), "{on:?}");
     assert!(on.unwrap_or_default().contains(expected.unwrap_or_default()));
+}
+
+/// 4.3: the confirmation for which a migration waits comes from the manager that has the Machine, and from no other.
+#[test]
+fn a_native_machine_that_is_moved_is_held_and_its_own_manager_confirms_it() {
+    let around = empty();
+    let moved = json!({ "annotations": { "machine.mcm/migration": "d" } });
+    let hold = around.held(&native(&moved)).unwrap();
+    assert_eq!((hold.on.as_str(), hold.is_confirmed), ("MCMMigration d to be complete", true));
+    let mut of_nobody = moved;
+    of_nobody["ownerReferences"] = Value::Null;
+    assert!(!around.held(&native(&of_nobody)).unwrap().is_confirmed);
 }
 
 #[test]
@@ -152,7 +169,7 @@ fn a_native_object_of_a_pool_is_held_by_everything_that_pauses_its_cluster(
 ) {
     let around = with_pool();
     change(&around);
-    let on = around.held(&of_pool(&native));
+    let on = said(&around, &of_pool(&native));
     assert_eq!(on.is_some(), expected.is_some(), "{on:?}");
     assert!(on.unwrap_or_default().contains(expected.unwrap_or_default()));
 }
@@ -161,12 +178,12 @@ fn a_native_object_of_a_pool_is_held_by_everything_that_pauses_its_cluster(
 #[test]
 fn without_its_cluster_or_its_pool_a_native_object_is_only_deleted() {
     let around = empty();
-    assert_eq!(around.held(&of_pool(&json!({}))).as_deref(), Some("its Cluster to exist"));
-    assert_eq!(around.held(&of_pool(&deleting()["metadata"])), None);
+    assert_eq!(said(&around, &of_pool(&json!({}))).as_deref(), Some("its Cluster to exist"));
+    assert_eq!(said(&around, &of_pool(&deleting()["metadata"])), None);
     put(&around.clusters, "c", &json!({}));
     resume(&around);
-    assert_eq!(around.held(&of_pool(&json!({}))).as_deref(), Some("MCMMachinePool p to exist"));
-    assert_eq!(around.held(&of_pool(&deleting()["metadata"])), None);
+    assert_eq!(said(&around, &of_pool(&json!({}))).as_deref(), Some("MCMMachinePool p to exist"));
+    assert_eq!(said(&around, &of_pool(&deleting()["metadata"])), None);
 }
 
 /// P14: the Node is drained by core, so the VM waits for it.
@@ -175,15 +192,15 @@ fn a_machine_of_a_pool_with_machines_waits_until_core_has_drained_it() {
     let around = with_pool();
     let member = json!({ "metadata": { "labels": { "machine.mcm/pool": "p" } } });
     let native = of_pool(&deleting()["metadata"]);
-    assert_eq!(around.held(&native), None, "without an MCMMachine nobody else drains it");
+    assert_eq!(said(&around, &native), None, "without an MCMMachine nobody else drains it");
     put(&around.objects, "m", &member);
-    assert_eq!(around.held(&of_pool(&json!({}))), None, "it lives");
-    assert_eq!(around.held(&native).as_deref(), Some("core to drain its Node"));
+    assert_eq!(said(&around, &of_pool(&json!({}))), None, "it lives");
+    assert_eq!(said(&around, &native).as_deref(), Some("core to drain its Node"));
     let mut drained = member.clone();
     patch::apply(&mut drained, &deleting());
     patch::apply(&mut drained, &json!({ "metadata": { "resourceVersion": "2" } }));
     put(&around.objects, "m", &drained);
-    assert_eq!(around.held(&native), None);
+    assert_eq!(said(&around, &native), None);
 }
 
 /// C14, O9: Nodes of a pool are in the workload cluster, unless that goes itself; those of MCMMachines are core's.

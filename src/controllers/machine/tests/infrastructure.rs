@@ -8,7 +8,7 @@ use crate::{
     api::machine::MachinePhase,
     controllers::machine::{Action, plan, views::VmView},
     driver::Vm,
-    plan::WaitKind,
+    plan::{Hold, WaitKind},
 };
 
 /// The Machine of an MCMMachine, without a target cluster.
@@ -32,10 +32,37 @@ fn a_machine_that_is_held_is_not_touched(#[case] machine: Value, #[case] status:
     let mut world = World::with_machine(machine, status);
     world.has_target = false;
     let mut snapshot = world.snapshot();
-    snapshot.hold = Some("Cluster c to be unpaused".to_owned());
+    snapshot.hold = Some("Cluster c to be unpaused".to_owned().into());
     let plan = plan(&snapshot, &world.policy);
     assert!(plan.steps.is_empty(), "{plan}");
     assert_eq!((plan.waits[0].kind, plan.waits[0].text.as_str()), (WaitKind::Hold, "Cluster c to be unpaused"));
+}
+
+/// 4.3: a migration goes on only after the Machine confirmed that nobody touches it. Afterwards nothing of that is left.
+#[rstest]
+#[case::new(json!({}), Value::Null)]
+#[case::available(json!({ "spec": { "providerID": "cloud:///7" } }), json!({ "currentStatus": { "phase": "Available" } }))]
+#[case::deleting(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }), Value::Null)]
+fn a_machine_that_is_moved_is_left_alone_and_says_so(#[case] machine: Value, #[case] status: Value) {
+    let mut world = World::with_machine(machine, status);
+    world.has_target = false;
+    let mut snapshot = world.snapshot();
+    let hold = Hold { on: "MCMMigration d to be complete".to_owned(), is_confirmed: true };
+    snapshot.hold = Some(hold);
+    let steps = plan(&snapshot, &world.policy).steps;
+    let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
+        panic!("{steps:?}")
+    };
+    let [paused] = &status.conditions[..] else { panic!("{status:?}") };
+    assert_eq!((paused.type_.as_str(), paused.status.as_str()), ("Paused", "True"));
+    let mut moved = (*snapshot.machine).clone();
+    moved.status = Some((**status).clone());
+    snapshot.machine = moved.into();
+    assert!(plan(&snapshot, &world.policy).steps.is_empty(), "it is said once");
+    snapshot.hold = None;
+    let steps = plan(&snapshot, &world.policy).steps;
+    let Some(Action::WriteStatus(status)) = steps.first().map(|step| step.action.clone()) else { panic!("{steps:?}") };
+    assert!(status.conditions.is_empty());
 }
 
 /// A call that was in flight when somebody paused the cluster: its result is not lost.
@@ -43,7 +70,7 @@ fn a_machine_that_is_held_is_not_touched(#[case] machine: Value, #[case] status:
 fn the_id_of_a_vm_that_was_just_created_is_stored_while_the_machine_is_held() {
     let world = of_cluster_api(json!({}));
     let mut snapshot = world.snapshot();
-    snapshot.hold = Some("Cluster c to be unpaused".to_owned());
+    snapshot.hold = Some("Cluster c to be unpaused".to_owned().into());
     let vm = Vm { provider_id: "cloud:///7".to_owned(), node_name: "m".to_owned(), ..Vm::default() };
     snapshot.learned.vm = VmView::Created(vm);
     let steps = plan(&snapshot, &world.policy).steps;

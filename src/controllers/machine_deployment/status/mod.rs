@@ -50,6 +50,7 @@ pub(super) fn counters_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
     let mut status = counted(facts, &stored);
     let now = facts.snapshot.now;
     condition::remove(&mut status.conditions, ConditionType::Invalid);
+    condition::remove(&mut status.conditions, ConditionType::Paused);
     let available = available(facts, &status);
     condition::set(&mut status.conditions, ConditionType::Available, Some(available), now);
     condition::set(&mut status.conditions, ConditionType::ReplicaFailure, replica_failure(facts.sets), now);

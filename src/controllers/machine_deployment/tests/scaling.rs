@@ -7,7 +7,13 @@ use super::{
     drive::{Drive, deployment, rolling},
     support::{condition, only_set, reads},
 };
-use crate::controllers::{machine_deployment::plan, testing::Happening};
+use crate::{
+    controllers::{
+        machine_deployment::{Action, plan},
+        testing::Happening,
+    },
+    plan::Hold,
+};
 
 #[test]
 fn replicas_changed_after_the_strategy_was_switched_do_not_stall_the_rollout() {
@@ -67,8 +73,33 @@ fn a_deployment_that_is_held_is_left_alone() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
     drive.edit(json!({"replicas": 4}));
     let mut snapshot = drive.snapshot();
-    snapshot.hold = Some("Cluster c to be unpaused".to_owned());
+    snapshot.hold = Some("Cluster c to be unpaused".to_owned().into());
     let plan = plan(&snapshot, &drive.policy);
     assert!(plan.steps.is_empty());
     assert_eq!(plan.waits[0].text, "Cluster c to be unpaused");
+}
+
+/// 4.3: a migration waits until the deployment confirmed that it is left alone. Afterwards nothing of that is left.
+#[test]
+fn a_deployment_that_is_moved_is_left_alone_and_says_so() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    drive.edit(json!({"replicas": 4}));
+    let mut snapshot = drive.snapshot();
+    snapshot.hold = Some(Hold { on: "MCMMigration d to be complete".to_owned(), is_confirmed: true });
+    let steps = plan(&snapshot, &drive.policy).steps;
+    let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
+        panic!("{steps:?}")
+    };
+    assert!(status.conditions.iter().any(|condition| condition.type_ == "Paused" && condition.status == "True"));
+    let mut moved = (*snapshot.deployment).clone();
+    moved.status = Some((**status).clone());
+    snapshot.deployment = moved.into();
+    assert!(plan(&snapshot, &drive.policy).steps.is_empty(), "it is said once");
+    snapshot.hold = None;
+    let steps = plan(&snapshot, &drive.policy).steps;
+    let written = steps.iter().find_map(|step| match &step.action {
+        Action::WriteStatus(status) => Some(status.clone()),
+        _ => None,
+    });
+    assert!(written.unwrap().conditions.iter().all(|condition| condition.type_ != "Paused"));
 }

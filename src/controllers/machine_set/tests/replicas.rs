@@ -8,7 +8,10 @@ use super::{
     super::{Action, construct, replicas},
     world::{World, both, phase, waits},
 };
-use crate::api::{labels, reasons::EventReason};
+use crate::{
+    api::{labels, reasons::EventReason},
+    plan::Hold,
+};
 
 #[test]
 fn a_new_set_is_guarded_first_then_grows_then_reports() {
@@ -142,13 +145,30 @@ fn long_names_of_sets_still_give_valid_host_names() {
     assert_eq!(machine.name_any().len(), 63);
 }
 
+/// 4.3: a migration waits until the set has seen all its Machines and confirmed that it leaves them alone.
+#[test]
+fn a_set_that_is_moved_is_left_alone_and_counts_its_machines() {
+    let mut snapshot = World::new(3).snapshot();
+    snapshot.hold = Some(Hold { on: "MCMMigration d to be complete".to_owned(), is_confirmed: true });
+    let steps = super::super::plan(&snapshot).steps;
+    let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
+        panic!("{steps:?}")
+    };
+    let paused = status.conditions.iter().find(|condition| condition.type_ == "Paused").unwrap();
+    assert_eq!((paused.status.as_str(), status.replicas), ("True", 0));
+    let mut set = (*snapshot.set).clone();
+    set.status = Some((**status).clone());
+    snapshot.set = set.into();
+    assert!(super::super::plan(&snapshot).steps.is_empty(), "it is said once");
+}
+
 /// A paused Cluster of Cluster API: neither Machines nor finalizers, whether the set lives or goes.
 #[rstest]
 #[case::lives(json!({}))]
 #[case::goes(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [labels::FINALIZER] } }))]
 fn a_set_that_is_held_is_left_alone(#[case] change: Value) {
     let mut snapshot = World::new(3).with(change).snapshot();
-    snapshot.hold = Some("Cluster c to be unpaused".to_owned());
+    snapshot.hold = Some("Cluster c to be unpaused".to_owned().into());
     let plan = super::super::plan(&snapshot);
     assert!(plan.steps.is_empty());
     assert_eq!(waits(&plan), "Cluster c to be unpaused");
