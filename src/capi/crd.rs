@@ -6,7 +6,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use super::types::{
-    MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachinePool, MCMMachinePoolTemplate, MCMMachineTemplate, names,
+    MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachinePool, MCMMachinePoolTemplate, MCMMachineTemplate,
+    MCMMigration, names,
 };
 use crate::api::crd::{roots, tidy};
 
@@ -27,7 +28,15 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     for root in roots(&mut pool) {
         keep_kind_of_pool(root);
     }
-    vec![cluster, of::<MCMClusterTemplate>(), machine, of::<MCMMachineTemplate>(), pool, of::<MCMMachinePoolTemplate>()]
+    vec![
+        cluster,
+        of::<MCMClusterTemplate>(),
+        machine,
+        of::<MCMMachineTemplate>(),
+        pool,
+        of::<MCMMachinePoolTemplate>(),
+        of::<MCMMigration>(),
+    ]
 }
 
 fn of<K: CustomResourceExt>() -> CustomResourceDefinition {
@@ -105,7 +114,8 @@ mod tests {
             "MCMMachine",
             "MCMMachineTemplate",
             "MCMMachinePool",
-            "MCMMachinePoolTemplate"
+            "MCMMachinePoolTemplate",
+            "MCMMigration"
         )]
         kind: &str,
     ) {

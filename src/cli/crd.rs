@@ -102,7 +102,7 @@ mod tests {
             text,
             "print the definition of kind \"pod\": there is no such kind, use one of MachineClass, Machine, MachineSet, \
              MachineDeployment, MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachineTemplate, MCMMachinePool, \
-             MCMMachinePoolTemplate"
+             MCMMachinePoolTemplate, MCMMigration"
         );
     }
 

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod machine;
+mod migration;
 mod pool;
 mod schema;
 mod status;
@@ -14,6 +15,7 @@ pub use machine::{
     ClassRef, InlineClass, MCMMachine, MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec,
     MCMMachineTemplateStatus, NodeInfo, NodeMeta, NodeTaint, TemplateResource,
 };
+pub use migration::{Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MigratedMachine, Side};
 pub use pool::{
     MCMMachinePool, MCMMachinePoolSpec, MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec,
     PoolInstance, PoolResource,

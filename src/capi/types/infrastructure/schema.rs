@@ -46,6 +46,23 @@ pub(super) fn pool_machines(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+pub(super) fn side(_: &mut SchemaGenerator) -> Schema {
+    one_of("self in ['MachineController', 'ClusterAPI']", "write MachineController or ClusterAPI")
+}
+
+pub(super) fn authority(_: &mut SchemaGenerator) -> Schema {
+    let text = "write MachineController, ClusterAPI or Migrating";
+    one_of("self in ['MachineController', 'ClusterAPI', 'Migrating']", text)
+}
+
+fn one_of(expression: &str, message: &str) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 32,
+        "x-kubernetes-validations": [rule(expression, message)],
+    })
+}
+
 /// A VM is described by a class or in place.
 pub(super) fn one_class() -> Vec<ValidationRule> {
     vec![rule(

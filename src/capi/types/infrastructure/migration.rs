@@ -1,0 +1,147 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schema;
+use crate::api::wire::is_zero;
+
+/// Spec of an MCMMigration.
+#[expect(clippy::duplicated_attributes, reason = "each column says its type")]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "MCMMigration",
+    plural = "mcmmigrations",
+    singular = "mcmmigration",
+    category = "cluster-api",
+    namespaced,
+    status = "MCMMigrationStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "MCMMigration says which controllers have the machines of the MachineDeployment of its name. `mcm adopt` writes it.",
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.clusterName",
+        description = "Cluster to which the machines belong."
+    ),
+    printcolumn(
+        name = "Authority",
+        type_ = "string",
+        json_path = ".status.authority",
+        description = "Who has the machines now."
+    ),
+    printcolumn(
+        name = "Wanted",
+        type_ = "string",
+        json_path = ".spec.authority",
+        description = "Who shall have them."
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since the object was created."
+    )
+)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(extend("required" = ["authority", "clusterName"]))]
+pub struct MCMMigrationSpec {
+    /// Who shall have the machines: `MachineController` (the native controllers) or `ClusterAPI`.
+    #[schemars(schema_with = "schema::side")]
+    pub authority: Side,
+    /// Name of the Cluster to which the machines belong.
+    #[schemars(schema_with = "schema::class_name")]
+    pub cluster_name: String,
+}
+
+/// A side that can have machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Side {
+    /// The native controllers.
+    #[default]
+    MachineController,
+    /// Core, with the infrastructure provider mcm.
+    #[serde(rename = "ClusterAPI")]
+    ClusterApi,
+}
+
+/// Who has the machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Authority {
+    /// The native controllers.
+    MachineController,
+    /// Core, with the infrastructure provider mcm.
+    #[serde(rename = "ClusterAPI")]
+    ClusterApi,
+    /// Nobody: the controllers of both sides leave them alone.
+    Migrating,
+}
+
+/// Status of an MCMMigration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MCMMigrationStatus {
+    /// Who has the machines: `MachineController`, `ClusterAPI`, or `Migrating` while nobody may touch them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::authority")]
+    pub authority: Option<Authority>,
+    /// Who had them before the migration began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::side")]
+    pub from: Option<Side>,
+    /// The set that has the machines, on both sides.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub set: String,
+    /// The machines, as they were when everything was paused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 10_000))]
+    pub machines: Vec<MigratedMachine>,
+    /// Conditions; `Migrated` is True if the migration is complete.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 32, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// A machine that is moved from one side to the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MigratedMachine {
+    /// Name of the native Machine, and of the MCMMachine.
+    pub name: String,
+    /// Name of the Machine of Cluster API.
+    pub machine: String,
+    /// ID of the VM, as its Node has it.
+    #[serde(rename = "providerID")]
+    pub provider_id: String,
+    /// Name of its Node.
+    pub node: String,
+    /// UID of its Node.
+    #[serde(rename = "nodeUID")]
+    pub node_uid: String,
+    /// Boot ID of its Node; empty if the Node reports none.
+    #[serde(rename = "bootID", skip_serializing_if = "is_zero")]
+    pub boot_id: String,
+}
+
+impl Side {
+    /// The other side.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::MachineController => Self::ClusterApi,
+            Self::ClusterApi => Self::MachineController,
+        }
+    }
+}
+
+impl From<Side> for Authority {
+    fn from(side: Side) -> Self {
+        match side {
+            Side::MachineController => Self::MachineController,
+            Side::ClusterApi => Self::ClusterApi,
+        }
+    }
+}
