@@ -59,6 +59,8 @@ const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kube
 #[case("capi-manager", &["capi-manager"])]
 #[case("simulated-cloud", &["simulated-cloud"])]
 #[case("convert", &["convert"])]
+#[case("adopt", &["adopt"])]
+#[case("adopt-apply", &["adopt", "apply"])]
 #[case("class", &["class"])]
 #[cfg_attr(feature = "remote", case("class-check", &["class", "check"]))]
 #[case("crd", &["crd"])]

@@ -1,6 +1,7 @@
-//! The Cluster API side: its kinds, the conversion between them and the kinds of `machine.sapcloud.io`, and the
-//! infrastructure provider.
+//! The Cluster API side: its kinds, the conversion between them and the kinds of `machine.sapcloud.io`, the infrastructure
+//! provider, and the migration of machines between both sides.
 
+pub(crate) mod adoption;
 pub mod conversion;
 pub mod crd;
 pub(crate) mod provider;

@@ -12,6 +12,7 @@ use clap_complete::Shell;
 #[cfg(feature = "remote")]
 use super::driver::DriverCommand;
 use super::{
+    adopt::AdoptCommand,
     class::ClassCommand,
     convert::ConvertOptions,
     demo::DemoOptions,
@@ -57,6 +58,14 @@ pub enum Command {
     /// Reads files, never a cluster. Give what belongs together at once: deployment, template, class, Secret, health check.
     /// If anything is refused, every refusal is printed with the path of its field, and nothing else.
     Convert(ConvertOptions),
+    /// Move machines between Cluster API and the native controllers, and back
+    ///
+    /// No VM is created or deleted, and no Node changes; see docs/cluster-api.md. Needs the rights of an administrator.
+    Adopt {
+        /// What to do.
+        #[command(subcommand)]
+        command: AdoptCommand,
+    },
     /// Check MachineClasses before they are applied
     Class {
         /// What to do.
@@ -140,6 +149,7 @@ impl Command {
             Self::SimulatedCloud(_)
             | Self::Demo(_)
             | Self::Convert(_)
+            | Self::Adopt { .. }
             | Self::Class { .. }
             | Self::Crd { .. }
             | Self::Completion { .. }

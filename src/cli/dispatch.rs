@@ -7,11 +7,12 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 #[cfg(feature = "remote")]
 use super::driver::{self, DriverCommand};
 use super::{
+    adopt::{self, AdoptCommand},
     args::{self, Command},
     class::{self, ClassCommand},
     convert, crd, demo, error,
@@ -42,6 +43,16 @@ fn execute(command: Command) -> Result<()> {
         Command::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
         Command::Demo(options) => block_on(demo::run(options)),
         Command::Convert(options) => print(&convert::run(&options)?),
+        Command::Adopt { command } => match command {
+            AdoptCommand::Plan(options) => {
+                let (text, is_possible) = block_on(adopt::plan(*options))?;
+                print(&text)?;
+                if is_possible { Ok(()) } else { bail!("a check failed, so nothing would be begun") }
+            }
+            AdoptCommand::Apply(options) => block_on(adopt::apply(*options)),
+            AdoptCommand::Status(options) => print(&block_on(adopt::status(*options))?),
+            AdoptCommand::Abort(options) => block_on(adopt::abort(*options)),
+        },
         Command::Class { command: ClassCommand::Check(options) } => {
             let report = block_on(async { Ok(class::check(*options).await?) })?;
             print(&report.text)?;

@@ -1,5 +1,6 @@
 //! The command line: sub-commands, flags and their errors.
 
+pub mod adopt;
 pub mod apply;
 mod args;
 pub mod class;

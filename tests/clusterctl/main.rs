@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod adopt;
 mod cluster;
 mod day_2;
 mod failures;

@@ -19,7 +19,7 @@ fn seen_from(world: &'static World, scene: &Scene) -> Scene {
 }
 
 /// What the cloud wrote down since then of VMs of this cluster: made, deleted, or changed.
-fn journal_of(scene: &Scene, from: usize, ids: &[String]) -> Vec<String> {
+pub fn journal_of(scene: &Scene, from: usize, ids: &[String]) -> Vec<String> {
     let text = std::fs::read_to_string(&scene.world.cloud.journal).unwrap();
     let prefix = format!("\"{}-", scene.name);
     let lines = text.get(from..).unwrap_or(&text).lines();
@@ -27,12 +27,12 @@ fn journal_of(scene: &Scene, from: usize, ids: &[String]) -> Vec<String> {
     lines.filter(concerns).map(str::to_owned).collect()
 }
 
-fn length_of_journal(scene: &Scene) -> usize {
+pub fn length_of_journal(scene: &Scene) -> usize {
     std::fs::read_to_string(&scene.world.cloud.journal).unwrap().len()
 }
 
 /// IDs of the VMs of a cluster in the cloud.
-async fn ids(scene: &Scene) -> Vec<String> {
+pub async fn ids(scene: &Scene) -> Vec<String> {
     let prefix = format!("{}-", scene.name);
     let own = |vm: &Value| vm["machineName"].as_str().is_some_and(|name| name.starts_with(&prefix));
     let vms = scene.world.cloud.vms().await;
@@ -40,7 +40,7 @@ async fn ids(scene: &Scene) -> Vec<String> {
 }
 
 /// UIDs of the Nodes of a cluster.
-fn nodes(scene: &Scene) -> BTreeMap<String, String> {
+pub fn nodes(scene: &Scene) -> BTreeMap<String, String> {
     let all: Value = serde_json::from_str(&scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap()).unwrap();
     let prefix = format!("{}-", scene.name);
     let text = |value: &Value| value.as_str().unwrap().to_owned();

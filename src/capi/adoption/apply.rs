@@ -1,0 +1,226 @@
+//! Executes the steps of a migration. It makes no decisions: after every round the objects are read again and the next plan
+//! says what is left.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    object::{Id, Kind},
+    observe::{NotRead, World},
+    plan::{NoAbort, NoPlan, Plan, Stage, abort, plan},
+    snapshot::Snapshot,
+    step::Action,
+};
+use crate::capi::types::Side;
+
+/// Field manager of all writes.
+const MANAGER: &str = "mcm-adopt";
+/// Between two looks at objects that others have to change.
+const PERIOD: Duration = Duration::from_millis(250);
+/// More rounds with writes than any step needs: somebody else writes the same fields.
+const MOST_ROUNDS: usize = 100;
+/// API servers may be away for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a migration shows while it goes on.
+pub enum Event<'a> {
+    /// The plan before a round.
+    Round(&'a Plan),
+    /// A write is about to be done.
+    Write(&'a Action),
+}
+
+/// A migration stopped. It can go on, or be undone.
+#[derive(Debug, thiserror::Error)]
+pub enum Stopped {
+    /// Something cannot be read.
+    #[error(transparent)]
+    Read(#[from] NotRead),
+    /// It is on another way.
+    #[error(transparent)]
+    NoPlan(#[from] NoPlan),
+    /// There is nothing to undo.
+    #[error(transparent)]
+    NoAbort(#[from] NoAbort),
+    /// Checks failed, so nothing was begun.
+    #[error("deployment {}: {} checks failed, nothing was changed: {}", .0.deployment, .0.failed().count(), reasons(.0))]
+    Refused(Box<Plan>),
+    /// Others did not do their part in time.
+    #[error("deployment {deployment}: waiting for {on}; run the command again to go on, or mcm adopt abort to undo it")]
+    Waited {
+        /// The deployment.
+        deployment: String,
+        /// What for.
+        on: String,
+    },
+    /// Others undo what is written.
+    #[error("deployment {deployment}: somebody else writes the same fields again and again: {writes}")]
+    Contested {
+        /// The deployment.
+        deployment: String,
+        /// What was written.
+        writes: String,
+    },
+    /// An object cannot be written.
+    #[error("{action}")]
+    Write {
+        /// The action.
+        action: Box<Action>,
+        /// The cause.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+fn reasons(plan: &Plan) -> String {
+    plan.failed().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn listed(actions: &[Action]) -> String {
+    actions.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl World {
+    /// The plan for a deployment, with what the cloud says if it is needed.
+    ///
+    /// # Errors
+    /// Something cannot be read, or the deployment is on another way.
+    pub async fn plan(&self, cluster: &str, deployment: &str, to: Side) -> Result<(Snapshot, Plan), Stopped> {
+        let mut snapshot = self.observe(cluster, deployment).await?;
+        let first = plan(&snapshot, to)?;
+        if !first.asks_cloud {
+            return Ok((snapshot, first));
+        }
+        let side = if first.stage == Stage::Closing { to } else { to.other() };
+        snapshot.cloud = Some(self.ask_cloud(&snapshot, side).await);
+        let second = plan(&snapshot, to)?;
+        Ok((snapshot, second))
+    }
+
+    /// Walks a deployment to a side until nothing is left. `limit` is for how long others may take for one step.
+    ///
+    /// # Errors
+    /// A check fails, others do not do their part in time, or an API server cannot be used.
+    pub async fn walk(
+        &self,
+        (cluster, deployment): (&str, &str),
+        to: Side,
+        limit: Duration,
+        mut show: impl FnMut(Event<'_>),
+    ) -> Result<(), Stopped> {
+        let (mut since, mut answered) = (Instant::now(), Instant::now());
+        let (mut step, mut rounds) = (None, 0);
+        loop {
+            let (snapshot, plan) = match self.plan(cluster, deployment, to).await {
+                Err(Stopped::Read(_)) if answered.elapsed() < PATIENCE => {
+                    sleep(PERIOD).await;
+                    continue;
+                }
+                planned => planned?,
+            };
+            answered = Instant::now();
+            show(Event::Round(&plan));
+            if plan.stage == Stage::Done {
+                return Ok(());
+            }
+            if plan.stage == Stage::Fresh && plan.failed().next().is_some() {
+                return Err(Stopped::Refused(Box::new(plan)));
+            }
+            if plan.todo.actions.is_empty() {
+                if since.elapsed() > limit {
+                    let on = plan.todo.waits.join(", ");
+                    return Err(Stopped::Waited { deployment: plan.deployment, on });
+                }
+                sleep(PERIOD).await;
+                continue;
+            }
+            let current = plan.current().map(|(number, _)| number);
+            rounds = if current == step { rounds + 1 } else { 0 };
+            step = current;
+            if rounds > MOST_ROUNDS {
+                return Err(Stopped::Contested { deployment: plan.deployment, writes: listed(&plan.todo.actions) });
+            }
+            since = Instant::now();
+            for action in &plan.todo.actions {
+                show(Event::Write(action));
+                if self.execute(&snapshot, action).await? == Written::Changed {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Goes back to where the machines came from.
+    ///
+    /// # Errors
+    /// As for [`Self::walk`], or there is nothing to undo.
+    pub async fn undo(
+        &self,
+        (cluster, deployment): (&str, &str),
+        limit: Duration,
+        show: impl FnMut(Event<'_>),
+    ) -> Result<(), Stopped> {
+        let snapshot = self.observe(cluster, deployment).await?;
+        let (from, actions) = abort(&snapshot)?;
+        for action in &actions {
+            self.execute(&snapshot, action).await?;
+        }
+        self.walk((cluster, deployment), from, limit, show).await
+    }
+
+    async fn execute(&self, s: &Snapshot, action: &Action) -> Result<Written, Stopped> {
+        let api = self.api(action.id().kind);
+        let name = &action.id().name;
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let written = match action {
+            Action::Create { object, .. } => match serde_json::from_value::<DynamicObject>(object.clone()) {
+                Ok(object) => {
+                    let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+                    api.create(&parameters, &object).await.map(drop)
+                }
+                Err(error) => Err(kube::Error::SerdeError(error)),
+            },
+            Action::Patch { id, patch } => {
+                api.patch(name, &parameters, &Patch::Merge(guarded(s, id, patch))).await.map(drop)
+            }
+            Action::PatchStatus { id, patch } => {
+                api.patch_status(name, &parameters, &Patch::Merge(guarded(s, id, patch))).await.map(drop)
+            }
+            Action::Delete { uid, .. } => {
+                let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+                let parameters = DeleteParams {
+                    propagation_policy: Some(PropagationPolicy::Background),
+                    preconditions: Some(preconditions),
+                    ..DeleteParams::default()
+                };
+                api.delete(name, &parameters).await.map(drop)
+            }
+        };
+        match written {
+            Ok(()) => Ok(Written::Done),
+            // Somebody else was faster. The next plan knows what is left.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Written::Changed),
+            Err(source) => Err(Stopped::Write { action: Box::new(action.clone()), source: Box::new(source) }),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Done,
+    Changed,
+}
+
+/// The patch for the object that the plan saw. Nodes change all the time, so only a list of theirs has to be the same.
+fn guarded(s: &Snapshot, id: &Id, patch: &Value) -> Value {
+    let mut patch = patch.clone();
+    let Some(object) = s.objects.get(id) else { return patch };
+    patch["metadata"]["uid"] = json!(object.uid());
+    if id.kind != Kind::Node || patch["metadata"].get("finalizers").is_some() {
+        patch["metadata"]["resourceVersion"] = object.at("/metadata/resourceVersion");
+    }
+    patch
+}

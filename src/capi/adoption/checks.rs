@@ -1,0 +1,337 @@
+//! What must be so before anything is touched. Unknown is not good enough.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    object::{Kind, Object},
+    snapshot::{Member, Snapshot, deployment_kind, machine_kind},
+    to_capi, to_native,
+};
+use crate::{
+    api::{
+        labels,
+        machine::{MachineTemplate, same_template},
+    },
+    capi::{
+        conversion::{Conversion, provider_id},
+        types::{INFRASTRUCTURE_GROUP, Side, names},
+    },
+};
+
+/// A check and its result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// The native Machine; empty if the deployment as a whole is meant.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub machine: String,
+    /// What is checked.
+    pub check: &'static str,
+    /// Whether it is so.
+    pub passed: bool,
+    /// What was seen, or what to do.
+    pub text: String,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.machine.as_str() {
+            "" => write!(f, "{}: {}", self.check, self.text),
+            machine => write!(f, "machine {machine}: {}: {}", self.check, self.text),
+        }
+    }
+}
+
+/// The checks of a machine, in order.
+pub const OF_MACHINE: [&str; 4] = ["settled", "node", "vm", "unclaimed"];
+
+/// All checks for a way to one side.
+pub fn checks(s: &Snapshot, to: Side) -> Vec<Check> {
+    let from = to.other();
+    let Some(deployment) = s.deployment_of(from) else {
+        let id = format!("{} {}", deployment_kind(from), s.deployment);
+        return vec![of_deployment("deployment", Err(format!("{id} does not exist")))];
+    };
+    let members = s.members_of(from);
+    let mut all = vec![
+        of_deployment("deployment", settled(deployment)),
+        of_deployment("cluster", cluster(s, to)),
+        of_deployment("pause", nobody_paused(s, from)),
+        of_deployment("rollout", no_rollout(s, from, deployment, &members)),
+        of_deployment("names", names_are_free(s, from, &members)),
+        of_deployment("health checks", health_checks(s, to)),
+        of_deployment("orphans", no_orphans(s, from)),
+    ];
+    all.extend(conversion(s, to));
+    for member in &members {
+        let of_machine = |check, verdict| result(member.name, check, verdict);
+        all.push(of_machine(OF_MACHINE[0], machine_is_settled(member, from)));
+        all.push(of_machine(OF_MACHINE[1], node_is_its_own(member)));
+        all.push(of_machine(OF_MACHINE[2], vm_is_found(s, member)));
+        all.push(of_machine(OF_MACHINE[3], vm_is_claimed_once(s, member)));
+    }
+    all
+}
+
+type Verdict = Result<String, String>;
+
+fn of_deployment(check: &'static str, verdict: Verdict) -> Check {
+    result("", check, verdict)
+}
+
+fn result(machine: &str, check: &'static str, verdict: Verdict) -> Check {
+    let passed = verdict.is_ok();
+    let text = verdict.unwrap_or_else(|problem| problem);
+    Check { machine: machine.to_owned(), check, passed, text }
+}
+
+fn settled(deployment: &Object) -> Verdict {
+    if deployment.is_deleting() {
+        return Err("is being deleted".to_owned());
+    }
+    if deployment.label("topology.cluster.x-k8s.io/owned").is_some() {
+        let text = "belongs to a ClusterClass, which would write it again: add a deployment of its own";
+        return Err(text.to_owned());
+    }
+    if deployment.label(names::CONTROL_PLANE).is_some() {
+        return Err("is a control plane".to_owned());
+    }
+    if !deployment.is_observed() && !deployment.is_paused() {
+        return Err("its controller has not seen its last change: wait, or start the controller".to_owned());
+    }
+    Ok("is settled".to_owned())
+}
+
+fn cluster(s: &Snapshot, to: Side) -> Verdict {
+    let Some(cluster) = s.find(Kind::Cluster, &s.cluster) else {
+        return Err(format!("Cluster {} does not exist in this namespace", s.cluster));
+    };
+    if cluster.is_deleting() {
+        return Err(format!("Cluster {} is being deleted", s.cluster));
+    }
+    if to == Side::ClusterApi && cluster.value["status"]["initialization"]["infrastructureProvisioned"] != true {
+        return Err(format!("Cluster {} has no infrastructure yet: core would not take machines", s.cluster));
+    }
+    Ok(format!("Cluster {} exists", s.cluster))
+}
+
+/// Who paused something else than this migration wants to start it again.
+fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
+    let cluster = s.find(Kind::Cluster, &s.cluster);
+    if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
+        return Err(format!("Cluster {} is paused: unpause it", s.cluster));
+    }
+    let members = s.members_of(from);
+    let machines = members.iter().flat_map(|member| [member.machine, member.infra, member.native]).flatten();
+    let mut all = s.deployment_of(from).into_iter().chain(s.sets_of(from)).chain(machines);
+    let is_held = |object: &Object| {
+        let other = object.annotation(labels::MIGRATION).is_some_and(|name| name != s.deployment);
+        other || (object.annotation(names::PAUSED).is_some() && !object.is_of_migration(&s.deployment))
+    };
+    match all.find(|object| is_held(object)) {
+        Some(object) => Err(format!("{} is paused by somebody else", object.id())),
+        None => Ok("nothing is paused by somebody else".to_owned()),
+    }
+}
+
+fn no_rollout(s: &Snapshot, from: Side, deployment: &Object, members: &[Member<'_>]) -> Verdict {
+    let Some(replicas) = deployment.number("/spec/replicas") else {
+        return Err("spec.replicas is absent: write it".to_owned());
+    };
+    if members.is_empty() {
+        return Err("it has no machines: convert its objects with mcm convert instead".to_owned());
+    }
+    if usize::try_from(replicas) != Ok(members.len()) {
+        return Err(format!("{} machines, {replicas} replicas: wait until it is scaled", members.len()));
+    }
+    let Some(set) = s.set_of(from) else {
+        return Err("several sets have machines: wait until the rollout is complete".to_owned());
+    };
+    if set.label(labels::TEMPLATE_HASH).is_none() {
+        return Err(format!("{} has no label {}", set.id(), labels::TEMPLATE_HASH));
+    }
+    if !is_same_template(from, deployment, set) {
+        return Err(format!("{} has another template: wait until the rollout is complete", set.id()));
+    }
+    Ok(format!("{replicas} machines of one template"))
+}
+
+/// As the controllers of the side compare templates.
+fn is_same_template(side: Side, deployment: &Object, set: &Object) -> bool {
+    let template = |object: &Object| object.at("/spec/template");
+    match side {
+        Side::ClusterApi => ["version", "bootstrap", "infrastructureRef", "failureDomain"]
+            .iter()
+            .all(|field| template(deployment)["spec"][field] == template(set)["spec"][field]),
+        Side::MachineController => {
+            let typed = |object: &Object| serde_json::from_value::<MachineTemplate>(template(object));
+            match (typed(deployment), typed(set)) {
+                (Ok(one), Ok(other)) => same_template(&one, &other),
+                _ => false,
+            }
+        }
+    }
+}
+
+fn names_are_free(s: &Snapshot, from: Side, members: &[Member<'_>]) -> Verdict {
+    let to = from.other();
+    let set = s.set_of(from).and_then(|set| s.find(super::snapshot::set_kind(to), set.name()));
+    let machines = members.iter().flat_map(|member| match to {
+        Side::ClusterApi => [member.infra, s.find(machine_kind(to), member.name)],
+        Side::MachineController => [None, None],
+    });
+    let mut taken = s.deployment_of(to).into_iter().chain(set).chain(machines.flatten());
+    match taken.find(|object| !object.is_of_migration(&s.deployment)) {
+        Some(object) => Err(format!("{} exists: rename or delete it", object.id())),
+        None => Ok("the names are free on the other side".to_owned()),
+    }
+}
+
+fn health_checks(s: &Snapshot, to: Side) -> Verdict {
+    if to == Side::ClusterApi {
+        return Ok("none natively".to_owned());
+    }
+    let own: Vec<&str> =
+        s.members_of(Side::ClusterApi).iter().filter_map(|member| member.machine).map(Object::name).collect();
+    for check in to_native::health_checks(s) {
+        let mut others = s.all(Kind::CapiMachine).filter(|machine| !own.contains(&machine.name()));
+        if let Some(other) = others.find(|machine| to_native::is_selected(check, machine)) {
+            return Err(format!("{} selects {}, too: write one for this deployment alone", check.id(), other.id()));
+        }
+    }
+    Ok("they concern this deployment alone".to_owned())
+}
+
+/// What a collector of orphans would delete natively.
+fn no_orphans(s: &Snapshot, from: Side) -> Verdict {
+    let Some(cloud) = &s.cloud else { return Err("the cloud was not asked".to_owned()) };
+    let known: BTreeMap<&str, &str> =
+        s.all(Kind::Machine).map(|machine| (machine.name(), machine.text("/spec/providerID"))).collect();
+    let classes = s.members_of(from).into_iter().filter_map(|member| member.native?.text("/spec/class/name").into());
+    let classes: std::collections::BTreeSet<&str> = classes.collect();
+    for class in classes {
+        match cloud.listed.get(class) {
+            None => return Err(format!("the VMs of MachineClass {class} were not listed")),
+            Some(Err(error)) => return Err(format!("the VMs of MachineClass {class} cannot be listed: {error}")),
+            Some(Ok(vms)) => {
+                let is_orphan = |id: &str, name: &str| known.get(name).is_none_or(|known| *known != id);
+                if let Some((id, name)) = vms.iter().find(|(id, name)| is_orphan(id, name)) {
+                    return Err(format!("VM {id} ({name}) has no machine: natively it would be deleted"));
+                }
+            }
+        }
+    }
+    Ok("each VM of the class has its machine".to_owned())
+}
+
+/// Every refusal is a failed check, with its path.
+fn conversion(s: &Snapshot, to: Side) -> Vec<Check> {
+    let Conversion { objects, refusals, .. } = converted(s, to);
+    let mut all: Vec<Check> =
+        refusals.iter().map(|refusal| of_deployment("conversion", Err(refusal.to_string()))).collect();
+    if all.is_empty() {
+        all.push(of_deployment("conversion", Ok("every field has a counterpart or is noted".to_owned())));
+        all.push(of_deployment("bootstrap", boots(s, to, &objects)));
+        let taken = objects.iter().filter_map(|object| {
+            let is_own_check = |kind: &Kind| matches!(kind, Kind::CapiDeployment | Kind::Deployment);
+            let kind = Kind::of(object).filter(|kind| !is_own_check(kind) && s.is_taken(*kind, object))?;
+            Some(format!("{kind} {} exists and is another one", object["metadata"]["name"].as_str()?))
+        });
+        all.extend(taken.map(|text| of_deployment("conversion", Err(text))));
+    }
+    all
+}
+
+/// The deployment on the other side.
+pub fn converted(s: &Snapshot, to: Side) -> Conversion {
+    match to {
+        Side::ClusterApi => to_capi::converted(s),
+        Side::MachineController => to_native::converted(s),
+    }
+}
+
+/// Later machines need data to boot with, and the provider its own template.
+fn boots(s: &Snapshot, to: Side, objects: &[Value]) -> Verdict {
+    if to == Side::MachineController {
+        let secret = s.deployment_of(to.other()).map(|one| one.text("/spec/template/spec/bootstrap/dataSecretName"));
+        let secret = secret.unwrap_or_default();
+        return match s.find(Kind::Secret, secret) {
+            Some(_) => Ok(format!("from Secret {secret}")),
+            None => Err(format!("Secret {secret} does not exist")),
+        };
+    }
+    let deployment = objects.iter().find(|object| Kind::of(object) == Some(Kind::CapiDeployment));
+    let spec = deployment.map(|one| one["spec"]["template"]["spec"].clone()).unwrap_or_default();
+    let reference = &spec["infrastructureRef"];
+    if reference["kind"] != "MCMMachineTemplate" || reference["apiGroup"] != INFRASTRUCTURE_GROUP {
+        return Err(format!("its template is a {} of another provider", reference["kind"]));
+    }
+    let name = spec["bootstrap"]["dataSecretName"].as_str().unwrap_or_default();
+    let is_made = |object: &&Value| Kind::of(object) == Some(Kind::Secret) && object["metadata"]["name"] == name;
+    if objects.iter().any(|object| is_made(&object)) || s.find(Kind::Secret, name).is_some() {
+        return Ok(format!("from Secret {name}"));
+    }
+    Err(format!("create Secret {name} of type {} with the bootstrap data as value", names::SECRET_TYPE))
+}
+
+fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
+    let Some(native) = member.native else { return Err("it has no native Machine".to_owned()) };
+    let all = [member.machine, member.infra, Some(native), member.node];
+    if let Some(object) = all.into_iter().flatten().find(|object| object.is_deleting()) {
+        return Err(format!("{} is being deleted", object.id()));
+    }
+    let phase = native.text("/status/currentStatus/phase");
+    match from {
+        Side::MachineController if phase != "Running" => Err(format!("its phase is {phase}, not Running")),
+        Side::ClusterApi if !["Available", "Running"].contains(&phase) => {
+            Err(format!("the phase of the native Machine is {phase}"))
+        }
+        Side::ClusterApi => match (member.machine, member.infra) {
+            (Some(machine), Some(infra)) if native.controller() == Some(infra.uid()) || infra.is_paused() => {
+                let phase = machine.text("/status/phase");
+                if phase == "Running" {
+                    Ok(phase.to_owned())
+                } else {
+                    Err(format!("its phase is {phase}, not Running"))
+                }
+            }
+            (Some(_), Some(infra)) => Err(format!("{} does not control the native Machine", infra.id())),
+            _ => Err("its MCMMachine does not exist: it is of another provider".to_owned()),
+        },
+        Side::MachineController => Ok(phase.to_owned()),
+    }
+}
+
+fn node_is_its_own(member: &Member<'_>) -> Verdict {
+    let Some(node) = member.node else { return Err("it has no Node".to_owned()) };
+    let (seen, of_machine) = (node.text("/spec/providerID"), member.native.map(|one| one.text("/spec/providerID")));
+    if of_machine.is_none_or(|id| provider_id::to_native(seen) != id && seen != id) {
+        return Err(format!("{} has VM {seen}, the machine {}", node.id(), of_machine.unwrap_or("none")));
+    }
+    if node.condition("Ready") != "True" {
+        return Err(format!("{} is not Ready", node.id()));
+    }
+    Ok(node.name().to_owned())
+}
+
+fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
+    let known = member.native.map(|native| native.text("/spec/providerID")).unwrap_or_default();
+    match s.cloud.as_ref().and_then(|cloud| cloud.found.get(member.name)) {
+        None => Err("the cloud was not asked".to_owned()),
+        Some(Err(error)) => Err(format!("the cloud does not show it: {error}")),
+        Some(Ok(id)) if id != known => Err(format!("the cloud has {id} under this name, the machine {known}")),
+        Some(Ok(id)) => Ok(id.clone()),
+    }
+}
+
+fn vm_is_claimed_once(s: &Snapshot, member: &Member<'_>) -> Verdict {
+    let id = member.native.map(|native| native.text("/spec/providerID")).unwrap_or_default();
+    let others = s.all(Kind::Machine).chain(s.all(Kind::InfraMachine)).filter(|other| other.name() != member.name);
+    let claims = |other: &Object| provider_id::to_native(other.text("/spec/providerID")) == provider_id::to_native(id);
+    match others.into_iter().find(|other| claims(other)) {
+        Some(other) if !id.is_empty() => Err(format!("{} has VM {id}, too", other.id())),
+        _ => Ok("no other object has its VM".to_owned()),
+    }
+}

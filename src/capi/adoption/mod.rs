@@ -1,0 +1,24 @@
+//! The migration of machines between Cluster API and the native controllers, in both directions.
+//!
+//! An MCMMigration holds the authority over a deployment. Nothing else is remembered: which step is next follows from the
+//! objects, so a migration can be interrupted anywhere and goes on. `plan` is pure; `observe` and `apply` talk to the API
+//! servers and the cloud.
+//!
+//! At no time do the controllers of both sides act on one machine: they confirm that they leave it alone before it changes
+//! its owner, and they are started only after the authority was switched.
+
+pub mod apply;
+mod checks;
+mod object;
+pub mod observe;
+mod plan;
+mod snapshot;
+mod step;
+#[cfg(test)]
+mod tests;
+mod to_capi;
+mod to_native;
+
+pub use checks::{Check, OF_MACHINE};
+pub use object::{Kind, Object};
+pub use plan::{Plan, Progress, Stage};

@@ -1,0 +1,339 @@
+//! The plan of a migration: its checks, its steps, and which step is next.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    checks::{Check, OF_MACHINE, checks, converted},
+    object::{Id, Kind, Object},
+    snapshot::{Member, Snapshot},
+    step::{Action, Step, Todo},
+    to_capi, to_native,
+};
+use crate::capi::types::{Authority, MCMMigration, MCMMigrationStatus, MigratedMachine, Side};
+
+/// Condition of an MCMMigration.
+pub const MIGRATED: &str = "Migrated";
+
+/// A plan for one deployment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// Name of the deployment.
+    pub deployment: String,
+    /// Who shall have the machines in the end.
+    pub to: Side,
+    /// How far it is.
+    pub stage: Stage,
+    /// What has to be so before it begins; empty once it has begun and the machines are recorded.
+    pub checks: Vec<Check>,
+    /// What the other side cannot hold, and that changes no VM.
+    pub losses: Vec<String>,
+    /// All steps, in order.
+    pub steps: Vec<StepState>,
+    /// What is left of the current step.
+    #[serde(skip)]
+    pub todo: Todo,
+    /// The current step compares with what the cloud says.
+    #[serde(skip)]
+    pub asks_cloud: bool,
+}
+
+/// How far a migration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Stage {
+    /// Nothing was touched.
+    Fresh,
+    /// It can still be undone.
+    Forward,
+    /// It is being undone.
+    Backward,
+    /// The authority was switched; only the rest is left.
+    Closing,
+    /// There is nothing to do.
+    Done,
+}
+
+/// A step, and whether it is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepState {
+    /// What it does.
+    pub title: &'static str,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Progress {
+    /// Nothing is left.
+    Done,
+    /// It is next.
+    Current,
+    /// It comes later.
+    Later,
+}
+
+/// A plan cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlan {
+    /// A migration in the other direction is not complete.
+    #[error(
+        "deployment {deployment}: a migration to {to:?} is under way: complete it with mcm adopt apply, or undo it with mcm adopt abort"
+    )]
+    OtherWay {
+        /// The deployment.
+        deployment: String,
+        /// Where it goes.
+        to: Side,
+    },
+    /// It is being undone.
+    #[error("deployment {deployment}: its migration is being undone: complete that with mcm adopt abort")]
+    Aborting {
+        /// The deployment.
+        deployment: String,
+    },
+}
+
+impl Plan {
+    /// The checks that failed.
+    pub fn failed(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| !check.passed)
+    }
+
+    /// The current step, counted from 1.
+    pub fn current(&self) -> Option<(usize, &StepState)> {
+        (1..).zip(&self.steps).find(|(_, step)| step.progress == Progress::Current)
+    }
+}
+
+/// Plans the next step of the way to a side.
+///
+/// # Errors
+/// The deployment is on another way.
+pub fn plan(s: &Snapshot, to: Side) -> Result<Plan, NoPlan> {
+    let migration = s.migration();
+    let stage = stage_of(s, migration.as_ref(), to)?;
+    let mut plan = Plan {
+        deployment: s.deployment.clone(),
+        to,
+        stage,
+        checks: Vec::new(),
+        losses: Vec::new(),
+        steps: Vec::new(),
+        todo: Todo::default(),
+        asks_cloud: false,
+    };
+    let (before, after) = path(if stage == Stage::Backward { to.other() } else { to });
+    let is_recorded = migration.as_ref().and_then(status).is_some_and(|status| !status.machines.is_empty());
+    if stage == Stage::Fresh || (stage == Stage::Forward && !is_recorded) {
+        plan.checks = checks(s, to);
+        plan.losses = converted(s, to).losses.iter().map(ToString::to_string).collect();
+        plan.asks_cloud = stage == Stage::Fresh;
+    }
+    if stage == Stage::Backward {
+        for step in before.iter().rev() {
+            plan.add(step.title, || step.undo.map(|undo| undo(s)).unwrap_or_default());
+        }
+        plan.add("give the authority back", || switch(s, to, "Aborted"));
+        return Ok(plan);
+    }
+    let ahead = |is_over: bool, todo: &dyn Fn() -> Todo| if is_over { Todo::default() } else { todo() };
+    let is_begun = stage != Stage::Fresh;
+    let is_switched = matches!(stage, Stage::Closing | Stage::Done);
+    let refused = plan.failed().next().is_some();
+    plan.add("take the authority from the controllers", || ahead(is_begun, &|| begin(s, to, refused)));
+    for (number, step) in before.iter().enumerate() {
+        plan.add(step.title, || ahead(is_switched, &|| (step.todo)(s)));
+        if number == 0 {
+            let is_over = is_switched || is_recorded;
+            let is_next = plan.add("record machines, VMs and Nodes", || ahead(is_over, &|| record(s, to, refused)));
+            plan.asks_cloud |= is_next;
+        }
+    }
+    plan.add("switch the authority", || ahead(is_switched, &|| switch(s, to, "Switched")));
+    for step in after {
+        plan.add(step.title, || ahead(stage == Stage::Done, &|| (step.todo)(s)));
+    }
+    let is_next = plan.add("compare VMs and Nodes with the record", || ahead(stage == Stage::Done, &|| finish(s)));
+    plan.asks_cloud |= is_next;
+    Ok(plan)
+}
+
+impl Plan {
+    /// Adds a step. True if it is the current one. What comes after it is not even looked at.
+    fn add(&mut self, title: &'static str, todo: impl FnOnce() -> Todo) -> bool {
+        let progress = if self.current().is_some() {
+            Progress::Later
+        } else {
+            self.todo = todo();
+            if self.todo.is_done() { Progress::Done } else { Progress::Current }
+        };
+        self.steps.push(StepState { title, progress });
+        progress == Progress::Current
+    }
+}
+
+/// The steps before and after the switch.
+fn path(to: Side) -> (&'static [Step], &'static [Step]) {
+    match to {
+        Side::ClusterApi => (&to_capi::BEFORE, &to_capi::AFTER),
+        Side::MachineController => (&to_native::BEFORE, &to_native::AFTER),
+    }
+}
+
+fn status(migration: &MCMMigration) -> Option<&MCMMigrationStatus> {
+    migration.status.as_ref()
+}
+
+fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, to: Side) -> Result<Stage, NoPlan> {
+    let Some(migration) = migration else { return Ok(Stage::Fresh) };
+    let wanted = migration.spec.authority;
+    let status = status(migration).cloned().unwrap_or_default();
+    let has = |side: Side| status.authority == Some(side.into());
+    let is_complete = status.conditions.iter().any(|one| one.type_ == MIGRATED && one.status == "True")
+        || status.from == Some(wanted);
+    let deployment = s.deployment.clone();
+    if status.authority == Some(Authority::Migrating) {
+        return match (wanted == to, status.from == Some(wanted)) {
+            (true, true) => Ok(Stage::Backward),
+            (true, false) => Ok(Stage::Forward),
+            (false, true) => Err(NoPlan::Aborting { deployment }),
+            (false, false) => Err(NoPlan::OtherWay { deployment, to: wanted }),
+        };
+    }
+    match (has(wanted), wanted == to) {
+        (true, true) if is_complete => Ok(Stage::Done),
+        (true, true) => Ok(Stage::Closing),
+        (true, false) if !is_complete => Err(NoPlan::OtherWay { deployment, to: wanted }),
+        _ => Ok(Stage::Fresh),
+    }
+}
+
+/// From now on the MCMMigration says that nobody has the authority.
+fn begin(s: &Snapshot, to: Side, is_refused: bool) -> Todo {
+    let mut todo = Todo::default();
+    if is_refused {
+        todo.expect(false, "every check to pass");
+        return todo;
+    }
+    let spec = json!({ "authority": to, "clusterName": s.cluster });
+    let Some(migration) = s.find(Kind::Migration, &s.deployment) else {
+        let id = Id::new(Kind::Migration, &s.deployment);
+        let object = json!({
+            "apiVersion": Kind::Migration.api_version(), "kind": "MCMMigration",
+            "metadata": { "name": s.deployment, "namespace": s.namespace }, "spec": spec,
+        });
+        todo.actions.push(Action::Create { id, object });
+        return todo;
+    };
+    todo.want(migration, &json!({ "spec": spec }));
+    todo.then(|| {
+        let status = json!({
+            "authority": Authority::Migrating, "from": to.other(), "machines": null, "set": null,
+            "conditions": conditions(s, "False", "Migrating"),
+        });
+        write_status(migration, &status)
+    })
+}
+
+/// What must be the same in the end. Everything is paused now, so it is looked at once more.
+fn record(s: &Snapshot, to: Side, is_refused: bool) -> Todo {
+    let mut todo = Todo::default();
+    let Some(migration) = s.find(Kind::Migration, &s.deployment) else { return todo };
+    if is_refused {
+        todo.expect(false, "every check to pass; mcm adopt abort undoes what was done");
+        return todo;
+    }
+    let from = to.other();
+    let machines: Vec<MigratedMachine> = s.members_of(from).iter().filter_map(recorded).collect();
+    let set = s.set_of(from).map(Object::name);
+    write_status(migration, &json!({ "machines": machines, "set": set }))
+}
+
+fn recorded(member: &Member<'_>) -> Option<MigratedMachine> {
+    let node = member.node?;
+    Some(MigratedMachine {
+        name: member.name.to_owned(),
+        machine: member.machine.map_or(member.name, Object::name).to_owned(),
+        provider_id: node.text("/spec/providerID").to_owned(),
+        node: node.name().to_owned(),
+        node_uid: node.uid().to_owned(),
+        boot_id: node.text("/status/nodeInfo/bootID").to_owned(),
+    })
+}
+
+fn switch(s: &Snapshot, to: Side, reason: &str) -> Todo {
+    let Some(migration) = s.find(Kind::Migration, &s.deployment) else { return Todo::default() };
+    if migration.value["status"]["authority"] == json!(Authority::from(to)) {
+        return Todo::default();
+    }
+    write_status(migration, &json!({ "authority": Authority::from(to), "conditions": conditions(s, "False", reason) }))
+}
+
+/// The same machines, the same VMs, the same Nodes since the same boot, and no VM without a machine.
+fn finish(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    let Some(migration) = s.find(Kind::Migration, &s.deployment) else { return todo };
+    let recorded = s.migration().and_then(|one| one.status).map(|status| status.machines).unwrap_or_default();
+    for machine in &recorded {
+        let node = s.find(Kind::Node, &machine.node);
+        let is_same = node.is_some_and(|node| {
+            node.uid() == machine.node_uid
+                && node.text("/status/nodeInfo/bootID") == machine.boot_id
+                && node.text("/spec/providerID") == machine.provider_id
+        });
+        todo.expect(is_same, format!("Node {} to be the one that was recorded", machine.node));
+    }
+    let side = s.migration().map(|one| one.spec.authority).unwrap_or_default();
+    let of_cloud = ["orphans", "unclaimed", OF_MACHINE[1], OF_MACHINE[2]];
+    for check in checks(s, side.other()).into_iter().filter(|one| of_cloud.contains(&one.check) && !one.passed) {
+        todo.expect(false, format!("this to be so: {check}"));
+    }
+    todo.then(|| write_status(migration, &json!({ "conditions": conditions(s, "True", "Migrated") })))
+}
+
+fn write_status(migration: &Object, status: &Value) -> Todo {
+    let patch = super::object::lacking(&migration.value, &json!({ "status": status }));
+    let actions = patch.map(|patch| Action::PatchStatus { id: migration.id(), patch });
+    Todo { actions: actions.into_iter().collect(), waits: Vec::new() }
+}
+
+fn conditions(s: &Snapshot, status: &str, reason: &str) -> Value {
+    let migrated = Condition {
+        type_: MIGRATED.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: String::new(),
+        last_transition_time: Time(s.now),
+        observed_generation: None,
+    };
+    json!([migrated])
+}
+
+/// The patch that makes a migration go back to where it came from.
+///
+/// # Errors
+/// The authority was switched already, or nothing is under way.
+pub fn abort(s: &Snapshot) -> Result<(Side, Vec<Action>), NoAbort> {
+    let deployment = s.deployment.clone();
+    let status = s.migration().and_then(|migration| migration.status).unwrap_or_default();
+    let (Some(migration), Some(Authority::Migrating), Some(from)) =
+        (s.find(Kind::Migration, &s.deployment), status.authority, status.from)
+    else {
+        return Err(NoAbort { deployment });
+    };
+    let mut todo = Todo::default();
+    todo.want(migration, &json!({ "spec": { "authority": from } }));
+    Ok((from, todo.actions))
+}
+
+/// A migration cannot be undone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "deployment {deployment}: there is nothing to undo: no migration is under way, or its authority is switched already; \
+     mcm adopt apply goes on, or goes back once it is complete"
+)]
+pub struct NoAbort {
+    deployment: String,
+}

@@ -1,0 +1,213 @@
+//! Everything that one plan is made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::object::{Id, Kind, Object, lacking, without_empty};
+use crate::{
+    api::labels,
+    capi::types::{MCMMigration, Side},
+};
+
+/// The objects of a namespace and of its workload cluster, and what the cloud says.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The namespace.
+    pub namespace: String,
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// Name of the deployment that is moved, on both sides, and of its MCMMigration.
+    pub deployment: String,
+    /// All objects.
+    pub objects: BTreeMap<Id, Object>,
+    /// What the cloud says; `None` if it was not asked.
+    pub cloud: Option<Cloud>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What drivers say of the machines, read-only. An error is a text for people.
+#[derive(Clone, Debug, Default)]
+pub struct Cloud {
+    /// ID of the VM of each native Machine, in the form of the driver.
+    pub found: BTreeMap<String, Result<String, String>>,
+    /// IDs and names of all VMs of each class.
+    pub listed: BTreeMap<String, Result<BTreeMap<String, String>, String>>,
+}
+
+/// One machine with its objects on both sides.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Name of the native Machine and of the MCMMachine, and so of the VM.
+    pub name: &'a str,
+    /// The Machine of Cluster API.
+    pub machine: Option<&'a Object>,
+    /// Its MCMMachine.
+    pub infra: Option<&'a Object>,
+    /// The native Machine.
+    pub native: Option<&'a Object>,
+    /// The Node.
+    pub node: Option<&'a Object>,
+}
+
+impl Snapshot {
+    /// An object.
+    pub fn find(&self, kind: Kind, name: &str) -> Option<&Object> {
+        self.objects.get(&Id::new(kind, name))
+    }
+
+    /// All objects of a kind.
+    pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        self.objects.values().filter(move |object| object.kind == kind)
+    }
+
+    /// All objects of a kind that an object controls.
+    pub fn controlled<'a>(&'a self, kind: Kind, owner: Option<&'a Object>) -> Vec<&'a Object> {
+        let uid = owner.map(Object::uid);
+        self.all(kind).filter(|object| uid.is_some() && object.controller() == uid).collect()
+    }
+
+    /// The authority over the deployment.
+    pub fn migration(&self) -> Option<MCMMigration> {
+        self.find(Kind::Migration, &self.deployment)?.decoded()
+    }
+
+    /// The deployment of a side.
+    pub fn deployment_of(&self, side: Side) -> Option<&Object> {
+        self.find(deployment_kind(side), &self.deployment)
+    }
+
+    /// The sets of the deployment of a side.
+    pub fn sets_of(&self, side: Side) -> Vec<&Object> {
+        self.controlled(set_kind(side), self.deployment_of(side))
+    }
+
+    /// The only set that has machines.
+    pub fn set_of(&self, side: Side) -> Option<&Object> {
+        let sets = self.sets_of(side);
+        let has_machines = |set: &&Object| !self.controlled(machine_kind(side), Some(*set)).is_empty();
+        let mut with_machines = sets.into_iter().filter(has_machines);
+        match (with_machines.next(), with_machines.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The machines of the deployment of a side, by name.
+    pub fn members_of(&self, side: Side) -> Vec<Member<'_>> {
+        let sets = self.sets_of(side);
+        let machines = sets.into_iter().flat_map(|set| self.controlled(machine_kind(side), Some(set)));
+        let mut members: Vec<Member<'_>> = machines
+            .map(|machine| match side {
+                Side::ClusterApi => self.member(machine.text("/spec/infrastructureRef/name"), Some(machine)),
+                Side::MachineController => self.member(machine.name(), None),
+            })
+            .collect();
+        members.sort_by_key(|member| member.name);
+        members
+    }
+
+    /// The set of a side whose machines are moved, from the time on when they were paused.
+    pub fn recorded_set(&self, side: Side) -> Option<&Object> {
+        let migration = self.find(Kind::Migration, &self.deployment)?;
+        self.find(set_kind(side), migration.text("/status/set"))
+    }
+
+    /// The machines that are moved, from the time on when they were paused.
+    pub fn recorded(&self) -> impl Iterator<Item = Member<'_>> {
+        let names =
+            self.find(Kind::Migration, &self.deployment).and_then(|one| one.value["status"]["machines"].as_array());
+        names.into_iter().flatten().map(|one| {
+            let text = |key: &str| one[key].as_str().unwrap_or_default();
+            let mut member = self.member(text("name"), self.find(Kind::CapiMachine, text("machine")));
+            member.node = self.find(Kind::Node, text("node"));
+            member
+        })
+    }
+
+    /// A machine by the name of its VM.
+    pub fn member<'a>(&'a self, name: &'a str, machine: Option<&'a Object>) -> Member<'a> {
+        let native = self.find(Kind::Machine, name);
+        let of_capi = machine.map(|machine| machine.text("/status/nodeRef/name")).filter(|node| !node.is_empty());
+        let node = of_capi.or_else(|| native?.label(labels::NODE));
+        Member {
+            name,
+            machine,
+            infra: self.find(Kind::InfraMachine, name),
+            native,
+            node: node.and_then(|node| self.find(Kind::Node, node)),
+        }
+    }
+
+    /// Names of the Secrets that classes and machines of a deployment name.
+    pub fn secret_names(&self) -> BTreeSet<String> {
+        let classes = self.all(Kind::Class).flat_map(|class| {
+            ["/secretRef/name", "/credentialsSecretRef/name"].map(|pointer| class.text(pointer).to_owned())
+        });
+        let inline =
+            [Kind::InfraMachine, Kind::InfraTemplate].into_iter().flat_map(|kind| self.all(kind)).flat_map(|one| {
+                ["/spec/machineClass", "/spec/template/spec/machineClass"]
+                    .map(|path| one.text(&format!("{path}/credentialsSecretRef/name")).to_owned())
+            });
+        let bootstrap = self
+            .all(Kind::CapiDeployment)
+            .map(|deployment| deployment.text("/spec/template/spec/bootstrap/dataSecretName").to_owned());
+        let default = self.all(Kind::Class).map(|class| format!("{}-bootstrap", class.name()));
+        let names = classes.chain(inline).chain(bootstrap).chain(default).filter(|name| !name.is_empty());
+        let both = |name: String| match name.strip_suffix("-userdata") {
+            Some(source) => [source.to_owned(), name],
+            None => [format!("{name}-userdata"), name],
+        };
+        names.flat_map(both).collect()
+    }
+
+    /// Whether an object of a conversion is not there yet, or this migration made it.
+    pub fn is_to_be_made(&self, kind: Kind, object: &Value) -> bool {
+        let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
+        known.is_none_or(|known| known.is_of_migration(&self.deployment))
+    }
+
+    /// Whether somebody else made an object with the name of one of a conversion, and with another content.
+    pub fn is_taken(&self, kind: Kind, object: &Value) -> bool {
+        let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
+        let Some(known) = known.filter(|known| !known.is_of_migration(&self.deployment)) else { return false };
+        match kind {
+            Kind::Secret => ["value", "userData"].iter().any(|key| {
+                let wanted = &object["data"][key];
+                !wanted.is_null() && known.value["data"][key] != *wanted
+            }),
+            _ => lacking(&known.as_written()["spec"], &without_empty(&object["spec"])).is_some(),
+        }
+    }
+
+    /// What users wrote, for a conversion.
+    pub fn written(&self, objects: impl IntoIterator<Item = Id>) -> Vec<Value> {
+        objects.into_iter().filter_map(|id| Some(self.objects.get(&id)?.as_written())).collect()
+    }
+}
+
+/// Kind of the deployments of a side.
+pub const fn deployment_kind(side: Side) -> Kind {
+    match side {
+        Side::ClusterApi => Kind::CapiDeployment,
+        Side::MachineController => Kind::Deployment,
+    }
+}
+
+/// Kind of the sets of a side.
+pub const fn set_kind(side: Side) -> Kind {
+    match side {
+        Side::ClusterApi => Kind::CapiSet,
+        Side::MachineController => Kind::Set,
+    }
+}
+
+/// Kind of the machines of a side.
+pub const fn machine_kind(side: Side) -> Kind {
+    match side {
+        Side::ClusterApi => Kind::CapiMachine,
+        Side::MachineController => Kind::Machine,
+    }
+}

@@ -1,0 +1,211 @@
+//! Steps of a migration. A step compares the objects with what it wants: what is lacking is its actions, what others have
+//! still to do is its waits. A step with neither is done. So a migration that was interrupted continues where the objects
+//! are.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::{
+    object::{Id, Kind, Object, lacking},
+    snapshot::Snapshot,
+};
+use crate::{
+    api::{labels, patch},
+    capi::types::names,
+};
+
+/// One step of a path, with what undoes it.
+pub struct Step {
+    /// What it does, for people.
+    pub title: &'static str,
+    /// What is left to do.
+    pub todo: fn(&Snapshot) -> Todo,
+    /// What is left to undo; `None` for a step that cannot be undone.
+    pub undo: Option<fn(&Snapshot) -> Todo>,
+}
+
+/// What is left of a step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Todo {
+    /// Writes, in order.
+    pub actions: Vec<Action>,
+    /// What has to happen before the step is done; each completes "waiting for".
+    pub waits: Vec<String>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Create an object.
+    Create {
+        /// What.
+        id: Id,
+        /// Its content.
+        object: Value,
+    },
+    /// A merge patch, with the resource version as precondition.
+    Patch {
+        /// What.
+        id: Id,
+        /// The patch.
+        patch: Value,
+    },
+    /// The same for the status.
+    PatchStatus {
+        /// What.
+        id: Id,
+        /// The patch.
+        patch: Value,
+    },
+    /// Delete an object that has no owners, and whose controller leaves it alone. Its dependents were taken from it before.
+    Delete {
+        /// What.
+        id: Id,
+        /// The precondition.
+        uid: String,
+    },
+}
+
+impl Action {
+    /// What it writes.
+    pub fn id(&self) -> &Id {
+        match self {
+            Self::Create { id, .. }
+            | Self::Patch { id, .. }
+            | Self::PatchStatus { id, .. }
+            | Self::Delete { id, .. } => id,
+        }
+    }
+}
+
+/// Patches are shown by their fields, without values.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create { id, .. } => write!(f, "create {id}"),
+            Self::Patch { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
+            Self::PatchStatus { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
+            Self::Delete { id, .. } => write!(f, "delete {id}, which is detached"),
+        }
+    }
+}
+
+impl Todo {
+    /// The step is done.
+    pub fn is_done(&self) -> bool {
+        self.actions.is_empty() && self.waits.is_empty()
+    }
+
+    /// Gives an object what it lacks.
+    pub fn want(&mut self, object: &Object, wanted: &Value) {
+        if let Some(patch) = lacking(&object.value, wanted) {
+            self.actions.push(Action::Patch { id: object.id(), patch });
+        }
+    }
+
+    /// Creates an object, or gives the one that this migration created what it lacks.
+    pub fn make(&mut self, snapshot: &Snapshot, kind: Kind, wanted: &Value) {
+        let id = Id::new(kind, wanted["metadata"]["name"].as_str().unwrap_or_default());
+        // Without nulls: what is left open is for admission to fill in.
+        let mut whole = json!({});
+        patch::apply(&mut whole, wanted);
+        match snapshot.objects.get(&id) {
+            Some(object) if object.is_of_migration(&snapshot.deployment) => self.want(object, &whole),
+            Some(_) => self.expect(false, format!("the name of {id}, which somebody else took")),
+            None => self.actions.push(Action::Create { id, object: whole }),
+        }
+    }
+
+    /// Waits unless it is so.
+    pub fn expect(&mut self, is_so: bool, text: impl Into<String>) {
+        if !is_so {
+            self.waits.push(text.into());
+        }
+    }
+
+    /// Waits until the controller of each object confirms that it leaves it alone.
+    pub fn expect_paused<'a>(&mut self, objects: impl IntoIterator<Item = &'a Object>) {
+        for object in objects {
+            self.expect(object.is_paused(), format!("the condition Paused of {}", object.id()));
+        }
+    }
+
+    /// Waits until the controller of each object works again.
+    pub fn expect_resumed<'a>(&mut self, objects: impl IntoIterator<Item = &'a Object>) {
+        for object in objects {
+            self.expect(!object.is_paused(), format!("the condition Paused of {} to end", object.id()));
+        }
+    }
+
+    /// Adds what follows once there is nothing left here, so that its actions do not come too early.
+    #[must_use]
+    pub fn then(self, next: impl FnOnce() -> Self) -> Self {
+        if self.is_done() { next() } else { self }
+    }
+}
+
+/// What stops the controllers of a kind.
+fn pause_of(kind: Kind, migration: &Value) -> Value {
+    let pause = match kind {
+        Kind::CapiDeployment | Kind::CapiSet | Kind::CapiMachine | Kind::HealthCheck | Kind::InfraMachine => {
+            json!({ (names::PAUSED): "", (labels::MIGRATION): migration })
+        }
+        _ => json!({ (labels::MIGRATION): migration }),
+    };
+    json!({ "metadata": { "annotations": pause } })
+}
+
+/// The patch with which the controllers of an object leave it alone.
+pub fn pause(object: &Object, snapshot: &Snapshot) -> Value {
+    pause_of(object.kind, &json!(snapshot.deployment))
+}
+
+/// The patch with which they work again.
+pub fn resume(object: &Object) -> Value {
+    let mut patch = pause_of(object.kind, &Value::Null);
+    if !patch["metadata"]["annotations"][names::PAUSED].is_null() {
+        patch["metadata"]["annotations"][names::PAUSED] = Value::Null;
+    }
+    patch
+}
+
+/// An object to be created paused.
+pub fn paused(kind: Kind, mut object: Value, snapshot: &Snapshot) -> Value {
+    patch::apply(&mut object, &pause_of(kind, &json!(snapshot.deployment)));
+    object["metadata"]["namespace"] = json!(snapshot.namespace);
+    object
+}
+
+/// Removes objects without anything following from it. None is deleted before the controllers of all confirmed that they
+/// leave it alone; then its deletion starts neither a drain nor the deletion of a VM. Finalizers go last: core adds its own
+/// again to what is not being deleted, paused or not.
+pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>) {
+    let objects: Vec<&Object> = objects.into_iter().collect();
+    for object in &objects {
+        let mut wanted = json!({ "metadata": { "ownerReferences": null } });
+        if object.kind == Kind::InfraMachine {
+            // An admission policy refuses to delete what may have a VM, but for what lives on elsewhere.
+            wanted["metadata"]["annotations"] = json!({ (names::DELETE_FOR_MOVE): "" });
+        }
+        todo.want(object, &wanted);
+    }
+    let is_left_alone = |object: &Object| {
+        !object.kind.is_paused_by_annotation()
+            || object.is_paused()
+            || object.at("/status").is_null()
+            || object.number("/spec/replicas") == Some(0)
+    };
+    todo.expect_paused(objects.iter().filter(|object| !is_left_alone(object)).copied());
+    if !todo.is_done() {
+        return;
+    }
+    for object in objects {
+        if object.is_deleting() {
+            todo.want(object, &json!({ "metadata": { "finalizers": null } }));
+            todo.expect(false, format!("{} to be gone", object.id()));
+        } else {
+            todo.actions.push(Action::Delete { id: object.id(), uid: object.uid().to_owned() });
+        }
+    }
+}

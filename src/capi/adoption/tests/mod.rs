@@ -1,0 +1,3 @@
+mod paths;
+mod refusals;
+mod world;

@@ -1,0 +1,146 @@
+//! The ways there and back, and every place where they can be interrupted.
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::world::World;
+use crate::{
+    api::labels,
+    capi::{
+        adoption::{Kind, Stage, plan::plan},
+        types::{Authority, Side, names},
+    },
+};
+
+const THERE: Side = Side::MachineController;
+const BACK: Side = Side::ClusterApi;
+
+fn names_of(world: &World, kind: Kind) -> Vec<String> {
+    world.s.all(kind).map(|object| object.name().to_owned()).collect()
+}
+
+/// Path C of 4.4 with our provider: the native Machines stay, everything above them is native.
+#[test]
+fn machines_of_cluster_api_become_native_ones() {
+    let mut world = World::of_cluster_api(3);
+    let before = world.essence();
+    world.walk(THERE);
+    assert_eq!(world.essence(), before);
+    for kind in [Kind::CapiDeployment, Kind::CapiSet, Kind::CapiMachine, Kind::InfraMachine] {
+        assert_eq!(names_of(&world, kind), [""; 0]);
+    }
+    assert_eq!(names_of(&world, Kind::Deployment), ["d"]);
+    assert_eq!(names_of(&world, Kind::Set), ["d-abc"]);
+    let set = world.s.find(Kind::Set, "d-abc").unwrap();
+    assert_eq!(set.number("/spec/replicas"), Some(3), "8, absent replicas");
+    let template = set.at("/spec/template/metadata/labels");
+    for native in world.s.all(Kind::Machine) {
+        assert_eq!(native.controller(), Some(set.uid()));
+        assert_eq!(native.label(labels::NODE), Some(native.name()));
+        assert_eq!(native.label(labels::TEMPLATE_HASH), template[labels::TEMPLATE_HASH].as_str());
+        assert_eq!(native.at("/spec/class"), set.at("/spec/template/spec/class"));
+        for gone in [labels::MIGRATION, labels::BEFORE_MIGRATION, labels::USER_DATA_SECRET] {
+            assert_eq!(native.annotation(gone), None);
+        }
+    }
+    let node = world.s.all(Kind::Node).next().unwrap();
+    assert_eq!(node.annotation("cluster.x-k8s.io/machine"), None);
+    assert_eq!(node.annotation("other"), Some("stays"));
+    assert_eq!(world.s.migration().unwrap().status.unwrap().authority, Some(Authority::MachineController));
+}
+
+/// Path D of 4.4: back under core, with the same names as before.
+#[test]
+fn native_machines_return_to_cluster_api() {
+    let mut world = World::of_cluster_api(3);
+    let kinds = [Kind::CapiDeployment, Kind::CapiSet, Kind::CapiMachine, Kind::InfraMachine, Kind::InfraTemplate];
+    let (before, names_before) = (world.essence(), kinds.map(|kind| names_of(&world, kind)));
+    world.walk(THERE);
+    world.walk(BACK);
+    assert_eq!((world.essence(), kinds.map(|kind| names_of(&world, kind))), (before, names_before));
+    for kind in [Kind::Deployment, Kind::Set] {
+        assert_eq!(names_of(&world, kind), [""; 0]);
+    }
+    let set = world.s.find(Kind::CapiSet, "d-abc").unwrap();
+    assert_eq!(set.label(labels::TEMPLATE_HASH), Some("abc"), "T24");
+    for machine in world.s.all(Kind::CapiMachine) {
+        let (infra, native) =
+            (world.s.find(Kind::InfraMachine, machine.name()), world.s.find(Kind::Machine, machine.name()));
+        let (infra, native) = (infra.unwrap(), native.unwrap());
+        assert_eq!(machine.controller(), Some(set.uid()));
+        assert_eq!((infra.controller(), native.controller()), (Some(machine.uid()), Some(infra.uid())));
+        assert_eq!(machine.text("/spec/bootstrap/dataSecretName"), "boot");
+        assert_eq!(infra.text("/spec/providerID"), native.text("/spec/providerID"));
+        assert_eq!(native.label(names::CLUSTER_NAME), Some("c"));
+        assert_eq!(native.text("/spec/creationTimeout"), "876000h0m0s");
+    }
+    world.walk(THERE);
+}
+
+/// Every step, stopped after every number of its writes: it goes on, or it is undone, and nothing was ever at risk.
+#[rstest]
+fn a_migration_that_stops_anywhere_goes_on_or_is_undone(
+    #[values(THERE, BACK)] to: Side,
+    #[values(false, true)] is_undone: bool,
+) {
+    for stop in 0.. {
+        let mut world = World::of_cluster_api(2);
+        if to == BACK {
+            world.walk(THERE);
+        }
+        let before = world.essence();
+        let mut writes = 0;
+        while writes < stop && world.plan(to).stage != Stage::Done {
+            let left = world.plan(to).todo.actions.len();
+            world.round(to, stop - writes);
+            writes += left.min(stop - writes);
+            world.controllers();
+            world.inspect();
+        }
+        let is_over = world.plan(to).stage == Stage::Done;
+        match is_undone.then(|| world.abort()).flatten() {
+            Some(from) => {
+                assert_eq!(from, to.other());
+                world.walk(from);
+                let authority = world.s.migration().unwrap().status.unwrap().authority;
+                assert_eq!(authority, Some(from.into()));
+                assert!(world.s.objects.values().all(|object| object.annotation(labels::MIGRATION).is_none()));
+            }
+            None => world.walk(to),
+        }
+        assert_eq!(world.essence(), before);
+        if is_over {
+            assert!(stop > 20, "it had {stop} writes");
+            return;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Kills, pauses of the controllers and changes of mind, in any order.
+    #[test]
+    fn whatever_happens_on_the_way_no_vm_is_at_risk(turns in prop::collection::vec((0_usize..6, any::<bool>(), 0_u8..30), 1..80)) {
+        let mut world = World::of_cluster_api(3);
+        let before = world.essence();
+        let mut to = THERE;
+        for (writes, works, mind) in turns {
+            if plan(&world.s, to).is_err() || world.plan(to).stage == Stage::Done {
+                to = to.other();
+            }
+            if mind == 0 && let Some(from) = world.abort() {
+                to = from;
+            }
+            world.round(to, writes);
+            if works {
+                world.controllers();
+            }
+            world.inspect();
+            prop_assert_eq!(&world.essence(), &before);
+        }
+        world.walk(to);
+        world.walk(to.other());
+        prop_assert_eq!(&world.essence(), &before);
+    }
+}

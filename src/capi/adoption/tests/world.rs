@@ -1,0 +1,327 @@
+//! A world in which a migration is played: API servers, a garbage collector, and controllers that confirm and report. What no
+//! controller may ever be able to do is a violation.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{labels, patch},
+    capi::{
+        adoption::{
+            Kind, Object, Plan, Stage,
+            object::Id,
+            plan::{abort, plan},
+            snapshot::{Cloud, Snapshot},
+            step::Action,
+        },
+        types::{Side, names},
+    },
+};
+
+pub struct World {
+    pub s: Snapshot,
+    serial: u64,
+}
+
+const HASH: &str = "abc";
+
+impl World {
+    /// A cluster of Cluster API with machines of the provider mcm, each described in place.
+    pub fn of_cluster_api(count: usize) -> Self {
+        let s = Snapshot {
+            namespace: "ns".to_owned(),
+            cluster: "c".to_owned(),
+            deployment: "d".to_owned(),
+            objects: BTreeMap::new(),
+            cloud: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let mut world = Self { s, serial: 0 };
+        let class =
+            json!({ "provider": "simulated", "providerSpec": { "zone": "z" }, "nodeTemplate": { "zone": "z" } });
+        let initialized = json!({ "infrastructureProvisioned": true });
+        world.put(Kind::Cluster, "c", json!({ "spec": {}, "status": { "initialization": initialized } }));
+        world.put(Kind::InfraTemplate, "t", json!({ "spec": { "template": { "spec": { "machineClass": class } } } }));
+        world.put(Kind::Secret, "boot", json!({ "data": { "value": "I2Nsb3VkLWNvbmZpZw==" } }));
+        let keys = json!({ "cluster.x-k8s.io/cluster-name": "c", "cluster.x-k8s.io/deployment-name": "d" });
+        let spec = json!({
+            "clusterName": "c", "version": "v1.33.0", "bootstrap": { "dataSecretName": "boot" },
+            "infrastructureRef": { "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "MCMMachineTemplate", "name": "t" },
+        });
+        let template = json!({ "metadata": { "labels": keys }, "spec": spec });
+        let deployment = json!({
+            "clusterName": "c", "replicas": count, "selector": { "matchLabels": keys }, "template": template,
+        });
+        let owner = world.put(Kind::CapiDeployment, "d", json!({ "spec": deployment }));
+        let mut hashed = keys.clone();
+        hashed[labels::TEMPLATE_HASH] = json!(HASH);
+        let mut of_set = deployment.clone();
+        of_set["selector"]["matchLabels"] = hashed.clone();
+        of_set["template"]["metadata"]["labels"] = hashed.clone();
+        let metadata =
+            json!({ "labels": hashed, "ownerReferences": owner, "finalizers": ["cluster.x-k8s.io/machineset"] });
+        let set = world.put(Kind::CapiSet, "d-abc", json!({ "metadata": metadata, "spec": of_set }));
+        for number in 0..count {
+            world.machine(&format!("d-abc-{number}"), &hashed, &spec, &set, &class);
+        }
+        world.controllers();
+        world
+    }
+
+    fn machine(&mut self, name: &str, keys: &Value, spec: &Value, set: &Value, class: &Value) {
+        let id = format!("simulated:///r/{name}");
+        let ready = json!([{ "type": "Ready", "status": "True" }]);
+        let node = json!({ "conditions": ready, "nodeInfo": { "bootID": format!("boot-{name}") } });
+        self.put(
+            Kind::Node,
+            name,
+            json!({
+                "metadata": { "annotations": { "cluster.x-k8s.io/machine": name, "other": "stays" } },
+                "spec": { "providerID": id }, "status": node,
+            }),
+        );
+        let mut spec = spec.clone();
+        spec["providerID"] = json!(id);
+        spec["infrastructureRef"]["kind"] = json!("MCMMachine");
+        spec["infrastructureRef"]["name"] = json!(name);
+        let metadata = json!({ "labels": keys, "ownerReferences": set, "finalizers": ["machine.cluster.x-k8s.io"] });
+        let status = json!({ "phase": "Running", "nodeRef": { "name": name } });
+        let owner = self.put(Kind::CapiMachine, name, json!({ "metadata": metadata, "spec": spec, "status": status }));
+        let metadata = json!({ "labels": keys, "ownerReferences": owner, "finalizers": [names::MACHINE_FINALIZER] });
+        let infra = json!({ "providerID": id, "machineClass": class });
+        let owner = self.put(Kind::InfraMachine, name, json!({ "metadata": metadata, "spec": infra }));
+        let mut class = class.clone();
+        class["metadata"] = json!({ "ownerReferences": owner });
+        self.put(Kind::Class, name, class);
+        self.put(Kind::Machine, name, json!({
+            "metadata": {
+                "labels": { "cluster.x-k8s.io/cluster-name": "c" }, "ownerReferences": owner, "finalizers": [labels::FINALIZER],
+                "annotations": { (labels::USER_DATA_SECRET): "boot" },
+            },
+            "spec": {
+                "class": { "apiGroup": "machine.sapcloud.io", "kind": "MachineClass", "name": name }, "providerID": id,
+                "creationTimeout": "876000h0m0s", "disableHealthTimeout": true,
+            },
+            "status": { "currentStatus": { "phase": "Available" } },
+        }));
+    }
+
+    /// Stores an object; the reference to it as a controller.
+    pub fn put(&mut self, kind: Kind, name: &str, mut value: Value) -> Value {
+        self.serial += 1;
+        let metadata =
+            json!({ "name": name, "uid": format!("u{}", self.serial), "generation": 1, "resourceVersion": "1" });
+        patch::apply(
+            &mut value,
+            &json!({ "metadata": metadata, "apiVersion": kind.api_version(), "kind": kind.resource().2 }),
+        );
+        if kind != Kind::Node {
+            value["metadata"]["namespace"] = json!("ns");
+        }
+        let object = Object { kind, value };
+        let owner = object.as_controller();
+        self.s.objects.insert(object.id(), object);
+        owner
+    }
+
+    pub fn edit(&mut self, kind: Kind, name: &str, change: &Value) {
+        let object = self.s.objects.get_mut(&Id::new(kind, name)).unwrap_or_else(|| panic!("{kind} {name} is gone"));
+        patch::apply(&mut object.value, change);
+    }
+
+    /// One round as the executor makes it, of which only so many writes happen.
+    pub fn round(&mut self, to: Side, writes: usize) -> Plan {
+        let planned = self.plan(to);
+        for action in planned.todo.actions.iter().take(writes) {
+            self.execute(action);
+            self.inspect();
+        }
+        planned
+    }
+
+    pub fn plan(&mut self, to: Side) -> Plan {
+        self.s.cloud = None;
+        let first = plan(&self.s, to).unwrap();
+        if !first.asks_cloud {
+            return first;
+        }
+        self.s.cloud = Some(self.cloud());
+        plan(&self.s, to).unwrap()
+    }
+
+    /// Until nothing is left.
+    pub fn walk(&mut self, to: Side) {
+        for _ in 0..200 {
+            if self.round(to, usize::MAX).stage == Stage::Done {
+                return;
+            }
+            self.controllers();
+            self.inspect();
+        }
+        let plan = self.plan(to);
+        let failed: Vec<String> = plan.failed().map(ToString::to_string).collect();
+        panic!("it does not end: {:?} {failed:#?} {:#?}", plan.current(), plan.todo);
+    }
+
+    pub fn abort(&mut self) -> Option<Side> {
+        let (from, actions) = abort(&self.s).ok()?;
+        actions.iter().for_each(|action| self.execute(action));
+        Some(from)
+    }
+
+    /// VMs are what they were made as: a native Machine that was deleted by its controller would be missing.
+    fn cloud(&self) -> Cloud {
+        let id = |native: &Object| (native.name().to_owned(), format!("simulated:///r/{}", native.name()));
+        let all: BTreeMap<String, String> = self.s.all(Kind::Machine).map(id).collect();
+        let found = all.iter().map(|(name, id)| (name.clone(), Ok(id.clone()))).collect();
+        let by_id: BTreeMap<String, String> = all.into_iter().map(|(name, id)| (id, name)).collect();
+        let listed = self.s.all(Kind::Class).map(|class| (class.name().to_owned(), Ok(by_id.clone()))).collect();
+        Cloud { found, listed }
+    }
+
+    fn execute(&mut self, action: &Action) {
+        match action {
+            Action::Create { id, object } => drop(self.put(id.kind, &id.name, object.clone())),
+            Action::Patch { id, patch } | Action::PatchStatus { id, patch } => {
+                let object = self.s.objects.get_mut(id).unwrap();
+                let is_spec = patch.get("spec").is_some();
+                patch::apply(&mut object.value, patch);
+                if is_spec {
+                    let generation = object.number("/metadata/generation").unwrap() + 1;
+                    object.value["metadata"]["generation"] = json!(generation);
+                }
+                self.collect(&id.clone());
+            }
+            Action::Delete { id, uid } => {
+                let object = self.s.objects.get_mut(id).unwrap();
+                assert_eq!(object.uid(), uid);
+                object.value["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                self.collect(&id.clone());
+            }
+        }
+    }
+
+    /// Removes a deleted object without finalizers, and with it what it owns.
+    fn collect(&mut self, id: &Id) {
+        let Some(object) = self.s.objects.get(id) else { return };
+        let has_finalizers = object.value["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+        if !object.is_deleting() || has_finalizers {
+            return;
+        }
+        let uid = object.uid().to_owned();
+        self.s.objects.remove(id);
+        let owned: Vec<Id> =
+            self.s.objects.values().filter(|one| one.controller() == Some(&uid)).map(Object::id).collect();
+        for id in owned {
+            self.edit(id.kind, &id.name, &json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+            self.collect(&id);
+        }
+    }
+
+    /// Core, the provider and the native controllers: each confirms a pause, and reports what it sees. They decide nothing, since
+    /// there is nothing to decide.
+    pub fn controllers(&mut self) {
+        let count =
+            |s: &Snapshot, kind: Kind, uid: &str| s.all(kind).filter(|one| one.controller() == Some(uid)).count();
+        for id in self.s.objects.keys().cloned().collect::<Vec<_>>() {
+            let object = self.s.objects[&id].clone();
+            let ready = json!({ "type": "Ready", "status": "True" });
+            let mut conditions =
+                vec![json!({ "type": "Paused", "status": if is_held(&object) { "True" } else { "False" } })];
+            let generation = object.at("/metadata/generation");
+            let status = match id.kind {
+                Kind::CapiSet | Kind::CapiDeployment | Kind::Set | Kind::Deployment => {
+                    let below = match id.kind {
+                        Kind::CapiSet => Kind::CapiMachine,
+                        Kind::Set => Kind::Machine,
+                        Kind::CapiDeployment => Kind::CapiSet,
+                        _ => Kind::Set,
+                    };
+                    let machines: usize = match below {
+                        Kind::CapiMachine | Kind::Machine => count(&self.s, below, object.uid()),
+                        _ => self
+                            .s
+                            .all(below)
+                            .filter(|one| one.controller() == Some(object.uid()))
+                            .map(|set| {
+                                let kind = if below == Kind::Set { Kind::Machine } else { Kind::CapiMachine };
+                                count(&self.s, kind, set.uid())
+                            })
+                            .sum(),
+                    };
+                    json!({
+                        "observedGeneration": generation, "replicas": machines, "availableReplicas": machines,
+                        "updatedReplicas": machines, "upToDateReplicas": machines, "conditions": conditions,
+                    })
+                }
+                Kind::CapiMachine => {
+                    json!({ "phase": "Running", "nodeRef": { "name": id.name }, "conditions": conditions })
+                }
+                Kind::InfraMachine => {
+                    conditions.push(ready);
+                    json!({ "conditions": conditions })
+                }
+                Kind::Machine => {
+                    let is_native = object.value["metadata"]["ownerReferences"][0]["kind"] == "MachineSet";
+                    let phase = if is_native { "Running" } else { "Available" };
+                    json!({ "currentStatus": { "phase": phase }, "conditions": conditions })
+                }
+                Kind::HealthCheck => json!({ "conditions": conditions }),
+                _ => continue,
+            };
+            self.edit(id.kind, &id.name, &json!({ "status": status }));
+        }
+    }
+
+    /// What no state may ever be, because a controller that works would then create or delete a VM, or two would have one.
+    pub fn inspect(&self) {
+        let works = |object: &&Object| !is_held(object);
+        for (sets, machines) in [(Kind::CapiSet, Kind::CapiMachine), (Kind::Set, Kind::Machine)] {
+            for set in self.s.all(sets).filter(works) {
+                let count = self.s.controlled(machines, Some(set)).len();
+                let wanted = set.number("/spec/replicas").unwrap();
+                assert_eq!(i64::try_from(count).unwrap(), wanted, "{} would create or delete machines", set.id());
+            }
+        }
+        for (deployments, sets) in [(Kind::CapiDeployment, Kind::CapiSet), (Kind::Deployment, Kind::Set)] {
+            for deployment in self.s.all(deployments).filter(works) {
+                assert!(
+                    !self.s.controlled(sets, Some(deployment)).is_empty(),
+                    "{} would create a set",
+                    deployment.id()
+                );
+            }
+        }
+        for kind in [Kind::CapiMachine, Kind::InfraMachine, Kind::Machine] {
+            for object in self.s.all(kind).filter(works) {
+                assert!(!object.is_deleting(), "{} would delete its VM", object.id());
+            }
+        }
+        for native in self.s.all(Kind::Machine) {
+            assert!(!native.is_deleting(), "{} is deleted", native.id());
+            let infra = self.s.find(Kind::InfraMachine, native.name()).filter(|one| !is_held(one));
+            let set = self.s.all(Kind::Set).filter(works).any(|set| native.controller() == Some(set.uid()));
+            assert!(infra.is_none() || !set, "{} has two masters", native.id());
+        }
+    }
+
+    /// What must be the same, whatever happens.
+    pub fn essence(&self) -> Vec<(String, String, String)> {
+        let native =
+            |one: &Object| (one.name().to_owned(), one.uid().to_owned(), one.text("/spec/providerID").to_owned());
+        let nodes = self.s.all(Kind::Node).map(|one| (one.name().to_owned(), one.uid().to_owned(), "node".to_owned()));
+        self.s.all(Kind::Machine).map(native).chain(nodes).collect()
+    }
+}
+
+/// Whether the controllers of an object leave it alone: the rules of core, of the provider and of the native controllers.
+fn is_held(object: &Object) -> bool {
+    match object.kind {
+        Kind::CapiDeployment | Kind::CapiSet | Kind::CapiMachine | Kind::HealthCheck | Kind::InfraMachine => {
+            object.annotation(names::PAUSED).is_some()
+        }
+        _ => object.annotation(labels::MIGRATION).is_some(),
+    }
+}

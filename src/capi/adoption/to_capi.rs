@@ -1,0 +1,345 @@
+//! From the native controllers to Cluster API: core has the machines, with mcm as its infrastructure provider.
+//!
+//! ```text
+//! before   native MachineDeployment ─▶ native MachineSet ───────────▶ native Machine ─▶ VM
+//! after    MachineDeployment ─▶ MachineSet ─▶ Machine ─▶ MCMMachine ─▶ native Machine ─▶ VM
+//! ```
+//!
+//! The native Machine stays, and with it the VM and the Node. It gets another controller: first nobody, then its
+//! MCMMachine.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    object::{Kind, Object, replacing},
+    snapshot::{Member, Snapshot},
+    step::{Step, Todo, detach, pause, paused, resume},
+    to_native::{before, put_back},
+};
+use crate::{
+    api::{GoDuration, labels, machine::MachineConfiguration},
+    capi::{
+        conversion::{self, Conversion, Options},
+        types::{Side, names},
+    },
+};
+
+/// Until the authority is switched. Each can be undone.
+pub const BEFORE: [Step; 3] = [
+    Step { title: "pause the native objects", todo: pause_all, undo: Some(resume_all) },
+    Step { title: "create the objects of Cluster API, paused", todo: describe, undo: Some(forget) },
+    Step { title: "give the native Machines to their MCMMachines", todo: hand_over, undo: Some(take_back) },
+];
+
+/// After that.
+pub const AFTER: [Step; 2] = [
+    Step { title: "remove the native deployment and its sets", todo: remove, undo: None },
+    Step { title: "start core and the provider", todo: start, undo: None },
+];
+
+/// Nobody but a health check of Cluster API gives a machine up.
+const NO_LIMIT_HOURS: i64 = 876_000;
+
+/// Step 1. The native controllers confirm that they leave each object alone.
+fn pause_all(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    let all: Vec<&Object> = owners(s).into_iter().chain(natives(s)).collect();
+    all.iter().for_each(|object| todo.want(object, &pause(object, s)));
+    todo.expect_paused(all);
+    todo
+}
+
+fn resume_all(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    let all: Vec<&Object> = natives(s).into_iter().chain(owners(s)).collect();
+    all.iter().for_each(|object| todo.want(object, &resume(object)));
+    todo.expect_resumed(all);
+    todo
+}
+
+/// Step 2. Each object has its owner from birth, and its controller confirms that it leaves it alone. So core has seen every
+/// Machine before its set does anything, and makes none.
+fn describe(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::MachineController)) else {
+        todo.expect(false, "the deployment to be convertible again, or mcm adopt abort");
+        return todo;
+    };
+    for (kind, object) in &wanted.others {
+        todo.make(s, *kind, &paused(*kind, object.clone(), s));
+    }
+    todo.make(s, Kind::CapiDeployment, &paused(Kind::CapiDeployment, wanted.deployment.clone(), s));
+    let Some(deployment) = s.find(Kind::CapiDeployment, &s.deployment) else { return todo };
+    let members: Vec<Member<'_>> = s.recorded().collect();
+    todo.make(s, Kind::CapiSet, &paused(Kind::CapiSet, wanted.set(set.name(), members.len(), deployment), s));
+    let Some(set) = s.find(Kind::CapiSet, set.name()) else { return todo };
+    for member in &members {
+        let Some(node) = member.node else {
+            todo.expect(false, format!("the Node of native Machine {}", member.name));
+            continue;
+        };
+        let machine = wanted.machine(member.name, node, set);
+        todo.make(s, Kind::CapiMachine, &paused(Kind::CapiMachine, machine, s));
+        let Some(machine) = s.find(Kind::CapiMachine, member.name) else { continue };
+        let infra = wanted.infra(member.name, node, machine);
+        todo.make(s, Kind::InfraMachine, &paused(Kind::InfraMachine, infra, s));
+    }
+    let made = s.objects.values().filter(|object| is_made(s, object));
+    todo.expect_paused(made.filter(|object| object.kind.is_paused_by_annotation()));
+    todo
+}
+
+/// Undoes step 2, which made all these objects.
+fn forget(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    let mut made: Vec<&Object> = s.objects.values().filter(|object| is_made(s, object)).collect();
+    // From the leaves to the root.
+    made.sort_by_key(|object| std::cmp::Reverse(object.kind));
+    detach(&mut todo, made);
+    todo
+}
+
+/// Step 3. The native Machine gets what that of an MCMMachine has, and remembers what it was.
+fn hand_over(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    for member in s.recorded() {
+        let (Some(native), Some(infra)) = (member.native, member.infra) else {
+            todo.expect(false, format!("native Machine {} and its MCMMachine", member.name));
+            continue;
+        };
+        if native.controller() != Some(infra.uid()) {
+            todo.want(native, &as_machine_of(infra, native, s));
+        }
+    }
+    todo
+}
+
+fn take_back(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    s.recorded().filter_map(|member| member.native).for_each(|native| put_back(&mut todo, native));
+    todo
+}
+
+/// Last but one. Nodes lose the finalizer that nobody would remove any more, or core could not delete them.
+fn remove(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    detach(&mut todo, owners(s));
+    for node in s.recorded().filter_map(|member| member.node) {
+        let finalizers = node.at("/metadata/finalizers");
+        let kept: Vec<Value> =
+            finalizers.as_array().into_iter().flatten().filter(|one| *one != labels::NODE_FINALIZER).cloned().collect();
+        todo.want(
+            node,
+            &json!({ "metadata": {
+                "finalizers": if kept.is_empty() { Value::Null } else { json!(kept) },
+                "labels": { (labels::MACHINE_NAME): null },
+                "annotations": {
+                    (labels::LAST_APPLIED_NODE_TEMPLATE): null, (labels::LAST_APPLIED_VIRTUAL_CAPACITY): null,
+                    (labels::NOT_MANAGED): null,
+                },
+            }}),
+        );
+    }
+    todo
+}
+
+/// Last: from the machines to the deployment, each after what is below it works.
+fn start(s: &Snapshot) -> Todo {
+    let members: Vec<Member<'_>> = s.recorded().collect();
+    let count = i64::try_from(members.len()).ok();
+    let mut todo = Todo::default();
+    for member in &members {
+        let mut patch = member.native.map(resume).unwrap_or_default();
+        patch["metadata"]["annotations"][labels::BEFORE_MIGRATION] = Value::Null;
+        member.native.into_iter().for_each(|native| todo.want(native, &patch));
+        member.infra.into_iter().for_each(|infra| todo.want(infra, &resume(infra)));
+        let is_provisioned = |infra: &Object| !infra.is_paused() && infra.condition("Ready") == "True";
+        let text = format!("MCMMachine {} to be ready", member.name);
+        todo.expect(member.infra.is_some_and(is_provisioned), text);
+    }
+    let todo = todo.then(|| {
+        let mut todo = Todo::default();
+        for member in &members {
+            member.machine.into_iter().for_each(|machine| todo.want(machine, &resume(machine)));
+            let node = member.node.map(Object::name);
+            let runs = |one: &Object| !one.is_paused() && node == Some(one.text("/status/nodeRef/name"));
+            todo.expect(member.machine.is_some_and(runs), format!("Machine {} to have its Node", member.name));
+        }
+        todo
+    });
+    let deployment = s.deployment_of(Side::ClusterApi);
+    let todo = todo.then(|| {
+        let mut todo = Todo::default();
+        let sets = s.sets_of(Side::ClusterApi);
+        sets.iter().for_each(|set| todo.want(set, &resume(set)));
+        let counts = |set: &&Object| !set.is_paused() && set.number("/status/availableReplicas") == count;
+        todo.expect(sets.iter().any(counts), "all machines of the MachineSet to be available");
+        todo
+    });
+    todo.then(|| {
+        let mut todo = Todo::default();
+        let made = s.objects.values().filter(|object| is_made(s, object));
+        made.for_each(|object| todo.want(object, &resume(object)));
+        let is_whole = |one: &Object| {
+            let counts = ["replicas", "upToDateReplicas", "availableReplicas"];
+            !one.is_paused()
+                && one.is_observed()
+                && counts.iter().all(|field| one.number(&format!("/status/{field}")) == count)
+        };
+        todo.expect(deployment.is_some_and(is_whole), "all machines of the MachineDeployment to be available");
+        todo
+    })
+}
+
+/// The native objects above the Machines, from the leaves to the root.
+fn owners(s: &Snapshot) -> Vec<&Object> {
+    let mut sets = s.sets_of(Side::MachineController);
+    let detached = |set: &&Object| set.is_of_migration(&s.deployment) && set.controller().is_none();
+    sets.extend(s.all(Kind::Set).filter(detached));
+    sets.extend(s.deployment_of(Side::MachineController));
+    sets
+}
+
+/// The native Machines, whoever has them.
+fn natives(s: &Snapshot) -> Vec<&Object> {
+    let members = s.members_of(Side::MachineController).into_iter().filter_map(|member| member.native);
+    let held = s.all(Kind::Machine).filter(|native| native.is_of_migration(&s.deployment));
+    let mut seen = std::collections::BTreeSet::new();
+    members.chain(held).filter(|native| seen.insert(native.name())).collect()
+}
+
+/// This migration made it on the side of Cluster API.
+fn is_made(s: &Snapshot, object: &Object) -> bool {
+    let is_of_capi = !matches!(
+        object.kind,
+        Kind::Cluster | Kind::Migration | Kind::Deployment | Kind::Set | Kind::Machine | Kind::Class | Kind::Node
+    );
+    is_of_capi && object.is_of_migration(&s.deployment)
+}
+
+/// The deployment as one of Cluster API.
+pub fn converted(s: &Snapshot) -> Conversion {
+    let Some(deployment) = s.deployment_of(Side::MachineController) else { return Conversion::default() };
+    let class = s.find(Kind::Class, deployment.text("/spec/template/spec/class/name"));
+    let secret = class.and_then(|class| s.find(Kind::Secret, class.text("/secretRef/name")));
+    let written = s.written([Some(deployment), class, secret].into_iter().flatten().map(Object::id));
+    let options = Options { cluster: Some(s.cluster.clone()), now: Some(s.now), ..Options::default() };
+    conversion::to_capi(&written, &options)
+}
+
+/// What core is to have.
+struct Described {
+    hash: String,
+    deployment: Value,
+    /// The MCMMachineTemplate of the deployment.
+    template: Value,
+    /// Template, bootstrap Secret and health check, if they do not exist yet.
+    others: Vec<(Kind, Value)>,
+}
+
+impl Described {
+    fn of(s: &Snapshot) -> Option<Self> {
+        let Conversion { objects, refusals, .. } = converted(s);
+        if !refusals.is_empty() {
+            return None;
+        }
+        let hash = s.recorded_set(Side::MachineController)?.label(labels::TEMPLATE_HASH)?.to_owned();
+        let all = || objects.iter().filter_map(|object| Some((Kind::of(object)?, object)));
+        let of_kind = |wanted: Kind| all().find(|(kind, _)| *kind == wanted).map(|(_, object)| object.clone());
+        let mut deployment = of_kind(Kind::CapiDeployment)?;
+        deployment["metadata"]["labels"][names::CLUSTER_NAME] = json!(s.cluster);
+        let others = all().filter(|(kind, object)| {
+            matches!(kind, Kind::InfraTemplate | Kind::HealthCheck | Kind::Secret) && s.is_to_be_made(*kind, object)
+        });
+        let others = others.map(|(kind, object)| (kind, object.clone())).collect();
+        Some(Self { hash, deployment, template: of_kind(Kind::InfraTemplate)?, others })
+    }
+
+    /// Labels that core gives to all Machines of the set.
+    fn labels(&self) -> Value {
+        let spec = &self.deployment["spec"];
+        let mut labels = spec["selector"]["matchLabels"].as_object().cloned().unwrap_or_default();
+        labels.extend(spec["template"]["metadata"]["labels"].as_object().cloned().unwrap_or_default());
+        labels.insert(names::CLUSTER_NAME.to_owned(), spec["clusterName"].clone());
+        labels.insert(names::DEPLOYMENT_NAME.to_owned(), self.deployment["metadata"]["name"].clone());
+        labels.insert(labels::TEMPLATE_HASH.to_owned(), json!(self.hash));
+        labels.into()
+    }
+
+    /// A set of which core takes it that the deployment made it.
+    fn set(&self, name: &str, replicas: usize, deployment: &Object) -> Value {
+        let mut spec = self.deployment["spec"].clone();
+        let mut selector = spec["selector"].take();
+        selector["matchLabels"][labels::TEMPLATE_HASH] = json!(self.hash);
+        let mut template = spec["template"].take();
+        template["metadata"]["labels"] = self.labels();
+        json!({
+            "apiVersion": Kind::CapiSet.api_version(), "kind": "MachineSet",
+            "metadata": { "name": name, "labels": self.labels(), "ownerReferences": deployment.as_controller() },
+            "spec": {
+                "clusterName": spec["clusterName"], "replicas": replicas, "selector": selector, "template": template,
+                "machineNaming": spec["machineNaming"], "deletion": spec["deletion"],
+            },
+        })
+    }
+
+    fn machine(&self, name: &str, node: &Object, set: &Object) -> Value {
+        let template = &self.deployment["spec"]["template"];
+        let mut labels = self.labels();
+        labels[names::SET_NAME] = json!(set.name());
+        let mut spec = template["spec"].clone();
+        spec["providerID"] = node.at("/spec/providerID");
+        spec["infrastructureRef"]["kind"] = json!("MCMMachine");
+        spec["infrastructureRef"]["name"] = json!(name);
+        json!({
+            "apiVersion": Kind::CapiMachine.api_version(), "kind": "Machine",
+            "metadata": {
+                "name": name, "labels": labels, "annotations": template["metadata"]["annotations"],
+                "ownerReferences": set.as_controller(),
+            },
+            "spec": spec,
+        })
+    }
+
+    fn infra(&self, name: &str, node: &Object, machine: &Object) -> Value {
+        let template = &self.template["spec"]["template"];
+        let mut annotations = template["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+        let of_template = Map::from_iter([
+            (format!("{}name", names::CLONED_FROM), self.template["metadata"]["name"].clone()),
+            (format!("{}groupkind", names::CLONED_FROM), json!("MCMMachineTemplate.infrastructure.cluster.x-k8s.io")),
+        ]);
+        annotations.extend(of_template);
+        let mut spec = template["spec"].clone();
+        spec["providerID"] = node.at("/spec/providerID");
+        json!({
+            "apiVersion": Kind::InfraMachine.api_version(), "kind": "MCMMachine",
+            "metadata": {
+                "name": name, "labels": machine.at("/metadata/labels"), "annotations": annotations,
+                "ownerReferences": machine.as_controller(),
+            },
+            "spec": spec,
+        })
+    }
+}
+
+/// A native Machine as that of an MCMMachine: core decides about its life. It keeps the name of its Node, so that the native
+/// controllers leave that Node alone.
+fn as_machine_of(infra: &Object, native: &Object, s: &Snapshot) -> Value {
+    let configuration = MachineConfiguration {
+        creation_timeout: Some(GoDuration::from_secs(NO_LIMIT_HOURS * 3600)),
+        disable_health_timeout: Some(true),
+        ..MachineConfiguration::default()
+    };
+    let mut spec = serde_json::to_value(configuration).unwrap_or_default();
+    spec["class"] = native.at("/spec/class");
+    spec["providerID"] = native.at("/spec/providerID");
+    let keys = json!({ (labels::NODE): native.label(labels::NODE), (names::CLUSTER_NAME): s.cluster });
+    json!({
+        "metadata": {
+            "ownerReferences": infra.as_controller(),
+            "labels": replacing(&native.at("/metadata/labels"), &keys),
+            "annotations": { (labels::BEFORE_MIGRATION): before(native) },
+        },
+        "spec": replacing(&native.at("/spec"), &spec),
+    })
+}

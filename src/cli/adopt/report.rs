@@ -1,0 +1,122 @@
+//! Plans as tables and as JSON.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
+use serde_json::json;
+
+use super::Format;
+use crate::capi::adoption::{Check, OF_MACHINE, Plan, Progress, Stage};
+
+/// The most waits that are named.
+const MOST_WAITS: usize = 3;
+
+/// Texts for people and programs.
+pub(super) struct Report;
+
+impl Report {
+    /// Each plan with its checks.
+    pub(super) fn plans(plans: &[Plan], format: Format) -> String {
+        match format {
+            Format::Json => format!("{:#}\n", json!({ "plans": plans })),
+            Format::Text => plans.iter().map(plan).collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    /// How far each is.
+    pub(super) fn states(plans: &[Plan], format: Format) -> String {
+        if format == Format::Json {
+            let all: Vec<_> = plans.iter().map(|plan| json!({ "plan": plan, "waitingFor": plan.todo.waits })).collect();
+            return format!("{:#}\n", json!({ "migrations": all }));
+        }
+        let mut table = table(&["deployment", "to", "stage", "step", "waiting for"]);
+        for plan in plans {
+            let (number, total) = (plan.current().map_or(plan.steps.len(), |(number, _)| number), plan.steps.len());
+            let title = plan.current().map_or("", |(_, step)| step.title);
+            let step = if plan.stage == Stage::Done { String::new() } else { format!("{number}/{total} {title}") };
+            let waits = if plan.stage == Stage::Fresh { String::new() } else { Self::shortened(&plan.todo.waits) };
+            table.add_row([
+                plan.deployment.clone(),
+                format!("{:?}", plan.to),
+                format!("{:?}", plan.stage),
+                step,
+                waits,
+            ]);
+        }
+        format!("{table}\n")
+    }
+
+    /// The first of some waits.
+    pub(super) fn shortened(waits: &[String]) -> String {
+        let first = waits.iter().take(MOST_WAITS).cloned().collect::<Vec<_>>().join(", ");
+        match waits.len().saturating_sub(MOST_WAITS) {
+            0 => first,
+            more => format!("{first}, and {more} more"),
+        }
+    }
+}
+
+fn plan(plan: &Plan) -> String {
+    let mut text = format!("MachineDeployment {} to {:?}\n", plan.deployment, plan.to);
+    let (of_deployment, of_machines): (Vec<&Check>, Vec<&Check>) =
+        plan.checks.iter().partition(|check| check.machine.is_empty());
+    if !of_deployment.is_empty() {
+        let mut checks = table(&["check", "", "seen"]);
+        for check in of_deployment {
+            checks.add_row([check.check, verdict(check), &check.text]);
+        }
+        text += &format!("{checks}\n");
+    }
+    if !of_machines.is_empty() {
+        let mut by_machine: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for check in of_machines {
+            let seen =
+                if check.passed { verdict(check).to_owned() } else { format!("{}: {}", verdict(check), check.text) };
+            by_machine.entry(&check.machine).or_default().push(seen);
+        }
+        let mut machines = table(&[&["machine"], &OF_MACHINE[..]].concat());
+        for (machine, seen) in by_machine {
+            machines.add_row([vec![machine.to_owned()], seen].concat());
+        }
+        text += &format!("{machines}\n");
+    }
+    for loss in &plan.losses {
+        text += &format!("warning: {loss}\n");
+    }
+    for (number, step) in (1..).zip(&plan.steps) {
+        let mark = match step.progress {
+            Progress::Done => "done",
+            Progress::Current => "next",
+            Progress::Later => "",
+        };
+        text += &format!("{number:>3}. {} {mark}\n", step.title);
+    }
+    let failed = plan.failed().count();
+    text + &match failed {
+        0 => "every check passed\n".to_owned(),
+        failed => format!("{failed} of {} checks failed: nothing would be begun\n", plan.checks.len()),
+    }
+}
+
+fn verdict(check: &Check) -> &'static str {
+    if check.passed { "ok" } else { "failed" }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_waits_are_counted() {
+        let waits: Vec<String> = (1..=5).map(|number| format!("m{number}")).collect();
+        assert_eq!(Report::shortened(&waits), "m1, m2, m3, and 2 more");
+        assert_eq!(Report::shortened(&waits[..2]), "m1, m2");
+    }
+}

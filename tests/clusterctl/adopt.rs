@@ -1,0 +1,260 @@
+//! 9.7: `mcm adopt`, there and back. The cloud must not notice, wherever the command dies.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    moves::{ids, journal_of, length_of_journal, nodes},
+    scene::{Scene, name_of},
+    support::{
+        guard,
+        program::{MCM, Program, free_port},
+        wait,
+    },
+    world::{World, play},
+};
+
+const MACHINES: usize = 20;
+
+/// What belongs to Cluster API and is gone while the machines are native.
+const OF_CLUSTER_API: [&str; 4] =
+    ["machinedeployments.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io", "mcmmachines"];
+/// What is native and is gone while core has the machines.
+const NATIVE: [&str; 2] = ["machinedeployments.machine.sapcloud.io", "machinesets.machine.sapcloud.io"];
+
+/// A Cluster with machines, and the native controllers in the same namespace. They look for orphans all the time.
+struct Adoption {
+    scene: Scene,
+    natives: Program,
+}
+
+impl Adoption {
+    async fn new(world: &'static World, name: &str, machines: usize) -> Self {
+        let scene = Scene::with_workers(world, name, machines).await;
+        scene.until("all Machines to run", async || scene.has_running(machines)).await;
+        let port = free_port();
+        let arguments = [
+            "run".to_owned(),
+            format!("--control-kubeconfig={}", world.management.kubeconfig().display()),
+            format!("--target-kubeconfig={}", world.workload.kubeconfig().display()),
+            format!("--namespace={}", scene.namespace),
+            format!("--simulated-cloud={}", world.cloud.url),
+            format!("--port={port}"),
+            "--leader-elect=false".to_owned(),
+            "--machine-safety-orphan-vms-dry-run".to_owned(),
+            "--machine-safety-orphan-vms-period=2s".to_owned(),
+            "--v=3".to_owned(),
+        ];
+        let log = tempfile::Builder::new().prefix("mcm-adopt-").tempdir().unwrap().keep().join("natives.log");
+        let mut natives = Program::start(MCM, arguments.to_vec(), log);
+        let url = format!("http://127.0.0.1:{port}/readyz");
+        wait::until("the native controllers to be ready", async || {
+            natives.assert_runs();
+            reqwest::get(&url).await.ok()?.status().is_success().then_some(())
+        })
+        .await;
+        Self { scene, natives }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(MCM);
+        command.arg("adopt").args(words).args(["--cluster", &self.scene.name, "--namespace", &self.scene.namespace]);
+        command.arg(format!("--simulated-cloud={}", self.scene.world.cloud.url));
+        command.env("KUBECONFIG", self.scene.world.management.kubeconfig()).process_group(guard::process_group());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn must(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let (out, error) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned());
+        assert!(output.status.success(), "mcm adopt {words:?}: {out}{error}");
+        out
+    }
+
+    /// Runs `mcm adopt apply` and kills it whenever it begins something that it never began before, until it ends by itself.
+    /// Where it was killed.
+    fn apply_with_kills(&self, to: &str) -> BTreeSet<String> {
+        let mut killed = BTreeSet::new();
+        loop {
+            let mut command = self.command(&["apply", "--to", to, "--timeout=120s"]);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+            let mut step = String::new();
+            let novelty = lines.find_map(|line| {
+                let place = place_of(&line, &mut step)?;
+                killed.insert(place.clone()).then_some(place)
+            });
+            if novelty.is_some() {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                continue;
+            }
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return killed;
+        }
+    }
+
+    fn names(&self, kinds: &[&str]) -> Vec<String> {
+        let all = kinds.iter().flat_map(|kind| self.scene.all(kind));
+        all.map(|object| format!("{} {}", object["kind"].as_str().unwrap(), name_of(&object))).collect()
+    }
+
+    /// What must stay the same: VMs, Nodes since the same boot, and the objects that have the VMs.
+    async fn essence(&self) -> Essence {
+        let natives = self.scene.all("machines.machine.sapcloud.io");
+        let uid = |one: &Value| one["metadata"]["uid"].as_str().unwrap().to_owned();
+        let natives = natives.iter().map(|one| (name_of(one).to_owned(), uid(one))).collect();
+        Essence { vms: self.scene.vms().await, nodes: nodes(&self.scene), boots: self.boots(), natives }
+    }
+
+    fn boots(&self) -> BTreeMap<String, String> {
+        let all = self.scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap();
+        let all: Value = serde_json::from_str(&all).unwrap();
+        let prefix = format!("{}-", self.scene.name);
+        let boot = |node: &Value| node["status"]["nodeInfo"]["bootID"].as_str().unwrap().to_owned();
+        let own = all["items"].as_array().unwrap().iter().filter(|node| name_of(node).starts_with(&prefix));
+        own.map(|node| (name_of(node).to_owned(), boot(node))).collect()
+    }
+
+    /// The dry run of the collector found nothing, ever.
+    fn found_no_orphans(&self) {
+        let events = self.scene.all("events");
+        let orphans: Vec<&Value> = events.iter().filter(|event| event["reason"] == "OrphanFound").collect();
+        assert!(orphans.is_empty(), "{orphans:#?}");
+        assert!(!self.natives.log().contains("OrphanFound"));
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Essence {
+    vms: BTreeMap<String, Vec<String>>,
+    nodes: BTreeMap<String, String>,
+    boots: BTreeMap<String, String>,
+    natives: BTreeMap<String, String>,
+}
+
+/// A step, or the first write of a sort in a step. Names of objects do not count.
+fn place_of(line: &str, step: &mut String) -> Option<String> {
+    if line.contains(": step ") {
+        line.clone_into(step);
+        return Some(line.to_owned());
+    }
+    let write = line.trim_start().split([' ', ':']).filter(|word| !word.contains(char::is_numeric));
+    let sort: Vec<&str> = write.take(3).collect();
+    (!line.contains("waiting for") && line.starts_with(' ')).then(|| format!("{step}: {}", sort.join(" ")))
+}
+
+/// 4.3, 4.4 paths C and D, T9, T24: 20 machines leave core and return; the command is killed in every step and after the first
+/// write of every sort.
+#[test]
+fn machines_leave_core_and_return_and_the_cloud_does_not_notice() {
+    play(async |world: &'static World| {
+        let adoption = Adoption::new(world, "adopted", MACHINES).await;
+        let scene = &adoption.scene;
+        let (before, ids, from) = (adoption.essence().await, ids(scene).await, length_of_journal(scene));
+        let of_capi = adoption.names(&OF_CLUSTER_API);
+        assert_eq!((before.nodes.len(), before.natives.len(), of_capi.len()), (MACHINES, MACHINES, 2 * MACHINES + 2));
+
+        let killed = adoption.apply_with_kills("native");
+        assert!(killed.len() >= 12, "{killed:#?}");
+        assert_eq!(adoption.essence().await, before, "after the way there");
+        assert_eq!(adoption.names(&OF_CLUSTER_API), [""; 0]);
+        assert_eq!(adoption.names(&NATIVE).len(), 2);
+        adoption.found_no_orphans();
+
+        let killed = adoption.apply_with_kills("capi");
+        assert!(killed.len() >= 12, "{killed:#?}");
+        assert_eq!(adoption.essence().await, before, "after the way back");
+        assert_eq!(adoption.names(&OF_CLUSTER_API), of_capi, "no new MachineSet, the same names");
+        assert_eq!(adoption.names(&NATIVE), [""; 0]);
+        adoption.found_no_orphans();
+        assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+
+        // It is alive: machines come and go again.
+        scene.scale(MACHINES + 1);
+        scene.until("one more Machine", async || scene.has_running(MACHINES + 1)).await;
+        scene.kubectl(&["delete", "cluster", "adopted", "--timeout=170s"]);
+        assert!(scene.vms().await.is_empty());
+    });
+}
+
+/// 4.3: a plan changes nothing, a check that fails keeps everything from being begun, and what is under way can be undone.
+#[test]
+fn a_plan_is_shown_and_what_is_under_way_is_undone() {
+    play(async |world: &'static World| {
+        let adoption = Adoption::new(world, "undecided", 2).await;
+        let scene = &adoption.scene;
+        let (before, ids, from) = (adoption.essence().await, ids(scene).await, length_of_journal(scene));
+        let plan = adoption.must(&["plan", "--from", "capi"]);
+        for text in ["every check passed", "undecided-md-0", "give the native Machines to the native set"] {
+            assert!(plan.contains(text), "{plan}");
+        }
+        let plan: Value = serde_json::from_str(&adoption.must(&["plan", "--to", "native", "-o", "json"])).unwrap();
+        assert_eq!(plan["plans"][0]["stage"], "Fresh");
+        assert!(plan["plans"][0]["checks"].as_array().unwrap().iter().all(|check| check["passed"] == true));
+        assert!(scene.all("mcmmigrations").is_empty(), "a plan changes nothing");
+
+        let pause = |is_paused: bool| {
+            let change = json!({"spec": {"paused": is_paused}}).to_string();
+            scene.kubectl(&["patch", "cluster", "undecided", "--type=merge", "-p", &change])
+        };
+        pause(true);
+        let refused = adoption.run(&["apply", "--to", "native"]);
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && error.contains("Cluster undecided is paused"), "{error}");
+        assert!(scene.all("mcmmigrations").is_empty(), "nothing was begun");
+        pause(false);
+
+        stop_at(&adoption, "give the native Machines to the native set");
+        let status = adoption.must(&["status"]);
+        assert!(status.contains("Forward") && status.contains("give the native Machines"), "{status}");
+        assert_eq!(scene.all("machinedeployments.machine.sapcloud.io").len(), 1);
+        adoption.must(&["abort"]);
+        assert_eq!(adoption.essence().await, before);
+        assert_eq!(adoption.names(&NATIVE), [""; 0]);
+        assert_eq!(scene.all("mcmmigrations")[0]["status"]["authority"], "ClusterAPI");
+        scene.until("all Machines to run", async || scene.has_running(2)).await;
+        let again = adoption.run(&["abort"]);
+        assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("nothing to undo"));
+
+        adoption.must(&["apply", "--to", "native"]);
+        assert_eq!(adoption.essence().await, before);
+        assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+        // The native controllers are at work.
+        let deployment = "machinedeployments.machine.sapcloud.io/undecided-md-0";
+        scene.kubectl(&["patch", deployment, "--type=merge", "-p", r#"{"spec":{"replicas":3}}"#]);
+        scene
+            .until("a third machine", async || {
+                let all = scene.all("machines.machine.sapcloud.io");
+                let runs = |machine: &&Value| machine["status"]["currentStatus"]["phase"] == "Running";
+                (all.iter().filter(runs).count() == 3).then_some(())
+            })
+            .await;
+        adoption.must(&["apply", "--to", "capi"]);
+        scene.until("three Machines", async || scene.has_running(3)).await;
+        scene.kubectl(&["delete", "cluster", "undecided", "--timeout=170s"]);
+        assert!(scene.vms().await.is_empty());
+    });
+}
+
+/// Runs `mcm adopt apply --to native` and kills it when it begins a step.
+fn stop_at(adoption: &Adoption, step: &str) {
+    let mut command = adoption.command(&["apply", "--to", "native"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains(step)), "it never came to that step");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
