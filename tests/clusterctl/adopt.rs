@@ -87,7 +87,7 @@ impl Adoption {
     fn apply_with_kills(&self, to: &str) -> BTreeSet<String> {
         let mut killed = BTreeSet::new();
         loop {
-            let mut command = self.command(&["apply", "--to", to, "--timeout=120s"]);
+            let mut command = self.command(&["apply", "--to", to, "--timeout=60s"]);
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
             let mut step = String::new();
@@ -221,7 +221,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
         let status = adoption.must(&["status"]);
         assert!(status.contains("Forward") && status.contains("give the native Machines"), "{status}");
         assert_eq!(scene.all("machinedeployments.machine.sapcloud.io").len(), 1);
-        adoption.must(&["abort"]);
+        adoption.must(&["abort", "--timeout=60s"]);
         assert_eq!(adoption.essence().await, before);
         assert_eq!(adoption.names(&NATIVE), [""; 0]);
         assert_eq!(scene.all("mcmmigrations")[0]["status"]["authority"], "ClusterAPI");
@@ -229,7 +229,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
         let again = adoption.run(&["abort"]);
         assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("nothing to undo"));
 
-        adoption.must(&["apply", "--to", "native"]);
+        adoption.must(&["apply", "--to", "native", "--timeout=60s"]);
         assert_eq!(adoption.essence().await, before);
         assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
         // The native controllers are at work.
@@ -242,7 +242,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
                 (all.iter().filter(runs).count() == 3).then_some(())
             })
             .await;
-        adoption.must(&["apply", "--to", "capi"]);
+        adoption.must(&["apply", "--to", "capi", "--timeout=60s"]);
         scene.until("three Machines", async || scene.has_running(3)).await;
         scene.kubectl(&["delete", "cluster", "undecided", "--timeout=170s"]);
         assert!(scene.vms().await.is_empty());
@@ -251,7 +251,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
 
 /// Runs `mcm adopt apply --to native` and kills it when it begins a step.
 fn stop_at(adoption: &Adoption, step: &str) {
-    let mut command = adoption.command(&["apply", "--to", "native"]);
+    let mut command = adoption.command(&["apply", "--to", "native", "--timeout=60s"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains(step)), "it never came to that step");

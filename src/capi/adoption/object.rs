@@ -209,8 +209,9 @@ impl Object {
 
     /// Status of a condition: `True`, `False`, `Unknown`; empty if it has none.
     pub fn condition(&self, type_: &str) -> &str {
-        let all = self.value.pointer("/status/conditions").and_then(Value::as_array);
-        let found = all.into_iter().flatten().find(|condition| condition["type"] == type_);
+        // Native sets have their own name for them.
+        let all = ["conditions", "machineSetCondition"].map(|key| self.value["status"][key].as_array());
+        let found = all.into_iter().flatten().flatten().find(|condition| condition["type"] == type_);
         found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
     }
 

@@ -253,7 +253,7 @@ impl Place {
         let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
         let target = self.target(&management, &namespace).await?;
         let workload = kubeconfig::client(&target, UserAgent::Mcm).await?;
-        kubeconfig::check(&workload, &target.config.cluster_url).await?;
+        kubeconfig::wait_until_ready(&workload, &target.config.cluster_url).await?;
         Ok(World { management, workload, namespace, drivers: self.drivers()? })
     }
 

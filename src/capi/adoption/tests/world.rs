@@ -251,9 +251,10 @@ impl World {
                             })
                             .sum(),
                     };
+                    let key = if id.kind == Kind::Set { "machineSetCondition" } else { "conditions" };
                     json!({
                         "observedGeneration": generation, "replicas": machines, "availableReplicas": machines,
-                        "updatedReplicas": machines, "upToDateReplicas": machines, "conditions": conditions,
+                        "updatedReplicas": machines, "upToDateReplicas": machines, (key): conditions,
                     })
                 }
                 Kind::CapiMachine => {
