@@ -44,42 +44,42 @@ pub enum AdoptCommand {
 #[derive(Args, Clone, Debug)]
 pub struct PlanOptions {
     #[command(flatten)]
-    place: Place,
-    #[command(flatten)]
     way: Way,
     /// Format of the plan
     #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Flags of `mcm adopt apply`.
 #[derive(Args, Clone, Debug)]
 pub struct ApplyOptions {
     #[command(flatten)]
-    place: Place,
-    #[command(flatten)]
     way: Way,
     #[command(flatten)]
     patience: Patience,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Flags of `mcm adopt status`.
 #[derive(Args, Clone, Debug)]
 pub struct StatusOptions {
-    #[command(flatten)]
-    place: Place,
     /// Format of the answer
     #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Flags of `mcm adopt abort`.
 #[derive(Args, Clone, Debug)]
 pub struct AbortOptions {
     #[command(flatten)]
-    place: Place,
-    #[command(flatten)]
     patience: Patience,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Where the objects, the Nodes and the VMs are.
@@ -285,6 +285,12 @@ impl Place {
         };
         #[cfg(feature = "remote")]
         let remote = self.drivers.remote.endpoints();
+        #[cfg(feature = "remote")]
+        if let Some(exposed) =
+            remote.iter().find(|one| one.address.is_exposed() && !self.drivers.remote.driver_insecure)
+        {
+            bail!("credentials would travel unencrypted to {}: use https://, or --driver-insecure", exposed.address);
+        }
         let environment = Environment {
             simulated_cloud: &simulated_cloud,
             #[cfg(feature = "remote")]

@@ -159,3 +159,37 @@ fn only_one_way_at_a_time_and_back_only_before_the_switch() {
     world.walk(THERE);
     assert!(abort(&world.s).is_err(), "the authority is switched");
 }
+
+/// 8, a Go MCM in the namespace: it knows of no migration, so it never confirms one. All it ever gets is a set without machines.
+#[test]
+fn a_native_manager_that_does_not_confirm_gets_an_empty_set_and_no_machine() {
+    let mut world = World::of_cluster_api(2);
+    for _ in 0..30 {
+        world.round(THERE, usize::MAX);
+        world.controllers();
+        if world.s.find(Kind::Set, "d-abc").is_some() {
+            world.edit(Kind::Set, "d-abc", &json!({ "status": { "machineSetCondition": null } }));
+        }
+    }
+    let plan = world.plan(THERE);
+    assert_eq!(plan.todo.waits, ["the condition Paused of native MachineSet d-abc"]);
+    assert_eq!(world.s.find(Kind::Set, "d-abc").unwrap().number("/spec/replicas"), Some(0));
+    assert!(world.s.find(Kind::Deployment, "d").is_none());
+    assert!(world.s.all(Kind::Machine).all(|native| native.label("node").is_none()));
+}
+
+/// 8, a late cache: a set that does not see its machines would make others, so it has to count them before the switch.
+#[test]
+fn the_authority_is_not_switched_before_the_set_counts_its_machines() {
+    let mut world = World::of_cluster_api(2);
+    for _ in 0..30 {
+        world.round(THERE, usize::MAX);
+        world.controllers();
+        if world.s.find(Kind::Set, "d-abc").is_some() {
+            world.edit(Kind::Set, "d-abc", &json!({ "status": { "replicas": 1 } }));
+        }
+    }
+    let plan = world.plan(THERE);
+    assert_eq!((plan.stage, plan.current().unwrap().0), (Stage::Forward, 5));
+    assert_eq!(plan.todo.waits, ["native MachineSet d-abc to count 2 machines"]);
+}
