@@ -128,6 +128,16 @@ impl Adoption {
         own.map(|node| (name_of(node).to_owned(), boot(node))).collect()
     }
 
+    /// Core can delete the Nodes.
+    fn nodes_have_no_finalizer(&self) {
+        let all: Value =
+            serde_json::from_str(&self.scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap()).unwrap();
+        let prefix = format!("{}-", self.scene.name);
+        for node in all["items"].as_array().unwrap().iter().filter(|node| name_of(node).starts_with(&prefix)) {
+            assert!(node["metadata"]["finalizers"].is_null(), "{node:#}");
+        }
+    }
+
     /// The dry run of the collector found nothing, ever.
     fn found_no_orphans(&self) {
         let events = self.scene.all("events");
@@ -181,6 +191,7 @@ fn machines_leave_core_and_return_and_the_cloud_does_not_notice() {
         assert_eq!(adoption.names(&NATIVE), [""; 0]);
         adoption.found_no_orphans();
         assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+        adoption.nodes_have_no_finalizer();
 
         // It is alive: machines come and go again.
         scene.scale(MACHINES + 1);

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use rstest::rstest;
+use serde_json::json;
 
 use super::world::World;
 use crate::{
@@ -75,6 +76,21 @@ fn native_machines_return_to_cluster_api() {
         assert_eq!(native.text("/spec/creationTimeout"), "876000h0m0s");
     }
     world.walk(THERE);
+}
+
+/// 4.4: core deletes Nodes, and nobody but the native controllers would remove their finalizer.
+#[test]
+fn nodes_lose_what_only_the_native_controllers_would_remove() {
+    let mut world = World::of_cluster_api(1);
+    world.walk(THERE);
+    let marks = json!({
+        "finalizers": [labels::NODE_FINALIZER, "other"], "labels": { (labels::MACHINE_NAME): "d-abc-0", "other": "stays" },
+    });
+    world.edit(Kind::Node, "d-abc-0", &json!({ "metadata": marks }));
+    world.walk(BACK);
+    let node = world.s.find(Kind::Node, "d-abc-0").unwrap();
+    assert_eq!(node.at("/metadata/finalizers"), json!(["other"]));
+    assert_eq!(node.at("/metadata/labels"), json!({ "other": "stays" }));
 }
 
 /// Every step, stopped after every number of its writes: it goes on, or it is undone, and nothing was ever at risk.
