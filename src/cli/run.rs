@@ -207,6 +207,7 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
 fn orphans_policy(options: &MachineOptions) -> orphans::Policy {
     orphans::Policy {
         period: options.orphan_vms_period,
+        minimum_age: GoDuration::from(options.orphan_vms_minimum_age).as_signed(),
         is_dry_run: options.orphan_vms_dry_run,
         ..orphans::Policy::default()
     }
@@ -252,6 +253,7 @@ mod tests {
             "--machine-safety-apiserver-statuscheck-timeout=5s",
             "--machine-safety-apiserver-statuscheck-period=7s",
             "--machine-safety-orphan-vms-period=3m",
+            "--machine-safety-orphan-vms-minimum-age=4m",
             "--machine-safety-orphan-vms-dry-run",
         ];
         let matches = MachineOptions::augment_args(clap::Command::new("mcm")).get_matches_from(flags);
@@ -259,7 +261,10 @@ mod tests {
         let seconds = SignedDuration::from_secs;
         assert_eq!(probing(&options), Probing { timeout: seconds(5), period: seconds(7) });
         let orphans = orphans_policy(&options);
-        assert_eq!((orphans.period, orphans.is_dry_run), (Duration::from_mins(3), true));
+        let period = Duration::from_mins(3);
+        let (minimum_age, default) = (seconds(240), orphans::Policy::default());
+        let expected = orphans::Policy { period, minimum_age, is_dry_run: true, ..default };
+        assert_eq!(orphans, expected);
     }
 
     fn capi_manager(flags: &[&str]) -> ProcessOptions {

@@ -74,6 +74,15 @@ pub struct MachineOptions {
     )]
     pub orphan_vms_period: Duration,
 
+    /// How long a VM must have been without a machine before it is deleted; at least one period
+    #[arg(
+        long = "machine-safety-orphan-vms-minimum-age",
+        default_value = "10m",
+        value_name = "DURATION",
+        value_parser = value::duration
+    )]
+    pub orphan_vms_minimum_age: Duration,
+
     /// Report orphan VMs and delete none
     #[arg(
         long = "machine-safety-orphan-vms-dry-run",

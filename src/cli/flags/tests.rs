@@ -38,8 +38,8 @@ const ROLLOUT: [(&str, &str); 4] = [
     ("autoscaler-scaledown-annotation-during-rollout", "true"),
 ];
 
-/// Flags of the Go machine-controller alone, and the dry run of the orphan collector.
-const MACHINE: [(&str, &str); 15] = [
+/// Flags of the Go machine-controller alone, and two of the orphan collector that it does not have.
+const MACHINE: [(&str, &str); 16] = [
     ("machine-creation-timeout", "20m"),
     ("machine-health-timeout", "10m"),
     ("machine-drain-timeout", "2h"),
@@ -51,6 +51,7 @@ const MACHINE: [(&str, &str); 15] = [
     ("machine-safety-apiserver-statuscheck-timeout", "30s"),
     ("machine-safety-apiserver-statuscheck-period", "1m"),
     ("machine-safety-orphan-vms-period", "15m"),
+    ("machine-safety-orphan-vms-minimum-age", "10m"),
     ("machine-safety-orphan-vms-dry-run", "false"),
     ("node-conditions", "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"),
     ("bootstrap-token-auth-extra-groups", ""),
@@ -207,6 +208,7 @@ fn the_machine_controller_gets_typed_values() {
             api_server_check_timeout: 30 * SECOND,
             api_server_check_period: MINUTE,
             orphan_vms_period: 15 * MINUTE,
+            orphan_vms_minimum_age: 10 * MINUTE,
             orphan_vms_dry_run: false,
             node_conditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable".parse().unwrap(),
             bootstrap_token_auth_extra_groups: String::new(),
