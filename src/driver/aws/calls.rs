@@ -83,7 +83,7 @@ impl Ec2 {
                 let all: Option<Vec<Instance>> = items(answer, "reservationSet").flat_map(instances_of).collect();
                 Some((all?, text_of(answer, "nextToken").map(str::to_owned)))
             };
-            let (instances, next) = self.call(ACTION, &query, read).await?;
+            let (instances, next) = self.call(ACTION, &query, read).await.map_err(never_absent)?;
             found.extend(instances);
             if next.is_none() {
                 return Ok(found);
@@ -180,6 +180,12 @@ impl Ec2 {
 /// Both markers, each as a filter of its own: a VM must have both.
 fn markers(scope: &Scope) -> [Filter<'_>; 2] {
     [&scope.markers.cluster, &scope.markers.role].map(|key| ("tag-key", vec![key.as_str()]))
+}
+
+/// Filters do not fail for what does not exist: such an error says nothing about a VM.
+fn never_absent(error: DriverError) -> DriverError {
+    let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
+    DriverError { code, ..error }
 }
 
 /// The instances of a reservation; `None` for one that cannot be read.

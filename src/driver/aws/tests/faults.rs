@@ -7,9 +7,9 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    driver, driver_that_waits,
+    code, driver, driver_that_waits,
     fake::{Fault, Shared},
-    request, request_for, spec_with, start, start_cloud,
+    request, request_for, spec_with, start, start_cloud, with_id,
 };
 use crate::driver::{Code, DriverError, MachineRequest, aws::AwsDriver, interface::Driver};
 
@@ -18,8 +18,39 @@ const STOCK_OUT: Fault = Fault::Error("InsufficientInstanceCapacity", 500);
 const QUOTA: Fault = Fault::Error("VcpuLimitExceeded", 400);
 const AUTH: Fault = Fault::Error("AuthFailure", 401);
 const DENIED: Fault = Fault::Error("UnauthorizedOperation", 403);
-const NOT_FOUND: Fault = Fault::Error("InvalidSubnetID.NotFound", 400);
 const DOWN: Fault = Fault::Status(503);
+
+/// The columns of the matrix: what each call fails with. The last column is the name of what was not found.
+const FAULTS: [Fault; 9] =
+    [Fault::LostAnswer, THROTTLE, DOWN, Fault::Timeout, Fault::Malformed, AUTH, DENIED, STOCK_OUT, QUOTA];
+const COLUMNS: usize = FAULTS.len() + 1;
+
+/// What the driver says, and how many VMs there are then. `None`: it succeeds.
+type Outcome = (Option<Code>, usize);
+
+/// The outcome of each column.
+type Row = [Outcome; COLUMNS];
+
+/// The usual outcomes of a call, with so many VMs after each, and those of a lost answer and of what was not found.
+const fn row(vms: usize, lost: Outcome, not_found: Outcome) -> Row {
+    [
+        lost,
+        (Some(Code::Unavailable), vms),
+        (Some(Code::Unavailable), vms),
+        (Some(Code::DeadlineExceeded), vms),
+        (Some(Code::Unknown), vms),
+        (Some(Code::Unauthenticated), vms),
+        (Some(Code::PermissionDenied), vms),
+        (Some(Code::ResourceExhausted), vms),
+        (Some(Code::ResourceExhausted), vms),
+        not_found,
+    ]
+}
+
+/// The cells of a row: fault and outcome.
+fn cells(not_found: &'static str, row: Row) -> impl Iterator<Item = (Fault, Outcome)> {
+    FAULTS.into_iter().chain([Fault::Error(not_found, 400)]).zip(row)
+}
 
 /// A cloud, a driver for the call that fails, and one for what follows. Only where there is no answer does the first give up
 /// soon: a slow machine is no fault.
@@ -32,9 +63,6 @@ async fn start_with(fault: Fault) -> (Shared, AwsDriver, AwsDriver) {
     (cloud, first, driver(&url))
 }
 
-/// A code as the call fails with it, and how many VMs there are after it.
-type Outcome = (Code, usize);
-
 async fn after(
     cloud: &Shared,
     action: &'static str,
@@ -42,96 +70,133 @@ async fn after(
     call: impl Future<Output = Result<(), DriverError>>,
 ) -> Outcome {
     cloud.lock().faults.push((action, fault, 99));
-    let error = call.await.unwrap_err();
+    let error = call.await.err();
     cloud.lock().faults.clear();
-    for secret in ["AKIDEXAMPLE", "top-secret-key", "hunter2"] {
-        assert!(!error.message.contains(secret), "{error}");
+    if let Some(error) = &error {
+        for secret in ["AKIDEXAMPLE", "top-secret-key", "hunter2"] {
+            assert!(!error.message.contains(secret), "{error}");
+        }
+        assert_eq!(error.message.matches('[').count(), error.message.matches(']').count(), "{error}");
     }
-    assert_eq!(error.message.matches('[').count(), error.message.matches(']').count(), "{error}");
-    (error.code, cloud.lock().alive().len())
+    (error.map(|error| error.code), cloud.lock().alive().len())
 }
 
+const IMAGE: &str = "InvalidAMIID.NotFound";
+const SUBNET: &str = "InvalidSubnetID.NotFound";
+const INSTANCE: &str = "InvalidInstanceID.NotFound";
+const INTERFACE: &str = "InvalidNetworkInterfaceID.NotFound";
+const UNKNOWN: Option<Code> = Some(Code::Unknown);
+
 #[rstest]
-#[case("RunInstances", Fault::LostAnswer, (Code::Unknown, 1))]
-#[case("RunInstances", Fault::Timeout, (Code::DeadlineExceeded, 0))]
-#[case("RunInstances", Fault::Malformed, (Code::Unknown, 0))]
-#[case("RunInstances", THROTTLE, (Code::Unavailable, 0))]
-#[case("RunInstances", DOWN, (Code::Unavailable, 0))]
-#[case("RunInstances", AUTH, (Code::Unauthenticated, 0))]
-#[case("RunInstances", DENIED, (Code::PermissionDenied, 0))]
-#[case("RunInstances", STOCK_OUT, (Code::ResourceExhausted, 0))]
-#[case("RunInstances", QUOTA, (Code::ResourceExhausted, 0))]
-#[case("RunInstances", NOT_FOUND, (Code::InvalidArgument, 0))]
-#[case("DescribeImages", Fault::LostAnswer, (Code::Unknown, 0))]
-#[case("DescribeImages", Fault::Timeout, (Code::DeadlineExceeded, 0))]
-#[case("DescribeImages", Fault::Malformed, (Code::Unknown, 0))]
-#[case("DescribeImages", THROTTLE, (Code::Unavailable, 0))]
-#[case("DescribeImages", DOWN, (Code::Unavailable, 0))]
-#[case("DescribeImages", AUTH, (Code::Unauthenticated, 0))]
-#[case("DescribeImages", DENIED, (Code::PermissionDenied, 0))]
-#[case("DescribeInstances", Fault::LostAnswer, (Code::Unknown, 0))]
-#[case("DescribeInstances", Fault::Timeout, (Code::DeadlineExceeded, 0))]
-#[case("DescribeInstances", Fault::Malformed, (Code::Unknown, 0))]
-#[case("DescribeInstances", THROTTLE, (Code::Unavailable, 0))]
-#[case("DescribeInstances", DOWN, (Code::Unavailable, 0))]
-#[case("DescribeInstances", AUTH, (Code::Unauthenticated, 0))]
-#[case("DescribeInstances", DENIED, (Code::PermissionDenied, 0))]
-#[case::of_a_proxy("DescribeInstances", Fault::Status(404), (Code::Unknown, 0))]
+#[case("RunInstances", SUBNET, row(0, (UNKNOWN, 1), (Some(Code::InvalidArgument), 0)))]
+#[case("DescribeImages", IMAGE, row(0, (UNKNOWN, 0), (Some(Code::NotFound), 0)))]
+#[case("DescribeInstances", INSTANCE, row(0, (UNKNOWN, 0), (UNKNOWN, 0)))]
 #[tokio::test]
 async fn a_creation_that_fails_says_why_and_the_next_leads_to_one_vm(
     #[case] action: &'static str,
-    #[case] fault: Fault,
-    #[case] expected: Outcome,
+    #[case] not_found: &'static str,
+    #[case] row: Row,
 ) {
-    let (cloud, failing, driver) = start_with(fault).await;
+    join_all(cells(not_found, row).map(async |(fault, expected)| {
+        let (cloud, failing, driver) = start_with(fault).await;
+        let request = request("a");
+        let call = async { failing.create(&request).await.map(drop) };
+        assert_eq!(after(&cloud, action, fault, call).await, expected, "{action} {fault:?}");
+        let vm = driver.create(&request).await.unwrap();
+        assert_eq!(driver.status(&request).await.unwrap(), vm);
+        assert_eq!(cloud.lock().instances.len(), 1, "{action} {fault:?}");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_that_is_not_of_ec2_says_nothing_about_a_vm() {
+    let (cloud, driver) = start().await;
     let request = request("a");
-    let call = async { failing.create(&request).await.map(drop) };
-    assert_eq!(after(&cloud, action, fault, call).await, expected);
-    let vm = driver.create(&request).await.unwrap();
-    assert_eq!(driver.status(&request).await.unwrap(), vm);
-    assert_eq!(cloud.lock().instances.len(), 1);
+    let call = async { driver.status(&request).await.map(drop) };
+    assert_eq!(after(&cloud, "DescribeInstances", Fault::Status(404), call).await, (UNKNOWN, 0));
+}
+
+#[tokio::test]
+async fn a_look_up_that_fails_never_says_that_there_is_no_vm() {
+    join_all(cells(INSTANCE, row(1, (UNKNOWN, 1), (UNKNOWN, 1))).map(async |(fault, expected)| {
+        let (cloud, failing, driver) = start_with(fault).await;
+        let request = request("a");
+        let vm = driver.create(&request).await.unwrap();
+        let known = with_id(request.clone(), &vm.provider_id);
+        for request in [&request, &known] {
+            let status = async { failing.status(request).await.map(drop) };
+            assert_eq!(after(&cloud, "DescribeInstances", fault, status).await, expected, "status {fault:?}");
+            let delete = async { failing.delete(request).await.map(drop) };
+            assert_eq!(after(&cloud, "DescribeInstances", fault, delete).await, expected, "delete {fault:?}");
+        }
+        let list = async { failing.list(&request.class, &request.secret).await.map(drop) };
+        assert_eq!(after(&cloud, "DescribeInstances", fault, list).await, expected, "list {fault:?}");
+        assert_eq!(driver.status(&request).await.unwrap(), vm);
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_fails_says_why_and_the_next_succeeds() {
+    // A VM that is gone is a success.
+    let protected = (Fault::Error("OperationNotPermitted", 400), (Some(Code::FailedPrecondition), 1));
+    join_all(cells(INSTANCE, row(1, (UNKNOWN, 0), (None, 1))).chain([protected]).map(async |(fault, expected)| {
+        let (cloud, failing, driver) = start_with(fault).await;
+        let request = request("a");
+        driver.create(&request).await.unwrap();
+        let call = async { failing.delete(&request).await.map(drop) };
+        assert_eq!(after(&cloud, "TerminateInstances", fault, call).await, expected, "{fault:?}");
+        driver.delete(&request).await.unwrap();
+        assert_eq!(cloud.lock().alive().len(), 0, "{fault:?}");
+    }))
+    .await;
 }
 
 #[rstest]
-#[case(Fault::LostAnswer, Code::Unknown)]
-#[case(Fault::Timeout, Code::DeadlineExceeded)]
-#[case(Fault::Malformed, Code::Unknown)]
-#[case(THROTTLE, Code::Unavailable)]
-#[case(DOWN, Code::Unavailable)]
-#[case(AUTH, Code::Unauthenticated)]
-#[case(DENIED, Code::PermissionDenied)]
+#[case("DescribeInstances", INSTANCE)]
+#[case("ModifyNetworkInterfaceAttribute", INTERFACE)]
+#[case("AssignIpv6Addresses", INTERFACE)]
 #[tokio::test]
-async fn a_look_up_that_fails_never_says_that_there_is_no_vm(#[case] fault: Fault, #[case] expected: Code) {
-    let (cloud, failing, driver) = start_with(fault).await;
-    let request = request("a");
-    let vm = driver.create(&request).await.unwrap();
-    let status = async { failing.status(&request).await.map(drop) };
-    assert_eq!(after(&cloud, "DescribeInstances", fault, status).await, (expected, 1));
-    let list = async { failing.list(&request.class, &request.secret).await.map(drop) };
-    assert_eq!(after(&cloud, "DescribeInstances", fault, list).await, (expected, 1));
-    let delete = async { failing.delete(&request).await.map(drop) };
-    assert_eq!(after(&cloud, "DescribeInstances", fault, delete).await, (expected, 1));
-    assert_eq!(driver.status(&request).await.unwrap(), vm);
+async fn an_initialization_that_fails_is_completed_by_the_next(
+    #[case] action: &'static str,
+    #[case] not_found: &'static str,
+) {
+    join_all(cells(not_found, [(Some(Code::Uninitialized), 1); COLUMNS]).map(async |(fault, expected)| {
+        let (cloud, failing, driver) = start_with(fault).await;
+        let interface = json!({"subnetID": "s", "securityGroupIDs": ["sg"], "ipv6PrefixCount": 1});
+        let spec = spec_with(&json!({"srcAndDstChecksEnabled": false, "networkInterfaces": [interface]}));
+        let request = request_for("a", "uid-a", spec);
+        driver.create(&request).await.unwrap();
+        let call = async { failing.initialize(&request).await.map(drop) };
+        assert_eq!(after(&cloud, action, fault, call).await, expected, "{action} {fault:?}");
+        driver.initialize(&request).await.unwrap();
+        driver.status(&request).await.unwrap();
+    }))
+    .await;
 }
 
-#[rstest]
-#[case(Fault::LostAnswer, (Code::Unknown, 0))]
-#[case(Fault::Timeout, (Code::DeadlineExceeded, 1))]
-#[case(Fault::Malformed, (Code::Unknown, 1))]
-#[case(THROTTLE, (Code::Unavailable, 1))]
-#[case(DOWN, (Code::Unavailable, 1))]
-#[case(AUTH, (Code::Unauthenticated, 1))]
-#[case(DENIED, (Code::PermissionDenied, 1))]
-#[case::protected(Fault::Error("OperationNotPermitted", 400), (Code::FailedPrecondition, 1))]
+/// Only a deletion knows what to do with two VMs of a machine.
 #[tokio::test]
-async fn a_deletion_that_fails_says_why_and_the_next_succeeds(#[case] fault: Fault, #[case] expected: Outcome) {
-    let (cloud, failing, driver) = start_with(fault).await;
-    let request = request("a");
+async fn each_call_has_its_answer_to_two_vms() {
+    let (cloud, driver) = start().await;
+    let spec = spec_with(&json!({"srcAndDstChecksEnabled": false}));
+    let request = request_for("a", "uid-a", spec);
     driver.create(&request).await.unwrap();
-    let call = async { failing.delete(&request).await.map(drop) };
-    assert_eq!(after(&cloud, "TerminateInstances", fault, call).await, expected);
+    {
+        let mut cloud = cloud.lock();
+        let (id, mut other) = cloud.instances.pop_first().unwrap();
+        cloud.instances.insert(id, other.clone());
+        other.id = "i-other".to_owned();
+        cloud.instances.insert(other.id.clone(), other);
+    }
+    let count = || cloud.lock().alive().len();
+    assert_eq!((code(driver.create(&request).await), count()), (Code::OutOfRange, 2));
+    assert_eq!((code(driver.status(&request).await), count()), (Code::OutOfRange, 2));
+    assert_eq!((code(driver.initialize(&request).await), count()), (Code::Uninitialized, 2));
+    assert_eq!(driver.list(&request.class, &request.secret).await.unwrap().len(), 2);
     driver.delete(&request).await.unwrap();
-    assert_eq!(cloud.lock().alive().len(), 0);
+    assert_eq!(count(), 0);
 }
 
 #[tokio::test]
@@ -140,26 +205,6 @@ async fn a_vm_that_is_gone_when_it_is_terminated_is_a_success() {
     driver.create(&request("a")).await.unwrap();
     cloud.lock().faults.push(("TerminateInstances", Fault::Error("InvalidInstanceID.NotFound", 400), 1));
     driver.delete(&request("a")).await.unwrap();
-}
-
-#[rstest]
-#[case("ModifyNetworkInterfaceAttribute", Fault::LostAnswer)]
-#[case("ModifyNetworkInterfaceAttribute", THROTTLE)]
-#[case("AssignIpv6Addresses", Fault::LostAnswer)]
-#[case("AssignIpv6Addresses", DOWN)]
-#[case("AssignIpv6Addresses", NOT_FOUND)]
-#[tokio::test]
-async fn an_initialization_that_fails_is_completed_by_the_next(#[case] action: &'static str, #[case] fault: Fault) {
-    let (cloud, driver) = start().await;
-    let interface = json!({"subnetID": "s", "securityGroupIDs": ["sg"], "ipv6PrefixCount": 1});
-    let spec = spec_with(&json!({"srcAndDstChecksEnabled": false, "networkInterfaces": [interface]}));
-    let request = request_for("a", "uid-a", spec);
-    driver.create(&request).await.unwrap();
-    // The SDK repeats what has no answer, so one failure more than it has attempts.
-    let call = async { driver.initialize(&request).await.map(drop) };
-    assert_eq!(after(&cloud, action, fault, call).await, (Code::Uninitialized, 1));
-    driver.initialize(&request).await.unwrap();
-    driver.status(&request).await.unwrap();
 }
 
 #[tokio::test]
