@@ -1,16 +1,18 @@
 """A driver for mcm in Python, to copy from. Its VMs exist in memory only.
 
     PYTHONPATH=../../proto python driver.py unix:///tmp/example.sock
+    PYTHONPATH=../../proto python driver.py 0.0.0.0:8443 --cert-file tls.crt --key-file tls.key --client-ca-file ca.crt
 
 Replace the class Cloud by calls to a cloud, and keep the rest. docs/drivers.md has the rules.
 """
 
+import argparse
 import asyncio
 import itertools
 import json
 import os
+import pathlib
 import signal
-import sys
 
 import grpc
 
@@ -158,12 +160,30 @@ def vm_response(work):
     return pb.VmResponse(vm=pb.Vm(provider_id=vm["provider_id"], node_name=vm["machine"]))
 
 
-async def serve(address):
+def arguments():
+    parser = argparse.ArgumentParser(description="Serves the example driver to mcm.")
+    parser.add_argument("address", help="unix:///PATH, or HOST:PORT with certificates")
+    parser.add_argument("--cert-file", help="certificate of this server")
+    parser.add_argument("--key-file", help="key of that certificate")
+    parser.add_argument("--client-ca-file", help="CA of clients: only those with a certificate of it are served")
+    found = parser.parse_args()
+    is_socket = found.address.startswith("unix:///")
+    if not is_socket and not (found.cert_file and found.key_file and found.client_ca_file):
+        parser.error("others on the network could read credentials: give --cert-file, --key-file and --client-ca-file")
+    return found, is_socket
+
+
+async def serve(found, is_socket):
     server = grpc.aio.server()
     rpc.add_DriverServicer_to_server(Driver(Cloud()), server)
-    # Only its user may open the socket. For another host use grpc.ssl_server_credentials with the CA of clients.
-    os.umask(0o077)
-    server.add_insecure_port(address)
+    if is_socket:
+        # Only its user may open the socket.
+        os.umask(0o077)
+        server.add_insecure_port(found.address)
+    else:
+        key, certificate, ca = (pathlib.Path(path).read_bytes() for path in (found.key_file, found.cert_file, found.client_ca_file))
+        credentials = grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
+        server.add_secure_port(found.address, credentials)
     await server.start()
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -173,6 +193,4 @@ async def serve(address):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not sys.argv[1].startswith("unix:///"):
-        sys.exit("usage: driver.py unix:///PATH")
-    asyncio.run(serve(sys.argv[1]))
+    asyncio.run(serve(*arguments()))
