@@ -28,6 +28,7 @@ const AHEAD: Duration = Duration::from_secs(300);
 /// How long the token of a service account is valid, in seconds.
 const LIFETIME: u64 = 3600;
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+const IAM_URL: &str = "https://iam.googleapis.com";
 const COMPUTE_URL: &str = "https://compute.googleapis.com/compute/v1";
 
 /// Where Google is.
@@ -39,6 +40,8 @@ pub(super) struct Access {
     pub sts: String,
     /// What impersonates service accounts: the beginning of its URLs. No Secret can change it.
     pub iam: String,
+    /// What lists service accounts, unless a Secret names a private cloud.
+    pub accounts: String,
     /// The token of the process.
     pub token_file: PathBuf,
     /// Whether calls go through the proxy that the environment names, if it names one.
@@ -52,6 +55,7 @@ impl Default for Access {
             compute: COMPUTE_URL.to_owned(),
             sts: STS_URL.to_owned(),
             iam: IAM_HOST.to_owned(),
+            accounts: IAM_URL.to_owned(),
             token_file: TOKEN_FILE.into(),
             uses_proxy: true,
             limits: Limits::default(),
@@ -71,6 +75,7 @@ impl Access {
             compute: given("COMPUTE").unwrap_or(default.compute),
             sts: given("STS").map_or(default.sts, |url| format!("{}/v1/token", url.trim_end_matches('/'))),
             iam: given("IAMCREDENTIALS").unwrap_or(default.iam),
+            accounts: given("IAM").unwrap_or(default.accounts),
             ..default
         }
     }
@@ -93,6 +98,8 @@ impl From<&Login> for AccountKey {
 pub(super) struct Account {
     /// The beginning of all URLs, without a slash at the end.
     pub url: String,
+    /// The same of what lists service accounts. No token goes there from a private cloud.
+    pub iam: Option<String>,
     access: Access,
     credentials: Credentials,
     /// The token that was fetched last. Who fetches a new one holds the lock, so that others wait for it.
@@ -126,8 +133,10 @@ impl Accounts {
             return Err(DriverError::new(Code::InvalidArgument, message));
         }
         self.all.get_or(key, || {
+            let iam = key.endpoint.is_none().then(|| self.access.accounts.trim_end_matches('/').to_owned());
             Ok(Arc::new(Account {
                 url: endpoint.trim_end_matches('/').to_owned(),
+                iam,
                 access: self.access.clone(),
                 credentials: key.credentials.clone(),
                 fetched: Mutex::default(),
@@ -137,6 +146,14 @@ impl Accounts {
 }
 
 impl Account {
+    /// Whose credentials these are.
+    pub(super) fn identity(&self) -> &str {
+        match &self.credentials {
+            Credentials::ServiceAccount { email, .. } => email,
+            Credentials::ExternalAccount { audience, .. } => audience,
+        }
+    }
+
     /// A token that is valid now.
     pub(super) async fn token(&self, http: &Http) -> Result<String, Failure> {
         let mut fetched = self.fetched.lock().await;

@@ -23,6 +23,8 @@ const PAGE: &str = "500";
 const MOST_NAMES: usize = 50;
 /// Kind of a list. The page of a proxy must not pass for an empty one.
 const LIST_KIND: &str = "compute#instanceList";
+/// The beginning of all kinds.
+const KIND: &str = "compute#";
 /// Warnings with which a list is not complete.
 const PARTIAL: [&str; 2] = ["UNREACHABLE", "PARTIAL_SUCCESS"];
 
@@ -155,6 +157,44 @@ impl Compute {
         self.call("operations_get", Method::Get, &path, &[], None, Repeat::Yes).await
     }
 
+    /// What is at a path below a project. `None` if Google says that there is nothing.
+    pub(super) async fn get<T: DeserializeOwned>(&self, project: &str, path: &str) -> Result<Option<T>, DriverError> {
+        let path = if path.is_empty() { format!("projects/{project}") } else { format!("projects/{project}/{path}") };
+        self.look(&self.account.url, &path, |kind| kind["kind"].as_str().is_some_and(|it| it.starts_with(KIND))).await
+    }
+
+    /// Whether a service account exists, of whatever project.
+    pub(super) async fn service_account(&self, email: &str) -> Result<Option<()>, DriverError> {
+        let Some(url) = &self.account.iam else {
+            let message = "service accounts of a private cloud are not looked for";
+            return Err(DriverError::new(Code::Unimplemented, message));
+        };
+        let path = format!("v1/projects/-/serviceAccounts/{email}");
+        let found = self.look::<Value>(url, &path, |account| account["email"] == email).await?;
+        Ok(found.map(drop))
+    }
+
+    /// The page of a proxy must not pass for what was looked for.
+    async fn look<T: DeserializeOwned>(
+        &self,
+        url: &str,
+        path: &str,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> Result<Option<T>, DriverError> {
+        if !is_path(path) {
+            // No name is like that, and it could lead elsewhere.
+            return Ok(None);
+        }
+        let found = self.call("resource_get", Method::Get, &format!("{url}/{path}"), &[], None, Repeat::Yes).await;
+        let read = match found {
+            Ok(found) if is_it(&found) => serde_json::from_value(found).map_err(|_| Failure::Unreadable(200)),
+            Ok(_) => Err(Failure::Unreadable(200)),
+            Err(failure) if is_absent(&failure) => return Ok(None),
+            Err(failure) => Err(failure),
+        };
+        read.map(Some).map_err(|failure| self.error(&failure, &format!("a look at {path}")))
+    }
+
     pub(super) fn error(&self, failure: &Failure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
@@ -189,6 +229,12 @@ impl Compute {
         }
         answer
     }
+}
+
+/// Whether a path consists of names only.
+fn is_path(path: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:@/".contains(&byte);
+    path.bytes().all(is_part) && !path.contains("..") && !path.contains("//")
 }
 
 /// Names in Google's language of filters.

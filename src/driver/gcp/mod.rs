@@ -6,10 +6,12 @@ mod accounts;
 mod calls;
 mod credentials;
 mod errors;
+mod inspect;
 mod instance;
 mod jwt;
 mod names;
 mod order;
+mod quota;
 mod request_id;
 mod rest;
 mod spec;
@@ -41,6 +43,7 @@ use super::{
     environment::{Environment, OpenError},
     error::DriverError,
     guard::Observer,
+    inspection::Finding,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     spec::Problems,
     vm::Vm,
@@ -286,6 +289,11 @@ impl Driver for GcpDriver {
         let all = compute.instances(&scope.zone, None).await?;
         let ours = all.into_iter().filter(|instance| instance.is_in(&scope));
         Ok(ours.map(|one| (one.provider_id(&compute.project, &scope.zone), one.name)).collect())
+    }
+
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let session = self.session(class, secret)?;
+        Ok(session.inspect(user_data(secret)).await)
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

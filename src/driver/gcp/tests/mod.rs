@@ -5,6 +5,7 @@ mod conformance;
 mod fake;
 mod faults;
 mod flows;
+mod inspect;
 mod metrics;
 mod requests;
 mod secrets;
@@ -96,6 +97,7 @@ fn measured_driver(url: &str, attempt: Duration, requests: Requests) -> GcpDrive
         compute: format!("{url}/compute/v1/"),
         sts: format!("{url}/v1/token"),
         iam: url.to_owned(),
+        accounts: url.to_owned(),
         token_file: "/nowhere/token".into(),
         uses_proxy: false,
         limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1) },

@@ -99,6 +99,7 @@ fn with_token_in(world: &World, file: &str) -> GcpDriver {
         compute: format!("{url}/compute/v1"),
         sts: format!("{url}/v1/token"),
         iam: url.clone(),
+        accounts: url.clone(),
         token_file: file.into(),
         uses_proxy: false,
         limits,

@@ -14,6 +14,12 @@ pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
     if !gce.tokens.contains(&sent.token) {
         return error("authError", 401, "Invalid Credentials");
     }
+    if !sent.call.starts_with("instances.") && sent.call != "zoneOperations.get" {
+        return look(gce, sent);
+    }
+    if sent.project != PROJECT {
+        return nothing(sent);
+    }
     let parts: Vec<&str> = sent.path.split('/').collect();
     match (sent.call, parts.as_slice()) {
         ("instances.insert", ["zones", zone, _]) => insert(gce, zone, sent),
@@ -24,8 +30,22 @@ pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
         },
         ("instances.delete", ["zones", zone, _, name]) => delete(gce, zone, name),
         ("zoneOperations.get", ["zones", _, _, name]) if gce.operations.contains_key(*name) => operation(gce, name),
-        _ => error("notFound", 404, &format!("The resource 'projects/{PROJECT}/{}' was not found", sent.path)),
+        _ => nothing(sent),
     }
+}
+
+/// What only is looked at.
+fn look(gce: &Gce, sent: &Sent) -> Response {
+    let path = format!("{}/{}", sent.project, sent.path);
+    match gce.things.get(path.trim_end_matches('/')) {
+        Some(thing) => Json(thing.clone()).into_response(),
+        None => nothing(sent),
+    }
+}
+
+fn nothing(sent: &Sent) -> Response {
+    let text = format!("The resource 'projects/{}/{}' was not found", sent.project, sent.path);
+    error("notFound", 404, &text)
 }
 
 fn insert(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {

@@ -5,7 +5,7 @@ use std::path::Path;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{PROJECT, Sent, mask::Mask};
+use super::{Sent, mask::Mask};
 
 /// Fields that are for output only, and that Gardener's driver sends: Google does not refuse them.
 const SENT_ANYWAY: [&str; 1] = [".ipv6AccessType"];
@@ -24,7 +24,8 @@ impl Document {
         let Some((resource, name)) = sent.call.split_once('.') else { return Vec::new() };
         let method = &self.0["resources"][resource]["methods"][name];
         let mut problems = Vec::new();
-        self.check_path(method, &sent.path, &mut problems);
+        let path = format!("projects/{}/{}", sent.project, sent.path);
+        self.check_path(method, path.trim_end_matches('/'), &mut problems);
         for (name, value) in &sent.query {
             self.check_query(method, name, value, &mut problems);
         }
@@ -42,7 +43,6 @@ impl Document {
 
     fn check_path(&self, method: &Value, path: &str, problems: &mut Vec<String>) {
         let template = method["path"].as_str().unwrap();
-        let path = format!("projects/{PROJECT}/{path}");
         for (part, value) in template.split('/').zip(path.split('/')) {
             match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
                 Some(name) => matches(&method["parameters"][name], value, name, problems),

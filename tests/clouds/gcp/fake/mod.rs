@@ -9,6 +9,7 @@ mod answers;
 mod document;
 mod mask;
 mod serve;
+mod things;
 mod tokens;
 
 use std::{
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 pub use self::{
     document::Document,
     serve::serve,
+    things::NODES,
     tokens::{EMAIL, PRIVATE_KEY, SUBJECT_TOKEN},
 };
 
@@ -49,6 +51,7 @@ pub enum Fault {
 pub struct Sent {
     /// Such as `instances.insert`.
     pub call: &'static str,
+    pub project: String,
     /// Path below the project.
     pub path: String,
     pub query: BTreeMap<String, String>,
@@ -87,6 +90,8 @@ struct Running {
 pub struct Gce {
     /// By zone and name.
     pub vms: BTreeMap<(String, String), Vm>,
+    /// What only is looked at: by project and path below it, or by the email of a service account.
+    pub things: BTreeMap<String, Value>,
     operations: BTreeMap<String, Running>,
     /// Operation by ID of the request.
     request_ids: BTreeMap<String, String>,
@@ -101,6 +106,8 @@ pub struct Gce {
     /// Every n-th insert loses its answer.
     pub lost_every: Option<usize>,
     pub inserts: usize,
+    /// VMs that were ever there.
+    pub added: u64,
     /// Codes of the next operations of insertions that fail.
     pub failing: VecDeque<Vec<&'static str>>,
     /// Requests until an operation is done, beside the one that begins it.
@@ -162,6 +169,7 @@ impl Gce {
     }
 
     fn add(&mut self, zone: &str, name: &str, body: &Value, status: &str) {
+        self.added += 1;
         let number = self.vms.len() + 1;
         let mut resource = body.clone();
         resource["kind"] = "compute#instance".into();

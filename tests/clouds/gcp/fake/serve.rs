@@ -15,15 +15,27 @@ use tokio::net::TcpListener;
 
 use super::{Fault, Gce, PROJECT, Sent, Shared, answers, tokens};
 
-/// Calls of the Compute API, as the discovery document names them: method of HTTP, collection, number of parts of the path
-/// below the project, name.
-const CALLS: [(&str, &str, usize, &str); 5] = [
-    ("POST", "instances", 3, "instances.insert"),
-    ("GET", "instances", 3, "instances.list"),
-    ("GET", "instances", 4, "instances.get"),
-    ("DELETE", "instances", 4, "instances.delete"),
-    ("GET", "operations", 4, "zoneOperations.get"),
+/// Calls of the Compute API: method of HTTP, path below the project, and the name in the discovery document.
+const CALLS: [(&str, &str, &str); 15] = [
+    ("POST", "zones/*/instances", "instances.insert"),
+    ("GET", "zones/*/instances", "instances.list"),
+    ("GET", "zones/*/instances/*", "instances.get"),
+    ("DELETE", "zones/*/instances/*", "instances.delete"),
+    ("GET", "zones/*/operations/*", "zoneOperations.get"),
+    ("GET", "", "projects.get"),
+    ("GET", "zones/*", "zones.get"),
+    ("GET", "regions/*", "regions.get"),
+    ("GET", "zones/*/machineTypes/*", "machineTypes.get"),
+    ("GET", "zones/*/diskTypes/*", "diskTypes.get"),
+    ("GET", "zones/*/acceleratorTypes/*", "acceleratorTypes.get"),
+    ("GET", "global/images/*", "images.get"),
+    ("GET", "global/images/family/*", "images.getFromFamily"),
+    ("GET", "global/networks/*", "networks.get"),
+    ("GET", "regions/*/subnetworks/*", "subnetworks.get"),
 ];
+
+/// Where service accounts are.
+const SERVICE_ACCOUNTS: &str = "/v1/projects/-/serviceAccounts/";
 
 /// Serves a cloud; returns its URL. The Compute API is below `/compute/v1`, tokens of service accounts come from `/token`,
 /// those of external accounts from `/v1/token`.
@@ -101,7 +113,7 @@ fn take_fault(gce: &mut Gce, call: &str) -> Option<Fault> {
 }
 
 fn read(method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Option<Sent> {
-    let (call, path) = call_of(method.as_str(), uri.path())?;
+    let (call, project, path) = call_of(method.as_str(), uri.path())?;
     let Query(mut query) = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?;
     query.remove("prettyPrint");
     query.remove("alt");
@@ -112,26 +124,28 @@ fn read(method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Option<
         _ if is_form => form(body)?,
         _ => serde_json::from_slice(body).ok()?,
     };
-    Some(Sent { call, path, query, body, token: token.unwrap_or_default().to_owned() })
+    Some(Sent { call, project, path, query, body, token: token.unwrap_or_default().to_owned() })
 }
 
-/// The name of a call, and the path below the project.
-fn call_of(method: &str, path: &str) -> Option<(&'static str, String)> {
-    if method == "POST" && path == "/token" {
-        return Some(("token", String::new()));
+/// The name of a call, its project, and the path below that.
+fn call_of(method: &str, path: &str) -> Option<(&'static str, String, String)> {
+    let other = |name, path: &str| Some((name, PROJECT.to_owned(), path.to_owned()));
+    match (method, path) {
+        ("POST", "/token") => return other("token", ""),
+        ("POST", "/v1/token") => return other("sts", ""),
+        ("POST", _) if path.starts_with(SERVICE_ACCOUNTS) => return other("iam", path),
+        ("GET", _) if path.starts_with(SERVICE_ACCOUNTS) => return other("account", path),
+        _ => {}
     }
-    if method == "POST" && path == "/v1/token" {
-        return Some(("sts", String::new()));
-    }
-    if method == "POST" && path.starts_with("/v1/projects/-/serviceAccounts/") {
-        return Some(("iam", path.to_owned()));
-    }
-    let below = path.strip_prefix("/compute/v1/projects/")?.strip_prefix(PROJECT)?.strip_prefix('/')?;
-    let parts: Vec<&str> = below.split('/').collect();
-    let is_it = |(verb, collection, count, _): &&(&str, &str, usize, &str)| {
-        *verb == method && parts.len() == *count && parts.get(2) == Some(collection)
+    let below = path.strip_prefix("/compute/v1/projects/")?;
+    let (project, below) = below.split_once('/').unwrap_or((below, ""));
+    let is_it = |template: &str| {
+        let (parts, expected) = (below.split('/'), template.split('/'));
+        parts.clone().count() == expected.clone().count()
+            && parts.zip(expected).all(|(part, expected)| expected == "*" || part == expected)
     };
-    CALLS.iter().find(is_it).map(|(_, _, _, name)| (*name, below.to_owned()))
+    let found = CALLS.iter().find(|(verb, template, _)| *verb == method && is_it(template));
+    found.map(|(_, _, name)| (*name, project.to_owned(), below.to_owned()))
 }
 
 fn form(body: &[u8]) -> Option<Value> {

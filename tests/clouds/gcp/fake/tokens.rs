@@ -43,6 +43,13 @@ pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
             let is_complete = expected.iter().all(|(name, value)| text(name) == *value) && !text("audience").is_empty();
             if is_complete { issue(gce) } else { refuse("invalid_grant", "The token is not what is expected.") }
         }
+        "account" if gce.tokens.contains(&sent.token) => {
+            let email = sent.path.rsplit('/').next().unwrap_or_default();
+            match gce.things.get(email) {
+                Some(account) => Json(account.clone()).into_response(),
+                None => super::answers::error("NOT_FOUND", 404, "Unknown service account"),
+            }
+        }
         _ if gce.tokens.contains(&sent.token) && sent.body["scope"] == json!([SCOPE]) => {
             let token = new_token(gce);
             Json(json!({"accessToken": token, "expireTime": "2099-01-01T00:00:00Z"})).into_response()
