@@ -2,10 +2,10 @@
 
 CARGO ?= cargo
 N ?= 200
-export K8S KEEP
+export CLOUD K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clusterctl test-drivers test-clouds check fmt crds proto-go bench faults deny clean
+.PHONY: help build demo test test-clusterctl test-drivers test-clouds check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ test-drivers: ## Test the driver in Python and the bridge for Go drivers
 
 test-clouds: ## Test the drivers of real clouds against simulations of them (needs Python)
 	$(CARGO) test --locked --features aws,gcp --lib driver::
-	$(CARGO) test --locked --features aws,gcp --test clouds
+	KUBEBUILDER_ASSETS=$$(hack/control-plane get) $(CARGO) test --locked --features aws,gcp --test clouds
 
 check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --check

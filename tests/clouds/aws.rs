@@ -1,10 +1,6 @@
 //! The driver of AWS against moto.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    process::Stdio,
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use mcm::{
@@ -12,79 +8,17 @@ use mcm::{
     driver_tester::{Failed, Tester},
 };
 use serde_json::{Value, json};
-use tokio::{io::AsyncWriteExt, process::Command};
 
 use crate::{
-    moto::Moto,
-    proxy::{Fault, Proxy},
+    class_check::{self, Line},
+    ec2::Ec2,
+    proxy::Fault,
+    simulation::Simulation,
 };
 
-/// moto with a network, behind its proxy.
-struct World {
-    proxy: Arc<Proxy>,
-    url: String,
-    subnet: String,
-    group: String,
-    _moto: Moto,
-}
-
-impl World {
-    async fn new() -> Self {
-        let moto = Moto::start().await;
-        let (proxy, url) = Proxy::start(&moto.url).await;
-        let version = ("Version", "2016-11-15");
-        let subnets = proxy.ask(&[("Action", "DescribeSubnets"), version]).await;
-        let groups = proxy.ask(&[("Action", "DescribeSecurityGroups"), version]).await;
-        let (subnet, group) = (between(&subnets, "subnetId"), between(&groups, "groupId"));
-        let profile = [("Action", "CreateInstanceProfile"), ("Version", "2010-05-08"), ("InstanceProfileName", "node")];
-        proxy.ask_service("iam", &profile).await;
-        Self { proxy, url, subnet, group, _moto: moto }
-    }
-
-    fn spec(&self, cluster: &str) -> Value {
-        json!({
-            "ami": "ami-12c6146b", "region": "eu-west-1", "machineType": "m5.large", "iam": {"name": "node"},
-            "blockDevices": [{"ebs": {"volumeType": "gp3", "volumeSize": 50}}],
-            "networkInterfaces": [{"subnetID": self.subnet, "securityGroupIDs": [self.group]}],
-            "srcAndDstChecksEnabled": false,
-            "tags": {format!("kubernetes.io/cluster/{cluster}"): "1", "kubernetes.io/role/node": "1"},
-        })
-    }
-
-    fn tester(&self) -> Tester {
-        let secret = [
-            ("accessKeyID", "AKIDEXAMPLE"),
-            ("secretAccessKey", "top-secret-key"),
-            ("userData", "hunter2-hunter2"),
-            ("endpointURL", self.url.as_str()),
-        ];
-        let secret: BTreeMap<String, Vec<u8>> =
-            secret.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
-        Tester::new(class(self.spec("shoot")), secret).unwrap()
-    }
-
-    /// VMs that exist, as moto itself counts them.
-    async fn alive(&self) -> usize {
-        let mut count = 0;
-        for state in ["pending", "running", "stopping", "stopped"] {
-            let all = self
-                .proxy
-                .ask(&[
-                    ("Action", "DescribeInstances"),
-                    ("Version", "2016-11-15"),
-                    ("Filter.1.Name", "instance-state-name"),
-                    ("Filter.1.Value.1", state),
-                ])
-                .await;
-            count += all.matches("<instanceState>").count();
-        }
-        count
-    }
-}
-
-fn between(text: &str, tag: &str) -> String {
-    let found = text.split(&format!("<{tag}>")).nth(1).and_then(|rest| rest.split('<').next());
-    found.unwrap_or_else(|| panic!("no {tag} in {text}")).to_owned()
+fn driver_for(ec2: &Ec2, spec: Value) -> Tester {
+    let secret: BTreeMap<String, String> = serde_json::from_value(ec2.secret()).unwrap();
+    Tester::new(class(spec), secret.into_iter().map(|(key, value)| (key, value.into_bytes())).collect()).unwrap()
 }
 
 fn class(spec: Value) -> MachineClass {
@@ -104,17 +38,18 @@ fn machine(name: &str) -> Machine {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_aws_driver_conforms_on_moto() {
-    let world = World::new().await;
+    let ec2 = Ec2::start().await;
     let volume = |spec: Value| serde_json::from_value(spec).unwrap();
     let volumes = vec![
         (volume(json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-2"}})), Some("vol-2".to_owned())),
         (volume(json!({"hostPath": {"path": "/tmp"}})), None),
     ];
     let invalid = class(json!({"region": 7}));
-    let (failed, report) = world.tester().conformance(invalid, class(world.spec("other")), volumes).await;
+    let (failed, report) =
+        driver_for(&ec2, ec2.spec("shoot")).conformance(invalid, class(ec2.spec("other")), volumes).await;
     assert_eq!(failed, [""; 0], "\n{report}");
     assert!(!report.contains("skip"), "\n{report}");
-    assert_eq!(world.alive().await, 0, "the suite leaves nothing behind");
+    assert_eq!(ec2.vms().await.len(), 0, "the suite leaves nothing behind");
 }
 
 /// A call of EC2 that fails in a way, and the code of the driver's call.
@@ -150,39 +85,36 @@ const DELETIONS: [(Row, usize); 5] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_fails_on_moto_the_next_attempt_leads_to_one_vm_and_then_to_none() {
-    let world = World::new().await;
+    let ec2 = Ec2::start().await;
     for (number, ((action, fault, code), vms)) in CREATIONS.into_iter().enumerate() {
         // A new driver: it knows no image yet.
-        let (tester, machine) = (world.tester(), machine(&format!("c-{number}")));
-        world.proxy.fail(action, fault, 99);
+        let (tester, machine) = (driver_for(&ec2, ec2.spec("shoot")), machine(&format!("c-{number}")));
+        ec2.proxy.fail(action, fault, 99);
         let failed = tester.create(&machine).await.unwrap_err();
-        world.proxy.heal();
+        ec2.proxy.heal();
         let row = format!("{action} {fault:?}: {failed:?}");
-        assert_eq!((failed.code, world.alive().await), (code, vms), "{row}");
+        assert_eq!((failed.code, ec2.vms().await.len()), (code, vms), "{row}");
         tester.create(&machine).await.unwrap();
-        assert_eq!(world.alive().await, 1, "{row}");
+        assert_eq!(ec2.vms().await.len(), 1, "{row}");
         tester.delete(&machine).await.unwrap();
-        assert_eq!(world.alive().await, 0, "{row}");
+        assert_eq!(ec2.vms().await.len(), 0, "{row}");
     }
-    let tester = world.tester();
+    let tester = driver_for(&ec2, ec2.spec("shoot"));
     for (number, ((action, fault, code), vms)) in DELETIONS.into_iter().enumerate() {
         let machine = machine(&format!("d-{number}"));
         tester.create(&machine).await.unwrap();
-        world.proxy.fail(action, fault, 99);
+        ec2.proxy.fail(action, fault, 99);
         let failed = tester.delete(&machine).await.unwrap_err();
-        world.proxy.heal();
+        ec2.proxy.heal();
         let row = format!("{action} {fault:?}: {failed:?}");
-        assert_eq!((failed.code, world.alive().await), (code, vms), "{row}");
+        assert_eq!((failed.code, ec2.vms().await.len()), (code, vms), "{row}");
         tester.delete(&machine).await.unwrap();
-        assert_eq!(world.alive().await, 0, "{row}");
+        assert_eq!(ec2.vms().await.len(), 0, "{row}");
     }
     // What moto itself refuses.
-    let mut spec = world.spec("shoot");
+    let mut spec = ec2.spec("shoot");
     spec["networkInterfaces"][0]["subnetID"] = json!("subnet-00000000");
-    let secret =
-        [("accessKeyID", "AKIDEXAMPLE"), ("secretAccessKey", "x"), ("userData", "u"), ("endpointURL", &world.url)];
-    let secret = secret.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
-    let failed = Tester::new(class(spec), secret).unwrap().create(&machine("x")).await.unwrap_err();
+    let failed = driver_for(&ec2, spec).create(&machine("x")).await.unwrap_err();
     assert_eq!(failed.code, "InvalidArgument", "{failed:?}");
 }
 
@@ -202,56 +134,34 @@ const MACHINES: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_machines_get_a_hundred_vms_on_moto_although_every_tenth_answer_is_lost() {
-    let world = World::new().await;
-    world.proxy.settings.lock().lost_every = Some(10);
-    let tester = world.tester();
+    let ec2 = Ec2::start().await;
+    ec2.proxy.settings.lock().lost_every = Some(10);
+    let tester = driver_for(&ec2, ec2.spec("shoot"));
     let machines: Vec<Machine> = (0..MACHINES).map(|number| machine(&format!("m-{number}"))).collect();
     let creations = futures::stream::iter(machines.iter().map(|machine| create(&tester, machine)));
     let ids: BTreeSet<String> = creations.buffer_unordered(20).collect().await;
-    let found = (ids.len(), world.alive().await, tester.list().await.unwrap().len());
+    let found = (ids.len(), ec2.vms().await.len(), tester.list().await.unwrap().len());
     assert_eq!(found, (MACHINES, MACHINES, MACHINES));
-    assert!(world.proxy.calls("RunInstances") > MACHINES, "answers were lost");
+    assert!(ec2.proxy.calls("RunInstances") > MACHINES, "answers were lost");
 }
 
-/// What `mcm class check --live` says: result, field and text.
-async fn checked(world: &World, spec: Value) -> Vec<(String, String, String)> {
-    let mut class = class(spec);
-    class.secret_ref = Some(serde_json::from_value(json!({"name": "secret", "namespace": "ns"})).unwrap());
-    let mut class = serde_json::to_value(class).unwrap();
-    (class["apiVersion"], class["kind"]) = (json!("machine.sapcloud.io/v1alpha1"), json!("MachineClass"));
-    let data =
-        json!({"accessKeyID": "AKIDEXAMPLE", "secretAccessKey": "top-secret-key", "userData": "hunter2-hunter2"});
-    let metadata = json!({"name": "secret", "namespace": "ns"});
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mcm"))
-        .args(["class", "check", "--live", "-o", "json", "-f", "-"])
-        .env("AWS_ENDPOINT_URL", &world.url)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(format!("{class}\n{secret}").as_bytes()).await.unwrap();
-    let output = child.wait_with_output().await.unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(!text.contains("hunter2") && !text.contains("top-secret-key"), "{text}");
-    let report: Value = serde_json::from_str(&text).unwrap();
-    let of = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
-    let lines = report["classes"][0]["results"].as_array().unwrap();
-    lines.iter().map(|line| (of(line, "result"), of(line, "field"), of(line, "text"))).collect()
+/// What `mcm class check --live` says.
+async fn checked(ec2: &Ec2, spec: Value) -> Vec<Line> {
+    class_check::checked(ec2, spec, &[("AWS_ENDPOINT_URL", &ec2.url)]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn class_check_looks_into_moto_and_creates_nothing() {
-    let world = World::new().await;
-    let good = checked(&world, world.spec("shoot")).await;
+    let ec2 = Ec2::start().await;
+    let good = checked(&ec2, ec2.spec("shoot")).await;
     assert!(good.len() >= 7 && good.iter().all(|(result, ..)| result == "ok"), "{good:#?}");
 
-    let mut spec = world.spec("shoot");
+    let mut spec = ec2.spec("shoot");
     spec["ami"] = "ami-00000000000000000".into();
     spec["machineType"] = "m5.enormous".into();
     spec["iam"] = json!({"name": "nobody"});
     spec["networkInterfaces"] = json!([{"subnetID": "subnet-0", "securityGroupIDs": ["sg-0"]}]);
-    let bad = checked(&world, spec).await;
+    let bad = checked(&ec2, spec).await;
     let missing: BTreeSet<&str> =
         bad.iter().filter(|(result, ..)| result == "error").map(|(_, field, _)| field.as_str()).collect();
     let expected = [
@@ -263,5 +173,5 @@ async fn class_check_looks_into_moto_and_creates_nothing() {
         "providerSpec.networkInterfaces[0].subnetID",
     ];
     assert_eq!(missing, expected.into(), "{bad:#?}");
-    assert_eq!(world.alive().await, 0);
+    assert_eq!(ec2.vms().await.len(), 0);
 }

@@ -2,7 +2,19 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
+#[path = "../support/mod.rs"]
+mod support;
+
 mod aws;
+mod calls;
+mod class_check;
+mod ec2;
 mod gcp;
 mod moto;
+mod nodes;
+mod orphans;
+mod pool;
 mod proxy;
+mod remote;
+#[allow(dead_code, reason = "the demo ends VMs")]
+mod simulation;

@@ -92,6 +92,11 @@ impl Proxy {
         self.settings.lock().calls.get(action).copied().unwrap_or_default()
     }
 
+    /// How often each action was called.
+    pub fn all_calls(&self) -> BTreeMap<String, usize> {
+        self.settings.lock().calls.clone()
+    }
+
     /// Asks EC2 of moto itself, as a user of the same account.
     pub async fn ask(&self, params: &[(&str, &str)]) -> String {
         self.ask_service("ec2", params).await

@@ -1,4 +1,4 @@
-//! The objects that the demo shows: machines, nodes and pods, from watches.
+//! What the demo shows: machines, nodes and pods, from watches, and the VMs of the cloud.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
@@ -12,12 +12,16 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::{sync::Notify, time::Instant};
 
+use super::cloud::{Cloud, Vms};
 use crate::api::{
     machine::{Machine, MachineDeployment},
     node::Node,
 };
 
-/// The watched objects, by name.
+/// Between two looks at the cloud.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// The watched objects, by name, and the VMs.
 #[derive(Clone, Debug, Default)]
 pub struct Props {
     /// Machines.
@@ -28,6 +32,8 @@ pub struct Props {
     pub nodes: BTreeMap<String, Arc<Node>>,
     /// Pods of the namespace.
     pub pods: BTreeMap<String, Arc<Pod>>,
+    /// VMs of the cloud.
+    pub vms: Vms,
 }
 
 /// The watched cluster.
@@ -39,7 +45,7 @@ pub struct Scene {
 
 impl Scene {
     /// Starts watching.
-    pub fn watch(client: &Client) -> Self {
+    pub fn watch(client: &Client, cloud: &Arc<dyn Cloud>) -> Self {
         let props = Arc::<Mutex<Props>>::default();
         let changed = Arc::<Notify>::default();
         let own = |client: &Client| client.clone();
@@ -65,6 +71,7 @@ impl Scene {
                 Arc::clone(&changed),
                 |props| &mut props.pods,
             )),
+            tokio::spawn(look(Arc::clone(cloud), Arc::clone(&props), Arc::clone(&changed))),
         ];
         Self { props, changed, watches }
     }
@@ -122,5 +129,15 @@ async fn follow<K>(
             }
         }
         changed.notify_waiters();
+    }
+}
+
+async fn look(cloud: Arc<dyn Cloud>, props: Arc<Mutex<Props>>, changed: Arc<Notify>) {
+    loop {
+        if let Ok(vms) = cloud.vms().await {
+            props.lock().vms = vms;
+            changed.notify_waiters();
+        }
+        tokio::time::sleep(PERIOD).await;
     }
 }

@@ -64,10 +64,11 @@ impl Screen {
         Picture { screen: self, table, progress, drawn_at: None, last: None }
     }
 
-    /// One line for each machine whose phase changed.
+    /// One line for each machine whose phase changed, and for each VM without a machine that comes or goes.
     fn say_changes(&self, props: &Props) {
-        let now: BTreeMap<String, String> =
-            props.machines.iter().map(|(name, machine)| (name.clone(), view::shown_phase(machine))).collect();
+        let machines = props.machines.iter().map(|(name, machine)| (name.clone(), view::shown_phase(machine)));
+        let by_hand = props.vms.by_hand.iter().map(|name| (name.clone(), view::NO_MACHINE.to_owned()));
+        let now: BTreeMap<String, String> = machines.chain(by_hand).collect();
         let mut said = self.said.lock();
         for (name, phase) in &now {
             match said.get(name) {

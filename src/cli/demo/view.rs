@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1::Pod;
 use super::{scene::Props, summary::Summary};
 use crate::api::machine::{Machine, MachinePhase};
 
-/// The machines and their nodes, as a table of at most this width.
+/// Phase of a VM that no machine has.
+pub const NO_MACHINE: &str = "no machine";
+
+/// The machines and their nodes, and VMs without a machine, as a table of at most this width.
 pub fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
@@ -31,7 +34,18 @@ pub fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String
             Cell::new(shortened(&operation, 48)),
         ]);
     }
-    if props.machines.is_empty() {
+    for name in &props.vms.by_hand {
+        table.add_row([
+            Cell::new(name).add_attribute(Attribute::Bold),
+            Cell::new(NO_MACHINE).fg(Color::Magenta),
+            Cell::new(""),
+            Cell::new("–"),
+            Cell::new(""),
+            Cell::new(""),
+            Cell::new("VM that was created by hand"),
+        ]);
+    }
+    if props.machines.is_empty() && props.vms.by_hand.is_empty() {
         table.add_row(["(none)"]);
     }
     table.to_string()
@@ -141,6 +155,7 @@ mod tests {
         props.machines.insert("pool-b".into(), machine("pool-b", ""));
         let node =
             r#"{"metadata": {"name": "pool-a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}"#;
+        props.vms.by_hand.insert("by-hand".into());
         props.nodes.insert("pool-a".into(), Arc::new(serde_json::from_str(node).unwrap()));
         props
     }

@@ -1,10 +1,16 @@
 //! Google's own client for Python, as a user of the fake: it must not be written around our driver.
 
-use std::{io::Write, process::Stdio};
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 
-use super::{Command, PROJECT, SCRIPT, World, ZONE};
+use super::{
+    fake::PROJECT,
+    world::{SCRIPT, World, ZONE},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn googles_own_client_finds_in_the_fake_what_it_expects() {

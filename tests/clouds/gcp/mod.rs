@@ -2,86 +2,30 @@
 
 mod client;
 mod fake;
+mod world;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    process::Command,
-    sync::{Arc, LazyLock},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use mcm::{
     api::machine::{Machine, MachineClass},
     driver_tester::{Failed, Tester},
 };
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use self::fake::{Document, EMAIL, Fault, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
+pub use self::world::World;
+use self::{
+    fake::{Fault, NODES, PROJECT},
+    world::ZONE,
+};
+use crate::{
+    class_check::{self, Line},
+    simulation::Simulation,
+};
 
-const ZONE: &str = "europe-west1-b";
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/clouds/gce");
-
-/// The document of the package of Google's client. Installing it may take a minute, once.
-static DOCUMENT: LazyLock<Arc<Document>> = LazyLock::new(|| {
-    let output = Command::new(SCRIPT).arg("document").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Arc::new(Document::read(Path::new(std::str::from_utf8(&output.stdout).unwrap().trim())))
-});
-
-/// A cloud and its URL.
-struct World {
-    gce: Shared,
-    url: String,
-}
-
-impl World {
-    async fn new() -> Self {
-        let document = tokio::task::spawn_blocking(|| Arc::clone(&DOCUMENT)).await.unwrap();
-        let gce: Shared = Arc::new(Mutex::new(Gce::new(Some(document))));
-        // The driver looks every second or so.
-        gce.lock().steps = 1;
-        let url = serve(&gce).await;
-        Self { gce, url }
-    }
-
-    /// What Google's console would export.
-    fn account(&self) -> Value {
-        json!({
-            "type": "service_account", "project_id": PROJECT, "client_email": EMAIL, "private_key_id": "key-1",
-            "private_key": PRIVATE_KEY, "token_uri": format!("{}/token", self.url),
-        })
-    }
-
-    fn tester(&self, spec: Value) -> Tester {
-        let secret = [
-            ("serviceAccountJSON", self.account().to_string()),
-            ("userData", "hunter2-hunter2".to_owned()),
-            ("endpointURL", format!("{}/compute/v1", self.url)),
-        ];
-        let secret: BTreeMap<String, Vec<u8>> =
-            secret.into_iter().map(|(key, value)| (key.to_owned(), value.into_bytes())).collect();
-        Tester::new(class(spec), secret).unwrap()
-    }
-
-    fn violations(&self) -> Vec<String> {
-        self.gce.lock().violations.clone()
-    }
-
-    fn count(&self) -> usize {
-        self.gce.lock().vms.len()
-    }
-}
-
-fn spec(cluster: &str) -> Value {
-    json!({
-        "region": "europe-west1", "zone": ZONE, "machineType": "n2-standard-2",
-        "disks": [{"boot": true, "sizeGb": 50, "type": "pd-ssd", "image": "projects/os/global/images/os-1"}],
-        "networkInterfaces": [{"subnetwork": "nodes"}],
-        "scheduling": {"automaticRestart": true, "onHostMaintenance": "MIGRATE"},
-        "tags": [format!("kubernetes-io-cluster-{cluster}"), "kubernetes-io-role-node"],
-    })
+fn driver_for(world: &World, spec: Value) -> Tester {
+    let secret: BTreeMap<String, String> = serde_json::from_value(world.secret()).unwrap();
+    Tester::new(class(spec), secret.into_iter().map(|(key, value)| (key, value.into_bytes())).collect()).unwrap()
 }
 
 /// A class with all fields.
@@ -135,8 +79,8 @@ async fn the_gcp_driver_conforms_and_its_requests_fit_googles_document() {
     let handle = "projects/p/zones/z/disks/d";
     let csi = json!({"csi": {"driver": "pd.csi.storage.gke.io", "volumeHandle": handle}});
     let volumes = vec![(volume(csi), Some(handle.to_owned())), (volume(json!({"hostPath": {"path": "/tmp"}})), None)];
-    let (tester, invalid) = (world.tester(spec("shoot")), class(json!({"region": 7})));
-    let (failed, report) = tester.conformance(invalid, class(spec("other")), volumes).await;
+    let (tester, invalid) = (driver_for(&world, world.spec("shoot")), class(json!({"region": 7})));
+    let (failed, report) = tester.conformance(invalid, class(world.spec("other")), volumes).await;
     assert_eq!(failed, [""; 0], "\n{report}");
     assert_eq!((world.violations(), world.count()), (vec![], 0), "the suite leaves nothing behind");
 }
@@ -144,7 +88,7 @@ async fn the_gcp_driver_conforms_and_its_requests_fit_googles_document() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_class_with_every_field_fits_googles_document() {
     let world = World::new().await;
-    let tester = world.tester(every_field());
+    let tester = driver_for(&world, every_field());
     assert_eq!(tester.problems(), (vec![], vec![]));
     tester.create(&machine("m")).await.unwrap();
     assert_eq!(world.violations(), [""; 0]);
@@ -166,7 +110,7 @@ const FLAWS: [(&str, &str, &str); 7] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn the_fake_refuses_what_does_not_fit_googles_document() {
     let world = World::new().await;
-    world.tester(spec("shoot")).create(&machine("m")).await.unwrap();
+    driver_for(&world, world.spec("shoot")).create(&machine("m")).await.unwrap();
     let (valid, token) = {
         let gce = world.gce.lock();
         let sent = gce.of_call("instances.insert").next().unwrap();
@@ -219,7 +163,7 @@ async fn a_hundred_machines_get_a_hundred_vms_although_every_tenth_answer_is_los
     let world = World::new().await;
     world.gce.lock().lost_every = Some(10);
     world.gce.lock().faults.push(("instances.list", Fault::Error("rateLimitExceeded", 403), 3));
-    let tester = world.tester(spec("shoot"));
+    let tester = driver_for(&world, world.spec("shoot"));
     let machines: Vec<Machine> = (0..MACHINES).map(|number| machine(&format!("m-{number}"))).collect();
     let creations = futures::stream::iter(machines.iter().map(|machine| create(&tester, machine)));
     let ids: BTreeSet<String> = creations.buffer_unordered(50).collect().await;
@@ -227,4 +171,43 @@ async fn a_hundred_machines_get_a_hundred_vms_although_every_tenth_answer_is_los
     assert_eq!(found, (MACHINES, MACHINES, MACHINES));
     assert!(world.gce.lock().inserts > MACHINES, "answers were lost");
     assert_eq!(world.violations(), [""; 0]);
+}
+
+/// What `mcm class check --live` says.
+async fn checked(world: &World, spec: Value) -> Vec<Line> {
+    let compute = format!("{}/compute/v1", world.url);
+    let environment = [
+        ("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", compute.as_str()),
+        ("CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM", &world.url),
+    ];
+    class_check::checked(world, spec, &environment).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn class_check_looks_into_the_fake_and_creates_nothing() {
+    let world = World::new().await;
+    world.gce.lock().furnish();
+    let mut spec = world.spec("shoot");
+    spec["serviceAccounts"] = json!([{"email": NODES, "scopes": ["s"]}]);
+    let good = checked(&world, spec.clone()).await;
+    assert!(good.len() >= 10 && good.iter().all(|(result, ..)| result == "ok"), "{good:#?}");
+
+    spec["machineType"] = "n2-enormous-2".into();
+    spec["disks"][0]["type"] = "pd-unknown".into();
+    spec["disks"][0]["image"] = "projects/os/global/images/family/none".into();
+    spec["networkInterfaces"] = json!([{"network": "none", "subnetwork": "none"}]);
+    spec["serviceAccounts"][0]["email"] = "nobody@my-project.iam.gserviceaccount.com".into();
+    let bad = checked(&world, spec).await;
+    let missing: BTreeSet<&str> =
+        bad.iter().filter(|(result, ..)| result == "error").map(|(_, field, _)| field.as_str()).collect();
+    let expected = [
+        "providerSpec.disks[0].image",
+        "providerSpec.disks[0].type",
+        "providerSpec.machineType",
+        "providerSpec.networkInterfaces[0].network",
+        "providerSpec.networkInterfaces[0].subnetwork",
+        "providerSpec.serviceAccounts[0].email",
+    ];
+    assert_eq!(missing, expected.into(), "{bad:#?}");
+    assert_eq!((world.violations(), world.count()), (vec![], 0));
 }

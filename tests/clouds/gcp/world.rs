@@ -1,0 +1,113 @@
+//! The fake with Google's discovery document, as a cloud with one zone.
+
+use std::{
+    path::Path,
+    process::Command,
+    sync::{Arc, LazyLock},
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::fake::{Document, EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
+use crate::simulation::{Simulation, Vm};
+
+pub const ZONE: &str = "europe-west1-b";
+pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/clouds/gce");
+const CLUSTER: &str = "kubernetes-io-cluster-";
+const ROLE: &str = "kubernetes-io-role-node";
+const UID: &str = "machine-sapcloud-io-machine-uid";
+
+/// The document of the package of Google's client. Installing it may take a minute, once.
+static DOCUMENT: LazyLock<Arc<Document>> = LazyLock::new(|| {
+    let output = Command::new(SCRIPT).arg("document").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Arc::new(Document::read(Path::new(std::str::from_utf8(&output.stdout).unwrap().trim())))
+});
+
+/// A cloud and its URL.
+pub struct World {
+    pub gce: Shared,
+    pub url: String,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let document = tokio::task::spawn_blocking(|| Arc::clone(&DOCUMENT)).await.unwrap();
+        let gce: Shared = Arc::new(Mutex::new(Gce::new(Some(document))));
+        // The driver looks every second or so.
+        gce.lock().steps = 1;
+        let url = serve(&gce).await;
+        Self { gce, url }
+    }
+
+    /// What Google's console would export.
+    pub fn account(&self) -> Value {
+        json!({
+            "type": "service_account", "project_id": PROJECT, "client_email": EMAIL, "private_key_id": "key-1",
+            "private_key": PRIVATE_KEY, "token_uri": format!("{}/token", self.url),
+        })
+    }
+
+    pub fn violations(&self) -> Vec<String> {
+        self.gce.lock().violations.clone()
+    }
+
+    pub fn count(&self) -> usize {
+        self.gce.lock().vms.len()
+    }
+}
+
+#[async_trait]
+impl Simulation for World {
+    fn provider(&self) -> &'static str {
+        "GCP"
+    }
+
+    fn spec(&self, cluster: &str) -> Value {
+        json!({
+            "region": "europe-west1", "zone": ZONE, "machineType": "n2-standard-2",
+            "disks": [{"boot": true, "sizeGb": 50, "type": "pd-ssd", "image": "projects/os/global/images/os-1"}],
+            "networkInterfaces": [{"subnetwork": "nodes"}],
+            "scheduling": {"automaticRestart": true, "onHostMaintenance": "MIGRATE"},
+            "tags": [format!("{CLUSTER}{cluster}"), ROLE],
+        })
+    }
+
+    fn secret(&self) -> Value {
+        json!({
+            "serviceAccountJSON": self.account().to_string(), "userData": "hunter2-hunter2",
+            "endpointURL": format!("{}/compute/v1", self.url),
+        })
+    }
+
+    async fn vms(&self) -> Vec<Vm> {
+        let gce = self.gce.lock();
+        let vm = |((zone, name), vm): (&(String, String), &super::fake::Vm)| {
+            let tags = vm.resource["tags"]["items"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            Vm {
+                provider_id: format!("gce:///{PROJECT}/{zone}/{name}"),
+                machine: name.clone(),
+                node: name.clone(),
+                is_running: vm.resource["status"] == "RUNNING",
+                cluster: tags.filter_map(|tag| tag.strip_prefix(CLUSTER)).next().unwrap_or_default().to_owned(),
+                has_uid: vm.resource["labels"][UID].is_string(),
+            }
+        };
+        gce.vms.iter().map(vm).collect()
+    }
+
+    async fn created(&self) -> u64 {
+        self.gce.lock().added
+    }
+
+    async fn create(&self, name: &str, cluster: &str) {
+        self.gce.lock().put(ZONE, name, &[&format!("{CLUSTER}{cluster}"), ROLE], &json!({}), "RUNNING");
+    }
+
+    async fn end(&self, provider_id: &str) {
+        let name = provider_id.rsplit('/').next().unwrap();
+        self.gce.lock().vms.remove(&(ZONE.to_owned(), name.to_owned()));
+    }
+}

@@ -1,0 +1,169 @@
+//! `mcm driver serve` and `mcm driver test` over gRPC with TLS: certificates on both sides.
+
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc, time::Duration};
+
+use rand::Rng;
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::{
+    ec2::Ec2,
+    gcp::World as Gce,
+    pool::{Pool, machines_or},
+    simulation::Simulation,
+    support::{
+        program::{Program, free_port, mcm},
+        wait,
+    },
+};
+
+/// A CA, and certificates of it for a driver and for mcm: `ca.crt`, `server.crt`, `server.key`, `client.crt`, `client.key`.
+pub fn certificates(folder: &Path) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    fs::write(folder.join("ca.crt"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let ca = Issuer::new(params, key);
+    for side in ["server", "client"] {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        fs::write(folder.join(format!("{side}.crt")), params.signed_by(&key, &ca).unwrap().pem()).unwrap();
+        fs::write(folder.join(format!("{side}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+/// A driver of ours in a process of its own.
+pub struct Served {
+    pub program: Program,
+    /// `https://127.0.0.1:PORT`
+    pub address: String,
+    pub folder: TempDir,
+}
+
+impl Served {
+    pub async fn start(provider: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        certificates(folder.path());
+        let listen = format!("127.0.0.1:{}", free_port());
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let arguments = [
+            "driver".to_owned(),
+            "serve".to_owned(),
+            format!("--provider={provider}"),
+            format!("--listen={listen}"),
+            format!("--cert-file={}", file("server.crt")),
+            format!("--key-file={}", file("server.key")),
+            format!("--client-ca-file={}", file("ca.crt")),
+        ];
+        let program = Program::start(mcm(), arguments.to_vec(), folder.path().join("driver.log"));
+        wait::until("the driver to listen", async || tokio::net::TcpStream::connect(&listen).await.ok()).await;
+        Self { program, address: format!("https://{listen}"), folder }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, object: &Value) -> String {
+        fs::write(self.folder.path().join(name), object.to_string()).unwrap();
+        self.file(name)
+    }
+}
+
+/// Runs `mcm driver test`: no check fails, and none is skipped but those that not every driver has.
+async fn passes(provider: &str, spec: &Value, foreign: Value, secret: &Value) {
+    let served = Served::start(provider).await;
+    let class = |namespace: &str, spec: &Value| {
+        json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+            "metadata": {"name": "class", "namespace": namespace}, "provider": provider, "providerSpec": spec,
+            "secretRef": {"name": "secret", "namespace": "ns"},
+        })
+    };
+    let invalid = class("ns", &json!({"region": 7}));
+    let foreign_namespace = if foreign == *spec { "other" } else { "ns" };
+    let data = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "secret", "namespace": "ns"}, "stringData": secret,
+    });
+    let output = Command::new(mcm())
+        .args(["driver", "test", &served.address, "-o", "json"])
+        .args(["--ca-file", &served.file("ca.crt")])
+        .args(["--cert-file", &served.file("client.crt"), "--key-file", &served.file("client.key")])
+        .args(["-f", &served.write("class.yaml", &class("ns", spec))])
+        .args(["--secret", &served.write("secret.yaml", &data)])
+        .args(["--invalid-class", &served.write("invalid.yaml", &invalid)])
+        .args(["--foreign-class", &served.write("foreign.yaml", &class(foreign_namespace, &foreign))])
+        .output()
+        .await
+        .unwrap();
+    let (report, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{report}\n{said}\n{}", served.program.log());
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["failed"], 0, "{report:#}");
+    let checks = report["checks"].as_array().unwrap();
+    let skipped =
+        checks.iter().filter(|check| check["result"] == "skipped").map(|check| check["check"].as_str().unwrap());
+    let may_be_skipped = |name: &str| ["initialize ", "volume_ids "].iter().any(|start| name.starts_with(start));
+    assert!(skipped.clone().all(may_be_skipped), "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_simulated_driver_passes_over_tls() {
+    let spec = json!({"createLatency": "1ms", "deleteLatency": "1ms"});
+    passes("simulated", &spec, spec.clone(), &json!({"userData": "u"})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_aws_driver_passes_over_tls_on_moto() {
+    let ec2 = Arc::new(Ec2::start().await);
+    passes("AWS", &ec2.spec("shoot"), ec2.spec("other"), &ec2.secret()).await;
+    assert_eq!(ec2.vms().await, [], "the suite leaves nothing behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gcp_driver_passes_over_tls_on_the_fake() {
+    let gce = Arc::new(Gce::new().await);
+    passes("GCP", &gce.spec("shoot"), gce.spec("other"), &gce.secret()).await;
+    assert_eq!((gce.violations(), gce.count()), (vec![], 0), "the suite leaves nothing behind");
+}
+
+/// In the normal run. `CLOUD_MACHINES` sets another number.
+const MACHINES: usize = 30;
+const KILLS: usize = 4;
+/// From before the first creation until some are done.
+const LIFE_MILLIS: std::ops::Range<u64> = 300..2_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_vm_is_lost_or_doubled_on_moto_however_often_the_driver_is_killed() {
+    let machines = machines_or(MACHINES);
+    let ec2 = Arc::new(Ec2::start().await);
+    let mut served = Served::start("AWS").await;
+    let files = ["ca=ca.crt", "cert=client.crt", "key=client.key"].map(|file| {
+        let (name, file) = file.split_once('=').unwrap();
+        format!("{name}={}", served.file(file))
+    });
+    let flag = format!("--driver=AWS={},{}", served.address, files.join(","));
+    let pool = Pool::start(Arc::<Ec2>::clone(&ec2), &[&flag, "--concurrent-syncs=50"]).await;
+    let mut trouble = async || {
+        for _ in 0..KILLS {
+            // Not a wait for a state: the moment shall be any.
+            let life = rand::rng().random_range(LIFE_MILLIS);
+            tokio::time::sleep(Duration::from_millis(life)).await;
+            served.program.restart_after_kill();
+        }
+    };
+    pool.world.scale(machines.try_into().unwrap()).await;
+    trouble().await;
+    pool.until_settled(machines).await;
+    let names: BTreeSet<String> = ec2.vms().await.into_iter().map(|vm| vm.machine).collect();
+    assert_eq!(names, pool.world.scene.now().names(), "each machine has a VM");
+    assert_eq!(ec2.created().await, machines as u64, "VMs ever made");
+
+    pool.world.scale(0).await;
+    trouble().await;
+    pool.until_empty(machines).await;
+    assert_eq!((ec2.vms().await.len(), ec2.created().await), (0, machines as u64));
+}

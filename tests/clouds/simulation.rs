@@ -1,0 +1,44 @@
+//! What the simulations of clouds have in common.
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+/// A VM, as its cloud shows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Vm {
+    pub provider_id: String,
+    /// Name of the machine that it was created for.
+    pub machine: String,
+    /// Name that its Node has.
+    pub node: String,
+    pub is_running: bool,
+    /// The cluster in its tags.
+    pub cluster: String,
+    /// Whether mcm created it: it has the UID of its machine.
+    pub has_uid: bool,
+}
+
+/// A simulation of a cloud, as somebody without mcm sees it.
+#[async_trait]
+pub trait Simulation: Send + Sync + 'static {
+    /// `MachineClass.provider`.
+    fn provider(&self) -> &'static str;
+
+    /// A `providerSpec` for a cluster.
+    fn spec(&self, cluster: &str) -> Value;
+
+    /// Credentials, user data and the URL.
+    fn secret(&self) -> Value;
+
+    /// All VMs that exist.
+    async fn vms(&self) -> Vec<Vm>;
+
+    /// How many VMs were ever created.
+    async fn created(&self) -> u64;
+
+    /// Creates a VM by hand with the tags of a cluster.
+    async fn create(&self, name: &str, cluster: &str);
+
+    /// Ends a VM behind mcm's back.
+    async fn end(&self, provider_id: &str);
+}
