@@ -13,7 +13,7 @@ help: ## List the targets
 build: ## Build the debug binary without cloud drivers, target/debug/mcm
 	$(CARGO) build --locked
 
-demo: ## Create, roll, kill, drain and delete machines on a real control plane (KEEP=1 leaves it running)
+demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws or gcp; KEEP=1 leaves it running)
 	@hack/demo
 
 test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor)
@@ -34,6 +34,9 @@ check: ## Check formatting and lints, as CI does
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test clusterctl -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features aws,gcp -- -D warnings
+
+check-features: ## Check each driver alone, all of them, and none
+	@hack/check-features
 
 fmt: ## Format the code
 	$(CARGO) fmt
