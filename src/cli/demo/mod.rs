@@ -2,6 +2,7 @@
 
 mod acts;
 mod cloud;
+mod options;
 mod process;
 mod scene;
 mod screen;
@@ -10,50 +11,15 @@ mod stage;
 mod summary;
 mod view;
 
-use std::{
-    io::IsTerminal,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io::IsTerminal, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
 
-pub use self::cloud::{Cloud, Vms};
+pub use self::{
+    cloud::{Cloud, Vms},
+    options::{DemoOptions, Output},
+};
 use self::{process::Process, screen::Screen, simulated::Simulated, stage::Stage};
-
-/// Flags of `mcm demo`.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub struct DemoOptions {
-    /// Kubeconfig of the cluster to use; the demo installs the CRDs and creates a namespace `demo`
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: PathBuf,
-
-    /// Directory for the logs of the processes
-    #[arg(long, value_name = "FOLDER", default_value = "target/demo")]
-    pub logs: PathBuf,
-
-    /// Leave everything running at the end
-    #[arg(long)]
-    pub keep: bool,
-
-    /// Format of the final report
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
-    pub output: Output,
-
-    /// Write the last frame of each act to this folder, as SVG
-    #[arg(long, value_name = "FOLDER", hide = true)]
-    pub record: Option<PathBuf>,
-}
-
-/// Format of the final report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// A table.
-    Text,
-    /// One JSON document on standard output.
-    Json,
-}
 
 /// Runs the demo in the simulated cloud.
 ///

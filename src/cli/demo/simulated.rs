@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    DemoOptions,
     cloud::{Cloud, Vms},
+    options::DemoOptions,
     process::{Process, free_port},
 };
 

@@ -9,8 +9,8 @@ use kube::{
 };
 
 use super::{
-    DemoOptions,
     cloud::Cloud,
+    options::DemoOptions,
     process::{Process, free_port},
 };
 use crate::cli::{apply, crd};
