@@ -5,7 +5,6 @@
 mod cloud;
 #[path = "../ec2.rs"]
 mod ec2;
-#[allow(dead_code, reason = "the demo needs no faults")]
 #[path = "../gcp/fake/mod.rs"]
 mod fake;
 #[path = "../moto.rs"]
