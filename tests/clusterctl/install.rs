@@ -37,9 +37,9 @@ fn clusterctl_installs_the_provider() {
         let label = "cluster.x-k8s.io/provider=infrastructure-mcm";
         let crds = world.get(&["crd", "-l", label]);
         let crds = crds["items"].as_array().unwrap();
-        assert_eq!(crds.len(), 10, "six of ours and four native ones");
+        assert_eq!(crds.len(), 11, "seven of ours and four native ones");
         let speaking = crds.iter().filter(|crd| crd["metadata"]["labels"]["cluster.x-k8s.io/v1beta2"] == "v1beta2");
-        assert_eq!(speaking.count(), 6);
+        assert_eq!(speaking.count(), 7);
         let policies = world.get(&["validatingadmissionpolicies", "-l", label]);
         assert_eq!(policies["items"].as_array().unwrap().len(), 2);
         let categories = world.kubectl(&["get", "cluster-api", "-A"]);
