@@ -18,12 +18,16 @@ use super::{
 use crate::{
     api::machine::{Machine, MachineClass},
     capi::types::{Side, names},
-    controllers::machine_class,
+    controllers::{machine, secret::MetadataOfSecret},
     driver::{Catalogue, MachineRequest, SecretData},
+    runtime::{cell::Kept, objects::chain, secrets::Secrets},
 };
 
 /// Calls of the cloud at a time.
 const CALLS: usize = 8;
+
+/// The classes of machines by name, and the data of their Secrets; an error is a text for people.
+type Classes = BTreeMap<String, (Arc<MachineClass>, Result<SecretData, String>)>;
 
 /// The two API servers and the cloud of a migration.
 pub struct World {
@@ -119,12 +123,17 @@ impl World {
     pub async fn ask_cloud(&self, s: &Snapshot, side: Side) -> Cloud {
         let members = s.members_of(side);
         let natives: Vec<Machine> = members.iter().filter_map(|member| member.native?.decoded()).collect();
-        let mut classes: BTreeMap<String, (Arc<MachineClass>, SecretData)> = BTreeMap::new();
+        // Without a watch, so each Secret is read live.
+        let secrets = Secrets::new(MetadataOfSecret::cache(), &self.management);
+        let mut classes = Classes::new();
         for machine in &natives {
             let name = &machine.spec.class.name;
             let class = s.find(Kind::Class, name).and_then(Object::decoded::<MachineClass>);
             if let Some(class) = class.filter(|_| !classes.contains_key(name)) {
-                let secret = self.secret_of(&class).await;
+                let merged = machine::secrets_of_class(&class, &secrets).await;
+                let secret = merged
+                    .map(|merged| merged.data)
+                    .map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)));
                 classes.insert(name.clone(), (Arc::new(class), secret));
             }
         }
@@ -132,43 +141,29 @@ impl World {
         let found = found.collect().await;
         let mut listed = BTreeMap::new();
         for (name, (class, secret)) in &classes {
-            let vms = match self.drivers.get(class) {
-                Ok(driver) => driver.list(class, secret).await.map_err(|error| error.message),
-                Err(error) => Err(error.to_string()),
+            let vms = match (self.drivers.get(class), secret) {
+                (Ok(driver), Ok(secret)) => driver.list(class, secret).await.map_err(|error| error.message),
+                (Err(error), _) => Err(error.to_string()),
+                (_, Err(error)) => Err(error.clone()),
             };
             listed.insert(name.clone(), vms);
         }
         Cloud { found, listed }
     }
 
-    async fn find_vm(
-        &self,
-        machine: Machine,
-        classes: &BTreeMap<String, (Arc<MachineClass>, SecretData)>,
-    ) -> (String, Result<String, String>) {
+    async fn find_vm(&self, machine: Machine, classes: &Classes) -> (String, Result<String, String>) {
         let name = machine.name_any();
         let Some((class, secret)) = classes.get(&machine.spec.class.name) else {
             return (name, Err(format!("MachineClass {} does not exist or cannot be read", machine.spec.class.name)));
         };
-        let driver = match self.drivers.get(class) {
-            Ok(driver) => driver,
-            Err(error) => return (name, Err(error.to_string())),
+        let (driver, secret) = match (self.drivers.get(class), secret) {
+            (Ok(driver), Ok(secret)) => (driver, secret),
+            (Err(error), _) => return (name, Err(error.to_string())),
+            (_, Err(error)) => return (name, Err(error.clone())),
         };
         let request = MachineRequest { machine: Arc::new(machine), class: Arc::clone(class), secret: secret.clone() };
         let answer = driver.status(&request).await;
         (name, answer.map(|vm| vm.provider_id).map_err(|error| error.message))
-    }
-
-    /// The merged Secrets of a class. What is missing, the driver misses.
-    async fn secret_of(&self, class: &MachineClass) -> SecretData {
-        let mut merged = SecretData::default();
-        for reference in machine_class::secret_refs(class) {
-            let namespace = if reference.namespace.is_empty() { &self.namespace } else { &reference.namespace };
-            let secrets: Api<Secret> = Api::namespaced(self.management.clone(), namespace);
-            let data = secrets.get_opt(&reference.name).await.ok().flatten().and_then(|secret| secret.data);
-            merged.0.extend(data.into_iter().flatten().map(|(key, value)| (key, value.0)));
-        }
-        merged
     }
 
     /// The kubeconfig of a Cluster, from its Secret.

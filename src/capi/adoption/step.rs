@@ -157,7 +157,7 @@ fn pause_of(kind: Kind, migration: &Value) -> Value {
 }
 
 /// The patch with which the controllers of an object leave it alone.
-pub fn pause(object: &Object, snapshot: &Snapshot) -> Value {
+fn pause(object: &Object, snapshot: &Snapshot) -> Value {
     pause_of(object.kind, &json!(snapshot.deployment))
 }
 
@@ -168,6 +168,28 @@ pub fn resume(object: &Object) -> Value {
         patch["metadata"]["annotations"][names::PAUSED] = Value::Null;
     }
     patch
+}
+
+/// Pauses objects, and waits until their controllers confirm that they leave them alone.
+pub fn pause_each(s: &Snapshot, objects: &[&Object]) -> Todo {
+    let mut todo = Todo::default();
+    objects.iter().for_each(|object| todo.want(object, &pause(object, s)));
+    todo.expect_paused(objects.iter().copied());
+    todo
+}
+
+/// Undoes [`pause_each`].
+pub fn resume_each(objects: &[&Object]) -> Todo {
+    let mut todo = Todo::default();
+    objects.iter().for_each(|object| todo.want(object, &resume(object)));
+    todo.expect_resumed(objects.iter().copied());
+    todo
+}
+
+/// Whether a deployment works, and these numbers of its status count so many machines.
+pub fn is_whole(deployment: &Object, numbers: [&str; 3], count: Option<i64>) -> bool {
+    let counts = |field: &&str| deployment.number(&format!("/status/{field}")) == count;
+    !deployment.is_paused() && deployment.is_observed() && numbers.iter().all(counts)
 }
 
 /// An object to be created paused.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{
     object::{Kind, Object, replacing},
     snapshot::{Member, Snapshot},
-    step::{Step, Todo, detach, pause, paused, resume},
+    step::{Step, Todo, detach, is_whole, pause_each, paused, resume, resume_each},
     to_native::{before, put_back},
 };
 use crate::{
@@ -42,19 +42,11 @@ const NO_LIMIT_HOURS: i64 = 876_000;
 
 /// Step 1. The native controllers confirm that they leave each object alone.
 fn pause_all(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let all: Vec<&Object> = owners(s).into_iter().chain(natives(s)).collect();
-    all.iter().for_each(|object| todo.want(object, &pause(object, s)));
-    todo.expect_paused(all);
-    todo
+    pause_each(s, &[owners(s), natives(s)].concat())
 }
 
 fn resume_all(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let all: Vec<&Object> = natives(s).into_iter().chain(owners(s)).collect();
-    all.iter().for_each(|object| todo.want(object, &resume(object)));
-    todo.expect_resumed(all);
-    todo
+    resume_each(&[natives(s), owners(s)].concat())
 }
 
 /// Step 2. Each object has its owner from birth, and its controller confirms that it leaves it alone. So core has seen every
@@ -180,12 +172,7 @@ fn start(s: &Snapshot) -> Todo {
         let mut todo = Todo::default();
         let made = s.objects.values().filter(|object| is_made(s, object));
         made.for_each(|object| todo.want(object, &resume(object)));
-        let is_whole = |one: &Object| {
-            let counts = ["replicas", "upToDateReplicas", "availableReplicas"];
-            !one.is_paused()
-                && one.is_observed()
-                && counts.iter().all(|field| one.number(&format!("/status/{field}")) == count)
-        };
+        let is_whole = |one: &Object| is_whole(one, ["replicas", "upToDateReplicas", "availableReplicas"], count);
         todo.expect(deployment.is_some_and(is_whole), "all machines of the MachineDeployment to be available");
         todo
     })

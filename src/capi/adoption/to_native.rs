@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     object::{Kind, Object, replacing},
     snapshot::{Member, Snapshot},
-    step::{Step, Todo, detach, pause, paused, resume},
+    step::{Step, Todo, detach, is_whole, pause_each, paused, resume, resume_each},
 };
 use crate::{
     api::{labels, selector::Selector},
@@ -38,19 +38,11 @@ pub const AFTER: [Step; 2] = [
 
 /// Step 1. Core and the provider confirm that they leave each object alone.
 fn pause_all(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let all: Vec<&Object> = of_cluster_api(s).into_iter().chain(natives(s)).collect();
-    all.iter().for_each(|object| todo.want(object, &pause(object, s)));
-    todo.expect_paused(all);
-    todo
+    pause_each(s, &[of_cluster_api(s), natives(s)].concat())
 }
 
 fn resume_all(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let all: Vec<&Object> = natives(s).into_iter().chain(of_cluster_api(s)).collect();
-    all.iter().for_each(|object| todo.want(object, &resume(object)));
-    todo.expect_resumed(all);
-    todo
+    resume_each(&[natives(s), of_cluster_api(s)].concat())
 }
 
 /// Step 2. The set comes first and without machines: a manager that does not know of migrations would do nothing with it,
@@ -181,13 +173,7 @@ fn start(s: &Snapshot) -> Todo {
         deployment.into_iter().for_each(|deployment| todo.want(deployment, &resume(deployment)));
         let made = s.objects.values().filter(|one| matches!(one.kind, Kind::Class | Kind::Secret));
         made.filter(|one| one.is_of_migration(&s.deployment)).for_each(|one| todo.want(one, &resume(one)));
-        let is_whole = |one: &Object| {
-            !one.is_paused()
-                && one.is_observed()
-                && ["replicas", "updatedReplicas", "availableReplicas"]
-                    .iter()
-                    .all(|field| one.number(&format!("/status/{field}")) == count)
-        };
+        let is_whole = |one: &Object| is_whole(one, ["replicas", "updatedReplicas", "availableReplicas"], count);
         todo.expect(deployment.is_some_and(is_whole), "all machines of the native deployment to be available");
         todo
     })
