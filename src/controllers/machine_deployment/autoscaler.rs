@@ -1,7 +1,7 @@
 //! Machines that the autoscaler chose for deletion: it lists them in an annotation of the deployment, this file marks
 //! them, and their set deletes them.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -10,16 +10,14 @@ use super::Snapshot;
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachineDeployment, MachinePhase},
+        machine::{Machine, MachineDeployment, MachinePhase, MachineSet},
     },
     controllers::object::{
+        deletion_order::{CHOSEN_BY_AUTOSCALER, is_chosen, scaled_at},
         draft::{Draft, Drafts},
         time::whole_seconds,
     },
 };
-
-/// Deleted before all others.
-const FIRST_TO_GO: &str = "1";
 
 /// Rewrites the annotation in its normal form without the Machines that are done, and marks the rest.
 pub(super) fn mark_machines(
@@ -69,17 +67,39 @@ pub(super) fn mark_machines(
     }
 }
 
+/// Which Machines of a set the set deletes whatever its replicas are, as soon as they are marked.
+pub(super) struct Chosen<'a> {
+    listed: BTreeMap<&'a str, Timestamp>,
+    scaled_at: Option<Timestamp>,
+}
+
+impl<'a> Chosen<'a> {
+    pub(super) fn of(deployment: &'a MachineDeployment) -> Self {
+        let list = deployment.annotations().get(labels::TRIGGER_DELETION).map_or("", String::as_str);
+        let entries = list.split(',').filter_map(|entry| entry.trim().split_once('~'));
+        let listed = entries.filter_map(|(name, time)| Some((name, time.parse().ok()?))).collect();
+        Self { listed, scaled_at: scaled_at(&deployment.metadata) }
+    }
+
+    /// The new set gets the deployment's annotation, so the later one counts.
+    pub(super) fn has(&self, machine: &Machine, set: &MachineSet) -> bool {
+        let scaled_at = self.scaled_at.max(scaled_at(&set.metadata));
+        let listed_at = machine.metadata.name.as_deref().and_then(|name| self.listed.get(name));
+        is_chosen(machine, scaled_at) || listed_at.is_some_and(|time| scaled_at.is_some_and(|scaled| *time <= scaled))
+    }
+}
+
 /// The time of the first mark stays.
 fn mark(machines: &mut Drafts<Machine>, machine: &Arc<Machine>, time: &str) {
     let annotations = machine.annotations();
-    let is_first = annotations.get(labels::PRIORITY).is_some_and(|priority| priority == FIRST_TO_GO);
+    let is_first = annotations.get(labels::PRIORITY).is_some_and(|priority| priority == CHOSEN_BY_AUTOSCALER);
     let is_marked = annotations.get(labels::MARKED_FOR_DELETION_TIME).is_some_and(|time| !time.is_empty());
     if is_first && is_marked {
         return;
     }
     machines.edit(machine, format!("trigger-deletion-by-mcm lists machine {}", machine.name_any()), |machine| {
         let annotations = machine.annotations_mut();
-        annotations.insert(labels::PRIORITY.to_owned(), FIRST_TO_GO.to_owned());
+        annotations.insert(labels::PRIORITY.to_owned(), CHOSEN_BY_AUTOSCALER.to_owned());
         if !is_marked {
             annotations.insert(labels::MARKED_FOR_DELETION_TIME.to_owned(), time.to_owned());
         }

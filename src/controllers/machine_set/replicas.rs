@@ -2,25 +2,26 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::{Action, Snapshot, construct, preserve::Assignment};
 use crate::{
     api::{
-        labels::{FREEZE, LAST_SCALER_CHANGE, PRIORITY, SCALE_UP_DISABLED, TRUE, UPDATE_RESULT},
-        machine::{Machine, MachinePhase, MachineSet},
+        labels::{FREEZE, SCALE_UP_DISABLED, TRUE, UPDATE_RESULT},
+        machine::{Machine, MachinePhase, MachineSet, OperationState, OperationType},
         reasons::EventReason,
     },
-    controllers::object::deletion_order::{DeletionOrder, marked_at, priority},
+    controllers::object::deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at},
     plan::{Event, Plan, WaitKind},
 };
 
 /// Machines that one plan creates or deletes at most, as in the reference. The next plan continues with the rest.
 pub(super) const BATCH: usize = 100;
 
-/// The priority that marks a Machine as chosen by the autoscaler for deletion.
-const CHOSEN_BY_AUTOSCALER: &str = "1";
+/// A Machine whose creation failed is replaced at this age at the earliest. If every VM gets the name of a Node that an
+/// ended VM left behind, each fails within seconds until a cloud controller has deleted the Node.
+const REPLACED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// Creates missing Machines. If none is missing, deletes surplus ones, those that the autoscaler chose, and failed
 /// ones.
@@ -44,6 +45,7 @@ pub(super) fn reconcile(
         }
         finish_deletions(plan, mine);
         wait_for_preserved(plan, snapshot, &active, preservation);
+        wait_for_young_failures(plan, snapshot, &active, preservation);
     }
     wait_for_unreadable(plan, snapshot);
     wait_for_availability(plan, &active);
@@ -110,13 +112,14 @@ fn superfluous<'a>(
     candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
     let present = candidates.len();
     let surplus = present.saturating_sub(replicas);
-    let scaled_at = time_in(snapshot.set.annotations().get(LAST_SCALER_CHANGE));
+    let scaled = scaled_at(&snapshot.set.metadata);
     let reason = |index: usize, machine: &Machine| {
         if index < surplus {
             Some(format!("{present} machines > {replicas} replicas: {}", describe(machine)))
-        } else if is_marked(machine, scaled_at) {
+        } else if is_chosen(machine, scaled) {
             Some("the autoscaler chose it for deletion".to_owned())
-        } else if machine.phase() == MachinePhase::Failed && !preservation.keeps(machine, snapshot.now) {
+        } else if must_be_replaced(machine, snapshot.now, preservation) && replaced_at(machine, snapshot.now).is_none()
+        {
             Some("it failed and has to be replaced".to_owned())
         } else {
             None
@@ -165,6 +168,37 @@ fn wait_for_preserved(
     }
 }
 
+fn must_be_replaced(machine: &Machine, now: Timestamp, preservation: &Assignment) -> bool {
+    machine.phase() == MachinePhase::Failed && !preservation.keeps(machine, now)
+}
+
+/// When a Machine may be replaced whose creation has just failed. `None`: now.
+fn replaced_at(machine: &Machine, now: Timestamp) -> Option<Timestamp> {
+    let operation = &machine.status.as_ref()?.last_operation;
+    let failed_in_creation =
+        operation.type_ == Some(OperationType::Create) && operation.state == Some(OperationState::Failed);
+    let created = machine.metadata.creation_timestamp.as_ref()?.0;
+    let is_young = (SignedDuration::ZERO..REPLACED_AFTER).contains(&now.duration_since(created));
+    if failed_in_creation && is_young { created.checked_add(REPLACED_AFTER).ok() } else { None }
+}
+
+fn wait_for_young_failures(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    active: &[&Arc<Machine>],
+    preservation: &Assignment,
+) {
+    let failed = active.iter().filter(|machine| must_be_replaced(machine, snapshot.now, preservation));
+    let young: Vec<Timestamp> = failed.filter_map(|machine| replaced_at(machine, snapshot.now)).collect();
+    if let Some(first) = young.iter().min() {
+        let text = format!(
+            "{} whose creation failed to be {REPLACED_AFTER:#} old before it is replaced",
+            count_of(young.len())
+        );
+        plan.wait(WaitKind::Replacement, text, Some(*first));
+    }
+}
+
 fn wait_for_availability(plan: &mut Plan<Action>, active: &[&Arc<Machine>]) {
     let missing = active.iter().filter(|machine| !machine.is_available()).count();
     if missing > 0 {
@@ -174,16 +208,6 @@ fn wait_for_availability(plan: &mut Plan<Action>, active: &[&Arc<Machine>]) {
             None,
         );
     }
-}
-
-/// Marked by the autoscaler before it last changed the replicas, so it is deleted even if the number is right.
-fn is_marked(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
-    let chosen = machine.annotations().get(PRIORITY).is_some_and(|value| value == CHOSEN_BY_AUTOSCALER);
-    chosen && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
-}
-
-fn time_in(text: Option<&String>) -> Option<Timestamp> {
-    text?.parse().ok()
 }
 
 fn describe(machine: &Machine) -> String {

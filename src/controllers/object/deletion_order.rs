@@ -1,12 +1,16 @@
 //! Which Machine of a set is deleted first. The autoscaler relies on this order when it marks Machines for deletion.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use crate::api::{
-    labels::{DEFAULT_PRIORITY, MARKED_FOR_DELETION_TIME, PRIORITY},
+    labels::{DEFAULT_PRIORITY, LAST_SCALER_CHANGE, MARKED_FOR_DELETION_TIME, PRIORITY},
     machine::{Machine, MachinePhase},
 };
+
+/// The priority of a Machine that the autoscaler chose for deletion.
+pub(crate) const CHOSEN_BY_AUTOSCALER: &str = "1";
 
 /// Sort key of a Machine in the deletion order of its set; the smallest is deleted first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +69,18 @@ pub(crate) fn priority(machine: &Machine) -> i64 {
 /// When the autoscaler chose the Machine for deletion.
 pub(crate) fn marked_at(machine: &Machine) -> Option<Timestamp> {
     machine.annotations().get(MARKED_FOR_DELETION_TIME)?.parse().ok()
+}
+
+/// Whether the autoscaler chose the Machine before it last changed the replicas: its set deletes it even if the number is
+/// right, and creates another.
+pub(crate) fn is_chosen(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
+    let goes_first = machine.annotations().get(PRIORITY).is_some_and(|value| value == CHOSEN_BY_AUTOSCALER);
+    goes_first && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
+}
+
+/// When the autoscaler last changed the replicas of a deployment or set.
+pub(crate) fn scaled_at(metadata: &ObjectMeta) -> Option<Timestamp> {
+    metadata.annotations.as_ref()?.get(LAST_SCALER_CHANGE)?.parse().ok()
 }
 
 #[cfg(test)]

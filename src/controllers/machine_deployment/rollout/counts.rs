@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `replicas` | `spec.replicas`; 0 while the set is being deleted | 6 |
 //! | `live` | Machines that exist, can be decoded, and are not being deleted | 4: m1 m2 m3 m7 |
-//! | `deleting` | live Machines whose delete call is in flight: it may fail, so they count as existing; it may succeed, so they do not count as available | 1: m7 |
+//! | `deleting` | live Machines whose delete call is in flight, or that the autoscaler chose: they may stay for a while, so they count as existing; they may go, so they do not count as available | 1: m7 |
 //! | `unreadable` | Machines that exist and cannot be decoded: a set never deletes them | 1: m6 |
 //! | `creating` | Machines whose create call is in flight | 1: m5 |
 //! | `terminating` | Machines that are being deleted | 1: m4 |

@@ -1,10 +1,11 @@
 //! Machines that the autoscaler chose.
 
 use kube::ResourceExt;
+use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    super::{Action, UnreadableMachine},
+    super::{Action, UnreadableMachine, sets::OwnedSets},
     drive::{Drive, deployment, rolling},
     support::{annotate_deployment, first_machine, only_set, planned},
 };
@@ -53,6 +54,30 @@ fn a_chosen_machine_that_cannot_be_read_stays_on_the_list() {
     snapshot.machines.retain(|machine| machine.name_any() != name);
     snapshot.unreadable_machines = vec![UnreadableMachine { name, set_uid: only_set(&drive).uid().unwrap() }];
     assert!(!planned(&snapshot).steps.iter().any(|step| matches!(step.action, Action::PatchDeployment(_))));
+}
+
+/// Its set deletes it although the number is right, so a rollout must not count on it.
+#[rstest]
+#[case::listed("2026-01-02T03:04:05Z", false, 1)]
+#[case::and_marked("2026-01-02T03:04:05Z", true, 1)]
+#[case::chosen_since_the_number_changed("2026-01-02T03:04:06Z", true, 2)]
+fn a_chosen_machine_does_not_count_as_available(
+    #[case] chosen_at: &str,
+    #[case] is_marked: bool,
+    #[case] available: i32,
+) {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    let name = first_machine(&drive);
+    annotate_deployment(&mut drive, labels::TRIGGER_DELETION, &format!("{name}~{chosen_at}"));
+    annotate_deployment(&mut drive, labels::LAST_SCALER_CHANGE, "2026-01-02T03:04:05Z");
+    if is_marked {
+        drive.settle();
+        assert_eq!(drive.world.machines.get(&name).unwrap().annotations()[labels::PRIORITY], "1");
+        annotate_deployment(&mut drive, labels::TRIGGER_DELETION, "");
+    }
+    let sets = OwnedSets::controlled(&drive.snapshot());
+    let counts = sets.new_set().unwrap().counts;
+    assert_eq!((counts.available, counts.deleting, counts.live), (available, 2 - available, 2));
 }
 
 #[test]

@@ -49,6 +49,32 @@ fn a_preserved_machine_is_not_replaced(#[case] wish: Value, #[case] replaced: bo
     assert_eq!(waits(&rest).contains("preservation of failed machines to end: a"), !replaced);
 }
 
+/// If every VM gets the name of a Node that another left behind, only this delay limits how many are made.
+#[rstest]
+#[case::just_created(-10, "Create", Some(20))]
+#[case::old_enough(-30, "Create", None)]
+#[case::created_by_a_clock_that_is_ahead(10, "Create", None)]
+#[case::failed_later(-10, "HealthCheck", None)]
+fn a_machine_whose_creation_just_failed_is_not_replaced_at_once(
+    #[case] created: i64,
+    #[case] operation: &str,
+    #[case] replaced_in: Option<i64>,
+) {
+    let failed = json!({
+        "metadata": { "creationTimestamp": after(created) },
+        "status": { "lastOperation": { "type": operation, "state": "Failed", "description": "VM using old node obj" } },
+    });
+    let mut world = World::new(1).machine("a", both(phase("Failed"), failed));
+    let rest = world.settle();
+    assert_eq!(world.deleted.len(), usize::from(replaced_in.is_none()));
+    let Some(seconds) = replaced_in else { return };
+    assert_eq!(rest.requeue_at(), Some(now() + SignedDuration::from_secs(seconds)));
+    assert!(waits(&rest).contains("1 machine whose creation failed to be 30s old"), "{rest:?}");
+    world.now = now() + SignedDuration::from_secs(seconds);
+    world.settle();
+    assert_eq!(world.deleted, ["a"]);
+}
+
 #[test]
 fn the_end_of_a_preservation_wakes_the_set() {
     let mut world = World::new(1).machine("a", both(phase("Failed"), preserved_until(60)));

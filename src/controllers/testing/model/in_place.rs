@@ -72,7 +72,7 @@ impl World {
     fn report(&self, name: &str, result: &str) {
         let Some(node) = self.target.get(&NODES, "", name) else { return };
         let is_open = matches!(progress(&node), READY | FAILED) && result_of(&node) != labels::SUCCESSFUL;
-        if !is_open || !self.cloud.lock().has_vm_for_node(name) {
+        if !is_open || !self.has_its_vm(name) {
             return;
         }
         self.say(format!("the agent on node {name}: {result}"));

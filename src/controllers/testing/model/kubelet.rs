@@ -69,7 +69,7 @@ impl World {
     }
 
     pub(super) fn recover(self: &Arc<Self>, node: &str) {
-        if self.cloud.lock().has_vm_for_node(node) {
+        if self.has_its_vm(node) {
             self.set_ready(node, "True");
         }
     }
@@ -78,7 +78,7 @@ impl World {
     pub(super) fn lose_contact(self: &Arc<Self>, node: &str) {
         let (node, uid) = (node.to_owned(), self.uid_of_node(node));
         self.later(CONTACT, move |world| {
-            if world.cloud.lock().has_vm_for_node(&node) || world.uid_of_node(&node) != uid {
+            if world.has_its_vm(&node) || world.uid_of_node(&node) != uid {
                 return;
             }
             world.set_ready(&node, "Unknown");
@@ -90,9 +90,16 @@ impl World {
         });
     }
 
+    /// Whether the VM that joined as this Node exists. Another VM can have the Node's name by now.
+    pub(super) fn has_its_vm(&self, node: &str) -> bool {
+        let held = self.target.get(&NODES, "", node);
+        let id = held.as_ref().and_then(|held| held.value["spec"]["providerID"].as_str());
+        id.is_some_and(|id| self.cloud.lock().vms.contains_key(id))
+    }
+
     /// The cloud controller removes a Node whose VM is gone.
     pub(super) fn sweep(&self, node: &str) {
-        if !self.cloud.lock().has_vm_for_node(node) && self.target.get(&NODES, "", node).is_some() {
+        if !self.has_its_vm(node) && self.target.get(&NODES, "", node).is_some() {
             self.say(format!("the cloud controller deletes node {node}"));
             // It may go at the same moment.
             drop(self.target.delete(&NODES, "", node));

@@ -217,5 +217,8 @@ impl World {
         if self.rooms.in_place {
             self.help_updates();
         }
+        if self.rooms.orphans {
+            self.sweep_strays();
+        }
     }
 }

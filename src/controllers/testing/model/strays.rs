@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 
 use super::{
-    super::api_server::MACHINES,
+    super::api_server::{MACHINES, NODES},
     wish::any_class,
     world::{NAMESPACE, World},
 };
+use crate::api::labels::MACHINE_NAME;
 
 /// So many at a time at most: the collector deletes a few of them in a quarter of an hour.
 const MOST: usize = 6;
@@ -52,5 +53,15 @@ impl World {
         self.say(format!("  VM {id} is deleted as an orphan"));
         self.lose_contact(&node);
         self.later(Duration::from_mins(2), move |world| world.sweep(&node));
+    }
+
+    /// The cloud controller removes the Nodes of dead VMs whose Machines somebody freed: nobody else knows them.
+    pub(super) fn sweep_strays(&self) {
+        for node in self.target.all(&NODES) {
+            let machine = node.value["metadata"]["labels"][MACHINE_NAME].as_str().unwrap_or_default();
+            if self.control.get(&MACHINES, NAMESPACE, machine).is_none() {
+                self.sweep(node.name());
+            }
+        }
     }
 }
