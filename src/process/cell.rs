@@ -2,8 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result, bail};
-use futures::future::select_all;
+use anyhow::{Context, Result};
 use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -19,10 +18,11 @@ use crate::{
     controllers::{KINDS, SETS, Settings, machine_deployment, node},
     driver::Catalogue,
     runtime::{
-        cell::{Cell, Config, Ended, Role},
+        cell::{Cell, Config, Role},
         events::Events,
         kubeconfig::TargetKubeconfig,
-        leader::{Candidacy, Election, Leadership, Timing, identity},
+        lead::lead,
+        leader::{Candidacy, Election, Timing, identity},
         shutdown,
         target::{Assignment, TargetId, Targets},
     },
@@ -174,7 +174,6 @@ fn part_of(options: &CellOptions, what: &str) -> String {
     if options.name.is_empty() { what.to_owned() } else { format!("cell {}: {what}", options.name) }
 }
 
-/// Runs each role while its Lease is held. When one ends, all end.
 async fn lead_all(
     host: &Host,
     options: &CellOptions,
@@ -183,59 +182,19 @@ async fn lead_all(
     events: &Events,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let stop = stop.child_token();
     let identity = identity();
-    let roles = host.options.roles.iter().map(|role| {
+    let candidates = host.options.roles.iter().map(|role| {
         let part = host.readiness.expect(part_of(options, &format!("lease {}", role.lease)));
-        let election = host.options.leases.map(|timing| {
-            let candidacy = candidacy(options, role, &identity, timing);
-            let election = Election::new(clients.leases.clone(), candidacy, Arc::clone(&host.shared.clock))?;
-            anyhow::Ok(election.telling(events.with_component(role.lease)).reporting(part.clone()))
-        });
-        if election.is_none() {
+        let Some(timing) = host.options.leases else {
             part.ready();
-        }
-        Box::pin(lead(cell, role, election, stop.clone()))
+            return Ok((*role, None));
+        };
+        let candidacy = candidacy(options, role, &identity, timing);
+        let election = Election::new(clients.leases.clone(), candidacy, Arc::clone(&host.shared.clock))?;
+        Ok((*role, Some(election.telling(events.with_component(role.lease)).reporting(part))))
     });
-    let mut roles: Vec<_> = roles.collect();
-    let mut outcome = Ok(());
-    while !roles.is_empty() {
-        let (ended, _, rest) = select_all(roles).await;
-        stop.cancel();
-        outcome = outcome.and(ended);
-        roles = rest;
-    }
-    outcome
-}
-
-async fn lead(cell: &Cell, role: &Role, election: Option<Result<Election>>, stop: CancellationToken) -> Result<()> {
-    let Some(election) = election.transpose().context("leader election")? else {
-        cell.play(role, &stop).await;
-        return Ok(());
-    };
-    // A process whose caches cannot be filled must not take a Lease from one whose caches are full.
-    let leadership = async {
-        cell.wait_synced().await;
-        election.acquire().await
-    };
-    match stop.run_until_cancelled(leadership).await {
-        Some(leadership) => play(cell, role, leadership, &stop).await,
-        None => Ok(()),
-    }
-}
-
-async fn play(cell: &Cell, role: &Role, leadership: Leadership, stop: &CancellationToken) -> Result<()> {
-    tokio::select! {
-        biased;
-        () = leadership.lost() => bail!("lost the lease {}", role.lease),
-        ended = cell.play(role, stop) => {
-            match ended {
-                Ended::Completely => leadership.release().await,
-                Ended::Aborted => leadership.abandon(),
-            }
-            Ok(())
-        }
-    }
+    let candidates: Vec<_> = candidates.collect::<Result<_>>().context("leader election")?;
+    Ok(lead(cell, candidates, &|_| (), stop).await?)
 }
 
 fn candidacy(options: &CellOptions, role: &Role, identity: &str, timing: Timing) -> Candidacy {

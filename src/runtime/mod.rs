@@ -11,6 +11,7 @@ pub mod guard;
 pub(crate) mod holds;
 pub mod http;
 pub mod kubeconfig;
+pub(crate) mod lead;
 pub mod leader;
 pub mod limiter;
 pub mod metrics;

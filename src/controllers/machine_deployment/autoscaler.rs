@@ -1,7 +1,10 @@
 //! Machines that the autoscaler chose for deletion: it lists them in an annotation of the deployment, this file marks
 //! them, and their set deletes them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -67,13 +70,13 @@ pub(super) fn mark_machines(
     }
 }
 
-/// Which Machines of a set the set deletes whatever its replicas are, as soon as they are marked.
-pub(super) struct Chosen<'a> {
+/// What the deployment says about the Machines that the autoscaler chose.
+pub(super) struct Choice<'a> {
     listed: BTreeMap<&'a str, Timestamp>,
     scaled_at: Option<Timestamp>,
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> Choice<'a> {
     pub(super) fn of(deployment: &'a MachineDeployment) -> Self {
         let list = deployment.annotations().get(labels::TRIGGER_DELETION).map_or("", String::as_str);
         let entries = list.split(',').filter_map(|entry| entry.trim().split_once('~'));
@@ -81,11 +84,31 @@ impl<'a> Chosen<'a> {
         Self { listed, scaled_at: scaled_at(&deployment.metadata) }
     }
 
-    /// The new set gets the deployment's annotation, so the later one counts.
-    pub(super) fn has(&self, machine: &Machine, set: &MachineSet) -> bool {
-        let scaled_at = self.scaled_at.max(scaled_at(&set.metadata));
-        let listed_at = machine.metadata.name.as_deref().and_then(|name| self.listed.get(name));
-        is_chosen(machine, scaled_at) || listed_at.is_some_and(|time| scaled_at.is_some_and(|scaled| *time <= scaled))
+    /// Of the Machines of one set. The new set gets the deployment's annotation, so the later one counts.
+    pub(super) fn among<'m>(
+        &self,
+        machines: impl IntoIterator<Item = &'m Machine>,
+        set: &MachineSet,
+        is_new: bool,
+    ) -> Chosen {
+        let of_deployment = self.scaled_at.filter(|_| is_new);
+        let scaled_at = of_deployment.max(scaled_at(&set.metadata));
+        let is_listed = |machine: &Machine| {
+            let listed_at = machine.metadata.name.as_deref().and_then(|name| self.listed.get(name));
+            listed_at.zip(scaled_at).is_some_and(|(listed, scaled)| *listed <= scaled)
+        };
+        let chosen = machines.into_iter().filter(|machine| is_chosen(machine, scaled_at) || is_listed(machine));
+        Chosen(chosen.map(ResourceExt::name_any).collect())
+    }
+}
+
+/// Names of Machines that their set deletes whatever its replicas are, as soon as they are marked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chosen(BTreeSet<String>);
+
+impl Chosen {
+    pub(super) fn has(&self, machine: &Machine) -> bool {
+        machine.metadata.name.as_ref().is_some_and(|name| self.0.contains(name))
     }
 }
 

@@ -7,11 +7,11 @@
 //! |---|---|---|
 //! | `replicas` | `spec.replicas`; 0 while the set is being deleted | 6 |
 //! | `live` | Machines that exist, can be decoded, and are not being deleted | 4: m1 m2 m3 m7 |
-//! | `deleting` | live Machines whose delete call is in flight, or that the autoscaler chose: they may stay for a while, so they count as existing; they may go, so they do not count as available | 1: m7 |
+//! | `deleting` | live Machines whose delete call is in flight: it may fail, so they count as existing; it may succeed, so they do not count as available | 1: m7 |
 //! | `unreadable` | Machines that exist and cannot be decoded: a set never deletes them | 1: m6 |
 //! | `creating` | Machines whose create call is in flight | 1: m5 |
 //! | `terminating` | Machines that are being deleted | 1: m4 |
-//! | `available` | live Machines that are available, except those in `deleting` | 1: m1 |
+//! | `available` | live Machines that are available, except those in `deleting` and those that the autoscaler chose: their set deletes them whatever its replicas are | 1: m1 |
 //! | `expendable` | live Machines that are not available and that the set deletes before any available one | 1: m3, not m2: it is preserved |
 //! | `current()` | Machines that exist | 6 |
 //! | `asked()` | Machines that stay or will be created: max(live + unreadable + creating, replicas) | 6 |

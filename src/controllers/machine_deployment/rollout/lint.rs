@@ -9,7 +9,10 @@ use std::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 
-use super::super::{Action, Snapshot};
+use super::super::{
+    Action, Snapshot,
+    autoscaler::{Choice, Chosen},
+};
 use crate::{
     api::{
         labels,
@@ -157,6 +160,8 @@ struct Set<'a> {
     after: i64,
     /// Machines without a delete call in flight, in deletion order.
     live: Vec<&'a Machine>,
+    /// Those of them that the autoscaler chose: they do not serve any more.
+    chosen: Chosen,
     unreadable: i64,
     creating: i64,
     /// Machines whose delete call is in flight: they count as existing and as not available.
@@ -173,7 +178,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
         let is_adopted = owner::controller_of(meta).is_none() && meta.deletion_timestamp.is_none();
         selector.matches(meta.labels.as_ref()) && (is_adopted || owner::is_controlled_by(meta, uid))
     };
-    let nothing = InFlight::default();
+    let (nothing, choice) = (InFlight::default(), Choice::of(deployment));
     let own = snapshot.sets.iter().filter(is_own);
     own.map(|set| {
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
@@ -194,13 +199,15 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let is_held = set.labels().contains_key(labels::SCALE_UP_DISABLED);
         let before = if is_deleting { 0 } else { i64::from(set.spec.replicas) };
+        let is_new = set.spec.makes(&deployment.spec.template);
         Set {
             set,
             is_held: (is_held, held_after(set, steps).unwrap_or(is_held)),
             updates,
-            is_new: set.spec.makes(&deployment.spec.template),
+            is_new,
             before,
             after: if is_deleting { 0 } else { replicas_after(set, steps).unwrap_or(before) },
+            chosen: choice.among(live.iter().copied(), set, is_new),
             live,
             unreadable: length(unreadable),
             creating: length(creating),
@@ -260,16 +267,20 @@ impl Set<'_> {
     }
 
     fn available(&self, replicas: i64, selected: &BTreeSet<String>) -> i64 {
-        let serves = |machine: &&&Machine| machine.is_available() && !selected.contains(&machine.name_any());
+        let serves = |machine: &&&Machine| self.serves(machine) && !selected.contains(&machine.name_any());
         length(self.live.iter().skip(self.surplus(replicas)).filter(serves).count())
+    }
+
+    fn serves(&self, machine: &Machine) -> bool {
+        machine.is_available() && !self.chosen.has(machine)
     }
 
     /// Machines that remain and are not available, while an available one was deleted before them.
     fn outliving(&self, replicas: i64) -> i64 {
-        let first_available = self.live.iter().position(|machine| machine.is_available());
+        let first_available = self.live.iter().position(|machine| self.serves(machine));
         let Some(first_available) = first_available else { return self.unreadable };
         let outlived = self.live.iter().skip(first_available.max(self.surplus(replicas)));
-        length(outlived.filter(|machine| !machine.is_available()).count()) + self.unreadable
+        length(outlived.filter(|machine| !self.serves(machine)).count()) + self.unreadable
     }
 
     fn has_machines(&self) -> bool {

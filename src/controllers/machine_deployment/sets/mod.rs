@@ -6,17 +6,14 @@ pub(super) mod naming;
 pub(super) mod revision;
 pub(super) mod rollback;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
     Snapshot,
-    autoscaler::Chosen,
+    autoscaler::{Choice, Chosen},
     rollout::{counts::ReplicaCounts, scale::Scalable},
 };
 use crate::{
@@ -43,8 +40,8 @@ pub(super) struct SetView {
     pub unreadable: Vec<String>,
     /// Its writes in flight.
     pub in_flight: InFlight,
-    /// Names of its Machines that the autoscaler chose. The set deletes them and creates others.
-    chosen: BTreeSet<String>,
+    /// Those that the autoscaler chose. The set deletes them and creates others.
+    chosen: Chosen,
     /// The counts of its Machines.
     pub counts: ReplicaCounts,
     now: Timestamp,
@@ -108,15 +105,14 @@ impl OwnedSets {
             unreadable.entry(&machine.set_uid).or_default().push(machine.name.clone());
         }
         let new = find_new(&drafts, &snapshot.deployment.spec.template);
-        let chosen = Chosen::of(&snapshot.deployment);
+        let choice = Choice::of(&snapshot.deployment);
         let sets = drafts.into_iter().enumerate().map(|(index, draft)| {
             let uid = draft.current().metadata.uid.as_deref().unwrap_or_default();
             let machines = machines.remove(uid).unwrap_or_default();
             let unreadable = unreadable.remove(uid).unwrap_or_default();
             let in_flight = snapshot.in_flight.get(uid).cloned().unwrap_or_default();
-            let goes = |machine: &&Arc<Machine>| chosen.has(machine, draft.current());
-            let chosen = machines.iter().filter(goes).map(|machine| machine.name_any()).collect();
             let (is_new, now, counts) = (Some(index) == new, snapshot.now, ReplicaCounts::default());
+            let chosen = choice.among(machines.iter().map(Arc::as_ref), draft.current(), is_new);
             SetView { draft, is_new, machines, unreadable, in_flight, chosen, counts, now }.counted()
         });
         let sets = sets.collect();
@@ -210,14 +206,12 @@ impl SetView {
     /// status of a set may be stale.
     pub(super) fn counts_by(&self, is_available: impl Fn(&Machine) -> bool) -> ReplicaCounts {
         let Self { machines, unreadable, in_flight, chosen, now, .. } = self;
-        let is_chosen = |machine: &Machine| machine.metadata.name.as_ref().is_some_and(|name| chosen.contains(name));
-        let goes = |machine: &Machine| in_flight.is_deleting(machine) || is_chosen(machine);
         let live: Vec<&Machine> =
             machines.iter().map(Arc::as_ref).filter(|machine| !machine.is_terminating()).collect();
         let (deleting, staying): (Vec<&Machine>, Vec<&Machine>) =
-            live.iter().copied().partition(|machine| goes(machine));
+            live.iter().copied().partition(|machine| in_flight.is_deleting(machine));
         let (available, idle): (Vec<&Machine>, Vec<&Machine>) =
-            staying.into_iter().partition(|machine| is_available(machine));
+            staying.into_iter().partition(|machine| is_available(machine) && !chosen.has(machine));
         let first_available = available.iter().map(|machine| DeletionOrder::of(machine, *now)).min();
         let goes_first =
             |machine: &Machine| first_available.as_ref().is_none_or(|first| DeletionOrder::of(machine, *now) < *first);

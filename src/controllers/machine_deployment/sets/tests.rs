@@ -22,7 +22,7 @@ fn set(replicas: i32, machines: Vec<Arc<Machine>>) -> SetView {
         machines,
         unreadable: Vec::new(),
         in_flight: InFlight::default(),
-        chosen: BTreeSet::new(),
+        chosen: Chosen::default(),
         counts: ReplicaCounts::default(),
         now: Timestamp::from_second(NOW).unwrap(),
     }

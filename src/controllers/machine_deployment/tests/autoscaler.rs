@@ -77,7 +77,7 @@ fn a_chosen_machine_does_not_count_as_available(
     }
     let sets = OwnedSets::controlled(&drive.snapshot());
     let counts = sets.new_set().unwrap().counts;
-    assert_eq!((counts.available, counts.deleting, counts.live), (available, 2 - available, 2));
+    assert_eq!((counts.available, counts.expendable, counts.live), (available, 2 - available, 2));
 }
 
 #[test]

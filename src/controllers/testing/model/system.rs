@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use futures::future::select_all;
 use jiff::SignedDuration;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -22,9 +21,10 @@ use crate::{
     controllers::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot},
     driver::{Catalogue, Driver, Guards},
     runtime::{
-        cell::{Cell, Config, Ended, Role, Scope, Shared},
+        cell::{Cell, Config, Role, Scope, Shared},
         events::Events,
-        leader::{Candidacy, Election, Leadership, Timing},
+        lead::lead,
+        leader::{Candidacy, Election, Timing},
         target::{Assignment, TargetClients, TargetId, Targets},
     },
     safety::api_server::Probing,
@@ -115,66 +115,28 @@ async fn run(
     leads: Arc<AtomicBool>,
 ) {
     let cell = cell(&world, &program, &clock);
-    let roles = program.roles.iter().map(|role| Box::pin(lead(&world, &cell, &program, role, &clock, &stop, &leads)));
-    let mut roles: Vec<_> = roles.collect();
-    while !roles.is_empty() {
-        let (has_lost, _, rest) = select_all(roles).await;
-        // Whichever role ends, ends the process; one that lost its Lease must not go on for a moment.
-        stop.cancel();
-        if has_lost {
-            return world.say(format!("{} lost its lease", program.name));
-        }
-        roles = rest;
-    }
-}
-
-/// Answers whether the Lease was lost.
-async fn lead(
-    world: &World,
-    cell: &Cell,
-    program: &Program,
-    role: &Role,
-    clock: &VirtualClock,
-    stop: &CancellationToken,
-    leads: &AtomicBool,
-) -> bool {
-    if !program.elects {
+    let candidates = program.roles.iter().map(|role| {
+        let candidacy = Candidacy {
+            namespace: program.namespace.clone(),
+            name: role.lease.to_owned(),
+            identity: program.name.clone(),
+            timing: TIMING,
+        };
+        let leases = world.control.client(&program.name);
+        let election = || Election::new(leases, candidacy, Arc::new(clock.clone())).unwrap();
+        (*role, program.elects.then(election))
+    });
+    let begun = |role: &Role| {
         leads.store(true, Ordering::Relaxed);
-        cell.play(role, stop).await;
-        return false;
-    }
-    let candidacy = Candidacy {
-        namespace: program.namespace.clone(),
-        name: role.lease.to_owned(),
-        identity: program.name.clone(),
-        timing: TIMING,
-    };
-    let leases = world.control.client(&program.name);
-    let election = Election::new(leases, candidacy, Arc::new(clock.clone())).unwrap();
-    let leadership = async {
-        cell.wait_synced().await;
-        election.acquire().await
-    };
-    let Some(leadership) = stop.run_until_cancelled(leadership).await else { return false };
-    world.say(format!("{} leads {}", program.name, role.name));
-    if *role == MACHINES {
-        world.ledger.lock().process_leads(&program.name);
-    }
-    leads.store(true, Ordering::Relaxed);
-    play(cell, role, leadership, stop).await
-}
-
-async fn play(cell: &Cell, role: &Role, leadership: Leadership, stop: &CancellationToken) -> bool {
-    tokio::select! {
-        biased;
-        () = leadership.lost() => true,
-        ended = cell.play(role, stop) => {
-            match ended {
-                Ended::Completely => leadership.release().await,
-                Ended::Aborted => leadership.abandon(),
+        if program.elects {
+            world.say(format!("{} leads {}", program.name, role.name));
+            if *role == MACHINES {
+                world.ledger.lock().process_leads(&program.name);
             }
-            false
         }
+    };
+    if lead(&cell, candidates.collect(), &begun, &stop).await.is_err() {
+        world.say(format!("{} lost its lease", program.name));
     }
 }
 

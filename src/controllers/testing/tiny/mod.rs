@@ -5,6 +5,8 @@
 //! that gives its `KIND` to a cell.
 
 mod apply;
+#[cfg(test)]
+mod leading;
 mod observe;
 mod plan;
 mod register;

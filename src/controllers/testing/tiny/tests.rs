@@ -27,8 +27,8 @@ use crate::{
 const HOUR: Duration = Duration::from_hours(1);
 
 /// One process.
-struct Program {
-    cell: Arc<Cell>,
+pub(super) struct Program {
+    pub(super) cell: Arc<Cell>,
     metrics: Metrics,
 }
 
@@ -39,7 +39,7 @@ struct Playing {
 }
 
 impl Program {
-    fn start(server: &ApiServer, clock: &VirtualClock, roles: &[Role]) -> Self {
+    pub(super) fn start(server: &ApiServer, clock: &VirtualClock, roles: &[Role]) -> Self {
         let control = server.client("program");
         let shared = Shared {
             clock: Arc::new(clock.clone()),
@@ -78,7 +78,7 @@ fn world() -> (ApiServer, VirtualClock) {
     (ApiServer::new(&clock, Arc::new(Perfect)), clock)
 }
 
-fn put(server: &ApiServer, name: &str, content: Value) {
+pub(super) fn put(server: &ApiServer, name: &str, content: Value) {
     let mut map = json!({ "metadata": { "name": name, "namespace": "shoot" } });
     map.as_object_mut().unwrap().extend(content.as_object().unwrap().clone());
     if server.get(&CONFIG_MAPS, "shoot", name).is_none() {
@@ -88,13 +88,13 @@ fn put(server: &ApiServer, name: &str, content: Value) {
     }
 }
 
-fn keys(server: &ApiServer, name: &str) -> Option<String> {
+pub(super) fn keys(server: &ApiServer, name: &str) -> Option<String> {
     let map = server.get(&CONFIG_MAPS, "shoot", name)?;
     map.value["metadata"]["annotations"][KEYS].as_str().map(str::to_owned)
 }
 
 /// Writes of the program to ConfigMaps.
-fn writes(server: &ApiServer) -> usize {
+pub(super) fn writes(server: &ApiServer) -> usize {
     let is_read = |verb: Verb| matches!(verb, Verb::Get | Verb::List | Verb::Watch);
     server.calls().iter().filter(|call| call.kind == &CONFIG_MAPS && !is_read(call.verb)).count()
 }
@@ -108,7 +108,7 @@ fn events(server: &ApiServer) -> Vec<String> {
 }
 
 /// Lets time pass until it is so.
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_mins(5), "never: {what}");

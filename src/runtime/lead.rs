@@ -1,0 +1,75 @@
+//! Runs the roles of a cell, each while its Lease is held.
+
+use futures::future::select_all;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    cell::{Cell, Ended, Role},
+    leader::{Election, Leadership},
+};
+
+/// The Lease was lost: another process may act now.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("lost the lease {0}")]
+pub(crate) struct LostLease(&'static str);
+
+/// Runs each role, with an election once its Lease is acquired, until `stop`. When one role ends, all end. `begun` is
+/// called when a role may act.
+///
+/// # Errors
+/// A Lease is lost.
+pub(crate) async fn lead(
+    cell: &Cell,
+    roles: Vec<(Role, Option<Election>)>,
+    begun: &(dyn Fn(&Role) + Sync),
+    stop: &CancellationToken,
+) -> Result<(), LostLease> {
+    let stop = stop.child_token();
+    let lead = |(role, election)| Box::pin(lead_one(cell, role, election, begun, stop.clone()));
+    let mut running: Vec<_> = roles.into_iter().map(lead).collect();
+    let mut outcome = Ok(());
+    while !running.is_empty() {
+        let (ended, _, rest) = select_all(running).await;
+        stop.cancel();
+        outcome = outcome.and(ended);
+        running = rest;
+    }
+    outcome
+}
+
+async fn lead_one(
+    cell: &Cell,
+    role: Role,
+    election: Option<Election>,
+    begun: &(dyn Fn(&Role) + Sync),
+    stop: CancellationToken,
+) -> Result<(), LostLease> {
+    let Some(election) = election else {
+        begun(&role);
+        cell.play(&role, &stop).await;
+        return Ok(());
+    };
+    // A process whose caches cannot be filled must not take a Lease from one whose caches are full.
+    let leadership = async {
+        cell.wait_synced().await;
+        election.acquire().await
+    };
+    let Some(leadership) = stop.run_until_cancelled(leadership).await else { return Ok(()) };
+    begun(&role);
+    play(cell, &role, leadership, &stop).await
+}
+
+async fn play(cell: &Cell, role: &Role, leadership: Leadership, stop: &CancellationToken) -> Result<(), LostLease> {
+    tokio::select! {
+        biased;
+        () = leadership.lost() => Err(LostLease(role.lease)),
+        ended = cell.play(role, stop) => {
+            match ended {
+                Ended::Completely => leadership.release().await,
+                // The next leader waits until the Lease has expired, and so until the aborted calls are over.
+                Ended::Aborted => leadership.abandon(),
+            }
+            Ok(())
+        }
+    }
+}
