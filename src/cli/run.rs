@@ -198,7 +198,11 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
         machine: machine_policy(machine),
         orphans: orphans_policy(machine),
         probing: probing(machine),
-        node: node::Policy { creation_timeout: creation_timeout.as_signed(), ..process.node },
+        node: node::Policy {
+            creation_timeout: creation_timeout.as_signed(),
+            max_unhealthy_replacements: machine.max_unhealthy_replacements,
+            ..process.node
+        },
         drivers: Some(driver_choice(driver)),
         ..process
     }
@@ -233,7 +237,7 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         node_conditions: options.node_conditions.as_slice().to_vec(),
         resource_exhausted_retry: options.resource_exhausted_retry.into(),
         bootstrap_token_groups: options.bootstrap_token_auth_extra_groups.clone(),
-        ..machine::Policy::default()
+        max_unhealthy_replacements: options.max_unhealthy_replacements,
     }
 }
 
@@ -244,7 +248,10 @@ mod tests {
     use clap::{Args, FromArgMatches};
 
     use super::*;
-    use crate::cli::args::{self, Command};
+    use crate::{
+        cli::args::{self, Command},
+        safety::meltdown,
+    };
 
     #[test]
     fn flags_reach_the_probes_and_the_orphan_collector() {
@@ -332,6 +339,7 @@ mod tests {
             "--node-conditions=A,B",
             "--resource-exhausted-retry=5m",
             "--bootstrap-token-auth-extra-groups=g",
+            "--machine-safety-max-unhealthy-replacements=30%",
             "--namespace=n",
         ];
         let Command::MachineController(options) = args::parse(words.map(OsString::from)).unwrap() else {
@@ -349,8 +357,10 @@ mod tests {
             node_conditions: vec!["A".to_owned(), "B".to_owned()],
             resource_exhausted_retry: GoDuration::from_secs(300),
             bootstrap_token_groups: "g".to_owned(),
+            max_unhealthy_replacements: meltdown::Limit::Percent(30),
             ..machine::Policy::default()
         };
+        assert_eq!(process.node.max_unhealthy_replacements, expected.max_unhealthy_replacements);
         assert_eq!(process.machine, expected);
         assert_eq!(process.node.creation_timeout.as_secs(), 60, "from this age a Node without a machine is marked");
         let Cells::One(cell) = process.cells else { panic!("several cells") };

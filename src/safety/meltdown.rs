@@ -1,19 +1,69 @@
 //! The meltdown guard: limits how many unhealthy Machines of one MachineDeployment are replaced at the same time.
 //!
 //! If a zone fails, or the connection to it, all its Machines look unhealthy at the same time. Replacing them all would
-//! turn a disturbance into an outage, so the next replacement waits until the previous one is Running. The limit is
-//! `max_unhealthy_replacements` of the machine policy, by default [`DEFAULT_LIMIT`]. Creation timeouts are not guarded,
-//! because such a Machine was never available.
+//! turn a disturbance into an outage, so the next replacement waits until the previous one is Running. The [`Limit`] is
+//! `max_unhealthy_replacements` of the machine policy. Creation timeouts are not guarded, because such a Machine was never
+//! available.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use crate::api::{
     labels,
     machine::{Machine, MachinePhase},
 };
 
-/// How many Machines may be out of service before no further one is replaced; the reference's fixed number.
-pub const DEFAULT_LIMIT: u32 = 1;
+/// How many Machines of a deployment may be out of service before no further one is replaced, at least one. The default is
+/// the reference's fixed number, 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// That many.
+    Machines(u32),
+    /// That many of a hundred, rounded down.
+    Percent(u32),
+}
+
+/// What is no [`Limit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a number of machines (1 or more) or a percentage (1% to 100%)")]
+pub struct InvalidLimit;
+
+impl Limit {
+    fn of(self, machines: u32) -> u32 {
+        match self {
+            Self::Machines(count) => count,
+            Self::Percent(percent) => (u64::from(machines) * u64::from(percent) / 100).try_into().unwrap_or(u32::MAX),
+        }
+        .max(1)
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self::Machines(1)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machines(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = InvalidLimit;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLimit> {
+        let (number, limit, range): (_, fn(u32) -> Self, _) = match text.strip_suffix('%') {
+            Some(percent) => (percent, Self::Percent, 1..=100),
+            None => (text, Self::Machines, 1..=u32::MAX),
+        };
+        let number = number.parse().ok().filter(|number| range.contains(number));
+        number.map(limit).ok_or(InvalidLimit)
+    }
+}
 
 /// How many names an explanation lists.
 const NAMES: usize = 3;
@@ -28,6 +78,8 @@ pub struct PermitKey {
 /// How many Machines with the same [`PermitKey`] are out of service, and which, including the Machine itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutOfService {
+    /// All Machines, in service or not.
+    machines: u32,
     weight: u32,
     blockers: Vec<String>,
 }
@@ -79,6 +131,7 @@ impl OutOfService {
 
     fn add(&mut self, machine: &Machine) {
         let weight = weight_of(machine);
+        self.machines = self.machines.saturating_add(1);
         self.weight = self.weight.saturating_add(weight);
         if weight > 0 {
             let name = machine.metadata.name.as_deref().unwrap_or_default();
@@ -93,8 +146,8 @@ impl OutOfService {
     }
 
     /// The Machines because of which no further one may be replaced; `None` if one may.
-    pub fn blocked_by(&self, limit: u32) -> Option<String> {
-        (self.weight >= limit).then(|| {
+    pub fn blocked_by(&self, limit: Limit) -> Option<String> {
+        (self.weight >= limit.of(self.machines)).then(|| {
             let more = if self.blockers.len() == NAMES { ", …" } else { "" };
             format!("{}{more}", self.blockers.join(", "))
         })
@@ -151,16 +204,37 @@ mod tests {
     #[test]
     fn one_machine_may_be_given_up_only_while_none_is_out_of_service() {
         let healthy = [machine("a", "Running", false), machine("b", "Unknown", false)];
-        assert_eq!(count(&healthy).blocked_by(DEFAULT_LIMIT), None);
+        assert_eq!(count(&healthy).blocked_by(Limit::default()), None);
         let joining = [machine("a", "Unknown", false), machine("b", "Pending", false)];
-        assert_eq!(count(&joining).blocked_by(DEFAULT_LIMIT).as_deref(), Some("b (Pending)"));
-        assert_eq!(count(&joining).blocked_by(2), None);
+        assert_eq!(count(&joining).blocked_by(Limit::default()).as_deref(), Some("b (Pending)"));
+    }
+
+    #[rstest]
+    #[case::a_number("2", 1, 2)]
+    #[case::and_another("3", 2, 4)]
+    #[case::a_percentage("25%", 2, 12)]
+    #[case::is_rounded_down("25%", 0, 7)]
+    #[case::and_one_is_always_allowed("1%", 0, 7)]
+    fn a_limit_is_a_number_or_a_percentage(#[case] limit: &str, #[case] allowed: usize, #[case] machines: usize) {
+        let limit: Limit = limit.parse().unwrap();
+        let out_of_service = |count_of: usize| {
+            let phase = |index: usize| if index < count_of { "Pending" } else { "Running" };
+            let all: Vec<Machine> = (0..machines).map(|index| machine("m", phase(index), false)).collect();
+            count(&all).blocked_by(limit)
+        };
+        assert_eq!(out_of_service(allowed), None, "one more may be replaced");
+        assert!(out_of_service(allowed + 1).is_some());
+    }
+
+    #[rstest]
+    fn nothing_else_is_a_limit(#[values("", "0", "0%", "101%", "-1", "1.5", "%", "ten")] text: &str) {
+        assert_eq!(text.parse::<Limit>(), Err(InvalidLimit));
     }
 
     #[test]
     fn the_explanation_names_a_few_machines_in_order() {
         let machines: Vec<Machine> = ["e", "d", "c", "b"].iter().map(|name| machine(name, "", false)).collect();
-        let text = count(&machines).blocked_by(1).unwrap();
+        let text = count(&machines).blocked_by(Limit::default()).unwrap();
         assert_eq!(text, "b (not created yet), c (not created yet), d (not created yet), …");
     }
 
@@ -177,7 +251,7 @@ mod tests {
         let mut machine = machine("m", phase, preserved);
         machine.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH.into());
         let count = count(&[machine]);
-        assert_eq!((count.weight, count.blocked_by(1).as_deref()), (weight, Some("m (Terminating)")));
+        assert_eq!((count.weight, count.blocked_by(Limit::default()).as_deref()), (weight, Some("m (Terminating)")));
     }
 
     #[test]

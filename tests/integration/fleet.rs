@@ -97,19 +97,37 @@ async fn two_cells_of_one_process_do_not_meet() {
     })
     .await;
     fleet.write(&[0]);
-    // The other replica may take them before it reads the file again.
-    let mut free_since: Option<Instant> = None;
-    wait::until("the leases of the cell to be and stay free", async || {
-        let is_free = holders(second).await.is_empty();
-        free_since = is_free.then(|| free_since.unwrap_or_else(Instant::now));
-        free_since.filter(|since| since.elapsed() > REREAD * 2)
-    })
-    .await;
+    released(second).await;
     second.scale(4).await;
     first.scale(4).await;
     serve(first, 4, "large").await;
     assert_eq!(second.scene.now().machines.len(), 3 + TWINS.len());
     fleet.write(&[1, 0]);
+    serve(second, 4, "large").await;
+    fleet.assert_apart().await;
+
+    // A file that cannot be read changes nothing.
+    fleet.replace("cells: [");
+    wait::until("the process to complain", async || {
+        one.program.log().contains("cells file cannot be used").then_some(())
+    })
+    .await;
+    first.scale(3).await;
+    second.scale(3).await;
+    serve(first, 3, "large").await;
+    serve(second, 3, "large").await;
+
+    // A cell with another kubeconfig is another cell. This one has no cluster.
+    fleet.write_with(&[0, 1], |name, cell| {
+        if name == "b" {
+            cell["kubeconfig"] = json!(fleet.file.with_file_name("nowhere"));
+        }
+    });
+    released(second).await;
+    first.scale(4).await;
+    serve(first, 4, "large").await;
+    fleet.write(&[0, 1]);
+    second.scale(4).await;
     serve(second, 4, "large").await;
     fleet.assert_apart().await;
 }
@@ -129,20 +147,30 @@ impl Fleet {
 
     /// Which cells there shall be.
     fn write(&self, which: &[usize]) {
+        self.write_with(which, |_, _| ());
+    }
+
+    fn write_with(&self, which: &[usize], change: impl Fn(&str, &mut Value)) {
         let cell = |&at: &usize| -> Value {
             let world = &self.worlds[at];
             let identity = world.identity();
             let name = ["a", "b"][at];
-            json!({
+            let mut cell = json!({
                 "name": name,
                 "namespace": world.namespace,
                 "kubeconfig": identity.control,
                 "targetKubeconfig": identity.target,
-            })
+            });
+            change(name, &mut cell);
+            cell
         };
         let cells = json!({"cells": which.iter().map(cell).collect::<Vec<_>>()});
+        self.replace(&serde_yaml_ng::to_string(&cells).unwrap());
+    }
+
+    fn replace(&self, text: &str) {
         let new = self.file.with_extension("new");
-        fs::write(&new, serde_yaml_ng::to_string(&cells).unwrap()).unwrap();
+        fs::write(&new, text).unwrap();
         fs::rename(new, &self.file).unwrap();
     }
 
@@ -167,6 +195,17 @@ impl Fleet {
         let nodes: BTreeSet<String> = first.scene.now().nodes.keys().cloned().collect();
         assert!(nodes.is_disjoint(&(&names(second) - &common)), "nodes of the second cell in the first cluster");
     }
+}
+
+/// The Leases of a cell are free, and stay free: another replica may take them before it reads the file again.
+async fn released(world: &World) {
+    let mut free_since: Option<Instant> = None;
+    wait::until("the leases of the cell to be and stay free", async || {
+        let is_free = holders(world).await.is_empty();
+        free_since = is_free.then(|| free_since.unwrap_or_else(Instant::now));
+        free_since.filter(|since| since.elapsed() > REREAD * 2)
+    })
+    .await;
 }
 
 /// The pool and the twins serve.

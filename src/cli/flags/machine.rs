@@ -5,6 +5,7 @@ use std::{convert::Infallible, str::FromStr, time::Duration};
 use clap::{ArgAction, Args};
 
 use super::value;
+use crate::safety::meltdown::Limit;
 
 /// Defaults for machines, which a machine can override in its spec.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -95,6 +96,11 @@ pub struct MachineOptions {
         value_parser = value::boolean
     )]
     pub orphan_vms_dry_run: bool,
+
+    /// How many machines of a deployment may be out of service before no further unhealthy one is replaced; a number, or a
+    /// percentage of its machines
+    #[arg(long = "machine-safety-max-unhealthy-replacements", default_value = "1", value_name = "NUMBER|PERCENTAGE")]
+    pub max_unhealthy_replacements: Limit,
 
     /// Node conditions that make a machine unhealthy when true, separated by commas without spaces
     #[arg(

@@ -3,7 +3,10 @@ use std::{collections::BTreeSet, ffi::OsString, net::IpAddr, path::PathBuf, time
 use rstest::rstest;
 
 use super::*;
-use crate::cli::args::{self, Command};
+use crate::{
+    cli::args::{self, Command},
+    safety::meltdown::Limit,
+};
 
 /// Flags of both Go programs, with their defaults.
 const GENERIC: [(&str, &str); 21] = [
@@ -38,8 +41,8 @@ const ROLLOUT: [(&str, &str); 4] = [
     ("autoscaler-scaledown-annotation-during-rollout", "true"),
 ];
 
-/// Flags of the Go machine-controller alone, and two of the orphan collector that it does not have.
-const MACHINE: [(&str, &str); 16] = [
+/// Flags of the Go machine-controller alone, and three of the safety controllers that it does not have.
+const MACHINE: [(&str, &str); 17] = [
     ("machine-creation-timeout", "20m"),
     ("machine-health-timeout", "10m"),
     ("machine-drain-timeout", "2h"),
@@ -53,6 +56,7 @@ const MACHINE: [(&str, &str); 16] = [
     ("machine-safety-orphan-vms-period", "15m"),
     ("machine-safety-orphan-vms-minimum-age", "10m"),
     ("machine-safety-orphan-vms-dry-run", "false"),
+    ("machine-safety-max-unhealthy-replacements", "1"),
     ("node-conditions", "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"),
     ("bootstrap-token-auth-extra-groups", ""),
     ("resource-exhausted-retry", "10m"),
@@ -210,6 +214,7 @@ fn the_machine_controller_gets_typed_values() {
             orphan_vms_period: 15 * MINUTE,
             orphan_vms_minimum_age: 10 * MINUTE,
             orphan_vms_dry_run: false,
+            max_unhealthy_replacements: Limit::Machines(1),
             node_conditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable".parse().unwrap(),
             bootstrap_token_auth_extra_groups: String::new(),
             resource_exhausted_retry: 10 * MINUTE,

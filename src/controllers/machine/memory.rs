@@ -138,6 +138,17 @@ impl Memory {
         Self { uid: uid.map(str::to_owned), forgotten: self.forgotten, ..Self::default() }
     }
 
+    /// The memory at some time. What failed later than that failed before the clock was set back: its retry is due now, not
+    /// when the clock has caught up. An accepted eviction keeps its time, because its grace period counts from there.
+    pub(super) fn at(mut self, now: Timestamp) -> Self {
+        let calls = self.calls.values_mut().map(|failure| &mut failure.at);
+        let writes = self.node.values_mut().chain(&mut self.token).map(|failure| &mut failure.at);
+        let refused = self.pods.values_mut().filter(|attempt| attempt.answer != Answer::Accepted);
+        let times = calls.chain(writes).chain(refused.map(|attempt| &mut attempt.at));
+        times.filter(|at| **at > now).for_each(|at| *at = Timestamp::MIN);
+        self
+    }
+
     /// Stores the memory as a reconcile changed it. If failures were cleared while a call was in flight, they stay
     /// cleared.
     pub(super) fn replace(&mut self, changed: Self) {
@@ -260,6 +271,28 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 5, 5]);
         memory.forget_failures();
         assert_eq!(memory.node_failure_of(NodeWrite::Sync, Timestamp::UNIX_EPOCH), None);
+    }
+
+    #[test]
+    fn after_the_clock_was_set_back_what_failed_is_retried() {
+        let mut memory = Memory::default();
+        let [before, now] = [7_200, 3_600].map(|second| Timestamp::from_second(second).unwrap());
+        memory.call_failed(Call::Create, DriverError::new(Code::Internal, "because"), before);
+        memory.node_failed(NodeWrite::Sync, "denied".to_owned(), before);
+        memory.token_failed("denied".to_owned(), before);
+        let policy = super::super::Policy::default();
+        let due = |memory: &Memory| {
+            let call = memory.failure_of(Call::Create).unwrap();
+            [
+                super::super::retry::retry_at(Call::Create, call, &policy, false) <= now,
+                memory.node_failure_of(NodeWrite::Sync, now).is_none(),
+                memory.token_failure().unwrap().retry_at() <= now,
+            ]
+        };
+        assert_eq!(due(&memory), [false; 3]);
+        let memory = memory.at(now);
+        assert_eq!(due(&memory), [true; 3]);
+        assert_eq!(memory.failure_of(Call::Create).unwrap().count, 1, "it is not forgotten");
     }
 
     #[test]

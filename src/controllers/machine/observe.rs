@@ -22,7 +22,7 @@ impl Machines {
         let machine = context.machines.cache.get(key)?;
         let uid = machine.metadata.uid.as_deref();
         let class = self.class(key, &machine.spec.class.name);
-        let (learned, memory) = (session.learned_of(uid), memory.of(uid));
+        let (learned, memory) = (session.learned_of(uid), memory.of(uid).at(context.now()));
         let target = context.targets.of(&machine.metadata);
         let mut snapshot = Snapshot::new(
             machine,

@@ -61,6 +61,16 @@ pub(crate) struct Memory {
     recorded: Option<Event>,
 }
 
+impl Memory {
+    /// The Nodes whose patches are not retried yet, and until when. A later retry than the longest pause allows was planned
+    /// before the clock was set back: it is due.
+    pub(super) fn node_retries_at(&self, now: Timestamp) -> BTreeMap<String, Timestamp> {
+        let longest = SignedDuration::try_from(LAST_NODE_RETRY).unwrap_or(SignedDuration::MAX);
+        let pending = self.node_retries.iter().filter(|(_, retry)| retry.at.duration_since(now) <= longest);
+        pending.map(|(node, retry)| (node.clone(), retry.at)).collect()
+    }
+}
+
 /// When to retry the patch of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeRetry {

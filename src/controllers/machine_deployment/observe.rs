@@ -35,7 +35,7 @@ impl MachineDeployments {
             unreadable_machines: self.unreadable_machines(&own),
             nodes_unknown: self.nodes_unknown(&deployment),
             nodes: self.nodes_of(&deployment, &machines),
-            node_retries: memory.node_retries.iter().map(|(node, retry)| (node.clone(), retry.at)).collect(),
+            node_retries: memory.node_retries_at(now),
             failure: memory.failure.clone(),
             hold: self.holds.of(&deployment.metadata),
             deployment,

@@ -137,7 +137,9 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (updating, known) = (Arc::clone(&queue), Arc::clone(&targets));
     let (all_machines, all_sets) = (builder.objects::<Machine>(), builder.objects::<MachineSet>());
     targets.on_node_change(move |target, change| {
-        if !is_about_update(change) {
+        // A Node that this process learns of after its Machine gets its annotation and taint now.
+        let has_come = change.new.is_some() && change.old.is_none();
+        if !has_come && !is_about_update(change) {
             return;
         }
         let node = NodeKey::new(&target.id, &change.key.name);
@@ -147,7 +149,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
             if let Some(of_set) = set.as_ref().and_then(|set| owner::controller_of(&set.metadata)) {
                 let key = Key::beside(&machine.metadata, &of_set.name);
                 let deployment = in_place.cache.get(&key);
-                if deployment.is_some_and(|it| is_updated_in_place(&it)) {
+                if deployment.is_some_and(|it| has_come || is_updated_in_place(&it)) {
                     updating.add(key);
                 }
             }
@@ -177,7 +179,7 @@ fn is_updated_in_place(deployment: &MachineDeployment) -> bool {
     deployment.spec.strategy.kind() == Some(StrategyType::InPlaceUpdate)
 }
 
-/// A Node came, or a label of its in-place update changed.
+/// A label of a Node's in-place update changed.
 fn is_about_update(change: &Change<Node>) -> bool {
     const LABELS: [&str; 3] = [labels::CANDIDATE_FOR_UPDATE, labels::SELECTED_FOR_UPDATE, labels::UPDATE_RESULT];
     let of = |node: Option<&Arc<Node>>| {

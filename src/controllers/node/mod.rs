@@ -35,7 +35,7 @@ pub(crate) use register::{BY_MACHINE, KIND, Nodes, cache, is_relevant};
 use crate::{
     api::{machine::Machine, node::Node, patch},
     safety::{
-        meltdown::{Permit, PermitKey},
+        meltdown::{self, Permit, PermitKey},
         trust::TargetTrust,
     },
 };
@@ -98,7 +98,7 @@ pub struct Policy {
     /// controller adds it in one patch with the labels.
     pub finalizer_grace: SignedDuration,
     /// How many Machines of a deployment may be out of service before no further one is replaced.
-    pub max_unhealthy_replacements: u32,
+    pub max_unhealthy_replacements: meltdown::Limit,
 }
 
 /// One operation that a plan for a Node can contain. Patches are JSON merge patches; the executor adds

@@ -9,14 +9,14 @@ use super::*;
 use crate::{
     api::labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
     plan::Plan,
-    safety::meltdown::OutOfService,
+    safety::meltdown::{self, OutOfService},
 };
 
 const POLICY: Policy = Policy {
     creation_timeout: SignedDuration::from_secs(1200),
     marks_strangers: true,
     finalizer_grace: SignedDuration::from_secs(30),
-    max_unhealthy_replacements: 1,
+    max_unhealthy_replacements: meltdown::Limit::Machines(1),
 };
 
 fn now() -> Timestamp {

@@ -15,7 +15,7 @@ use crate::{
         metrics::Metrics,
         target::{Assignment, TargetClients, TargetId, Targets},
     },
-    safety::api_server::Probing,
+    safety::{api_server::Probing, meltdown},
 };
 
 const ROLES: [Role; 2] = [SETS, MACHINES];
@@ -44,7 +44,7 @@ pub(crate) fn settings() -> Settings {
             creation_timeout: jiff::SignedDuration::from_mins(20),
             marks_strangers: true,
             finalizer_grace: jiff::SignedDuration::from_secs(30),
-            max_unhealthy_replacements: 1,
+            max_unhealthy_replacements: meltdown::Limit::Machines(1),
         },
         drivers: Arc::new(Catalogue::default()),
         slots: 4,

@@ -146,7 +146,7 @@ mod tests {
         let blockers = |cache: &Cache<Machine>| {
             let (_held, permit) = take(&Arc::default(), cache, &permit("ns"), &Key::new("ns", "a"));
             let Permit::Held(others) = permit else { panic!("{permit:?}") };
-            others.blocked_by(1)
+            others.blocked_by(crate::safety::meltdown::Limit::default())
         };
         cache.wrote(machine("a", "InPlaceUpdateFailed"));
         assert_eq!(blockers(&cache), None);

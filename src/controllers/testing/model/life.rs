@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     super::api_server::NODES,
+    luck::LONGEST_WATCH,
     system::{Process, Program, TAKE_OVER},
     wish::Wish,
     world::World,
@@ -212,8 +213,8 @@ impl Life {
         if world.wish.lock().is_deleted {
             return Ok(());
         }
-        // Until then a watch may have been silent.
-        sleep(SILENCE).await;
+        // Until then a watch of before may fall silent, and be silent.
+        sleep(SILENCE + Duration::from_millis(LONGEST_WATCH.unsigned_abs())).await;
         world.wish_for("another node label", Wish::relabel);
         world.within(SOON, "the label on all nodes", || world.what_is_missing().is_empty()).await?;
         world.wish_for("one machine more", |wish| wish.replicas += 1);

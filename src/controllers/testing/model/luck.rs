@@ -211,6 +211,9 @@ fn any_failure(dice: &mut Dice, verb: Verb) -> Outcome {
     *dice.pick(outcomes).unwrap()
 }
 
+/// How long watches last, in milliseconds, that end early.
+pub(super) const LONGEST_WATCH: i64 = 120_000;
+
 fn millis(dice: &mut Dice, range: std::ops::Range<i64>) -> Duration {
     let millis: SignedDuration = dice.millis(range);
     Duration::try_from(millis).unwrap()
@@ -246,6 +249,6 @@ impl Network for Luck {
             1 => Broken::Reset,
             _ => Broken::Closed,
         };
-        Some((millis(dice, 1000..120_000), how))
+        Some((millis(dice, 1000..LONGEST_WATCH), how))
     }
 }

@@ -27,7 +27,7 @@ use crate::{
         leader::{Candidacy, Election, Timing},
         target::{Assignment, TargetClients, TargetId, Targets},
     },
-    safety::api_server::Probing,
+    safety::{api_server::Probing, meltdown},
 };
 
 /// Slower than a real one, so that hours pass with few renewals.
@@ -165,7 +165,7 @@ fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell
             creation_timeout: SignedDuration::try_from(program.creation_timeout).unwrap(),
             marks_strangers: true,
             finalizer_grace: SignedDuration::from_secs(30),
-            max_unhealthy_replacements: 1,
+            max_unhealthy_replacements: meltdown::Limit::Machines(1),
         },
         drivers: Arc::new(Catalogue::of([driver], &Guards::unobserved())),
         slots: 4,

@@ -28,7 +28,7 @@ use super::{
     luck::Luck,
     wish::{Strategy, Wish},
 };
-use crate::{api::machine::Machine, runtime::clock::Clock, safety::meltdown};
+use crate::{api::machine::Machine, runtime::clock::Clock};
 
 /// A process may not know yet what became true so short a time ago: watches are late, and requests travel.
 const NEWS: Duration = Duration::from_secs(70);
@@ -40,7 +40,7 @@ pub(super) struct Ledger {
     nodes: BTreeMap<String, NodeFacts>,
     /// UIDs of Machines that served, and that something else than the choice of a set took away.
     lost: BTreeSet<String>,
-    /// Machines that a user deleted, and those that were lost and are gone.
+    /// Machines that a user deleted, those whose Node is gone, and those that were lost and are gone.
     taken: Vec<Taken>,
     /// UIDs of Machines that were given up for bad health.
     given_up: BTreeSet<String>,
@@ -271,11 +271,10 @@ impl Ledger {
             self.given_up.remove(&new.uid);
         }
         if matches!(&*old.phase, "Unknown" | "InPlaceUpdateFailed") && new.phase == "Failed" {
-            let limit = usize::try_from(meltdown::DEFAULT_LIMIT).unwrap();
             // One that is preserved is not replaced.
             let is_kept = |uid: &String| self.machines.get(uid).is_some_and(|machine| machine.kept_until.is_some());
             let others: Vec<&String> = self.given_up.iter().filter(|uid| !is_kept(uid)).collect();
-            luck.must(others.len() < limit, || format!("machine {name} is given up while {others:?} are not gone yet"));
+            luck.must(others.is_empty(), || format!("machine {name} is given up while {others:?} are not gone yet"));
             self.given_up.insert(new.uid.clone());
         }
         let is_update = old.phase == "InPlaceUpdateFailed";
@@ -319,6 +318,10 @@ impl Ledger {
             }
         }
         let is_free_choice = !set_goes && !lost_its_node && !machine.is_marked && machine.has_served_for(NEWS);
+        if lost_its_node {
+            // The process that has the sets may not know of that deletion yet.
+            self.taken.push(Taken { at: Instant::now(), set: machine.set.clone(), served: false });
+        }
         if lost_its_node && machine.is_available() {
             self.lost.insert(machine.uid.clone());
         }
