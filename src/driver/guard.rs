@@ -158,6 +158,11 @@ impl<G: Guard> Driver for Guarded<G> {
         self.inner.inspect(class, secret).await
     }
 
+    /// Not guarded: no controller calls it.
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        self.inner.tag(request, is_listed).await
+    }
+
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         let call = Call { provider: self.name(), operation: Operation::VolumeIds, account: None };
         self.guard.around(call, self.inner.volume_ids(specs)).await

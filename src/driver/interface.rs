@@ -87,6 +87,13 @@ pub trait Driver: Send + Sync + 'static {
         Err(DriverError::new(Code::Unimplemented, message))
     }
 
+    /// Gives the VM with the Machine's provider ID the tags by which [`Self::list`] finds VMs of the class, or takes so many
+    /// of them away that it does not. [`Code::Unimplemented`] if the driver cannot. Only `mcm adopt` calls it.
+    async fn tag(&self, _: &MachineRequest, _is_listed: bool) -> Result<(), DriverError> {
+        let message = format!("driver {} cannot change tags: change them by hand, as the class says", self.name());
+        Err(DriverError::new(Code::Unimplemented, message))
+    }
+
     /// IDs of volumes as they appear in `Node.status.volumesAttached`. Unknown volume types are left out.
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError>;
 }

@@ -122,8 +122,16 @@ impl Driver for SimulatedDriver {
         Ok(None)
     }
 
+    /// A VM that the Machine names is also found without a tag: somebody else may have made it.
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.cloud.status(&self.selector(request)?).await.map(vm_of).map_err(error_of)
+        let selector = self.selector(request)?;
+        let found = match self.cloud.status(&selector).await {
+            Err(failure) if failure.code == Code::NotFound && selector.provider_id.is_some() => {
+                self.cloud.status(&Selector { cluster: Some(String::new()), ..selector }).await
+            }
+            found => found,
+        };
+        found.map(vm_of).map_err(error_of)
     }
 
     /// Every VM of the cluster, which the classes of a namespace share.
@@ -131,6 +139,15 @@ impl Driver for SimulatedDriver {
         let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
         let list = self.cloud.list(&self.cluster(namespace)).await.map_err(error_of)?;
         Ok(list.items.into_iter().map(|vm| (vm.provider_id, vm.machine_name)).collect())
+    }
+
+    /// The tag of a VM is its cluster.
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        let cluster = if is_listed { self.cluster(&namespace_of(request)) } else { String::new() };
+        let Some(id) = request.machine.spec.provider_id.rsplit('/').next().filter(|id| !id.is_empty()) else {
+            return Err(DriverError::new(Code::InvalidArgument, "the machine has no provider ID"));
+        };
+        self.cloud.tag(id, &cluster).await.map(drop).map_err(error_of)
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

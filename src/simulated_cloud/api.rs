@@ -13,6 +13,9 @@ pub trait CloudApi: Send + Sync + std::fmt::Debug {
     /// Initializes a VM.
     async fn initialize(&self, id: &str) -> Result<VmView, Failure>;
 
+    /// Makes a VM one of a cluster; of none if it is empty.
+    async fn tag(&self, id: &str, cluster: &str) -> Result<VmView, Failure>;
+
     /// Deletes the VMs of a selector, of which there may be none, and returns when they are gone.
     async fn delete(&self, selector: &Selector) -> Result<(), Failure>;
 

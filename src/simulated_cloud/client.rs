@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     api::CloudApi,
-    messages::{CreateVm, Failure, Selector, VmList, VmView},
+    messages::{CreateVm, Failure, Selector, TagRequest, VmList, VmView},
 };
 use crate::driver::code::Code;
 
@@ -83,6 +83,11 @@ impl CloudApi for Client {
 
     async fn initialize(&self, id: &str) -> Result<VmView, Failure> {
         json(send(self.request(Method::POST, &["vms", id, "initialize"], &[])).await?).await
+    }
+
+    async fn tag(&self, id: &str, cluster: &str) -> Result<VmView, Failure> {
+        let body = TagRequest { cluster: cluster.to_owned() };
+        json(send(self.request(Method::POST, &["vms", id, "cluster"], &[]).json(&body)).await?).await
     }
 
     async fn delete(&self, selector: &Selector) -> Result<(), Failure> {

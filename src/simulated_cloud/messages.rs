@@ -139,6 +139,14 @@ pub struct KillRequest {
     pub mode: KillMode,
 }
 
+/// The cluster that a VM belongs to from now on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TagRequest {
+    /// Its tag; empty for a VM of no cluster.
+    pub cluster: String,
+}
+
 /// A Node condition set from outside, or taken back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{
     cloud::Cloud,
     control::{Control, InvalidControl},
-    messages::{Failure, Selector, StateView, VmView},
+    messages::{Failure, Selector, StateView, TagRequest, VmView},
     stats::Stats,
 };
 use crate::driver::code::Code;
@@ -33,6 +33,7 @@ pub fn router(cloud: Arc<Cloud>) -> Router {
         .route("/v1/vms", post(create).get(find).delete(delete_selected))
         .route("/v1/vms/{id}", delete(delete_one))
         .route("/v1/vms/{id}/initialize", post(initialize))
+        .route("/v1/vms/{id}/cluster", post(set_cluster))
         .route("/v1/vms/{id}/kill", post(kill))
         .route("/v1/vms/{id}/condition", post(set_condition))
         .route("/v1/vms/{id}/volumes", post(set_volumes))
@@ -69,6 +70,11 @@ async fn delete_one(State(cloud): Shared, Path(id): Path<String>) -> Result<Stat
 
 async fn initialize(State(cloud): Shared, Path(id): Path<String>) -> Answer<VmView> {
     cloud.initialize(&id).await.map(Json)
+}
+
+async fn set_cluster(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
+    let TagRequest { cluster: name } = read(&body)?;
+    cloud.set_cluster(&id, &name).map(Json)
 }
 
 async fn kill(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {

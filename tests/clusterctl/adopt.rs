@@ -29,8 +29,8 @@ const OF_CLUSTER_API: [&str; 4] =
 const NATIVE: [&str; 2] = ["machinedeployments.machine.sapcloud.io", "machinesets.machine.sapcloud.io"];
 
 /// A Cluster with machines, and the native controllers in the same namespace. They look for orphans all the time.
-struct Adoption {
-    scene: Scene,
+pub struct Adoption {
+    pub scene: Scene,
     natives: Program,
 }
 
@@ -38,6 +38,12 @@ impl Adoption {
     async fn new(world: &'static World, name: &str, machines: usize) -> Self {
         let scene = Scene::with_workers(world, name, machines).await;
         scene.until("all Machines to run", async || scene.has_running(machines)).await;
+        Self::beside(scene).await
+    }
+
+    /// The native controllers in the namespace of a cluster.
+    pub async fn beside(scene: Scene) -> Self {
+        let world = scene.world;
         let port = free_port();
         let arguments = [
             "run".to_owned(),
@@ -70,11 +76,11 @@ impl Adoption {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    pub fn run(&self, words: &[&str]) -> Output {
         self.command(words).output().unwrap()
     }
 
-    fn must(&self, words: &[&str]) -> String {
+    pub fn must(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let (out, error) =
             (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned());
@@ -84,10 +90,10 @@ impl Adoption {
 
     /// Runs `mcm adopt apply` and kills it whenever it begins something that it never began before, until it ends by itself.
     /// Where it was killed.
-    fn apply_with_kills(&self, to: &str) -> BTreeSet<String> {
+    pub fn apply_with_kills(&self, ends: &[&str]) -> BTreeSet<String> {
         let mut killed = BTreeSet::new();
         loop {
-            let mut command = self.command(&["apply", "--to", to, "--timeout=60s"]);
+            let mut command = self.command(&[&["apply", "--timeout=60s"], ends].concat());
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
             let mut step = String::new();
@@ -106,20 +112,30 @@ impl Adoption {
         }
     }
 
-    fn names(&self, kinds: &[&str]) -> Vec<String> {
+    /// Runs `mcm adopt apply` and kills it when it begins a step.
+    pub fn stop_at(&self, ends: &[&str], step: &str) {
+        let mut command = self.command(&[&["apply", "--timeout=60s"], ends].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(step)), "it never came to that step");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    pub fn names(&self, kinds: &[&str]) -> Vec<String> {
         let all = kinds.iter().flat_map(|kind| self.scene.all(kind));
         all.map(|object| format!("{} {}", object["kind"].as_str().unwrap(), name_of(&object))).collect()
     }
 
     /// What must stay the same: VMs, Nodes since the same boot, and the objects that have the VMs.
-    async fn essence(&self) -> Essence {
+    pub async fn essence(&self) -> Essence {
         let natives = self.scene.all("machines.machine.sapcloud.io");
         let uid = |one: &Value| one["metadata"]["uid"].as_str().unwrap().to_owned();
         let natives = natives.iter().map(|one| (name_of(one).to_owned(), uid(one))).collect();
         Essence { vms: self.scene.vms().await, nodes: nodes(&self.scene), boots: self.boots(), natives }
     }
 
-    fn boots(&self) -> BTreeMap<String, String> {
+    pub fn boots(&self) -> BTreeMap<String, String> {
         let all = self.scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap();
         let all: Value = serde_json::from_str(&all).unwrap();
         let prefix = format!("{}-", self.scene.name);
@@ -139,7 +155,7 @@ impl Adoption {
     }
 
     /// The dry run of the collector found nothing, ever.
-    fn found_no_orphans(&self) {
+    pub fn found_no_orphans(&self) {
         let events = self.scene.all("events");
         let orphans: Vec<&Value> = events.iter().filter(|event| event["reason"] == "OrphanFound").collect();
         assert!(orphans.is_empty(), "{orphans:#?}");
@@ -148,7 +164,7 @@ impl Adoption {
 }
 
 #[derive(Debug, PartialEq)]
-struct Essence {
+pub struct Essence {
     vms: BTreeMap<String, Vec<String>>,
     nodes: BTreeMap<String, String>,
     boots: BTreeMap<String, String>,
@@ -177,14 +193,14 @@ fn machines_leave_core_and_return_and_the_cloud_does_not_notice() {
         let of_capi = adoption.names(&OF_CLUSTER_API);
         assert_eq!((before.nodes.len(), before.natives.len(), of_capi.len()), (MACHINES, MACHINES, 2 * MACHINES + 2));
 
-        let killed = adoption.apply_with_kills("native");
+        let killed = adoption.apply_with_kills(&["--to", "native"]);
         assert!(killed.len() >= 12, "{killed:#?}");
         assert_eq!(adoption.essence().await, before, "after the way there");
         assert_eq!(adoption.names(&OF_CLUSTER_API), [""; 0]);
         assert_eq!(adoption.names(&NATIVE).len(), 2);
         adoption.found_no_orphans();
 
-        let killed = adoption.apply_with_kills("capi");
+        let killed = adoption.apply_with_kills(&["--to", "capi"]);
         assert!(killed.len() >= 12, "{killed:#?}");
         assert_eq!(adoption.essence().await, before, "after the way back");
         assert_eq!(adoption.names(&OF_CLUSTER_API), of_capi, "no new MachineSet, the same names");
@@ -228,7 +244,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
         assert!(scene.all("mcmmigrations").is_empty(), "nothing was begun");
         pause(false);
 
-        stop_at(&adoption, "give the native Machines to the native set");
+        adoption.stop_at(&["--to", "native"], "give the native Machines to the native set");
         let status = adoption.must(&["status"]);
         assert!(status.contains("Forward") && status.contains("give the native Machines"), "{status}");
         assert_eq!(scene.all("machinedeployments.machine.sapcloud.io").len(), 1);
@@ -258,14 +274,4 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
         scene.kubectl(&["delete", "cluster", "undecided", "--timeout=170s"]);
         assert!(scene.vms().await.is_empty());
     });
-}
-
-/// Runs `mcm adopt apply --to native` and kills it when it begins a step.
-fn stop_at(adoption: &Adoption, step: &str) {
-    let mut command = adoption.command(&["apply", "--to", "native", "--timeout=60s"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains(step)), "it never came to that step");
-    child.kill().unwrap();
-    child.wait().unwrap();
 }

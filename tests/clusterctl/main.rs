@@ -11,6 +11,8 @@ mod day_2;
 mod failures;
 mod install;
 mod moves;
+mod other_provider;
+mod other_providers;
 mod pools;
 mod repository;
 mod scene;

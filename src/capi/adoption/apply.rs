@@ -8,17 +8,18 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
+    mirror::Mirror,
     object::{Id, Kind},
     observe::{NotRead, World},
     plan::{NoAbort, NoPlan, Plan, Stage, abort, plan},
     snapshot::Snapshot,
     step::Action,
+    way::Way,
 };
-use crate::capi::types::Side;
 
 /// Field manager of all writes.
 const MANAGER: &str = "mcm-adopt";
-/// Between two looks at objects that others have to change.
+/// Between two attempts to reach an API server.
 const PERIOD: Duration = Duration::from_millis(250);
 /// More rounds with writes than any step needs: somebody else writes the same fields.
 const MOST_ROUNDS: usize = 100;
@@ -64,6 +65,16 @@ pub enum Stopped {
         /// What was written.
         writes: String,
     },
+    /// A VM cannot be tagged.
+    #[error("deployment {deployment}: {action}: {problem}; then run the command again")]
+    NotTagged {
+        /// The deployment.
+        deployment: String,
+        /// The action.
+        action: Box<Action>,
+        /// What the driver said.
+        problem: String,
+    },
     /// An object cannot be written.
     #[error("{action}")]
     Write {
@@ -88,33 +99,32 @@ impl World {
     ///
     /// # Errors
     /// Something cannot be read, or the deployment is on another way.
-    pub async fn plan(&self, cluster: &str, deployment: &str, to: Side) -> Result<(Snapshot, Plan), Stopped> {
-        let mut snapshot = self.observe(cluster, deployment).await?;
-        let first = plan(&snapshot, to)?;
+    pub async fn plan(&self, cluster: &str, deployment: &str, way: Way) -> Result<Plan, Stopped> {
+        let mut snapshot = self.observe(cluster, deployment, way).await?;
+        let first = plan(&snapshot, way)?;
         if !first.asks_cloud {
-            return Ok((snapshot, first));
+            return Ok(first);
         }
-        let side = if first.stage == Stage::Closing { to } else { to.other() };
-        snapshot.cloud = Some(self.ask_cloud(&snapshot, side).await);
-        let second = plan(&snapshot, to)?;
-        Ok((snapshot, second))
+        snapshot.cloud = Some(self.ask_cloud(&snapshot, way, first.side_of_machines(way)).await);
+        Ok(plan(&snapshot, way)?)
     }
 
-    /// Walks a deployment to a side until nothing is left. `limit` is for how long others may take for one step.
+    /// Walks a deployment along a way until nothing is left. `limit` is for how long others may take for one step.
     ///
     /// # Errors
     /// A check fails, others do not do their part in time, or an API server cannot be used.
     pub async fn walk(
         &self,
         (cluster, deployment): (&str, &str),
-        to: Side,
+        way: Way,
         limit: Duration,
         mut show: impl FnMut(Event<'_>),
     ) -> Result<(), Stopped> {
+        let mut mirror = Mirror::new(self, cluster, deployment, way).await?;
         let (mut since, mut answered) = (Instant::now(), Instant::now());
         let (mut step, mut rounds) = (None, 0);
         loop {
-            let (snapshot, plan) = match self.plan(cluster, deployment, to).await {
+            let plan = match planned(&mut mirror, way).await {
                 Err(Stopped::Read(_)) if answered.elapsed() < PATIENCE => {
                     sleep(PERIOD).await;
                     continue;
@@ -134,7 +144,7 @@ impl World {
                     let on = plan.todo.waits.join(", ");
                     return Err(Stopped::Waited { deployment: plan.deployment, on });
                 }
-                sleep(PERIOD).await;
+                mirror.changed().await;
                 continue;
             }
             let current = plan.current().map(|(number, _)| number);
@@ -146,32 +156,35 @@ impl World {
             since = Instant::now();
             for action in &plan.todo.actions {
                 show(Event::Write(action));
-                if self.execute(&snapshot, action).await? == Written::Changed {
+                let written = self.execute(mirror.seen(), way, action).await;
+                mirror.wrote(action.id().kind);
+                if written? == Written::Changed {
                     break;
                 }
             }
         }
     }
 
-    /// Goes back to where the machines came from.
+    /// Goes back to where the machines came from, on the way that a migration has begun.
     ///
     /// # Errors
     /// As for [`Self::walk`], or there is nothing to undo.
     pub async fn undo(
         &self,
         (cluster, deployment): (&str, &str),
+        way: Way,
         limit: Duration,
         show: impl FnMut(Event<'_>),
     ) -> Result<(), Stopped> {
-        let snapshot = self.observe(cluster, deployment).await?;
-        let (from, actions) = abort(&snapshot)?;
+        let snapshot = self.observe(cluster, deployment, way).await?;
+        let (back, actions) = abort(&snapshot)?;
         for action in &actions {
-            self.execute(&snapshot, action).await?;
+            self.execute(&snapshot, back, action).await?;
         }
-        self.walk((cluster, deployment), from, limit, show).await
+        self.walk((cluster, deployment), back, limit, show).await
     }
 
-    async fn execute(&self, s: &Snapshot, action: &Action) -> Result<Written, Stopped> {
+    async fn execute(&self, s: &Snapshot, way: Way, action: &Action) -> Result<Written, Stopped> {
         let api = self.api(action.id().kind);
         let name = &action.id().name;
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
@@ -189,10 +202,21 @@ impl World {
             Action::PatchStatus { id, patch } => {
                 api.patch_status(name, &parameters, &Patch::Merge(guarded(s, id, patch))).await.map(drop)
             }
-            Action::Delete { uid, .. } => {
+            Action::Tag { id, is_listed } => {
+                let tagged = self.tag(s, way, &id.name, *is_listed).await;
+                return tagged.map(|()| Written::Done).map_err(|problem| Stopped::NotTagged {
+                    deployment: s.deployment.clone(),
+                    action: Box::new(action.clone()),
+                    problem,
+                });
+            }
+            Action::Delete { id, uid } => {
                 let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+                // What an object of another provider may own is not known.
+                let is_of_other = id.kind.is_of_other();
+                let policy = if is_of_other { PropagationPolicy::Orphan } else { PropagationPolicy::Background };
                 let parameters = DeleteParams {
-                    propagation_policy: Some(PropagationPolicy::Background),
+                    propagation_policy: Some(policy),
                     preconditions: Some(preconditions),
                     ..DeleteParams::default()
                 };
@@ -206,6 +230,15 @@ impl World {
             Err(source) => Err(Stopped::Write { action: Box::new(action.clone()), source: Box::new(source) }),
         }
     }
+}
+
+/// The next plan of a walk.
+async fn planned(mirror: &mut Mirror<'_>, way: Way) -> Result<Plan, Stopped> {
+    let first = plan(mirror.look().await?, way)?;
+    if !first.asks_cloud {
+        return Ok(first);
+    }
+    Ok(plan(mirror.ask(first.side_of_machines(way)).await, way)?)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

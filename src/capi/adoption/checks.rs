@@ -1,6 +1,9 @@
 //! What must be so before anything is touched. Unknown is not good enough.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,7 +11,8 @@ use serde_json::Value;
 use super::{
     object::{Kind, Object},
     snapshot::{Member, Snapshot, deployment_kind, machine_kind},
-    to_capi, to_native,
+    swap, swap_checks, to_capi, to_native,
+    way::Way,
 };
 use crate::{
     api::{
@@ -47,24 +51,27 @@ impl fmt::Display for Check {
 /// The checks of a machine, in order.
 pub const OF_MACHINE: [&str; 4] = ["settled", "node", "vm", "unclaimed"];
 
-/// All checks for a way to one side.
-pub fn checks(s: &Snapshot, to: Side) -> Vec<Check> {
-    let from = to.other();
+/// All checks for a way.
+pub fn checks(s: &Snapshot, way: Way) -> Vec<Check> {
+    let (from, to) = (way.from(), way.to());
     let Some(deployment) = s.deployment_of(from) else {
         let id = format!("{} {}", deployment_kind(from), s.deployment);
         return vec![of_deployment("deployment", Err(format!("{id} does not exist")))];
     };
     let members = s.members_of(from);
+    if way.keeps_core() {
+        return swap_checks::checks(s, way, deployment, &members);
+    }
     let mut all = vec![
         of_deployment("deployment", settled(deployment)),
         of_deployment("cluster", cluster(s, to)),
         of_deployment("pause", nobody_paused(s, from)),
         of_deployment("rollout", no_rollout(s, from, deployment, &members)),
-        of_deployment("names", names_are_free(s, from, &members)),
+        of_deployment("names", names_are_free(s, way, &members)),
         of_deployment("health checks", health_checks(s, to)),
-        of_deployment("orphans", no_orphans(s, from)),
+        of_deployment("orphans", no_orphans(s, &members)),
     ];
-    all.extend(conversion(s, to));
+    all.extend(conversion(s, way));
     for member in &members {
         let of_machine = |check, verdict| result(member.name, check, verdict);
         all.push(of_machine(OF_MACHINE[0], machine_is_settled(member, from)));
@@ -75,19 +82,19 @@ pub fn checks(s: &Snapshot, to: Side) -> Vec<Check> {
     all
 }
 
-type Verdict = Result<String, String>;
+pub type Verdict = Result<String, String>;
 
-fn of_deployment(check: &'static str, verdict: Verdict) -> Check {
+pub fn of_deployment(check: &'static str, verdict: Verdict) -> Check {
     result("", check, verdict)
 }
 
-fn result(machine: &str, check: &'static str, verdict: Verdict) -> Check {
+pub fn result(machine: &str, check: &'static str, verdict: Verdict) -> Check {
     let passed = verdict.is_ok();
     let text = verdict.unwrap_or_else(|problem| problem);
     Check { machine: machine.to_owned(), check, passed, text }
 }
 
-fn settled(deployment: &Object) -> Verdict {
+pub fn settled(deployment: &Object) -> Verdict {
     if deployment.is_deleting() {
         return Err("is being deleted".to_owned());
     }
@@ -104,27 +111,27 @@ fn settled(deployment: &Object) -> Verdict {
     Ok("is settled".to_owned())
 }
 
-fn cluster(s: &Snapshot, to: Side) -> Verdict {
+pub fn cluster(s: &Snapshot, to: Side) -> Verdict {
     let Some(cluster) = s.find(Kind::Cluster, &s.cluster) else {
         return Err(format!("Cluster {} does not exist in this namespace", s.cluster));
     };
     if cluster.is_deleting() {
         return Err(format!("Cluster {} is being deleted", s.cluster));
     }
-    if to == Side::ClusterApi && cluster.value["status"]["initialization"]["infrastructureProvisioned"] != true {
+    if to != Side::MachineController && cluster.value["status"]["initialization"]["infrastructureProvisioned"] != true {
         return Err(format!("Cluster {} has no infrastructure yet: core would not take machines", s.cluster));
     }
     Ok(format!("Cluster {} exists", s.cluster))
 }
 
 /// Who paused something else than this migration wants to start it again.
-fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
+pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
     let cluster = s.find(Kind::Cluster, &s.cluster);
     if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
         return Err(format!("Cluster {} is paused: unpause it", s.cluster));
     }
     let members = s.members_of(from);
-    let machines = members.iter().flat_map(|member| [member.machine, member.infra, member.native]).flatten();
+    let machines = members.iter().flat_map(|member| [member.machine, member.infra, member.other, member.native]).flatten();
     let mut all = s.deployment_of(from).into_iter().chain(s.sets_of(from)).chain(machines);
     let is_held = |object: &Object| {
         let other = object.annotation(labels::MIGRATION).is_some_and(|name| name != s.deployment);
@@ -136,7 +143,7 @@ fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
     }
 }
 
-fn no_rollout(s: &Snapshot, from: Side, deployment: &Object, members: &[Member<'_>]) -> Verdict {
+pub fn no_rollout(s: &Snapshot, from: Side, deployment: &Object, members: &[Member<'_>]) -> Verdict {
     let Some(replicas) = deployment.number("/spec/replicas") else {
         return Err("spec.replicas is absent: write it".to_owned());
     };
@@ -162,7 +169,7 @@ fn no_rollout(s: &Snapshot, from: Side, deployment: &Object, members: &[Member<'
 fn is_same_template(side: Side, deployment: &Object, set: &Object) -> bool {
     let template = |object: &Object| object.at("/spec/template");
     match side {
-        Side::ClusterApi => ["version", "bootstrap", "infrastructureRef", "failureDomain"]
+        Side::ClusterApi | Side::OtherProvider => ["version", "bootstrap", "infrastructureRef", "failureDomain"]
             .iter()
             .all(|field| template(deployment)["spec"][field] == template(set)["spec"][field]),
         Side::MachineController => {
@@ -175,11 +182,11 @@ fn is_same_template(side: Side, deployment: &Object, set: &Object) -> bool {
     }
 }
 
-fn names_are_free(s: &Snapshot, from: Side, members: &[Member<'_>]) -> Verdict {
-    let to = from.other();
+fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
+    let (from, to) = (way.from(), way.to());
     let set = s.set_of(from).and_then(|set| s.find(super::snapshot::set_kind(to), set.name()));
     let machines = members.iter().flat_map(|member| match to {
-        Side::ClusterApi => [member.infra, s.find(machine_kind(to), member.name)],
+        Side::ClusterApi | Side::OtherProvider => [member.infra, s.find(machine_kind(to), member.name)],
         Side::MachineController => [None, None],
     });
     let mut taken = s.deployment_of(to).into_iter().chain(set).chain(machines.flatten());
@@ -190,7 +197,7 @@ fn names_are_free(s: &Snapshot, from: Side, members: &[Member<'_>]) -> Verdict {
 }
 
 fn health_checks(s: &Snapshot, to: Side) -> Verdict {
-    if to == Side::ClusterApi {
+    if to != Side::MachineController {
         return Ok("none natively".to_owned());
     }
     let own: Vec<&str> =
@@ -205,14 +212,14 @@ fn health_checks(s: &Snapshot, to: Side) -> Verdict {
 }
 
 /// What a collector of orphans would delete natively.
-fn no_orphans(s: &Snapshot, from: Side) -> Verdict {
+pub fn no_orphans(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
     let Some(cloud) = &s.cloud else { return Err("the cloud was not asked".to_owned()) };
-    let known: BTreeMap<&str, &str> =
-        s.all(Kind::Machine).map(|machine| (machine.name(), machine.text("/spec/providerID"))).collect();
-    let classes = s.members_of(from).into_iter().filter_map(|member| member.native?.text("/spec/class/name").into());
-    let classes: std::collections::BTreeSet<&str> = classes.collect();
+    let natives = s.all(Kind::Machine).map(|machine| (machine.name(), machine.text("/spec/providerID").to_owned()));
+    let known: BTreeMap<&str, String> =
+        members.iter().map(|member| (member.name, member.vm())).chain(natives).collect();
+    let classes: BTreeSet<String> = members.iter().filter_map(|member| swap::class_name(s, member)).collect();
     for class in classes {
-        match cloud.listed.get(class) {
+        match cloud.listed.get(&class) {
             None => return Err(format!("the VMs of MachineClass {class} were not listed")),
             Some(Err(error)) => return Err(format!("the VMs of MachineClass {class} cannot be listed: {error}")),
             Some(Ok(vms)) => {
@@ -227,13 +234,13 @@ fn no_orphans(s: &Snapshot, from: Side) -> Verdict {
 }
 
 /// Every refusal is a failed check, with its path.
-fn conversion(s: &Snapshot, to: Side) -> Vec<Check> {
-    let Conversion { objects, refusals, .. } = converted(s, to);
+fn conversion(s: &Snapshot, way: Way) -> Vec<Check> {
+    let Conversion { objects, refusals, .. } = converted(s, way);
     let mut all: Vec<Check> =
         refusals.iter().map(|refusal| of_deployment("conversion", Err(refusal.to_string()))).collect();
     if all.is_empty() {
         all.push(of_deployment("conversion", Ok("every field has a counterpart or is noted".to_owned())));
-        all.push(of_deployment("bootstrap", boots(s, to, &objects)));
+        all.push(of_deployment("bootstrap", boots(s, way, &objects)));
         let taken = objects.iter().filter_map(|object| {
             let is_own_check = |kind: &Kind| matches!(kind, Kind::CapiDeployment | Kind::Deployment);
             let kind = Kind::of(object).filter(|kind| !is_own_check(kind) && s.is_taken(*kind, object))?;
@@ -244,18 +251,20 @@ fn conversion(s: &Snapshot, to: Side) -> Vec<Check> {
     all
 }
 
-/// The deployment on the other side.
-pub fn converted(s: &Snapshot, to: Side) -> Conversion {
-    match to {
-        Side::ClusterApi => to_capi::converted(s),
-        Side::MachineController => to_native::converted(s),
+/// What the other side needs.
+pub fn converted(s: &Snapshot, way: Way) -> Conversion {
+    match way {
+        Way::FromNative => to_capi::converted(s),
+        Way::ToNative => to_native::converted(s),
+        Way::FromOther => swap::class_made(s),
+        Way::ToOther => swap::template_made(s),
     }
 }
 
 /// Later machines need data to boot with, and the provider its own template.
-fn boots(s: &Snapshot, to: Side, objects: &[Value]) -> Verdict {
-    if to == Side::MachineController {
-        let secret = s.deployment_of(to.other()).map(|one| one.text("/spec/template/spec/bootstrap/dataSecretName"));
+fn boots(s: &Snapshot, way: Way, objects: &[Value]) -> Verdict {
+    if way == Way::ToNative {
+        let secret = s.deployment_of(way.from()).map(|one| one.text("/spec/template/spec/bootstrap/dataSecretName"));
         let secret = secret.unwrap_or_default();
         return match s.find(Kind::Secret, secret) {
             Some(_) => Ok(format!("from Secret {secret}")),
@@ -276,8 +285,13 @@ fn boots(s: &Snapshot, to: Side, objects: &[Value]) -> Verdict {
     Err(format!("create Secret {name} of type {} with the bootstrap data as value", names::SECRET_TYPE))
 }
 
-fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
-    let Some(native) = member.native else { return Err("it has no native Machine".to_owned()) };
+pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
+    let Some(native) = member.native else {
+        return Err(match member.other {
+            Some(other) => format!("it has {}: move it to the provider mcm first, with --from other", other.id()),
+            None => "it has no native Machine".to_owned(),
+        });
+    };
     let all = [member.machine, member.infra, Some(native), member.node];
     if let Some(object) = all.into_iter().flatten().find(|object| object.is_deleting()) {
         return Err(format!("{} is being deleted", object.id()));
@@ -300,15 +314,15 @@ fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
             (Some(_), Some(infra)) => Err(format!("{} does not control the native Machine", infra.id())),
             _ => Err("its MCMMachine does not exist: it is of another provider".to_owned()),
         },
-        Side::MachineController => Ok(phase.to_owned()),
+        Side::MachineController | Side::OtherProvider => Ok(phase.to_owned()),
     }
 }
 
-fn node_is_its_own(member: &Member<'_>) -> Verdict {
+pub fn node_is_its_own(member: &Member<'_>) -> Verdict {
     let Some(node) = member.node else { return Err("it has no Node".to_owned()) };
-    let (seen, of_machine) = (node.text("/spec/providerID"), member.native.map(|one| one.text("/spec/providerID")));
-    if of_machine.is_none_or(|id| provider_id::to_native(seen) != id && seen != id) {
-        return Err(format!("{} has VM {seen}, the machine {}", node.id(), of_machine.unwrap_or("none")));
+    let (seen, of_machine) = (node.text("/spec/providerID"), member.vm());
+    if of_machine.is_empty() || (provider_id::to_native(seen) != of_machine && seen != of_machine) {
+        return Err(format!("{} has VM {seen}, the machine {of_machine}", node.id()));
     }
     if node.condition("Ready") != "True" {
         return Err(format!("{} is not Ready", node.id()));
@@ -316,21 +330,23 @@ fn node_is_its_own(member: &Member<'_>) -> Verdict {
     Ok(node.name().to_owned())
 }
 
-fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
-    let known = member.native.map(|native| native.text("/spec/providerID")).unwrap_or_default();
+pub fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
+    let known = member.vm();
     match s.cloud.as_ref().and_then(|cloud| cloud.found.get(member.name)) {
         None => Err("the cloud was not asked".to_owned()),
         Some(Err(error)) => Err(format!("the cloud does not show it: {error}")),
-        Some(Ok(id)) if id != known => Err(format!("the cloud has {id} under this name, the machine {known}")),
+        Some(Ok(id)) if provider_id::to_native(id) != known => {
+            Err(format!("the cloud has {id} under this name, the machine {known}"))
+        }
         Some(Ok(id)) => Ok(id.clone()),
     }
 }
 
-fn vm_is_claimed_once(s: &Snapshot, member: &Member<'_>) -> Verdict {
-    let id = member.native.map(|native| native.text("/spec/providerID")).unwrap_or_default();
-    let others = s.all(Kind::Machine).chain(s.all(Kind::InfraMachine)).filter(|other| other.name() != member.name);
-    let claims = |other: &Object| provider_id::to_native(other.text("/spec/providerID")) == provider_id::to_native(id);
-    match others.into_iter().find(|other| claims(other)) {
+pub fn vm_is_claimed_once(s: &Snapshot, member: &Member<'_>) -> Verdict {
+    let id = member.vm();
+    let kinds = [Kind::Machine, Kind::InfraMachine, Kind::AwsMachine, Kind::GcpMachine];
+    let mut others = kinds.into_iter().flat_map(|kind| s.all(kind)).filter(|other| other.name() != member.name);
+    match others.find(|other| provider_id::to_native(other.text("/spec/providerID")) == id) {
         Some(other) if !id.is_empty() => Err(format!("{} has VM {id}, too", other.id())),
         _ => Ok("no other object has its VM".to_owned()),
     }

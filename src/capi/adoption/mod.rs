@@ -1,4 +1,5 @@
-//! The migration of machines between Cluster API and the native controllers, in both directions.
+//! The migration of machines between Cluster API and the native controllers, and between infrastructure providers of Cluster
+//! API, in both directions.
 //!
 //! An MCMMigration holds the authority over a deployment. Nothing else is remembered: which step is next follows from the
 //! objects, so a migration can be interrupted anywhere and goes on. `plan` is pure; `observe` and `apply` talk to the API
@@ -9,16 +10,23 @@
 
 pub mod apply;
 mod checks;
+mod from_other;
+mod mirror;
 mod object;
 pub mod observe;
 mod plan;
 mod snapshot;
 mod step;
+mod swap;
+mod swap_checks;
 #[cfg(test)]
 mod tests;
 mod to_capi;
 mod to_native;
+mod to_other;
+mod way;
 
 pub use checks::{Check, OF_MACHINE};
 pub use object::{Kind, Object};
-pub use plan::{Plan, Progress, Stage};
+pub use plan::{Plan, Progress, Stage, way_of};
+pub use way::Way;

@@ -27,6 +27,18 @@ pub enum Kind {
     InfraMachine,
     /// `infrastructure.cluster.x-k8s.io`
     InfraTemplate,
+    /// `infrastructure.cluster.x-k8s.io`, of the provider for AWS.
+    AwsCluster,
+    /// `infrastructure.cluster.x-k8s.io`, of the provider for AWS.
+    AwsMachine,
+    /// `infrastructure.cluster.x-k8s.io`, of the provider for AWS.
+    AwsTemplate,
+    /// `infrastructure.cluster.x-k8s.io`, of the provider for Google Cloud.
+    GcpCluster,
+    /// `infrastructure.cluster.x-k8s.io`, of the provider for Google Cloud.
+    GcpMachine,
+    /// `infrastructure.cluster.x-k8s.io`, of the provider for Google Cloud.
+    GcpTemplate,
     /// `infrastructure.cluster.x-k8s.io`
     Migration,
     /// `machine.sapcloud.io`
@@ -44,8 +56,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds of which every object of the namespace is read.
-    pub const LISTED: [Self; 12] = [
+    /// All kinds of which every object of the namespace may be read.
+    pub const LISTED: [Self; 18] = [
         Self::Cluster,
         Self::CapiDeployment,
         Self::CapiSet,
@@ -53,6 +65,12 @@ impl Kind {
         Self::HealthCheck,
         Self::InfraMachine,
         Self::InfraTemplate,
+        Self::AwsCluster,
+        Self::AwsMachine,
+        Self::AwsTemplate,
+        Self::GcpCluster,
+        Self::GcpMachine,
+        Self::GcpTemplate,
         Self::Migration,
         Self::Deployment,
         Self::Set,
@@ -70,6 +88,12 @@ impl Kind {
             Self::HealthCheck => (CORE_GROUP, "v1beta2", "MachineHealthCheck", "machinehealthchecks"),
             Self::InfraMachine => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMachine", "mcmmachines"),
             Self::InfraTemplate => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMachineTemplate", "mcmmachinetemplates"),
+            Self::AwsCluster => (INFRASTRUCTURE_GROUP, "v1beta2", "AWSCluster", "awsclusters"),
+            Self::AwsMachine => (INFRASTRUCTURE_GROUP, "v1beta2", "AWSMachine", "awsmachines"),
+            Self::AwsTemplate => (INFRASTRUCTURE_GROUP, "v1beta2", "AWSMachineTemplate", "awsmachinetemplates"),
+            Self::GcpCluster => (INFRASTRUCTURE_GROUP, "v1beta1", "GCPCluster", "gcpclusters"),
+            Self::GcpMachine => (INFRASTRUCTURE_GROUP, "v1beta1", "GCPMachine", "gcpmachines"),
+            Self::GcpTemplate => (INFRASTRUCTURE_GROUP, "v1beta1", "GCPMachineTemplate", "gcpmachinetemplates"),
             Self::Migration => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMigration", "mcmmigrations"),
             Self::Deployment => (native::GROUP, native::VERSION, "MachineDeployment", "machinedeployments"),
             Self::Set => (native::GROUP, native::VERSION, "MachineSet", "machinesets"),
@@ -78,6 +102,19 @@ impl Kind {
             Self::Secret => ("", "v1", "Secret", "secrets"),
             Self::Node => ("", "v1", "Node", "nodes"),
         }
+    }
+
+    /// Of another infrastructure provider, which need not be installed.
+    pub const fn is_of_other(self) -> bool {
+        matches!(
+            self,
+            Self::AwsCluster
+                | Self::AwsMachine
+                | Self::AwsTemplate
+                | Self::GcpCluster
+                | Self::GcpMachine
+                | Self::GcpTemplate
+        )
     }
 
     /// Whether its controllers confirm that they leave an object alone.
@@ -89,6 +126,8 @@ impl Kind {
                 | Self::CapiMachine
                 | Self::HealthCheck
                 | Self::InfraMachine
+                | Self::AwsMachine
+                | Self::GcpMachine
                 | Self::Deployment
                 | Self::Set
                 | Self::Machine
@@ -213,6 +252,12 @@ impl Object {
         let all = ["conditions", "machineSetCondition"].map(|key| self.value["status"][key].as_array());
         let found = all.into_iter().flatten().flatten().find(|condition| condition["type"] == type_);
         found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
+    }
+
+    /// Its controller says whether it leaves it alone. Some other infrastructure providers never do: their first look at an
+    /// object is at its owner and at what pauses it.
+    pub fn tells_pause(&self) -> bool {
+        !self.kind.is_of_other() || !self.condition("Paused").is_empty()
     }
 
     /// Its controller confirmed that it leaves it alone.

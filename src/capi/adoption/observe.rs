@@ -6,14 +6,16 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams},
-    core::GroupVersionKind,
+    core::{DynamicResourceScope, GroupVersionKind},
 };
 
 use super::{
-    object::{Id, Kind, Object},
-    snapshot::{Cloud, Snapshot},
+    object::{Kind, Object},
+    snapshot::{Cloud, Member, Snapshot},
+    swap,
+    way::Way,
 };
 use crate::{
     api::machine::{Machine, MachineClass},
@@ -39,6 +41,8 @@ pub struct World {
     pub namespace: String,
     /// The drivers.
     pub drivers: Catalogue,
+    /// Secret with the credentials of a class that is made from the template of another provider.
+    pub credentials: Option<String>,
 }
 
 /// Something cannot be read. Nothing follows from that.
@@ -73,6 +77,14 @@ pub enum NotRead {
 impl World {
     /// The objects of a kind.
     pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
+        self.api_of(kind)
+    }
+
+    /// The same, as a type of which only parts are read.
+    pub fn api_of<K>(&self, kind: Kind) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
         let (group, version, name, plural) = kind.resource();
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, name), plural);
         match kind {
@@ -85,26 +97,45 @@ impl World {
     ///
     /// # Errors
     /// Something cannot be read.
-    pub async fn observe(&self, cluster: &str, deployment: &str) -> Result<Snapshot, NotRead> {
+    pub async fn observe(&self, cluster: &str, deployment: &str, way: Way) -> Result<Snapshot, NotRead> {
         let mut snapshot = Snapshot {
             namespace: self.namespace.clone(),
             cluster: cluster.to_owned(),
             deployment: deployment.to_owned(),
             objects: BTreeMap::new(),
+            credentials: self.credentials.clone(),
             cloud: None,
             now: Timestamp::now(),
         };
-        for kind in Kind::LISTED.into_iter().chain([Kind::Node]) {
-            let objects = self.list(kind).await?;
-            snapshot.objects.extend(objects.into_iter().map(|object| (object.id(), object)));
+        for kind in way.kinds().chain([Kind::Node]) {
+            self.read(kind, &mut snapshot).await?;
         }
-        for name in snapshot.secret_names() {
-            let found = self.api(Kind::Secret).get_opt(&name).await;
-            let found = found.map_err(|source| NotRead::Secret { name: name.clone(), source: Box::new(source) })?;
-            let object = found.and_then(|one| stored(Kind::Secret, &one));
-            snapshot.objects.extend(object.map(|object| (Id::new(Kind::Secret, &name), object)));
-        }
+        self.read(Kind::Secret, &mut snapshot).await?;
         Ok(snapshot)
+    }
+
+    /// Reads all objects of a kind anew; of Secrets those that others name.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn read(&self, kind: Kind, snapshot: &mut Snapshot) -> Result<(), NotRead> {
+        let mut read = Vec::new();
+        if kind == Kind::Secret {
+            for name in snapshot.secret_names() {
+                let found = self.api(Kind::Secret).get_opt(&name).await;
+                let found = found.map_err(|source| NotRead::Secret { name, source: Box::new(source) })?;
+                read.extend(found.and_then(|one| stored(Kind::Secret, &one)));
+            }
+        } else {
+            read = match self.list(kind).await {
+                // A provider that is not installed has no objects.
+                Err(NotRead::NotServed { .. }) if kind.is_of_other() => Vec::new(),
+                listed => listed?,
+            };
+        }
+        snapshot.objects.retain(|id, _| id.kind != kind);
+        snapshot.objects.extend(read.into_iter().map(|object| (object.id(), object)));
+        Ok(())
     }
 
     /// All objects of a kind.
@@ -120,24 +151,30 @@ impl World {
     }
 
     /// What drivers say of the machines of a side: whether they find each VM, and which VMs each class has.
-    pub async fn ask_cloud(&self, s: &Snapshot, side: Side) -> Cloud {
-        let members = s.members_of(side);
-        let natives: Vec<Machine> = members.iter().filter_map(|member| member.native?.decoded()).collect();
+    pub async fn ask_cloud(&self, s: &Snapshot, way: Way, side: Side) -> Cloud {
+        let machines: Vec<Machine> =
+            s.members_of(side).iter().filter_map(|member| machine_of(s, member, way)).collect();
+        // A collector of orphans looks at all classes.
+        let of_all = s.all(Kind::Class).filter(|_| way.keeps_core()).filter_map(Object::decoded::<MachineClass>);
         // Without a watch, so each Secret is read live.
         let secrets = Secrets::new(MetadataOfSecret::cache(), &self.management);
+        let of_machines = machines.iter().filter_map(|machine| {
+            let stored = s.find(Kind::Class, &machine.spec.class.name).map(|class| class.value.clone());
+            let class = stored.or_else(|| swap::class(s).filter(|_| way.keeps_core()))?;
+            serde_json::from_value::<MachineClass>(class).ok()
+        });
         let mut classes = Classes::new();
-        for machine in &natives {
-            let name = &machine.spec.class.name;
-            let class = s.find(Kind::Class, name).and_then(Object::decoded::<MachineClass>);
-            if let Some(class) = class.filter(|_| !classes.contains_key(name)) {
+        for class in of_machines.chain(of_all).collect::<Vec<_>>() {
+            let name = class.name_any();
+            if !classes.contains_key(&name) {
                 let merged = machine::secrets_of_class(&class, &secrets).await;
                 let secret = merged
                     .map(|merged| merged.data)
                     .map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)));
-                classes.insert(name.clone(), (Arc::new(class), secret));
+                classes.insert(name, (Arc::new(class), secret));
             }
         }
-        let found = stream::iter(natives).map(|machine| self.find_vm(machine, &classes)).buffer_unordered(CALLS);
+        let found = stream::iter(machines).map(|machine| self.find_vm(machine, &classes)).buffer_unordered(CALLS);
         let found = found.collect().await;
         let mut listed = BTreeMap::new();
         for (name, (class, secret)) in &classes {
@@ -149,6 +186,24 @@ impl World {
             listed.insert(name.clone(), vms);
         }
         Cloud { found, listed }
+    }
+
+    /// Gives the VM of a machine the tags of its class, or takes away those by which it is listed.
+    ///
+    /// # Errors
+    /// The VM cannot be tagged; a text for people.
+    pub async fn tag(&self, s: &Snapshot, way: Way, name: &str, is_listed: bool) -> Result<(), String> {
+        let member = s.recorded().find(|member| member.name == name);
+        let machine = member.and_then(|member| machine_of(s, &member, way));
+        let machine = machine.ok_or_else(|| format!("the machine of VM {name} is not known"))?;
+        let stored = s.find(Kind::Class, &machine.spec.class.name).map(|class| class.value.clone());
+        let class = stored.or_else(|| swap::class(s)).and_then(|class| serde_json::from_value(class).ok());
+        let class: MachineClass = class.ok_or_else(|| format!("the class of VM {name} cannot be read"))?;
+        let secrets = Secrets::new(MetadataOfSecret::cache(), &self.management);
+        let secret = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?.data;
+        let driver = self.drivers.get(&class).map_err(|error| error.to_string())?;
+        let request = MachineRequest { machine: Arc::new(machine), class: Arc::new(class), secret };
+        driver.tag(&request, is_listed).await.map_err(|error| error.message)
     }
 
     async fn find_vm(&self, machine: Machine, classes: &Classes) -> (String, Result<String, String>) {
@@ -181,6 +236,19 @@ impl World {
         let found = found.map_err(|source| NotRead::Secret { name, source: Box::new(source) })?;
         Ok(found.and_then(|secret| secret.data?.remove(names::KUBECONFIG_KEY)).map(|value| value.0))
     }
+}
+
+/// The machine as its driver is asked about it: the native one, or one with the name and the VM that it will have.
+fn machine_of(s: &Snapshot, member: &Member<'_>, way: Way) -> Option<Machine> {
+    if member.native.is_some() || !way.keeps_core() {
+        return member.native?.decoded();
+    }
+    let mut machine = Machine::default();
+    machine.metadata.name = Some(member.name.to_owned());
+    machine.metadata.namespace = Some(s.namespace.clone());
+    machine.spec.class.name = swap::class_name(s, member)?;
+    machine.spec.provider_id = member.vm();
+    Some(machine)
 }
 
 /// With its type, which lists leave out.

@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 
 use super::{
     checks::{Check, OF_MACHINE, checks, converted},
+    from_other,
     object::{Id, Kind, Object},
     snapshot::{Member, Snapshot},
     step::{Action, Step, Todo},
-    to_capi, to_native,
+    to_capi, to_native, to_other,
+    way::Way,
 };
 use crate::capi::types::{Authority, MCMMigration, MCMMigrationStatus, MigratedMachine, Side};
 
@@ -77,7 +79,7 @@ pub enum Progress {
 /// A plan cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlan {
-    /// A migration in the other direction is not complete.
+    /// A migration on another way is not complete.
     #[error(
         "deployment {deployment}: a migration to {to:?} is under way: complete it with mcm adopt apply, or undo it with mcm adopt abort"
     )]
@@ -101,22 +103,27 @@ impl Plan {
         self.checks.iter().filter(|check| !check.passed)
     }
 
+    /// Whose the machines are.
+    pub fn side_of_machines(&self, way: Way) -> Side {
+        if self.stage == Stage::Closing { way.to() } else { way.from() }
+    }
+
     /// The current step, counted from 1.
     pub fn current(&self) -> Option<(usize, &StepState)> {
         (1..).zip(&self.steps).find(|(_, step)| step.progress == Progress::Current)
     }
 }
 
-/// Plans the next step of the way to a side.
+/// Plans the next step of a way.
 ///
 /// # Errors
 /// The deployment is on another way.
-pub fn plan(s: &Snapshot, to: Side) -> Result<Plan, NoPlan> {
+pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
     let migration = s.migration();
-    let stage = stage_of(s, migration.as_ref(), to)?;
+    let stage = stage_of(s, migration.as_ref(), way)?;
     let mut plan = Plan {
         deployment: s.deployment.clone(),
-        to,
+        to: way.to(),
         stage,
         checks: Vec::new(),
         losses: Vec::new(),
@@ -124,39 +131,40 @@ pub fn plan(s: &Snapshot, to: Side) -> Result<Plan, NoPlan> {
         todo: Todo::default(),
         asks_cloud: false,
     };
-    let (before, after) = path(if stage == Stage::Backward { to.other() } else { to });
+    let (before, after) = path(if stage == Stage::Backward { way.back() } else { way });
     let is_recorded = migration.as_ref().and_then(status).is_some_and(|status| !status.machines.is_empty());
     if stage == Stage::Fresh || (stage == Stage::Forward && !is_recorded) {
-        plan.checks = checks(s, to);
-        plan.losses = converted(s, to).losses.iter().map(ToString::to_string).collect();
+        plan.checks = checks(s, way);
+        plan.losses = converted(s, way).losses.iter().map(ToString::to_string).collect();
         plan.asks_cloud = stage == Stage::Fresh;
     }
     if stage == Stage::Backward {
         for step in before.iter().rev() {
             plan.add(step.title, || step.undo.map(|undo| undo(s)).unwrap_or_default());
         }
-        plan.add("give the authority back", || switch(s, to, "Aborted"));
+        plan.add("give the authority back", || switch(s, way.to(), "Aborted"));
+        plan.asks_cloud |= plan.todo.asks_cloud;
         return Ok(plan);
     }
     let ahead = |is_over: bool, todo: &dyn Fn() -> Todo| if is_over { Todo::default() } else { todo() };
     let is_begun = stage != Stage::Fresh;
     let is_switched = matches!(stage, Stage::Closing | Stage::Done);
     let refused = plan.failed().next().is_some();
-    plan.add("take the authority from the controllers", || ahead(is_begun, &|| begin(s, to, refused)));
+    plan.add("take the authority from the controllers", || ahead(is_begun, &|| begin(s, way, refused)));
     for (number, step) in before.iter().enumerate() {
         plan.add(step.title, || ahead(is_switched, &|| (step.todo)(s)));
         if number == 0 {
             let is_over = is_switched || is_recorded;
-            let is_next = plan.add("record machines, VMs and Nodes", || ahead(is_over, &|| record(s, to, refused)));
+            let is_next = plan.add("record machines, VMs and Nodes", || ahead(is_over, &|| record(s, way, refused)));
             plan.asks_cloud |= is_next;
         }
     }
-    plan.add("switch the authority", || ahead(is_switched, &|| switch(s, to, "Switched")));
+    plan.add("switch the authority", || ahead(is_switched, &|| switch(s, way.to(), "Switched")));
     for step in after {
         plan.add(step.title, || ahead(stage == Stage::Done, &|| (step.todo)(s)));
     }
-    let is_next = plan.add("compare VMs and Nodes with the record", || ahead(stage == Stage::Done, &|| finish(s)));
-    plan.asks_cloud |= is_next;
+    let is_next = plan.add("compare VMs and Nodes with the record", || ahead(stage == Stage::Done, &|| finish(s, way)));
+    plan.asks_cloud |= is_next || plan.todo.asks_cloud;
     Ok(plan)
 }
 
@@ -175,10 +183,12 @@ impl Plan {
 }
 
 /// The steps before and after the switch.
-fn path(to: Side) -> (&'static [Step], &'static [Step]) {
-    match to {
-        Side::ClusterApi => (&to_capi::BEFORE, &to_capi::AFTER),
-        Side::MachineController => (&to_native::BEFORE, &to_native::AFTER),
+fn path(way: Way) -> (&'static [Step], &'static [Step]) {
+    match way {
+        Way::ToNative => (&to_native::BEFORE, &to_native::AFTER),
+        Way::FromNative => (&to_capi::BEFORE, &to_capi::AFTER),
+        Way::FromOther => (&from_other::BEFORE, &from_other::AFTER),
+        Way::ToOther => (&to_other::BEFORE, &to_other::AFTER),
     }
 }
 
@@ -186,38 +196,41 @@ fn status(migration: &MCMMigration) -> Option<&MCMMigrationStatus> {
     migration.status.as_ref()
 }
 
-fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, to: Side) -> Result<Stage, NoPlan> {
+fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: Way) -> Result<Stage, NoPlan> {
     let Some(migration) = migration else { return Ok(Stage::Fresh) };
     let wanted = migration.spec.authority;
     let status = status(migration).cloned().unwrap_or_default();
-    let has = |side: Side| status.authority == Some(side.into());
-    let is_complete = status.conditions.iter().any(|one| one.type_ == MIGRATED && one.status == "True")
-        || status.from == Some(wanted);
     let deployment = s.deployment.clone();
+    let is_undone = status.from == Some(wanted);
     if status.authority == Some(Authority::Migrating) {
-        return match (wanted == to, status.from == Some(wanted)) {
-            (true, true) => Ok(Stage::Backward),
-            (true, false) => Ok(Stage::Forward),
-            (false, true) => Err(NoPlan::Aborting { deployment }),
-            (false, false) => Err(NoPlan::OtherWay { deployment, to: wanted }),
+        let begun = Way::begun(&status);
+        return match is_undone {
+            false if begun == Some(way) => Ok(Stage::Forward),
+            true if begun == Some(way.back()) => Ok(Stage::Backward),
+            true => Err(NoPlan::Aborting { deployment }),
+            false => Err(NoPlan::OtherWay { deployment, to: wanted }),
         };
     }
-    match (has(wanted), wanted == to) {
-        (true, true) if is_complete => Ok(Stage::Done),
-        (true, true) => Ok(Stage::Closing),
-        (true, false) if !is_complete => Err(NoPlan::OtherWay { deployment, to: wanted }),
+    let is_there = status.authority == Some(wanted.into());
+    let is_migrated = status.conditions.iter().any(|one| one.type_ == MIGRATED && one.status == "True");
+    match is_there {
+        true if !is_undone && !is_migrated => match Way::begun(&status) == Some(way) {
+            true => Ok(Stage::Closing),
+            false => Err(NoPlan::OtherWay { deployment, to: wanted }),
+        },
+        true if wanted == way.to() => Ok(Stage::Done),
         _ => Ok(Stage::Fresh),
     }
 }
 
 /// From now on the MCMMigration says that nobody has the authority.
-fn begin(s: &Snapshot, to: Side, is_refused: bool) -> Todo {
+fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     let mut todo = Todo::default();
     if is_refused {
         todo.expect(false, "every check to pass");
         return todo;
     }
-    let spec = json!({ "authority": to, "clusterName": s.cluster });
+    let spec = json!({ "authority": way.to(), "clusterName": s.cluster });
     let Some(migration) = s.find(Kind::Migration, &s.deployment) else {
         let id = Id::new(Kind::Migration, &s.deployment);
         let object = json!({
@@ -230,7 +243,7 @@ fn begin(s: &Snapshot, to: Side, is_refused: bool) -> Todo {
     todo.want(migration, &json!({ "spec": spec }));
     todo.then(|| {
         let status = json!({
-            "authority": Authority::Migrating, "from": to.other(), "machines": null, "set": null,
+            "authority": Authority::Migrating, "from": way.from(), "to": way.to(), "machines": null, "set": null,
             "conditions": conditions(s, "False", "Migrating"),
         });
         write_status(migration, &status)
@@ -238,14 +251,14 @@ fn begin(s: &Snapshot, to: Side, is_refused: bool) -> Todo {
 }
 
 /// What must be the same in the end. Everything is paused now, so it is looked at once more.
-fn record(s: &Snapshot, to: Side, is_refused: bool) -> Todo {
+fn record(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     let mut todo = Todo::default();
     let Some(migration) = s.find(Kind::Migration, &s.deployment) else { return todo };
     if is_refused {
         todo.expect(false, "every check to pass; mcm adopt abort undoes what was done");
         return todo;
     }
-    let from = to.other();
+    let from = way.from();
     let machines: Vec<MigratedMachine> = s.members_of(from).iter().filter_map(recorded).collect();
     let set = s.set_of(from).map(Object::name);
     write_status(migration, &json!({ "machines": machines, "set": set }))
@@ -272,7 +285,7 @@ fn switch(s: &Snapshot, to: Side, reason: &str) -> Todo {
 }
 
 /// The same machines, the same VMs, the same Nodes since the same boot, and no VM without a machine.
-fn finish(s: &Snapshot) -> Todo {
+fn finish(s: &Snapshot, way: Way) -> Todo {
     let mut todo = Todo::default();
     let Some(migration) = s.find(Kind::Migration, &s.deployment) else { return todo };
     let recorded = s.migration().and_then(|one| one.status).map(|status| status.machines).unwrap_or_default();
@@ -285,9 +298,8 @@ fn finish(s: &Snapshot) -> Todo {
         });
         todo.expect(is_same, format!("Node {} to be the one that was recorded", machine.node));
     }
-    let side = s.migration().map(|one| one.spec.authority).unwrap_or_default();
     let of_cloud = ["orphans", "unclaimed", OF_MACHINE[1], OF_MACHINE[2]];
-    for check in checks(s, side.other()).into_iter().filter(|one| of_cloud.contains(&one.check) && !one.passed) {
+    for check in checks(s, way.back()).into_iter().filter(|one| of_cloud.contains(&one.check) && !one.passed) {
         todo.expect(false, format!("this to be so: {check}"));
     }
     todo.then(|| write_status(migration, &json!({ "conditions": conditions(s, "True", "Migrated") })))
@@ -296,7 +308,7 @@ fn finish(s: &Snapshot) -> Todo {
 fn write_status(migration: &Object, status: &Value) -> Todo {
     let patch = super::object::lacking(&migration.value, &json!({ "status": status }));
     let actions = patch.map(|patch| Action::PatchStatus { id: migration.id(), patch });
-    Todo { actions: actions.into_iter().collect(), waits: Vec::new() }
+    Todo { actions: actions.into_iter().collect(), ..Todo::default() }
 }
 
 fn conditions(s: &Snapshot, status: &str, reason: &str) -> Value {
@@ -311,21 +323,35 @@ fn conditions(s: &Snapshot, status: &str, reason: &str) -> Value {
     json!([migrated])
 }
 
-/// The patch that makes a migration go back to where it came from.
+/// The way back, and the patch with which a migration takes it.
 ///
 /// # Errors
 /// The authority was switched already, or nothing is under way.
-pub fn abort(s: &Snapshot) -> Result<(Side, Vec<Action>), NoAbort> {
+pub fn abort(s: &Snapshot) -> Result<(Way, Vec<Action>), NoAbort> {
     let deployment = s.deployment.clone();
     let status = s.migration().and_then(|migration| migration.status).unwrap_or_default();
-    let (Some(migration), Some(Authority::Migrating), Some(from)) =
-        (s.find(Kind::Migration, &s.deployment), status.authority, status.from)
+    let (Some(migration), Some(Authority::Migrating), Some(way)) =
+        (s.find(Kind::Migration, &s.deployment), status.authority, Way::begun(&status))
     else {
         return Err(NoAbort { deployment });
     };
     let mut todo = Todo::default();
-    todo.want(migration, &json!({ "spec": { "authority": from } }));
-    Ok((from, todo.actions))
+    todo.want(migration, &json!({ "spec": { "authority": way.from() } }));
+    Ok((way.back(), todo.actions))
+}
+
+/// The way on which a deployment is, or was last.
+pub fn way_of(migration: &MCMMigration) -> Way {
+    let begun = status(migration).and_then(Way::begun).map(|way| {
+        let is_back = migration.spec.authority == way.from();
+        if is_back { way.back() } else { way }
+    });
+    // The status follows the spec in a second write.
+    begun.filter(|way| way.to() == migration.spec.authority).unwrap_or(match migration.spec.authority {
+        Side::MachineController => Way::ToNative,
+        Side::ClusterApi => Way::FromNative,
+        Side::OtherProvider => Way::ToOther,
+    })
 }
 
 /// A migration cannot be undone.

@@ -8,7 +8,10 @@ use serde_json::Value;
 use super::object::{Id, Kind, Object, lacking, without_empty};
 use crate::{
     api::labels,
-    capi::types::{MCMMigration, Side},
+    capi::{
+        conversion::provider_id,
+        types::{MCMMigration, Side},
+    },
 };
 
 /// The objects of a namespace and of its workload cluster, and what the cloud says.
@@ -18,10 +21,12 @@ pub struct Snapshot {
     pub namespace: String,
     /// Name of the Cluster.
     pub cluster: String,
-    /// Name of the deployment that is moved, on both sides, and of its MCMMigration.
+    /// Name of the deployment that is moved, on all sides, and of its MCMMigration.
     pub deployment: String,
     /// All objects.
     pub objects: BTreeMap<Id, Object>,
+    /// Secret with the credentials of a class that is made from the template of another provider.
+    pub credentials: Option<String>,
     /// What the cloud says; `None` if it was not asked.
     pub cloud: Option<Cloud>,
     /// The time.
@@ -31,7 +36,7 @@ pub struct Snapshot {
 /// What drivers say of the machines, read-only. An error is a text for people.
 #[derive(Clone, Debug, Default)]
 pub struct Cloud {
-    /// ID of the VM of each native Machine, in the form of the driver.
+    /// ID of the VM of each machine, in the form of the driver.
     pub found: BTreeMap<String, Result<String, String>>,
     /// IDs and names of all VMs of each class.
     pub listed: BTreeMap<String, Result<BTreeMap<String, String>, String>>,
@@ -40,16 +45,27 @@ pub struct Cloud {
 /// One machine with its objects on both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
-    /// Name of the native Machine and of the MCMMachine, and so of the VM.
+    /// Name of the native Machine, of the MCMMachine and of the infrastructure object of another provider.
     pub name: &'a str,
     /// The Machine of Cluster API.
     pub machine: Option<&'a Object>,
     /// Its MCMMachine.
     pub infra: Option<&'a Object>,
+    /// Its infrastructure object of another provider.
+    pub other: Option<&'a Object>,
     /// The native Machine.
     pub native: Option<&'a Object>,
     /// The Node.
     pub node: Option<&'a Object>,
+}
+
+impl Member<'_> {
+    /// ID of the VM in the form of the driver; empty if it is not known.
+    pub fn vm(&self) -> String {
+        let mut all = [self.native, self.infra, self.other].into_iter().flatten();
+        let id = all.find_map(|one| Some(one.text("/spec/providerID")).filter(|id| !id.is_empty()));
+        provider_id::to_native(id.unwrap_or_default())
+    }
 }
 
 impl Snapshot {
@@ -101,7 +117,9 @@ impl Snapshot {
         let machines = sets.into_iter().flat_map(|set| self.controlled(machine_kind(side), Some(set)));
         let mut members: Vec<Member<'_>> = machines
             .map(|machine| match side {
-                Side::ClusterApi => self.member(machine.text("/spec/infrastructureRef/name"), Some(machine)),
+                Side::ClusterApi | Side::OtherProvider => {
+                    self.member(machine.text("/spec/infrastructureRef/name"), Some(machine))
+                }
                 Side::MachineController => self.member(machine.name(), None),
             })
             .collect();
@@ -127,7 +145,7 @@ impl Snapshot {
         })
     }
 
-    /// A machine by the name of its VM.
+    /// A machine by the name of its infrastructure object.
     pub fn member<'a>(&'a self, name: &'a str, machine: Option<&'a Object>) -> Member<'a> {
         let native = self.find(Kind::Machine, name);
         let of_capi = machine.map(|machine| machine.text("/status/nodeRef/name")).filter(|node| !node.is_empty());
@@ -136,6 +154,7 @@ impl Snapshot {
             name,
             machine,
             infra: self.find(Kind::InfraMachine, name),
+            other: [Kind::AwsMachine, Kind::GcpMachine].into_iter().find_map(|kind| self.find(kind, name)),
             native,
             node: node.and_then(|node| self.find(Kind::Node, node)),
         }
@@ -191,7 +210,7 @@ impl Snapshot {
 /// Kind of the deployments of a side.
 pub const fn deployment_kind(side: Side) -> Kind {
     match side {
-        Side::ClusterApi => Kind::CapiDeployment,
+        Side::ClusterApi | Side::OtherProvider => Kind::CapiDeployment,
         Side::MachineController => Kind::Deployment,
     }
 }
@@ -199,7 +218,7 @@ pub const fn deployment_kind(side: Side) -> Kind {
 /// Kind of the sets of a side.
 pub const fn set_kind(side: Side) -> Kind {
     match side {
-        Side::ClusterApi => Kind::CapiSet,
+        Side::ClusterApi | Side::OtherProvider => Kind::CapiSet,
         Side::MachineController => Kind::Set,
     }
 }
@@ -207,7 +226,7 @@ pub const fn set_kind(side: Side) -> Kind {
 /// Kind of the machines of a side.
 pub const fn machine_kind(side: Side) -> Kind {
     match side {
-        Side::ClusterApi => Kind::CapiMachine,
+        Side::ClusterApi | Side::OtherProvider => Kind::CapiMachine,
         Side::MachineController => Kind::Machine,
     }
 }

@@ -15,6 +15,9 @@ use crate::{
     capi::types::names,
 };
 
+/// Finalizer of an object whose dependents are kept.
+const ORPHANS: &str = "orphan";
+
 /// One step of a path, with what undoes it.
 pub struct Step {
     /// What it does, for people.
@@ -32,6 +35,8 @@ pub struct Todo {
     pub actions: Vec<Action>,
     /// What has to happen before the step is done; each completes "waiting for".
     pub waits: Vec<String>,
+    /// What is left depends on what the cloud says.
+    pub asks_cloud: bool,
 }
 
 /// One write.
@@ -65,6 +70,13 @@ pub enum Action {
         /// The precondition.
         uid: String,
     },
+    /// Give the VM of a machine the tags by which the collector of orphans finds VMs of its class, or take them away.
+    Tag {
+        /// The native Machine, which need not exist yet.
+        id: Id,
+        /// Whether it is to be found.
+        is_listed: bool,
+    },
 }
 
 impl Action {
@@ -74,7 +86,8 @@ impl Action {
             Self::Create { id, .. }
             | Self::Patch { id, .. }
             | Self::PatchStatus { id, .. }
-            | Self::Delete { id, .. } => id,
+            | Self::Delete { id, .. }
+            | Self::Tag { id, .. } => id,
         }
     }
 }
@@ -87,6 +100,8 @@ impl fmt::Display for Action {
             Self::Patch { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
             Self::PatchStatus { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
             Self::Delete { id, .. } => write!(f, "delete {id}, which is detached"),
+            Self::Tag { id, is_listed: true } => write!(f, "tag the VM of {id}"),
+            Self::Tag { id, is_listed: false } => write!(f, "take the tags from the VM of {id}"),
         }
     }
 }
@@ -126,7 +141,7 @@ impl Todo {
 
     /// Waits until the controller of each object confirms that it leaves it alone.
     pub fn expect_paused<'a>(&mut self, objects: impl IntoIterator<Item = &'a Object>) {
-        for object in objects {
+        for object in objects.into_iter().filter(|object| object.tells_pause()) {
             self.expect(object.is_paused(), format!("the condition Paused of {}", object.id()));
         }
     }
@@ -148,16 +163,20 @@ impl Todo {
 /// What stops the controllers of a kind.
 fn pause_of(kind: Kind, migration: &Value) -> Value {
     let pause = match kind {
-        Kind::CapiDeployment | Kind::CapiSet | Kind::CapiMachine | Kind::HealthCheck | Kind::InfraMachine => {
-            json!({ (names::PAUSED): "", (labels::MIGRATION): migration })
-        }
+        Kind::CapiDeployment
+        | Kind::CapiSet
+        | Kind::CapiMachine
+        | Kind::HealthCheck
+        | Kind::InfraMachine
+        | Kind::AwsMachine
+        | Kind::GcpMachine => json!({ (names::PAUSED): "", (labels::MIGRATION): migration }),
         _ => json!({ (labels::MIGRATION): migration }),
     };
     json!({ "metadata": { "annotations": pause } })
 }
 
 /// The patch with which the controllers of an object leave it alone.
-fn pause(object: &Object, snapshot: &Snapshot) -> Value {
+pub fn pause(object: &Object, snapshot: &Snapshot) -> Value {
     pause_of(object.kind, &json!(snapshot.deployment))
 }
 
@@ -214,6 +233,7 @@ pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>
     }
     let is_left_alone = |object: &Object| {
         !object.kind.is_paused_by_annotation()
+            || !object.tells_pause()
             || object.is_paused()
             || object.at("/status").is_null()
             || object.number("/spec/replicas") == Some(0)
@@ -224,10 +244,17 @@ pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>
     }
     for object in objects {
         if object.is_deleting() {
-            todo.want(object, &json!({ "metadata": { "finalizers": null } }));
+            todo.want(object, &json!({ "metadata": { "finalizers": finalizer_of_orphans(object) } }));
             todo.expect(false, format!("{} to be gone", object.id()));
         } else {
             todo.actions.push(Action::Delete { id: object.id(), uid: object.uid().to_owned() });
         }
     }
+}
+
+/// The finalizer of the garbage collector stays, which first takes the owner from what the object owns.
+fn finalizer_of_orphans(object: &Object) -> Value {
+    let all = object.at("/metadata/finalizers");
+    let is_there = all.as_array().is_some_and(|all| all.contains(&json!(ORPHANS)));
+    if is_there { json!([ORPHANS]) } else { Value::Null }
 }

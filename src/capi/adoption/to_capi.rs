@@ -136,11 +136,9 @@ fn remove(s: &Snapshot) -> Todo {
 }
 
 /// Last: from the machines to the deployment, each after what is below it works.
-fn start(s: &Snapshot) -> Todo {
-    let members: Vec<Member<'_>> = s.recorded().collect();
-    let count = i64::try_from(members.len()).ok();
+pub fn start(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
-    for member in &members {
+    for member in s.recorded() {
         let mut patch = member.native.map(resume).unwrap_or_default();
         patch["metadata"]["annotations"][labels::BEFORE_MIGRATION] = Value::Null;
         member.native.into_iter().for_each(|native| todo.want(native, &patch));
@@ -149,16 +147,20 @@ fn start(s: &Snapshot) -> Todo {
         let text = format!("MCMMachine {} to be ready", member.name);
         todo.expect(member.infra.is_some_and(is_provisioned), text);
     }
-    let todo = todo.then(|| {
-        let mut todo = Todo::default();
-        for member in &members {
-            member.machine.into_iter().for_each(|machine| todo.want(machine, &resume(machine)));
-            let node = member.node.map(Object::name);
-            let runs = |one: &Object| !one.is_paused() && node == Some(one.text("/status/nodeRef/name"));
-            todo.expect(member.machine.is_some_and(runs), format!("Machine {} to have its Node", member.name));
-        }
-        todo
-    });
+    todo.then(|| start_core(s))
+}
+
+/// Machines, sets and deployment, and what this migration made beside them.
+pub fn start_core(s: &Snapshot) -> Todo {
+    let members: Vec<Member<'_>> = s.recorded().collect();
+    let count = i64::try_from(members.len()).ok();
+    let mut todo = Todo::default();
+    for member in &members {
+        member.machine.into_iter().for_each(|machine| todo.want(machine, &resume(machine)));
+        let node = member.node.map(Object::name);
+        let runs = |one: &Object| !one.is_paused() && node == Some(one.text("/status/nodeRef/name"));
+        todo.expect(member.machine.is_some_and(runs), format!("Machine {} to have its Node", member.name));
+    }
     let deployment = s.deployment_of(Side::ClusterApi);
     let todo = todo.then(|| {
         let mut todo = Todo::default();

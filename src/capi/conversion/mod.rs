@@ -35,5 +35,5 @@ pub(crate) use machine_pool::spread;
 pub use notes::{BOOTSTRAP_FORMAT, MACHINE_POOL, MADE_FROM, ROLLOUT_AFTER, UNMAPPED, VERSION};
 pub use options::{Infrastructure, NativeDefaults, Options};
 pub use report::{Loss, Refusal};
-pub use run::{Conversion, to_capi, to_native};
+pub use run::{Conversion, class_of_template, template_of_class, to_capi, to_native};
 pub(crate) use seconds::limit;

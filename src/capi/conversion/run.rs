@@ -156,6 +156,39 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
     run.finish()
 }
 
+/// The class for a machine template of another provider, without Secrets. `around` says where the template is used: the
+/// provider's object for the cluster, and a deployment.
+pub fn class_of_template(template: &Value, around: &[Value]) -> Conversion {
+    let all: Vec<Value> = std::iter::once(template).chain(around).cloned().collect();
+    let input = Input::of(&all);
+    let mut run = Run::default();
+    if let Some(document) = input.documents.first() {
+        run.convert(document, |_: Value, report| {
+            let class = cloud::class_of(document, &input, report);
+            class.into_iter().flat_map(serde_json::to_value).collect::<Vec<_>>().into()
+        });
+    }
+    run.finish()
+}
+
+/// The machine template of the provider of its cloud for a class. Refused if the cloud has none that is known.
+pub fn template_of_class(class: &Value, cluster: &str) -> Conversion {
+    let all = [class.clone()];
+    let input = Input::of(&all);
+    let mut run = Run::default();
+    if let Some(document) = input.documents.first() {
+        run.convert(document, |class: native::MachineClass, report| {
+            let template = cloud::template_of(&class, cluster, report);
+            if template.is_none() {
+                let reason = format!("no provider is known whose template could be made for {:?}", class.provider);
+                report.refuse("provider", reason, "create the template of the other provider, with the same name");
+            }
+            template.into_iter().collect::<Vec<_>>().into()
+        });
+    }
+    run.finish()
+}
+
 impl Run {
     fn convert<T: DeserializeOwned + Serialize>(
         &mut self,

@@ -1,4 +1,5 @@
-//! Moves machines between Cluster API and the native controllers; see docs/cluster-api.md.
+//! Moves machines between Cluster API and the native controllers, and between infrastructure providers; see
+//! docs/cluster-api.md.
 
 mod report;
 
@@ -11,11 +12,12 @@ use super::flags::{DriverOptions, value};
 use crate::{
     capi::{
         adoption::{
-            Kind, Plan, Stage,
+            Kind, Object, Plan, Stage, Way,
             apply::{Event, Stopped},
             observe::World,
+            way_of,
         },
-        types::{MCMMigration, Side, names},
+        types::{Authority, MCMMigration, Side, names},
     },
     driver::{Catalogue, Environment, Guards},
     runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
@@ -44,7 +46,7 @@ pub enum AdoptCommand {
 #[derive(Args, Clone, Debug)]
 pub struct PlanOptions {
     #[command(flatten)]
-    way: Way,
+    way: Ends,
     /// Format of the plan
     #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
@@ -56,7 +58,7 @@ pub struct PlanOptions {
 #[derive(Args, Clone, Debug)]
 pub struct ApplyOptions {
     #[command(flatten)]
-    way: Way,
+    way: Ends,
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
@@ -84,6 +86,7 @@ pub struct AbortOptions {
 
 /// Where the objects, the Nodes and the VMs are.
 #[derive(Args, Clone, Debug)]
+#[command(mut_arg("simulated_cloud", |arg| arg.help("URL of the simulated cloud; without it none of its VMs is found")))]
 struct Place {
     /// Name of the Cluster whose machines are moved
     #[arg(long, value_name = "NAME")]
@@ -100,14 +103,17 @@ struct Place {
     /// Kubeconfig of the cluster of the Nodes; if absent, the Secret of the Cluster
     #[arg(long, value_name = "FILE")]
     target_kubeconfig: Option<PathBuf>,
+    /// Secret with the credentials of a MachineClass that is made from the template of another provider
+    #[arg(long, value_name = "NAME")]
+    credentials_secret: Option<String>,
     #[command(flatten)]
     drivers: DriverOptions,
 }
 
-/// From one side to the other. One of both is enough.
+/// From one side to another. One of both is enough, but for machines that come from another provider.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = true)]
-struct Way {
+struct Ends {
     /// Who has the machines now
     #[arg(long, value_enum)]
     from: Option<End>,
@@ -129,6 +135,8 @@ struct Patience {
 enum End {
     /// Core of Cluster API, with the infrastructure provider mcm
     Capi,
+    /// Core of Cluster API, with another infrastructure provider: that of AWS or Google Cloud
+    Other,
     /// The native controllers: mcm run
     Native,
 }
@@ -146,19 +154,30 @@ impl From<End> for Side {
     fn from(end: End) -> Self {
         match end {
             End::Capi => Self::ClusterApi,
+            End::Other => Self::OtherProvider,
             End::Native => Self::MachineController,
         }
     }
 }
 
-impl Way {
-    fn to(&self) -> Result<Side> {
-        match (self.from.map(Side::from), self.to.map(Side::from)) {
+impl Ends {
+    /// Between core with mcm and the native controllers, unless the other provider is named.
+    fn way(&self) -> Result<Way> {
+        let beside = |end: End| match end {
+            End::Capi => Side::MachineController,
+            End::Other | End::Native => Side::ClusterApi,
+        };
+        let (from, to) = match (self.from, self.to) {
             (Some(from), Some(to)) if from == to => bail!("--from and --to are the same side"),
-            (_, Some(to)) => Ok(to),
-            (Some(from), None) => Ok(from.other()),
+            (Some(from), Some(to)) => (from.into(), to.into()),
+            (Some(from), None) => (from.into(), beside(from)),
+            (None, Some(to)) => (beside(to), to.into()),
             (None, None) => bail!("--from or --to is needed"),
-        }
+        };
+        Way::between(from, to).context(
+            "these are two ways, by way of capi: first --from other --to capi, then --from capi --to native; back, first \
+             --from native --to capi, then --from capi --to other",
+        )
     }
 }
 
@@ -167,11 +186,11 @@ impl Way {
 /// # Errors
 /// A cluster cannot be used, or there is nothing to move.
 pub async fn plan(options: PlanOptions) -> Result<(String, bool)> {
-    let (place, to) = (&options.place, options.way.to()?);
+    let (place, way) = (&options.place, options.way.way()?);
     let world = place.world().await?;
     let mut plans = Vec::new();
-    for deployment in place.deployments(&world, to).await? {
-        plans.push(world.plan(&place.cluster, &deployment, to).await?.1);
+    for deployment in place.deployments(&world, way).await? {
+        plans.push(world.plan(&place.cluster, &deployment, way).await?);
     }
     let is_possible = plans.iter().all(|plan| plan.failed().next().is_none());
     Ok((Report::plans(&plans, options.output), is_possible))
@@ -182,20 +201,20 @@ pub async fn plan(options: PlanOptions) -> Result<(String, bool)> {
 /// # Errors
 /// A check failed, or something did not happen in time. The command can be repeated.
 pub async fn apply(options: ApplyOptions) -> Result<()> {
-    let (place, to) = (&options.place, options.way.to()?);
+    let (place, way) = (&options.place, options.way.way()?);
     let world = place.world().await?;
-    let deployments = place.deployments(&world, to).await?;
+    let deployments = place.deployments(&world, way).await?;
     // Nothing is begun unless everything can be.
     for deployment in &deployments {
-        let (_, plan) = world.plan(&place.cluster, deployment, to).await?;
+        let plan = world.plan(&place.cluster, deployment, way).await?;
         if plan.stage == Stage::Fresh && plan.failed().next().is_some() {
             bail!(Stopped::Refused(Box::new(plan)));
         }
     }
     for deployment in &deployments {
         let mut view = View::default();
-        let way = (place.cluster.as_str(), deployment.as_str());
-        world.walk(way, to, options.patience.timeout, |event| view.show(&event)).await?;
+        let names = (place.cluster.as_str(), deployment.as_str());
+        world.walk(names, way, options.patience.timeout, |event| view.show(&event)).await?;
     }
     Ok(())
 }
@@ -209,7 +228,7 @@ pub async fn status(options: StatusOptions) -> Result<String> {
     let world = place.world().await?;
     let mut plans = Vec::new();
     for (deployment, migration) in place.migrations(&world).await? {
-        plans.push(world.plan(&place.cluster, &deployment, migration.spec.authority).await?.1);
+        plans.push(world.plan(&place.cluster, &deployment, way_of(&migration)).await?);
     }
     Ok(Report::states(&plans, options.output))
 }
@@ -223,13 +242,14 @@ pub async fn abort(options: AbortOptions) -> Result<()> {
     let world = place.world().await?;
     let mut count = 0;
     for (deployment, migration) in place.migrations(&world).await? {
-        if migration.status.is_none_or(|status| status.authority != Some(crate::capi::types::Authority::Migrating)) {
+        let way = way_of(&migration);
+        if migration.status.is_none_or(|status| status.authority != Some(Authority::Migrating)) {
             continue;
         }
         count += 1;
         let mut view = View::default();
-        let way = (place.cluster.as_str(), deployment.as_str());
-        world.undo(way, options.patience.timeout, |event| view.show(&event)).await?;
+        let names = (place.cluster.as_str(), deployment.as_str());
+        world.undo(names, way, options.patience.timeout, |event| view.show(&event)).await?;
     }
     if count == 0 {
         bail!(
@@ -254,7 +274,8 @@ impl Place {
         let target = self.target(&management, &namespace).await?;
         let workload = kubeconfig::client(&target, UserAgent::Mcm).await?;
         kubeconfig::wait_until_ready(&workload, &target.config.cluster_url).await?;
-        Ok(World { management, workload, namespace, drivers: self.drivers()? })
+        let credentials = self.credentials_secret.clone();
+        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials })
     }
 
     /// The cluster of the Nodes.
@@ -313,20 +334,23 @@ impl Place {
         Ok(found)
     }
 
-    /// The deployments of the other side that belong to the Cluster, and those that are on their way.
-    async fn deployments(&self, world: &World, to: Side) -> Result<BTreeSet<String>> {
+    /// The deployments that belong to the Cluster and are at the beginning of the way, and those that are on it.
+    async fn deployments(&self, world: &World, way: Way) -> Result<BTreeSet<String>> {
         if !self.deployment.is_empty() {
             return Ok(self.deployment.iter().cloned().collect());
         }
-        let (kind, cluster) = match to {
-            Side::MachineController => (Kind::CapiDeployment, "/spec/clusterName"),
-            Side::ClusterApi => (Kind::Deployment, "/metadata/labels/cluster.x-k8s.io~1cluster-name"),
+        let (kind, cluster) = match way.from() {
+            Side::ClusterApi | Side::OtherProvider => (Kind::CapiDeployment, "/spec/clusterName"),
+            Side::MachineController => (Kind::Deployment, "/metadata/labels/cluster.x-k8s.io~1cluster-name"),
         };
-        let is_own = |object: &crate::capi::adoption::Object| object.text(cluster) == self.cluster;
+        let is_of_mcm = |one: &Object| one.text("/spec/template/spec/infrastructureRef/kind") == "MCMMachineTemplate";
+        let is_at_beginning =
+            |one: &Object| one.text(cluster) == self.cluster && (!way.keeps_core() || is_of_mcm(one) == (way == Way::ToOther));
+        let all = world.list(kind).await?;
         let mut names: BTreeSet<String> =
-            world.list(kind).await?.iter().filter(|one| is_own(one)).map(|one| one.name().to_owned()).collect();
-        let under_way = self.migrations(world).await?.into_iter().filter(|(_, one)| one.spec.authority == to);
-        names.extend(under_way.map(|(name, _)| name));
+            all.iter().filter(|one| is_at_beginning(one)).map(|one| one.name().to_owned()).collect();
+        let migrations = self.migrations(world).await?;
+        names.extend(migrations.into_iter().filter(|(_, one)| way_of(one) == way).map(|(name, _)| name));
         if names.is_empty() {
             bail!(
                 "Cluster {} has no deployments to move in namespace {}: name one with --deployment",

@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use super::{Action, Listing, Memory, Policy, Snapshot};
 use crate::{
     api::{machine::Machine, reasons::EventReason},
+    controllers::object::authority,
     plan::{Event, Plan, WaitKind},
     safety::orphans::{Verdict, identity, is_proven, judge, seen, without_vm},
 };
@@ -24,6 +25,11 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         return plan;
     }
     let period = period_of(policy);
+    if let Some(hold) = authority::migrating(&snapshot.class.metadata) {
+        // Its VMs get their machines, or lose them, while their owners change.
+        plan.wait(WaitKind::Hold, hold.on, Some(after(snapshot.now, period)));
+        return plan;
+    }
     let Some(list) = &snapshot.learned.list else {
         plan.then(Action::ListVms, "VMs of the class are compared with the machines");
         return plan;

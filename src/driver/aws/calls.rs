@@ -146,6 +146,25 @@ impl Ec2 {
         self.call(&format!("{ACTION} of {interface}"), &query, |_| Some(())).await
     }
 
+    /// Gives a VM tags, keys and values.
+    pub(super) async fn create_tags(&self, id: &str, tags: &[(&str, &str)]) -> Result<(), DriverError> {
+        let mut query = Query::new("CreateTags", EC2_VERSION, "instance_create_tags");
+        query.set("ResourceId.1", id);
+        for (number, (key, value)) in (1_usize..).zip(tags) {
+            query.set(format!("Tag.{number}.Key"), key);
+            query.set(format!("Tag.{number}.Value"), value);
+        }
+        self.call(&format!("CreateTags of {id}"), &query, |_| Some(())).await
+    }
+
+    /// Takes the tag with this key from a VM.
+    pub(super) async fn delete_tag(&self, id: &str, key: &str) -> Result<(), DriverError> {
+        let mut query = Query::new("DeleteTags", EC2_VERSION, "instance_delete_tags");
+        query.set("ResourceId.1", id);
+        query.set("Tag.1.Key", key);
+        self.call(&format!("DeleteTags of {id}"), &query, |_| Some(())).await
+    }
+
     pub(super) async fn call<T>(
         &self,
         what: &str,

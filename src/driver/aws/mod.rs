@@ -360,6 +360,18 @@ impl Driver for AwsDriver {
         Ok(session.inspect(Secrets(secret).user_data()).await)
     }
 
+    /// Only the marker of the role comes and goes: the cluster and its other programs need theirs.
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
+        let [cluster, role] = [&session.scope.markers.cluster, &session.scope.markers.role].map(String::as_str);
+        if !is_listed {
+            return session.ec2.delete_tag(&instance.id, role).await;
+        }
+        let value = |key: &str| session.spec.tags.get(key).map(String::as_str).unwrap_or_default();
+        session.ec2.create_tags(&instance.id, &[(cluster, value(cluster)), (role, value(role))]).await
+    }
+
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         Ok(specs.iter().filter_map(volumes::id_of).collect())
     }

@@ -370,6 +370,10 @@ impl CloudApi for Cloud {
         self.initialize(id).await
     }
 
+    async fn tag(&self, id: &str, cluster: &str) -> Result<VmView, Failure> {
+        self.set_cluster(id, cluster)
+    }
+
     async fn delete(&self, selector: &Selector) -> Result<(), Failure> {
         self.delete(selector).await
     }

@@ -39,6 +39,17 @@ impl Cloud {
         Ok(view)
     }
 
+    /// Makes a VM one of a cluster; of none if it is empty.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn set_cluster(&self, id: &str, cluster: &str) -> Result<VmView, Failure> {
+        self.change(id, |vm, _| {
+            cluster.clone_into(&mut vm.cluster);
+            Ok(())
+        })
+    }
+
     /// Sets a condition of a VM's Node, or takes it back.
     ///
     /// # Errors

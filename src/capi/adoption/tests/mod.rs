@@ -1,3 +1,4 @@
+mod others;
 mod paths;
 mod refusals;
 mod world;

@@ -8,13 +8,13 @@ use super::world::World;
 use crate::{
     api::labels,
     capi::{
-        adoption::{Kind, Stage, plan::plan},
-        types::{Authority, Side, names},
+        adoption::{Kind, Stage, Way, plan::plan},
+        types::{Authority, names},
     },
 };
 
-const THERE: Side = Side::MachineController;
-const BACK: Side = Side::ClusterApi;
+const THERE: Way = Way::ToNative;
+const BACK: Way = Way::FromNative;
 
 fn names_of(world: &World, kind: Kind) -> Vec<String> {
     world.s.all(kind).map(|object| object.name().to_owned()).collect()
@@ -96,35 +96,32 @@ fn nodes_lose_what_only_the_native_controllers_would_remove() {
 /// Every step, stopped after every number of its writes: it goes on, or it is undone, and nothing was ever at risk.
 #[rstest]
 fn a_migration_that_stops_anywhere_goes_on_or_is_undone(
-    #[values(THERE, BACK)] to: Side,
+    #[values(Way::ToNative, Way::FromNative, Way::FromOther, Way::ToOther)] way: Way,
     #[values(false, true)] is_undone: bool,
 ) {
     for stop in 0.. {
-        let mut world = World::of_cluster_api(2);
-        if to == BACK {
-            world.walk(THERE);
-        }
-        let before = world.essence();
+        let mut world = World::at_beginning_of(way, 2);
+        let before = world.essence_on(way);
         let mut writes = 0;
-        while writes < stop && world.plan(to).stage != Stage::Done {
-            let left = world.plan(to).todo.actions.len();
-            world.round(to, stop - writes);
+        while writes < stop && world.plan(way).stage != Stage::Done {
+            let left = world.plan(way).todo.actions.len();
+            world.round(way, stop - writes);
             writes += left.min(stop - writes);
             world.controllers();
             world.inspect();
         }
-        let is_over = world.plan(to).stage == Stage::Done;
+        let is_over = world.plan(way).stage == Stage::Done;
         match is_undone.then(|| world.abort()).flatten() {
-            Some(from) => {
-                assert_eq!(from, to.other());
-                world.walk(from);
+            Some(back) => {
+                assert_eq!(back, way.back());
+                world.walk(back);
                 let authority = world.s.migration().unwrap().status.unwrap().authority;
-                assert_eq!(authority, Some(from.into()));
+                assert_eq!(authority, Some(way.from().into()));
                 assert!(world.s.objects.values().all(|object| object.annotation(labels::MIGRATION).is_none()));
             }
-            None => world.walk(to),
+            None => world.walk(way),
         }
-        assert_eq!(world.essence(), before);
+        assert_eq!(world.essence_on(way), before);
         if is_over {
             assert!(stop > 20, "it had {stop} writes");
             return;
@@ -132,31 +129,45 @@ fn a_migration_that_stops_anywhere_goes_on_or_is_undone(
     }
 }
 
+/// Kills, pauses of the controllers and changes of mind, in any order.
+fn wander(there: Way, turns: Vec<(usize, bool, u8)>) {
+    let mut world = World::at_beginning_of(there, 3);
+    let before = world.essence_on(there);
+    let mut way = there;
+    for (writes, works, mind) in turns {
+        if plan(&world.s, way).is_err() || world.plan(way).stage == Stage::Done {
+            way = way.back();
+        }
+        if mind == 0 && let Some(back) = world.abort() {
+            way = back;
+        }
+        world.round(way, writes);
+        if works {
+            world.controllers();
+        }
+        world.inspect();
+        assert_eq!(world.essence_on(way), before);
+    }
+    world.walk(way);
+    world.walk(way.back());
+    assert_eq!(world.essence_on(way), before);
+}
+
+fn any_turns() -> impl Strategy<Value = Vec<(usize, bool, u8)>> {
+    prop::collection::vec((0_usize..6, any::<bool>(), 0_u8..30), 1..80)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Kills, pauses of the controllers and changes of mind, in any order.
     #[test]
-    fn whatever_happens_on_the_way_no_vm_is_at_risk(turns in prop::collection::vec((0_usize..6, any::<bool>(), 0_u8..30), 1..80)) {
-        let mut world = World::of_cluster_api(3);
-        let before = world.essence();
-        let mut to = THERE;
-        for (writes, works, mind) in turns {
-            if plan(&world.s, to).is_err() || world.plan(to).stage == Stage::Done {
-                to = to.other();
-            }
-            if mind == 0 && let Some(from) = world.abort() {
-                to = from;
-            }
-            world.round(to, writes);
-            if works {
-                world.controllers();
-            }
-            world.inspect();
-            prop_assert_eq!(&world.essence(), &before);
-        }
-        world.walk(to);
-        world.walk(to.other());
-        prop_assert_eq!(&world.essence(), &before);
+    fn whatever_happens_on_the_way_no_vm_is_at_risk(turns in any_turns()) {
+        wander(THERE, turns);
+    }
+
+    /// The same between infrastructure providers.
+    #[test]
+    fn whatever_happens_between_providers_no_vm_is_at_risk(turns in any_turns()) {
+        wander(Way::FromOther, turns);
     }
 }

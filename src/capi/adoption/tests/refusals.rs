@@ -4,15 +4,12 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::capi::{
-    adoption::{
-        Kind, Stage,
-        plan::{NoPlan, abort, plan},
-    },
-    types::Side,
+use crate::capi::adoption::{
+    Kind, Stage, Way,
+    plan::{NoPlan, abort, plan},
 };
 
-const THERE: Side = Side::MachineController;
+const THERE: Way = Way::ToNative;
 
 /// 4.3 refusal, 4.4 step 1: nothing is begun while something is on its way, unknown, or somebody else's.
 #[rstest]
@@ -151,11 +148,11 @@ fn only_one_way_at_a_time_and_back_only_before_the_switch() {
     assert!(abort(&world.s).is_err(), "nothing is under way");
     world.round(THERE, usize::MAX);
     world.round(THERE, usize::MAX);
-    let error = plan(&world.s, Side::ClusterApi).unwrap_err();
+    let error = plan(&world.s, Way::FromNative).unwrap_err();
     assert!(matches!(error, NoPlan::OtherWay { .. }), "{error}");
     world.abort().unwrap();
     assert!(matches!(plan(&world.s, THERE), Err(NoPlan::Aborting { .. })));
-    world.walk(Side::ClusterApi);
+    world.walk(Way::FromNative);
     world.walk(THERE);
     assert!(abort(&world.s).is_err(), "the authority is switched");
 }

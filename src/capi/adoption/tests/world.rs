@@ -1,7 +1,7 @@
 //! A world in which a migration is played: API servers, a garbage collector, and controllers that confirm and report. What no
 //! controller may ever be able to do is a violation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,45 +10,65 @@ use crate::{
     api::{labels, patch},
     capi::{
         adoption::{
-            Kind, Object, Plan, Stage,
+            Kind, Object, Plan, Stage, Way,
             object::Id,
             plan::{abort, plan},
             snapshot::{Cloud, Snapshot},
             step::Action,
         },
-        types::{Side, names},
+        types::names,
     },
 };
 
 pub struct World {
     pub s: Snapshot,
     serial: u64,
+    /// IDs of the VMs by name.
+    pub vms: BTreeMap<String, String>,
+    /// Those with the tags of their class.
+    pub tagged: BTreeSet<String>,
 }
 
 const HASH: &str = "abc";
 
 impl World {
-    /// A cluster of Cluster API with machines of the provider mcm, each described in place.
-    pub fn of_cluster_api(count: usize) -> Self {
+    pub fn empty() -> Self {
         let s = Snapshot {
             namespace: "ns".to_owned(),
             cluster: "c".to_owned(),
             deployment: "d".to_owned(),
             objects: BTreeMap::new(),
+            credentials: None,
             cloud: None,
             now: Timestamp::UNIX_EPOCH,
         };
-        let mut world = Self { s, serial: 0 };
+        Self { s, serial: 0, vms: BTreeMap::new(), tagged: BTreeSet::new() }
+    }
+
+    /// A cluster of Cluster API with machines of the provider mcm, each described in place.
+    pub fn of_cluster_api(count: usize) -> Self {
+        let mut world = Self::empty();
         let class =
             json!({ "provider": "simulated", "providerSpec": { "zone": "z" }, "nodeTemplate": { "zone": "z" } });
         let initialized = json!({ "infrastructureProvisioned": true });
         world.put(Kind::Cluster, "c", json!({ "spec": {}, "status": { "initialization": initialized } }));
         world.put(Kind::InfraTemplate, "t", json!({ "spec": { "template": { "spec": { "machineClass": class } } } }));
+        let (hashed, spec, set) = world.core("MCMMachineTemplate", count);
+        for number in 0..count {
+            world.machine(&format!("d-abc-{number}"), &hashed, &spec, &set, &class);
+        }
+        world.controllers();
+        world
+    }
+
+    /// Secret, deployment and set. Labels and spec of their machines, and the reference to the set.
+    pub fn core(&mut self, template: &str, count: usize) -> (Value, Value, Value) {
+        let world = self;
         world.put(Kind::Secret, "boot", json!({ "data": { "value": "I2Nsb3VkLWNvbmZpZw==" } }));
         let keys = json!({ "cluster.x-k8s.io/cluster-name": "c", "cluster.x-k8s.io/deployment-name": "d" });
         let spec = json!({
             "clusterName": "c", "version": "v1.33.0", "bootstrap": { "dataSecretName": "boot" },
-            "infrastructureRef": { "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "MCMMachineTemplate", "name": "t" },
+            "infrastructureRef": { "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": template, "name": "t" },
         });
         let template = json!({ "metadata": { "labels": keys }, "spec": spec });
         let deployment = json!({
@@ -63,15 +83,13 @@ impl World {
         let metadata =
             json!({ "labels": hashed, "ownerReferences": owner, "finalizers": ["cluster.x-k8s.io/machineset"] });
         let set = world.put(Kind::CapiSet, "d-abc", json!({ "metadata": metadata, "spec": of_set }));
-        for number in 0..count {
-            world.machine(&format!("d-abc-{number}"), &hashed, &spec, &set, &class);
-        }
-        world.controllers();
-        world
+        (hashed, spec, set)
     }
 
-    fn machine(&mut self, name: &str, keys: &Value, spec: &Value, set: &Value, class: &Value) {
+    /// VM, Node and Machine; the ID of the VM and the reference to the Machine.
+    pub fn running(&mut self, name: &str, keys: &Value, spec: &Value, set: &Value, kind: &str) -> (String, Value) {
         let id = format!("simulated:///r/{name}");
+        self.vms.insert(name.to_owned(), id.clone());
         let ready = json!([{ "type": "Ready", "status": "True" }]);
         let node = json!({ "conditions": ready, "nodeInfo": { "bootID": format!("boot-{name}") } });
         self.put(
@@ -84,24 +102,35 @@ impl World {
         );
         let mut spec = spec.clone();
         spec["providerID"] = json!(id);
-        spec["infrastructureRef"]["kind"] = json!("MCMMachine");
+        spec["infrastructureRef"]["kind"] = json!(kind);
         spec["infrastructureRef"]["name"] = json!(name);
         let metadata = json!({ "labels": keys, "ownerReferences": set, "finalizers": ["machine.cluster.x-k8s.io"] });
         let status = json!({ "phase": "Running", "nodeRef": { "name": name } });
         let owner = self.put(Kind::CapiMachine, name, json!({ "metadata": metadata, "spec": spec, "status": status }));
+        (id, owner)
+    }
+
+    fn machine(&mut self, name: &str, keys: &Value, spec: &Value, set: &Value, class: &Value) {
+        let (id, owner) = self.running(name, keys, spec, set, "MCMMachine");
+        self.tagged.insert(name.to_owned());
         let metadata = json!({ "labels": keys, "ownerReferences": owner, "finalizers": [names::MACHINE_FINALIZER] });
         let infra = json!({ "providerID": id, "machineClass": class });
         let owner = self.put(Kind::InfraMachine, name, json!({ "metadata": metadata, "spec": infra }));
         let mut class = class.clone();
         class["metadata"] = json!({ "ownerReferences": owner });
         self.put(Kind::Class, name, class);
+        self.native(name, name, &id, &owner);
+    }
+
+    /// The native Machine of an MCMMachine.
+    fn native(&mut self, name: &str, class: &str, id: &str, owner: &Value) {
         self.put(Kind::Machine, name, json!({
             "metadata": {
                 "labels": { "cluster.x-k8s.io/cluster-name": "c" }, "ownerReferences": owner, "finalizers": [labels::FINALIZER],
                 "annotations": { (labels::USER_DATA_SECRET): "boot" },
             },
             "spec": {
-                "class": { "apiGroup": "machine.sapcloud.io", "kind": "MachineClass", "name": name }, "providerID": id,
+                "class": { "apiGroup": "machine.sapcloud.io", "kind": "MachineClass", "name": class }, "providerID": id,
                 "creationTimeout": "876000h0m0s", "disableHealthTimeout": true,
             },
             "status": { "currentStatus": { "phase": "Available" } },
@@ -132,8 +161,8 @@ impl World {
     }
 
     /// One round as the executor makes it, of which only so many writes happen.
-    pub fn round(&mut self, to: Side, writes: usize) -> Plan {
-        let planned = self.plan(to);
+    pub fn round(&mut self, way: Way, writes: usize) -> Plan {
+        let planned = self.plan(way);
         for action in planned.todo.actions.iter().take(writes) {
             self.execute(action);
             self.inspect();
@@ -141,44 +170,43 @@ impl World {
         planned
     }
 
-    pub fn plan(&mut self, to: Side) -> Plan {
+    pub fn plan(&mut self, way: Way) -> Plan {
         self.s.cloud = None;
-        let first = plan(&self.s, to).unwrap();
+        let first = plan(&self.s, way).unwrap();
         if !first.asks_cloud {
             return first;
         }
         self.s.cloud = Some(self.cloud());
-        plan(&self.s, to).unwrap()
+        plan(&self.s, way).unwrap()
     }
 
     /// Until nothing is left.
-    pub fn walk(&mut self, to: Side) {
+    pub fn walk(&mut self, way: Way) {
         for _ in 0..200 {
-            if self.round(to, usize::MAX).stage == Stage::Done {
+            if self.round(way, usize::MAX).stage == Stage::Done {
                 return;
             }
             self.controllers();
             self.inspect();
         }
-        let plan = self.plan(to);
+        let plan = self.plan(way);
         let failed: Vec<String> = plan.failed().map(ToString::to_string).collect();
         panic!("it does not end: {:?} {failed:#?} {:#?}", plan.current(), plan.todo);
     }
 
-    pub fn abort(&mut self) -> Option<Side> {
-        let (from, actions) = abort(&self.s).ok()?;
+    pub fn abort(&mut self) -> Option<Way> {
+        let (back, actions) = abort(&self.s).ok()?;
         actions.iter().for_each(|action| self.execute(action));
-        Some(from)
+        Some(back)
     }
 
-    /// VMs are what they were made as: a native Machine that was deleted by its controller would be missing.
+    /// Every class lists all VMs with its tags.
     fn cloud(&self) -> Cloud {
-        let id = |native: &Object| (native.name().to_owned(), format!("simulated:///r/{}", native.name()));
-        let all: BTreeMap<String, String> = self.s.all(Kind::Machine).map(id).collect();
-        let found = all.iter().map(|(name, id)| (name.clone(), Ok(id.clone()))).collect();
-        let by_id: BTreeMap<String, String> = all.into_iter().map(|(name, id)| (id, name)).collect();
-        let listed = self.s.all(Kind::Class).map(|class| (class.name().to_owned(), Ok(by_id.clone()))).collect();
-        Cloud { found, listed }
+        let found = self.vms.iter().map(|(name, id)| (name.clone(), Ok(id.clone()))).collect();
+        let tagged = self.vms.iter().filter(|(name, _)| self.tagged.contains(*name));
+        let listed: BTreeMap<String, String> = tagged.map(|(name, id)| (id.clone(), name.clone())).collect();
+        let classes = self.s.all(Kind::Class).map(Object::name).chain(["t"]);
+        Cloud { found, listed: classes.map(|class| (class.to_owned(), Ok(listed.clone()))).collect() }
     }
 
     fn execute(&mut self, action: &Action) {
@@ -194,6 +222,8 @@ impl World {
                 }
                 self.collect(&id.clone());
             }
+            Action::Tag { id, is_listed: true } => drop(self.tagged.insert(id.name.clone())),
+            Action::Tag { id, is_listed: false } => drop(self.tagged.remove(&id.name)),
             Action::Delete { id, uid } => {
                 let object = self.s.objects.get_mut(id).unwrap();
                 assert_eq!(object.uid(), uid);
@@ -257,11 +287,25 @@ impl World {
                         "updatedReplicas": machines, "upToDateReplicas": machines, (key): conditions,
                     })
                 }
+                Kind::AwsMachine => match object.controller().is_some() && !is_held(&object) {
+                    true => json!({ "ready": true }),
+                    false => continue,
+                },
                 Kind::CapiMachine => {
+                    if !is_held(&object) {
+                        self.own(&object);
+                    }
                     json!({ "phase": "Running", "nodeRef": { "name": id.name }, "conditions": conditions })
                 }
+                // Without an owner its controller does nothing.
+                Kind::InfraMachine if object.controller().is_none() => continue,
                 Kind::InfraMachine => {
                     conditions.push(ready);
+                    if !is_held(&object) && self.s.find(Kind::Machine, &id.name).is_none() {
+                        let class = object.text("/spec/machineClassRef/name");
+                        let class = if class.is_empty() { &id.name } else { class };
+                        self.native(&id.name, class, object.text("/spec/providerID"), &object.as_controller());
+                    }
                     json!({ "conditions": conditions })
                 }
                 Kind::Machine => {
@@ -273,6 +317,18 @@ impl World {
                 _ => continue,
             };
             self.edit(id.kind, &id.name, &json!({ "status": status }));
+        }
+    }
+
+    /// Core makes a Machine the owner of what it refers to.
+    fn own(&mut self, machine: &Object) {
+        let kind = match machine.text("/spec/infrastructureRef/kind") {
+            "AWSMachine" => Kind::AwsMachine,
+            _ => Kind::InfraMachine,
+        };
+        let name = machine.text("/spec/infrastructureRef/name");
+        if self.s.find(kind, name).is_some_and(|infra| infra.controller().is_none()) {
+            self.edit(kind, name, &json!({ "metadata": { "ownerReferences": machine.as_controller() } }));
         }
     }
 
@@ -295,13 +351,15 @@ impl World {
                 );
             }
         }
-        for kind in [Kind::CapiMachine, Kind::InfraMachine, Kind::Machine] {
+        for kind in [Kind::CapiMachine, Kind::InfraMachine, Kind::AwsMachine, Kind::Machine] {
             for object in self.s.all(kind).filter(works) {
                 assert!(!object.is_deleting(), "{} would delete its VM", object.id());
             }
         }
+        self.inspect_providers();
         for native in self.s.all(Kind::Machine) {
-            assert!(!native.is_deleting(), "{} is deleted", native.id());
+            let is_of_other = self.s.find(Kind::AwsMachine, native.name()).is_some();
+            assert!(!native.is_deleting() || is_of_other, "{} is deleted", native.id());
             let infra = self.s.find(Kind::InfraMachine, native.name()).filter(|one| !is_held(one));
             let set = self.s.all(Kind::Set).filter(works).any(|set| native.controller() == Some(set.uid()));
             assert!(infra.is_none() || !set, "{} has two masters", native.id());
@@ -318,11 +376,14 @@ impl World {
 }
 
 /// Whether the controllers of an object leave it alone: the rules of core, of the provider and of the native controllers.
-fn is_held(object: &Object) -> bool {
+pub fn is_held(object: &Object) -> bool {
     match object.kind {
-        Kind::CapiDeployment | Kind::CapiSet | Kind::CapiMachine | Kind::HealthCheck | Kind::InfraMachine => {
-            object.annotation(names::PAUSED).is_some()
-        }
+        Kind::CapiDeployment
+        | Kind::CapiSet
+        | Kind::CapiMachine
+        | Kind::HealthCheck
+        | Kind::InfraMachine
+        | Kind::AwsMachine => object.annotation(names::PAUSED).is_some(),
         _ => object.annotation(labels::MIGRATION).is_some(),
     }
 }

@@ -48,6 +48,8 @@ pub(super) struct Snapshot {
     pub own_class: View<MachineClass>,
     /// The native Machine of its name.
     pub native: View<native_api::Machine>,
+    /// Name of another native Machine that has the VM of the object.
+    pub rival: Option<String>,
     /// The Secret with bootstrap data that its Machine names.
     pub bootstrap: View<()>,
     /// A live read in this reconcile showed that the native Machine does not exist.

@@ -1,9 +1,15 @@
+use kube::ResourceExt;
+
 use super::{MCMMachines, Snapshot};
 use crate::{
-    capi::provider::{
-        class,
-        observe::{cluster_name, infrastructure, owner, owner_of, view},
-        view::{Owner, View},
+    api::machine as native_api,
+    capi::{
+        conversion::provider_id,
+        provider::{
+            class,
+            observe::{cluster_name, infrastructure, owner, owner_of, view},
+            view::{Owner, View},
+        },
     },
     runtime::cache::Key,
 };
@@ -37,8 +43,18 @@ impl MCMMachines {
             Some(View::Unknown) => View::Unknown,
             Some(View::Missing) | None => View::Missing,
         };
+        let native = view(&self.natives.cache, key);
+        // Only before a native Machine is made: later the VM is its own.
+        let wanted = provider_id::to_native(&object.spec.provider_id);
+        let is_new = matches!(native, View::Missing) && !wanted.is_empty();
+        let has_vm = |one: &native_api::Machine| {
+            one.spec.provider_id == wanted && one.metadata.namespace.as_deref() == Some(&key.namespace)
+        };
+        let all = if is_new { self.natives.cache.all() } else { Vec::new() };
+        let rival = all.into_iter().find(|one| has_vm(one)).map(|one| one.name_any());
         Some(Snapshot {
-            native: view(&self.natives.cache, key),
+            native,
+            rival,
             own_class: view(&self.classes.cache, key),
             watch_filter: self.watch_filter.clone(),
             now: self.clock.now(),

@@ -89,7 +89,10 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 
 /// Nothing of the names that are needed is there, and no VM was lost.
 fn is_free(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.native, View::Missing) && !snapshot.is_own_class_taken() && !snapshot.is_vm_lost()
+    matches!(snapshot.native, View::Missing)
+        && snapshot.rival.is_none()
+        && !snapshot.is_own_class_taken()
+        && !snapshot.is_vm_lost()
 }
 
 fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
@@ -143,9 +146,13 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         plan.wait(WaitKind::MachineDeletion, "the VM to be deleted", None);
         return;
     }
-    // A VM that is named and was never taken over is deleted like any other, by way of a native Machine.
+    // A VM that is named and was never taken over is deleted like any other, by way of a native Machine, unless it is of
+    // another.
     let was_taken = snapshot.stored().machine_ref.is_some();
-    let is_untaken = !was_taken && !snapshot.is_member() && matches!(snapshot.native, View::Missing);
+    let is_untaken = !was_taken
+        && !snapshot.is_member()
+        && snapshot.rival.is_none()
+        && matches!(snapshot.native, View::Missing);
     if !snapshot.object.spec.provider_id.is_empty() && is_untaken {
         match &class {
             Class::Usable { .. } if is_free(snapshot) => create(plan, snapshot, &class),

@@ -49,7 +49,8 @@ use crate::api::wire::is_zero;
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["authority", "clusterName"]))]
 pub struct MCMMigrationSpec {
-    /// Who shall have the machines: `MachineController` (the native controllers) or `ClusterAPI`.
+    /// Who shall have the machines: `MachineController` (the native controllers), `ClusterAPI` (core, with the provider
+    /// mcm) or `OtherProvider` (core, with the provider of the cloud).
     #[schemars(schema_with = "schema::side")]
     pub authority: Side,
     /// Name of the Cluster to which the machines belong.
@@ -66,6 +67,8 @@ pub enum Side {
     /// Core, with the infrastructure provider mcm.
     #[serde(rename = "ClusterAPI")]
     ClusterApi,
+    /// Core, with another infrastructure provider.
+    OtherProvider,
 }
 
 /// Who has the machines.
@@ -76,6 +79,8 @@ pub enum Authority {
     /// Core, with the infrastructure provider mcm.
     #[serde(rename = "ClusterAPI")]
     ClusterApi,
+    /// Core, with another infrastructure provider.
+    OtherProvider,
     /// Nobody: the controllers of both sides leave them alone.
     Migrating,
 }
@@ -84,7 +89,7 @@ pub enum Authority {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMMigrationStatus {
-    /// Who has the machines: `MachineController`, `ClusterAPI`, or `Migrating` while nobody may touch them.
+    /// Who has the machines: `MachineController`, `ClusterAPI`, `OtherProvider`, or `Migrating` while nobody may touch them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::authority")]
     pub authority: Option<Authority>,
@@ -92,6 +97,10 @@ pub struct MCMMigrationStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::side")]
     pub from: Option<Side>,
+    /// Who gets them if the migration is not undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::side")]
+    pub to: Option<Side>,
     /// The set that has the machines, on both sides.
     #[serde(skip_serializing_if = "is_zero")]
     pub set: String,
@@ -109,7 +118,7 @@ pub struct MCMMigrationStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MigratedMachine {
-    /// Name of the native Machine, and of the MCMMachine.
+    /// Name of the native Machine, of the MCMMachine and of the infrastructure object of another provider.
     pub name: String,
     /// Name of the Machine of Cluster API.
     pub machine: String,
@@ -126,22 +135,12 @@ pub struct MigratedMachine {
     pub boot_id: String,
 }
 
-impl Side {
-    /// The other side.
-    #[must_use]
-    pub fn other(self) -> Self {
-        match self {
-            Self::MachineController => Self::ClusterApi,
-            Self::ClusterApi => Self::MachineController,
-        }
-    }
-}
-
 impl From<Side> for Authority {
     fn from(side: Side) -> Self {
         match side {
             Side::MachineController => Self::MachineController,
             Side::ClusterApi => Self::ClusterApi,
+            Side::OtherProvider => Self::OtherProvider,
         }
     }
 }

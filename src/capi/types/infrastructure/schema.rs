@@ -47,12 +47,13 @@ pub(super) fn pool_machines(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn side(_: &mut SchemaGenerator) -> Schema {
-    one_of("self in ['MachineController', 'ClusterAPI']", "write MachineController or ClusterAPI")
+    let text = "write MachineController, ClusterAPI or OtherProvider";
+    one_of("self in ['MachineController', 'ClusterAPI', 'OtherProvider']", text)
 }
 
 pub(super) fn authority(_: &mut SchemaGenerator) -> Schema {
-    let text = "write MachineController, ClusterAPI or Migrating";
-    one_of("self in ['MachineController', 'ClusterAPI', 'Migrating']", text)
+    let text = "write MachineController, ClusterAPI, OtherProvider or Migrating";
+    one_of("self in ['MachineController', 'ClusterAPI', 'OtherProvider', 'Migrating']", text)
 }
 
 fn one_of(expression: &str, message: &str) -> Schema {

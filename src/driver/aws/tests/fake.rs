@@ -172,6 +172,15 @@ fn carry_out(cloud: &Shared, action: &str, params: &Params) -> Response {
         "RunInstances" => run(&mut cloud, params),
         "DescribeInstances" => describe(&mut cloud, params),
         "TerminateInstances" => terminate(&mut cloud, params),
+        "CreateTags" => {
+            let pair =
+                |n: usize| Some((params.get(&format!("Tag.{n}.Key"))?.clone(), params[&format!("Tag.{n}.Value")].clone()));
+            let tags: Vec<(String, String)> = (1..).map_while(pair).collect();
+            tag(&mut cloud, action, params, |instance| instance.tags.extend(tags.clone()))
+        }
+        "DeleteTags" => tag(&mut cloud, action, params, |instance| {
+            instance.tags.remove(&params["Tag.1.Key"]);
+        }),
         "ModifyNetworkInterfaceAttribute" => {
             let off = params.get("SourceDestCheck.Value").is_some_and(|value| value == "false");
             change(&mut cloud, action, params, |interface| interface.source_dest_check = !off)
@@ -299,6 +308,16 @@ fn terminate(cloud: &mut Cloud, params: &Params) -> Response {
         Some(instance) => {
             instance.state = "shutting-down";
             xml("TerminateInstances", "<instancesSet></instancesSet>")
+        }
+        None => error("InvalidInstanceID.NotFound", 400),
+    }
+}
+
+fn tag(cloud: &mut Cloud, action: &str, params: &Params, change: impl Fn(&mut FakeInstance)) -> Response {
+    match cloud.instances.get_mut(&params["ResourceId.1"]) {
+        Some(instance) => {
+            change(instance);
+            xml(action, "<return>true</return>")
         }
         None => error("InvalidInstanceID.NotFound", 400),
     }

@@ -350,6 +350,36 @@ async fn initialization_disables_the_check_and_assigns_missing_prefixes() {
     assert_eq!(cloud.lock().sent("AssignIpv6Addresses").len(), 1, "nothing is left to do");
 }
 
+/// 4.4, path B: the VM of another provider is found by its ID, and listed once it has the markers. Only that of the role goes.
+#[tokio::test]
+async fn a_vm_that_is_named_is_tagged_and_listed_and_loses_only_the_marker_of_its_role() {
+    let (cloud, driver) = start().await;
+    let request = request("a");
+    let id = driver.create(&request).await.unwrap().provider_id;
+    cloud.lock().instances.values_mut().for_each(|instance| instance.tags = [("of".into(), "CAPA".into())].into());
+    let listed = async || driver.list(&request.class, &request.secret).await.unwrap().into_keys().collect::<Vec<_>>();
+    assert_eq!(listed().await, [""; 0]);
+    let named = with_id(request.clone(), &id);
+    driver.tag(&named, true).await.unwrap();
+    assert_eq!(listed().await, [id.as_str()]);
+    driver.tag(&named, false).await.unwrap();
+    assert_eq!(listed().await, [""; 0]);
+    let tags = cloud.lock().instances.values().next().unwrap().tags.clone();
+    assert_eq!(tags, [("kubernetes.io/cluster/shoot".into(), "1".into()), ("of".into(), "CAPA".into())].into());
+}
+
+/// Tags of another cluster are somebody else's.
+#[tokio::test]
+async fn a_vm_of_another_cluster_is_not_tagged() {
+    let (cloud, driver) = start().await;
+    let request = request("a");
+    let id = driver.create(&request).await.unwrap().provider_id;
+    let foreign = [("kubernetes.io/cluster/other".to_owned(), "1".to_owned())];
+    cloud.lock().instances.values_mut().for_each(|instance| instance.tags = foreign.clone().into());
+    assert_eq!(code(driver.tag(&with_id(request, &id), true).await), Code::NotFound);
+    assert!(cloud.lock().sent("CreateTags").is_empty());
+}
+
 #[rstest]
 #[case(1, Some("1"))]
 #[case(2, None)]

@@ -218,6 +218,19 @@ fn an_object_with_the_id_of_a_vm_adopts_it_and_never_creates_one() {
     assert_eq!(world.condition("Ready"), "True Provisioned");
 }
 
+/// A1: a VM has one machine. What only claims it neither takes it nor deletes it.
+#[test]
+fn a_vm_that_another_native_machine_has_is_neither_taken_nor_deleted() {
+    let mut world = World::new();
+    world.rival = Some("other".to_owned());
+    world.set_object(&json!({ "spec": { "providerID": "simulated:///r/vm" } }));
+    world.pass();
+    assert_eq!((world.condition("Ready").as_str(), &world.native), ("False VMTaken", &None));
+    world.delete();
+    world.pass();
+    assert!(world.object.is_none() && world.native.is_none(), "{:?}", world.log);
+}
+
 /// Path D of a migration: a native Machine that nobody controls and that has the VM is taken over as it is.
 #[test]
 fn a_native_machine_of_nobody_with_that_vm_is_taken_over() {

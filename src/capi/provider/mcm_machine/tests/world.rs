@@ -27,6 +27,8 @@ pub(super) struct World {
     pub infrastructure: Option<Value>,
     pub classes: BTreeMap<String, Value>,
     pub native: Option<Value>,
+    /// Another native Machine with the VM of the object.
+    pub rival: Option<String>,
     pub secrets: Vec<String>,
     pub filter: Option<String>,
     pub now: i64,
@@ -83,6 +85,7 @@ impl World {
             infrastructure: None,
             classes: [("small".to_owned(), class("a"))].into(),
             native: None,
+            rival: None,
             secrets: vec!["boot".to_owned()],
             filter: None,
             now: 0,
@@ -168,6 +171,7 @@ impl World {
             object,
             owner,
             infrastructure,
+            rival: self.rival.clone(),
             is_native_gone,
         }
     }

@@ -1,0 +1,134 @@
+//! The objects of a migration while it goes on. A kind is read anew only after something of it changed; a watch says when.
+//! What the watch misses is seen a little later.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::{
+    api::{DynamicObject, PartialObjectMeta},
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, Event, watcher},
+    },
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    object::Kind,
+    observe::{NotRead, World},
+    snapshot::{Cloud, Snapshot},
+    way::Way,
+};
+use crate::capi::types::Side;
+
+/// Changes come together, so a read waits a moment for more of them.
+const GATHER: Duration = Duration::from_millis(100);
+/// Everything is read anew so often while a migration waits.
+const REFRESH: Duration = Duration::from_secs(5);
+/// An answer of the cloud is good for so long.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Which kinds have to be read anew.
+#[derive(Default)]
+struct Stale {
+    kinds: Mutex<BTreeSet<Kind>>,
+    signal: Notify,
+}
+
+impl Stale {
+    fn add(&self, kind: Kind) {
+        self.kinds.lock().insert(kind);
+        self.signal.notify_one();
+    }
+}
+
+/// All objects, and what the cloud said last.
+pub struct Mirror<'a> {
+    world: &'a World,
+    way: Way,
+    snapshot: Snapshot,
+    stale: Arc<Stale>,
+    answer: Option<(Instant, Side, Cloud)>,
+    _watches: Vec<AbortOnDropHandle<()>>,
+}
+
+impl<'a> Mirror<'a> {
+    /// Reads everything, and watches for changes.
+    ///
+    /// # Errors
+    /// Something cannot be read.
+    pub async fn new(world: &'a World, cluster: &str, deployment: &str, way: Way) -> Result<Self, NotRead> {
+        let stale = Arc::new(Stale::default());
+        let watched = way.kinds().filter(|kind| !kind.is_of_other() || kind.is_paused_by_annotation());
+        let watches = watched.map(|kind| AbortOnDropHandle::new(tokio::spawn(watch(world, kind, &stale)))).collect();
+        let snapshot = world.observe(cluster, deployment, way).await?;
+        Ok(Self { world, way, snapshot, stale, answer: None, _watches: watches })
+    }
+
+    /// The objects as they are now. The cloud is not in it.
+    ///
+    /// # Errors
+    /// Something cannot be read. It is tried again the next time.
+    pub async fn look(&mut self) -> Result<&mut Snapshot, NotRead> {
+        let stale = std::mem::take(&mut *self.stale.kinds.lock());
+        for kind in &stale {
+            if let Err(error) = self.world.read(*kind, &mut self.snapshot).await {
+                self.stale.kinds.lock().extend(&stale);
+                return Err(error);
+            }
+        }
+        self.snapshot.now = Timestamp::now();
+        self.snapshot.cloud = None;
+        Ok(&mut self.snapshot)
+    }
+
+    /// The same with what the cloud says.
+    pub async fn ask(&mut self, side: Side) -> &Snapshot {
+        let known = self.answer.take().filter(|(at, of, _)| *of == side && at.elapsed() < ANSWER);
+        let (at, of, cloud) = match known {
+            Some(known) => known,
+            None => (Instant::now(), side, self.world.ask_cloud(&self.snapshot, self.way, side).await),
+        };
+        self.snapshot.cloud = Some(cloud.clone());
+        self.answer = Some((at, of, cloud));
+        &self.snapshot
+    }
+
+    /// The objects as the last plan saw them.
+    pub const fn seen(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Something of a kind was written, or a VM was tagged.
+    pub fn wrote(&mut self, kind: Kind) {
+        self.stale.add(kind);
+        self.answer = None;
+    }
+
+    /// Returns when something may have changed.
+    pub async fn changed(&self) {
+        if timeout(REFRESH, self.stale.signal.notified()).await.is_err() {
+            self.stale.kinds.lock().extend(self.way.kinds().chain([Kind::Secret, Kind::Node]));
+        }
+        sleep(GATHER).await;
+    }
+}
+
+/// Nodes are not watched: their kubelets write them all the time.
+fn watch(world: &World, kind: Kind, stale: &Arc<Stale>) -> impl Future<Output = ()> + Send + use<> {
+    let (api, stale) = (world.api_of::<PartialObjectMeta<DynamicObject>>(kind), Arc::clone(stale));
+    async move {
+        let mut events = watcher(api, Config::default()).default_backoff().boxed();
+        while let Some(event) = events.next().await {
+            if matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone)) {
+                stale.add(kind);
+            }
+        }
+    }
+}

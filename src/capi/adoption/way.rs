@@ -1,0 +1,103 @@
+//! The ways on which machines go from one side to another.
+
+use super::object::Kind;
+use crate::capi::types::{MCMMigrationStatus, Side};
+
+/// A way. There is none between the native controllers and another provider: that is two ways, one after the other, by way
+/// of core with the provider mcm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From core, with the provider mcm, to the native controllers.
+    ToNative,
+    /// Back.
+    FromNative,
+    /// Core stays, and its machines go from another infrastructure provider to mcm.
+    FromOther,
+    /// Back.
+    ToOther,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::ToNative, Self::FromNative, Self::FromOther, Self::ToOther];
+
+    /// The way between two sides, if there is one.
+    pub fn between(from: Side, to: Side) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| (way.from(), way.to()) == (from, to))
+    }
+
+    /// The way that a migration has begun. Those of earlier releases knew two sides and stored where they came from.
+    pub fn begun(status: &MCMMigrationStatus) -> Option<Self> {
+        let from = status.from?;
+        let other = match from {
+            Side::MachineController | Side::OtherProvider => Side::ClusterApi,
+            Side::ClusterApi => Side::MachineController,
+        };
+        Self::between(from, status.to.unwrap_or(other))
+    }
+
+    /// Who has the machines at its beginning.
+    pub const fn from(self) -> Side {
+        match self {
+            Self::ToNative | Self::ToOther => Side::ClusterApi,
+            Self::FromNative => Side::MachineController,
+            Self::FromOther => Side::OtherProvider,
+        }
+    }
+
+    /// Who has them in the end.
+    pub const fn to(self) -> Side {
+        match self {
+            Self::ToNative => Side::MachineController,
+            Self::FromNative | Self::FromOther => Side::ClusterApi,
+            Self::ToOther => Side::OtherProvider,
+        }
+    }
+
+    /// The same way back.
+    #[must_use]
+    pub const fn back(self) -> Self {
+        match self {
+            Self::ToNative => Self::FromNative,
+            Self::FromNative => Self::ToNative,
+            Self::FromOther => Self::ToOther,
+            Self::ToOther => Self::FromOther,
+        }
+    }
+
+    /// Core keeps the machines, and only their infrastructure provider changes.
+    pub const fn keeps_core(self) -> bool {
+        matches!(self, Self::FromOther | Self::ToOther)
+    }
+
+    /// The kinds of which every object of the namespace is read.
+    pub fn kinds(self) -> impl Iterator<Item = Kind> {
+        let is_read = move |kind: &Kind| match kind {
+            Kind::Deployment | Kind::Set => !self.keeps_core(),
+            kind => self.keeps_core() || !kind.is_of_other(),
+        };
+        Kind::LISTED.into_iter().filter(is_read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_leads_back_and_none_leads_past_core() {
+        for way in Way::ALL {
+            assert_eq!(Way::between(way.from(), way.to()), Some(way));
+            assert_eq!((way.back().from(), way.back().to()), (way.to(), way.from()));
+        }
+        assert_eq!(Way::between(Side::OtherProvider, Side::MachineController), None);
+        assert_eq!(Way::between(Side::MachineController, Side::OtherProvider), None);
+    }
+
+    #[test]
+    fn a_migration_of_an_earlier_release_is_understood() {
+        let from = |side| MCMMigrationStatus { from: Some(side), ..MCMMigrationStatus::default() };
+        assert_eq!(Way::begun(&from(Side::ClusterApi)), Some(Way::ToNative));
+        assert_eq!(Way::begun(&from(Side::MachineController)), Some(Way::FromNative));
+        assert_eq!(Way::begun(&MCMMigrationStatus::default()), None);
+    }
+}
