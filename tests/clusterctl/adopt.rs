@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -13,7 +14,7 @@ use crate::{
     moves::{ids, journal_of, length_of_journal, nodes},
     scene::{Scene, name_of},
     support::{
-        guard,
+        guard, identity,
         program::{MCM, Program, free_port},
         wait,
     },
@@ -21,6 +22,7 @@ use crate::{
 };
 
 const MACHINES: usize = 20;
+const ROLE: &str = include_str!("../../config/cluster-api/adopt.yaml");
 
 /// What belongs to Cluster API and is gone while the machines are native.
 const OF_CLUSTER_API: [&str; 4] =
@@ -32,6 +34,8 @@ const NATIVE: [&str; 2] = ["machinedeployments.machine.sapcloud.io", "machineset
 pub struct Adoption {
     pub scene: Scene,
     natives: Program,
+    /// Of a user with the rights that the documentation names, and no more.
+    user: PathBuf,
 }
 
 impl Adoption {
@@ -57,22 +61,23 @@ impl Adoption {
             "--machine-safety-orphan-vms-period=2s".to_owned(),
             "--v=3".to_owned(),
         ];
-        let log = tempfile::Builder::new().prefix("mcm-adopt-").tempdir().unwrap().keep().join("natives.log");
-        let mut natives = Program::start(MCM, arguments.to_vec(), log);
+        let folder = tempfile::Builder::new().prefix("mcm-adopt-").tempdir().unwrap().keep();
+        let mut natives = Program::start(MCM, arguments.to_vec(), folder.join("natives.log"));
         let url = format!("http://127.0.0.1:{port}/readyz");
         wait::until("the native controllers to be ready", async || {
             natives.assert_runs();
             reqwest::get(&url).await.ok()?.status().is_success().then_some(())
         })
         .await;
-        Self { scene, natives }
+        let user = user(&scene, &folder).await;
+        Self { scene, natives, user }
     }
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(MCM);
         command.arg("adopt").args(words).args(["--cluster", &self.scene.name, "--namespace", &self.scene.namespace]);
         command.arg(format!("--simulated-cloud={}", self.scene.world.cloud.url));
-        command.env("KUBECONFIG", self.scene.world.management.kubeconfig()).process_group(guard::process_group());
+        command.env("KUBECONFIG", &self.user).process_group(guard::process_group());
         command
     }
 
@@ -161,6 +166,21 @@ impl Adoption {
         assert!(orphans.is_empty(), "{orphans:#?}");
         assert!(!self.natives.log().contains("OrphanFound"));
     }
+}
+
+/// The kubeconfig of an account with the role of users of `mcm adopt`, in the namespace of a scene only.
+async fn user(scene: &Scene, folder: &Path) -> PathBuf {
+    let (world, namespace) = (scene.world, &scene.namespace);
+    world.kubectl_with(&["apply", "-f", "-"], ROLE);
+    let name = json!({"name": "adopter", "namespace": namespace});
+    world.apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name}));
+    world.apply(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": name,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mcm-adopt"},
+        "subjects": [{"kind": "ServiceAccount", "name": "adopter", "namespace": namespace}],
+    }));
+    let (client, admin) = (world.management.client(), world.management.kubeconfig().to_owned());
+    identity::kubeconfig(&client, &admin, namespace, "adopter", folder).await
 }
 
 #[derive(Debug, PartialEq)]
