@@ -65,7 +65,8 @@ impl OtherProvider {
 
 /// The kinds of the provider for AWS, as it ships them, but for conversions between versions that nobody uses here.
 fn install(world: &World) {
-    let folders = std::env::var("MCM_TEST_OTHER_PROVIDERS").unwrap_or_else(|_| panic!("run these tests with hack/test-clusterctl"));
+    let folders = std::env::var("MCM_TEST_OTHER_PROVIDERS")
+        .unwrap_or_else(|_| panic!("run these tests with hack/test-clusterctl"));
     let folder = PathBuf::from(folders.lines().next().unwrap());
     for kind in ["awsclusters", "awsmachines", "awsmachinetemplates"] {
         let file = folder.join(format!("infrastructure.cluster.x-k8s.io_{kind}.yaml"));
@@ -107,7 +108,8 @@ impl Controller {
         if is_paused || said {
             let status = if is_paused { "True" } else { "False" };
             if is_paused != said {
-                let condition = json!({"type": "Paused", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+                let condition =
+                    json!({"type": "Paused", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
                 self.patch_status(machine, json!({"conditions": [condition]})).await;
             }
             return None;

@@ -51,7 +51,8 @@ fn of_other(mut object: Value) -> Vec<Value> {
         }
         "MCMMachineTemplate" => {
             let spec = json!({"template": {"spec": {"instanceType": "m5.large"}}});
-            let template = json!({"apiVersion": group, "kind": "AWSMachineTemplate", "metadata": metadata, "spec": spec});
+            let template =
+                json!({"apiVersion": group, "kind": "AWSMachineTemplate", "metadata": metadata, "spec": spec});
             let mut class = object["spec"]["template"]["spec"]["machineClass"].clone();
             class["apiVersion"] = json!("machine.sapcloud.io/v1alpha1");
             class["kind"] = json!("MachineClass");
@@ -83,7 +84,8 @@ async fn essence(adoption: &Adoption) -> Essence {
 /// VMs that came or went. Tags may change.
 fn lost_or_doubled(scene: &Scene, from: usize, ids: &[String]) -> Vec<String> {
     let all = journal_of(scene, from, ids);
-    let is_change = |line: &String| ids.iter().any(|id| line.contains(&format!("\"id\":\"{id}\""))) && !line.contains("\"gone\":");
+    let is_change =
+        |line: &String| ids.iter().any(|id| line.contains(&format!("\"id\":\"{id}\""))) && !line.contains("\"gone\":");
     all.into_iter().filter(|line| !is_change(line)).collect()
 }
 
@@ -94,8 +96,12 @@ fn machines_of_another_provider_come_to_mcm_and_return_and_nobody_notices() {
         let (scene, other) = with_machines_of_other(world, "foreign", MACHINES).await;
         let adoption = Adoption::beside(scene).await;
         let scene = &adoption.scene;
-        let (before, ids, from, deeds) = (essence(&adoption).await, ids(scene).await, length_of_journal(scene), other.deeds());
-        assert_eq!((before.nodes.len(), ids.len(), before.of_core.len(), deeds.len()), (MACHINES, MACHINES, MACHINES + 2, MACHINES));
+        let (before, ids, from, deeds) =
+            (essence(&adoption).await, ids(scene).await, length_of_journal(scene), other.deeds());
+        assert_eq!(
+            (before.nodes.len(), ids.len(), before.of_core.len(), deeds.len()),
+            (MACHINES, MACHINES, MACHINES + 2, MACHINES)
+        );
         let plan = adoption.must(&["plan", "--from", "other", "--to", "capi"]);
         assert!(plan.contains("every check passed") && plan.contains("refer to the MCMMachines"), "{plan}");
 
@@ -134,7 +140,8 @@ fn a_way_between_providers_is_undone_and_goes_on_to_native() {
 
         let both = adoption.run(&["plan", "--from", "other", "--to", "native"]);
         assert!(String::from_utf8_lossy(&both.stderr).contains("these are two ways"), "{both:?}");
-        let label = |change: &str| scene.kubectl(&["label", "machinedeployment.cluster.x-k8s.io/borrowed-md-0", change]);
+        let label =
+            |change: &str| scene.kubectl(&["label", "machinedeployment.cluster.x-k8s.io/borrowed-md-0", change]);
         label("topology.cluster.x-k8s.io/owned=");
         let refused = adoption.run(&["apply", "--from", "other", "--to", "capi"]);
         let error = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -131,7 +131,8 @@ pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
         return Err(format!("Cluster {} is paused: unpause it", s.cluster));
     }
     let members = s.members_of(from);
-    let machines = members.iter().flat_map(|member| [member.machine, member.infra, member.other, member.native]).flatten();
+    let machines =
+        members.iter().flat_map(|member| [member.machine, member.infra, member.other, member.native]).flatten();
     let mut all = s.deployment_of(from).into_iter().chain(s.sets_of(from)).chain(machines);
     let is_held = |object: &Object| {
         let other = object.annotation(labels::MIGRATION).is_some_and(|name| name != s.deployment);

@@ -122,7 +122,8 @@ pub fn infrastructure(from: &Object, kind: Kind, template: &Object) -> Value {
 /// Machines, set and deployment refer to the objects of the provider with this template.
 pub fn refer(s: &Snapshot, template: Kind) -> Todo {
     let mut todo = Todo::default();
-    let reference = |kind: Kind, name: &str| json!({ "apiGroup": INFRASTRUCTURE_GROUP, "kind": kind.resource().2, "name": name });
+    let reference =
+        |kind: Kind, name: &str| json!({ "apiGroup": INFRASTRUCTURE_GROUP, "kind": kind.resource().2, "name": name });
     for member in s.recorded() {
         let Some(machine) = member.machine else {
             todo.expect(false, format!("the Machine of {}", member.name));
@@ -185,9 +186,11 @@ pub fn tag(s: &Snapshot, is_listed: bool) -> Todo {
     }
     for member in s.recorded() {
         let (vm, own) = (member.vm(), class_name(s, &member));
-        let shows = |listed: &Result<_, _>| listed.as_ref().is_ok_and(|vms: &std::collections::BTreeMap<String, String>| {
-            vms.keys().any(|id| provider_id::to_native(id) == vm)
-        });
+        let shows = |listed: &Result<_, _>| {
+            listed.as_ref().is_ok_and(|vms: &std::collections::BTreeMap<String, String>| {
+                vms.keys().any(|id| provider_id::to_native(id) == vm)
+            })
+        };
         let is_shown = match is_listed {
             true => own.and_then(|class| cloud.listed.get(&class)).is_some_and(shows),
             false => cloud.listed.values().any(shows),

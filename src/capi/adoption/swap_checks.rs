@@ -2,8 +2,8 @@
 
 use super::{
     checks::{
-        Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused, node_is_its_own,
-        of_deployment, result, settled, vm_is_claimed_once, vm_is_found,
+        Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
+        node_is_its_own, of_deployment, result, settled, vm_is_claimed_once, vm_is_found,
     },
     object::{Kind, Object},
     snapshot::{Member, Snapshot},
@@ -72,7 +72,9 @@ fn provider(s: &Snapshot, way: Way, deployment: &Object) -> Verdict {
         _ if is_own && !is_under_way => Err(format!("its template is {kind} {name}: it is of mcm already")),
         _ => match swap::other_template(s) {
             Some(template) => Ok(format!("from {}", template.id())),
-            None => Err(format!("its template {kind} {name} does not exist or is of a provider that mcm does not know")),
+            None => {
+                Err(format!("its template {kind} {name} does not exist or is of a provider that mcm does not know"))
+            }
         },
     }
 }
@@ -126,7 +128,8 @@ fn machine_of_other_is_settled(member: &Member<'_>) -> Verdict {
     let (Some(machine), Some(other)) = (member.machine, member.other) else {
         return Err("its infrastructure object does not exist or is of a provider that mcm does not know".to_owned());
     };
-    if let Some(object) = [Some(machine), Some(other), member.node].into_iter().flatten().find(|one| one.is_deleting()) {
+    if let Some(object) = [Some(machine), Some(other), member.node].into_iter().flatten().find(|one| one.is_deleting())
+    {
         return Err(format!("{} is being deleted", object.id()));
     }
     if machine.label(names::CONTROL_PLANE).is_some() {

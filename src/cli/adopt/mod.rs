@@ -2,8 +2,9 @@
 //! docs/cluster-api.md.
 
 mod report;
+mod view;
 
-use std::{collections::BTreeSet, io, io::Write, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -11,12 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::flags::{DriverOptions, value};
 use crate::{
     capi::{
-        adoption::{
-            Kind, Object, Plan, Stage, Way,
-            apply::{Event, Stopped},
-            observe::World,
-            way_of,
-        },
+        adoption::{Kind, Object, Stage, Way, apply::Stopped, observe::World, way_of},
         types::{Authority, MCMMigration, Side, names},
     },
     driver::{Catalogue, Environment, Guards},
@@ -24,6 +20,7 @@ use crate::{
     simulated_cloud::{Client, Cloud, CloudApi, Control},
 };
 use report::Report;
+use view::View;
 
 /// What to do with the machines of a Cluster.
 #[derive(Debug, Subcommand)]
@@ -344,8 +341,9 @@ impl Place {
             Side::MachineController => (Kind::Deployment, "/metadata/labels/cluster.x-k8s.io~1cluster-name"),
         };
         let is_of_mcm = |one: &Object| one.text("/spec/template/spec/infrastructureRef/kind") == "MCMMachineTemplate";
-        let is_at_beginning =
-            |one: &Object| one.text(cluster) == self.cluster && (!way.keeps_core() || is_of_mcm(one) == (way == Way::ToOther));
+        let is_at_beginning = |one: &Object| {
+            one.text(cluster) == self.cluster && (!way.keeps_core() || is_of_mcm(one) == (way == Way::ToOther))
+        };
         let all = world.list(kind).await?;
         let mut names: BTreeSet<String> =
             all.iter().filter(|one| is_at_beginning(one)).map(|one| one.name().to_owned()).collect();
@@ -360,42 +358,4 @@ impl Place {
         }
         Ok(names)
     }
-}
-
-/// What the user sees while a migration goes on: each step, each write, and what is waited for.
-#[derive(Default)]
-struct View {
-    step: usize,
-    waits: Vec<String>,
-}
-
-impl View {
-    fn show(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Write(action) => say(&format!("    {action}")),
-            Event::Round(plan) => self.round(plan),
-        }
-    }
-
-    fn round(&mut self, plan: &Plan) {
-        let total = plan.steps.len();
-        match plan.current() {
-            None => say(&format!("{}: {total} of {total} steps are done", plan.deployment)),
-            Some((number, step)) => {
-                if number != self.step {
-                    say(&format!("{}: step {number} of {total}: {}", plan.deployment, step.title));
-                    (self.step, self.waits) = (number, Vec::new());
-                }
-                if plan.todo.actions.is_empty() && plan.todo.waits != self.waits {
-                    say(&format!("    waiting for {}", Report::shortened(&plan.todo.waits)));
-                    self.waits.clone_from(&plan.todo.waits);
-                }
-            }
-        }
-    }
-}
-
-/// A closed standard output is no reason to stop in the middle.
-fn say(line: &str) {
-    writeln!(io::stdout().lock(), "{line}").ok();
 }

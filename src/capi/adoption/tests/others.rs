@@ -36,7 +36,11 @@ impl World {
                 "finalizers": ["awsmachine.infrastructure.cluster.x-k8s.io"],
             });
             let spec = json!({ "providerID": id, "instanceType": "m5.large" });
-            world.put(Kind::AwsMachine, &name, json!({ "metadata": metadata, "spec": spec, "status": { "ready": true } }));
+            world.put(
+                Kind::AwsMachine,
+                &name,
+                json!({ "metadata": metadata, "spec": spec, "status": { "ready": true } }),
+            );
         }
         world.controllers();
         world
@@ -57,7 +61,8 @@ impl World {
             return self.essence();
         }
         let kinds = [Kind::CapiDeployment, Kind::CapiSet, Kind::CapiMachine, Kind::Node];
-        let known = |one: &Object| (one.id().to_string(), one.uid().to_owned(), one.text("/spec/providerID").to_owned());
+        let known =
+            |one: &Object| (one.id().to_string(), one.uid().to_owned(), one.text("/spec/providerID").to_owned());
         kinds.into_iter().flat_map(|kind| self.s.all(kind)).map(known).collect()
     }
 
@@ -79,13 +84,21 @@ impl World {
             }
         }
         for machine in self.s.all(Kind::CapiMachine).filter(works) {
-            let kind = if machine.text("/spec/infrastructureRef/kind") == "AWSMachine" { Kind::AwsMachine } else { Kind::InfraMachine };
+            let kind = if machine.text("/spec/infrastructureRef/kind") == "AWSMachine" {
+                Kind::AwsMachine
+            } else {
+                Kind::InfraMachine
+            };
             assert!(self.s.find(kind, machine.name()).is_some(), "{} lost its infrastructure", machine.id());
         }
         for deployment in self.s.all(Kind::CapiDeployment).filter(works) {
             let template = deployment.at("/spec/template/spec/infrastructureRef");
             let is_same = |set: &&Object| set.at("/spec/template/spec/infrastructureRef") == template;
-            assert!(self.s.controlled(Kind::CapiSet, Some(deployment)).iter().any(is_same), "{} would roll", deployment.id());
+            assert!(
+                self.s.controlled(Kind::CapiSet, Some(deployment)).iter().any(is_same),
+                "{} would roll",
+                deployment.id()
+            );
         }
     }
 
@@ -269,7 +282,11 @@ fn a_vm_of_somebody_else_with_the_tags_of_the_class_stands_in_the_way() {
 #[test]
 fn another_provider_that_confirms_a_pause_is_waited_for() {
     let mut world = World::of_other(1);
-    world.edit(Kind::AwsMachine, "d-abc-0", &json!({ "status": { "conditions": [{ "type": "Paused", "status": "False" }] } }));
+    world.edit(
+        Kind::AwsMachine,
+        "d-abc-0",
+        &json!({ "status": { "conditions": [{ "type": "Paused", "status": "False" }] } }),
+    );
     for _ in 0..20 {
         world.round(THERE, usize::MAX);
         world.controllers();

@@ -138,7 +138,9 @@ fn wander(there: Way, turns: Vec<(usize, bool, u8)>) {
         if plan(&world.s, way).is_err() || world.plan(way).stage == Stage::Done {
             way = way.back();
         }
-        if mind == 0 && let Some(back) = world.abort() {
+        if mind == 0
+            && let Some(back) = world.abort()
+        {
             way = back;
         }
         world.round(way, writes);

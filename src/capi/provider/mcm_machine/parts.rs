@@ -163,7 +163,8 @@ fn native_machine(snapshot: &Snapshot) -> Desired {
         ),
         View::Missing if snapshot.rival.is_some() => {
             let rival = snapshot.rival.as_deref().unwrap_or_default();
-            let text = format!("native Machine {rival} has VM {}, too: delete one of them", snapshot.object.spec.provider_id);
+            let text =
+                format!("native Machine {rival} has VM {}, too: delete one of them", snapshot.object.spec.provider_id);
             Desired::no(reasons::VM_TAKEN, text)
         }
         View::Missing => Desired::no(reasons::NOT_PROVISIONED, format!("native Machine {name} does not exist yet")),

@@ -149,10 +149,8 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     // A VM that is named and was never taken over is deleted like any other, by way of a native Machine, unless it is of
     // another.
     let was_taken = snapshot.stored().machine_ref.is_some();
-    let is_untaken = !was_taken
-        && !snapshot.is_member()
-        && snapshot.rival.is_none()
-        && matches!(snapshot.native, View::Missing);
+    let is_untaken =
+        !was_taken && !snapshot.is_member() && snapshot.rival.is_none() && matches!(snapshot.native, View::Missing);
     if !snapshot.object.spec.provider_id.is_empty() && is_untaken {
         match &class {
             Class::Usable { .. } if is_free(snapshot) => create(plan, snapshot, &class),

@@ -173,8 +173,9 @@ fn carry_out(cloud: &Shared, action: &str, params: &Params) -> Response {
         "DescribeInstances" => describe(&mut cloud, params),
         "TerminateInstances" => terminate(&mut cloud, params),
         "CreateTags" => {
-            let pair =
-                |n: usize| Some((params.get(&format!("Tag.{n}.Key"))?.clone(), params[&format!("Tag.{n}.Value")].clone()));
+            let pair = |n: usize| {
+                Some((params.get(&format!("Tag.{n}.Key"))?.clone(), params[&format!("Tag.{n}.Value")].clone()))
+            };
             let tags: Vec<(String, String)> = (1..).map_while(pair).collect();
             tag(&mut cloud, action, params, |instance| instance.tags.extend(tags.clone()))
         }

@@ -1,0 +1,45 @@
+//! The progress of a migration, line by line.
+
+use std::{io, io::Write};
+
+use super::report::Report;
+use crate::capi::adoption::{Plan, apply::Event};
+
+/// What the user sees while a migration goes on: each step, each write, and what is waited for.
+#[derive(Default)]
+pub(super) struct View {
+    step: usize,
+    waits: Vec<String>,
+}
+
+impl View {
+    /// Shows what happens next.
+    pub(super) fn show(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Write(action) => say(&format!("    {action}")),
+            Event::Round(plan) => self.round(plan),
+        }
+    }
+
+    fn round(&mut self, plan: &Plan) {
+        let total = plan.steps.len();
+        match plan.current() {
+            None => say(&format!("{}: {total} of {total} steps are done", plan.deployment)),
+            Some((number, step)) => {
+                if number != self.step {
+                    say(&format!("{}: step {number} of {total}: {}", plan.deployment, step.title));
+                    (self.step, self.waits) = (number, Vec::new());
+                }
+                if plan.todo.actions.is_empty() && plan.todo.waits != self.waits {
+                    say(&format!("    waiting for {}", Report::shortened(&plan.todo.waits)));
+                    self.waits.clone_from(&plan.todo.waits);
+                }
+            }
+        }
+    }
+}
+
+/// A closed standard output is no reason to stop in the middle.
+fn say(line: &str) {
+    writeln!(io::stdout().lock(), "{line}").ok();
+}
