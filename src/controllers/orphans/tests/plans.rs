@@ -214,6 +214,28 @@ fn a_driver_that_cannot_list_is_not_called() {
     assert_eq!(plan(&snapshot).steps.len(), 1);
 }
 
+/// T9: between two infrastructure providers a VM is listed for the class and has no machine for a while.
+#[test]
+fn the_vms_of_a_class_that_a_migration_holds_are_not_even_listed() {
+    let world = World::new();
+    let meta = json!({"name": "c", "annotations": {"machine.mcm/migration": "d"}});
+    let snapshot = super::super::Snapshot {
+        class: std::sync::Arc::new(serde_json::from_value(json!({"metadata": meta, "providerSpec": {}})).unwrap()),
+        can_list: true,
+        claims: Vec::new(),
+        machines: Vec::new(),
+        recently_deleted: 0,
+        uncertain: None,
+        memory: Default::default(),
+        learned: Default::default(),
+        now: world.now,
+    };
+    let plan = super::super::plan(&snapshot, &world.policy);
+    assert_eq!((plan.steps.len(), plan.waits.len()), (0, 1));
+    assert_eq!((plan.waits[0].kind, plan.waits[0].text.as_str()), (WaitKind::Hold, "MCMMigration d to be complete"));
+    assert!(plan.waits[0].until.is_some(), "it looks again");
+}
+
 #[test]
 fn a_provider_id_that_is_used_again_is_another_vm() {
     let mut world = World::new();
