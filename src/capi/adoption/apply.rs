@@ -1,14 +1,17 @@
 //! Executes the steps of a migration. It makes no decisions: after every round the objects are read again and the next plan
 //! says what is left.
 
+mod mirror;
+
 use std::time::Duration;
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use mirror::Mirror;
+
 use super::{
-    mirror::Mirror,
     object::{Id, Kind},
     observe::{NotRead, World},
     plan::{NoAbort, NoPlan, Plan, Stage, abort, plan},

@@ -11,7 +11,6 @@
 pub mod apply;
 mod checks;
 mod from_other;
-mod mirror;
 mod object;
 pub mod observe;
 mod plan;
@@ -24,9 +23,10 @@ mod tests;
 mod to_capi;
 mod to_native;
 mod to_other;
+mod verdicts;
 mod way;
 
-pub use checks::{Check, OF_MACHINE};
 pub use object::{Kind, Object};
 pub use plan::{Plan, Progress, Stage, way_of};
+pub use verdicts::{Check, OF_MACHINE};
 pub use way::Way;

@@ -5,12 +5,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    checks::{Check, OF_MACHINE, checks, converted},
+    checks::{checks, converted},
     from_other,
     object::{Id, Kind, Object},
     snapshot::{Member, Snapshot},
     step::{Action, Step, Todo},
     to_capi, to_native, to_other,
+    verdicts::{Check, OF_MACHINE},
     way::Way,
 };
 use crate::capi::types::{Authority, MCMMigration, MCMMigrationStatus, MigratedMachine, Side};

@@ -1,13 +1,13 @@
 //! What must be so before machines go from one infrastructure provider to another.
 
 use super::{
-    checks::{
-        Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
-        node_is_its_own, of_deployment, result, settled, vm_is_claimed_once, vm_is_found,
-    },
     object::{Kind, Object},
     snapshot::{Member, Snapshot},
     swap,
+    verdicts::{
+        Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
+        node_is_its_own, of_deployment, result, settled, vm_is_claimed_once, vm_is_found,
+    },
     way::Way,
 };
 use crate::{

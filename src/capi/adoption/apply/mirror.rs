@@ -19,13 +19,15 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    object::Kind,
-    observe::{NotRead, World},
-    snapshot::{Cloud, Snapshot},
-    way::Way,
+use crate::capi::{
+    adoption::{
+        object::Kind,
+        observe::{NotRead, World},
+        snapshot::{Cloud, Snapshot},
+        way::Way,
+    },
+    types::Side,
 };
-use crate::capi::types::Side;
 
 /// Changes come together, so a read waits a moment for more of them.
 const GATHER: Duration = Duration::from_millis(100);
