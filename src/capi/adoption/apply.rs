@@ -123,7 +123,7 @@ impl World {
         limit: Duration,
         mut show: impl FnMut(Event<'_>),
     ) -> Result<(), Stopped> {
-        let mut mirror = Mirror::new(self, cluster, deployment, way).await?;
+        let mut mirror = Mirror::new(self, cluster, deployment, way);
         let (mut since, mut answered) = (Instant::now(), Instant::now());
         let (mut step, mut rounds) = (None, 0);
         loop {

@@ -93,12 +93,9 @@ impl World {
         }
     }
 
-    /// Everything that a plan needs but the cloud.
-    ///
-    /// # Errors
-    /// Something cannot be read.
-    pub async fn observe(&self, cluster: &str, deployment: &str, way: Way) -> Result<Snapshot, NotRead> {
-        let mut snapshot = Snapshot {
+    /// A snapshot in which nothing was read yet.
+    pub fn nothing(&self, cluster: &str, deployment: &str) -> Snapshot {
+        Snapshot {
             namespace: self.namespace.clone(),
             cluster: cluster.to_owned(),
             deployment: deployment.to_owned(),
@@ -106,11 +103,19 @@ impl World {
             credentials: self.credentials.clone(),
             cloud: None,
             now: Timestamp::now(),
-        };
-        for kind in way.kinds().chain([Kind::Node]) {
+        }
+    }
+
+    /// Everything that a plan needs but the cloud.
+    ///
+    /// # Errors
+    /// Something cannot be read.
+    pub async fn observe(&self, cluster: &str, deployment: &str, way: Way) -> Result<Snapshot, NotRead> {
+        let mut snapshot = self.nothing(cluster, deployment);
+        // Secrets last: others name them.
+        for kind in way.kinds().chain([Kind::Node, Kind::Secret]) {
             self.read(kind, &mut snapshot).await?;
         }
-        self.read(Kind::Secret, &mut snapshot).await?;
         Ok(snapshot)
     }
 

@@ -61,16 +61,14 @@ pub struct Mirror<'a> {
 }
 
 impl<'a> Mirror<'a> {
-    /// Reads everything, and watches for changes.
-    ///
-    /// # Errors
-    /// Something cannot be read.
-    pub async fn new(world: &'a World, cluster: &str, deployment: &str, way: Way) -> Result<Self, NotRead> {
+    /// Watches for changes. Nothing is read yet.
+    pub fn new(world: &'a World, cluster: &str, deployment: &str, way: Way) -> Self {
         let stale = Arc::new(Stale::default());
+        stale.kinds.lock().extend(everything(way));
         let watched = way.kinds().filter(|kind| !kind.is_of_other() || kind.is_paused_by_annotation());
         let watches = watched.map(|kind| AbortOnDropHandle::new(tokio::spawn(watch(world, kind, &stale)))).collect();
-        let snapshot = world.observe(cluster, deployment, way).await?;
-        Ok(Self { world, way, snapshot, stale, answer: None, _watches: watches })
+        let snapshot = world.nothing(cluster, deployment);
+        Self { world, way, snapshot, stale, answer: None, _watches: watches }
     }
 
     /// The objects as they are now. The cloud is not in it.
@@ -116,10 +114,15 @@ impl<'a> Mirror<'a> {
     /// Returns when something may have changed.
     pub async fn changed(&self) {
         if timeout(REFRESH, self.stale.signal.notified()).await.is_err() {
-            self.stale.kinds.lock().extend(self.way.kinds().chain([Kind::Secret, Kind::Node]));
+            self.stale.kinds.lock().extend(everything(self.way));
         }
         sleep(GATHER).await;
     }
+}
+
+/// Every kind that a plan reads.
+fn everything(way: Way) -> impl Iterator<Item = Kind> {
+    way.kinds().chain([Kind::Secret, Kind::Node])
 }
 
 /// Nodes are not watched: their kubelets write them all the time.
