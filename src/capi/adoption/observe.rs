@@ -1,6 +1,9 @@
 //! Reads the API servers and asks the cloud, both without changing anything.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -171,12 +174,12 @@ impl World {
         let mut classes = Classes::new();
         for class in of_machines.chain(of_all).collect::<Vec<_>>() {
             let name = class.name_any();
-            if !classes.contains_key(&name) {
+            if let Entry::Vacant(unknown) = classes.entry(name.clone()) {
                 let merged = machine::secrets_of_class(&class, &secrets).await;
                 let secret = merged
                     .map(|merged| merged.data)
                     .map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)));
-                classes.insert(name, (Arc::new(class), secret));
+                unknown.insert((Arc::new(class), secret));
             }
         }
         let found = stream::iter(machines).map(|machine| self.find_vm(machine, &classes)).buffer_unordered(CALLS);

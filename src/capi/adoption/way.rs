@@ -100,4 +100,13 @@ mod tests {
         assert_eq!(Way::begun(&from(Side::MachineController)), Some(Way::FromNative));
         assert_eq!(Way::begun(&MCMMigrationStatus::default()), None);
     }
+
+    #[test]
+    fn a_migration_remembers_its_way() {
+        for way in Way::ALL {
+            let status =
+                MCMMigrationStatus { from: Some(way.from()), to: Some(way.to()), ..MCMMigrationStatus::default() };
+            assert_eq!(Way::begun(&status), Some(way));
+        }
+    }
 }
