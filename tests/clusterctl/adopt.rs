@@ -171,7 +171,7 @@ impl Adoption {
 /// The kubeconfig of an account with the role of users of `mcm adopt`, in the namespace of a scene only.
 async fn user(scene: &Scene, folder: &Path) -> PathBuf {
     let (world, namespace) = (scene.world, &scene.namespace);
-    world.kubectl_with(&["apply", "-f", "-"], ROLE);
+    world.kubectl_with(&["apply", "--server-side", "-f", "-"], ROLE);
     let name = json!({"name": "adopter", "namespace": namespace});
     world.apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name}));
     world.apply(&json!({
