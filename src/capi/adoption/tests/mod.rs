@@ -1,3 +1,4 @@
+mod classes;
 mod others;
 mod paths;
 mod refusals;

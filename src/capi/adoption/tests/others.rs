@@ -9,7 +9,7 @@ use super::world::{World, is_held};
 use crate::{
     api::labels,
     capi::{
-        adoption::{Kind, Object, Stage, Way, object::Id},
+        adoption::{Kind, Object, Stage, Way},
         types::{Authority, names},
     },
 };
@@ -111,7 +111,7 @@ impl World {
         kinds.into_iter().flat_map(|kind| self.s.all(kind)).map(|one| (one.id().to_string(), kind_of(one))).collect()
     }
 
-    fn failed(&mut self, way: Way) -> Vec<String> {
+    pub fn failed(&mut self, way: Way) -> Vec<String> {
         self.plan(way).failed().map(ToString::to_string).collect()
     }
 }
@@ -308,69 +308,4 @@ fn without_the_provider_mcm_nothing_is_switched() {
     let plan = world.plan(THERE);
     assert_eq!(plan.todo.waits, ["the condition Paused of MCMMachine d-abc-0"]);
     assert!(world.references().values().all(|kind| kind.starts_with("AWSMachine")));
-}
-
-/// A template that says all that a class needs, and no class.
-fn without_a_class() -> World {
-    let mut world = World::of_other(1);
-    world.s.objects.remove(&Id::new(Kind::Class, "t"));
-    let spec = json!({
-        "instanceType": "m5.large", "ami": { "id": "ami-1" }, "iamInstanceProfile": "nodes", "subnet": { "id": "subnet-1" },
-        "rootVolume": { "size": 50, "type": "gp3" },
-    });
-    world.put(Kind::AwsTemplate, "t", json!({ "spec": { "template": { "spec": spec } } }));
-    world
-}
-
-fn put_network(world: &mut World) {
-    let groups = json!({ "node": { "id": "sg-node" }, "lb": { "id": "sg-lb" } });
-    let status = json!({ "networkStatus": { "securityGroups": groups } });
-    world.put(Kind::AwsCluster, "c", json!({ "spec": { "region": "eu-west-1" }, "status": status }));
-}
-
-/// Step 3: the class is made from the template, with the credentials that the user names; and back, if need be.
-#[test]
-fn a_class_is_made_from_the_template_and_a_template_from_the_class() {
-    let mut world = without_a_class();
-    put_network(&mut world);
-    world.s.credentials = Some("cloud".to_owned());
-    world.walk(THERE);
-    let class = &world.s.find(Kind::Class, "t").unwrap().value;
-    assert_eq!((&class["provider"], &class["providerSpec"]["region"]), (&json!("AWS"), &json!("eu-west-1")));
-    assert_eq!(class["providerSpec"]["networkInterfaces"][0]["securityGroupIDs"], json!(["sg-node", "sg-lb"]));
-    assert_eq!(class["credentialsSecretRef"], json!({ "name": "cloud", "namespace": "ns" }));
-
-    world.s.objects.remove(&Id::new(Kind::AwsTemplate, "t"));
-    world.walk(BACK);
-    let template = world.s.find(Kind::AwsTemplate, "t").unwrap();
-    assert_eq!(template.text("/spec/template/spec/subnet/id"), "subnet-1");
-    assert_eq!(template.annotation(labels::MIGRATION), None);
-    assert_eq!(world.s.find(Kind::AwsMachine, "d-abc-0").unwrap().text("/spec/subnet/id"), "subnet-1");
-}
-
-#[test]
-fn a_template_that_cannot_become_a_class_stands_in_the_way_with_its_path() {
-    let mut world = without_a_class();
-    let failed = world.failed(THERE);
-    let expected = "conversion: AWSMachineTemplate t: the region is not known; add the AWSCluster to the objects";
-    assert!(failed.iter().any(|text| text.starts_with(expected)), "{failed:#?}");
-    assert_eq!(world.plan(THERE).todo.actions.len(), 0);
-}
-
-#[test]
-fn a_class_without_a_known_provider_needs_a_template_of_that_provider() {
-    let mut world = World::of_other(1);
-    world.walk(THERE);
-    world.s.objects.remove(&Id::new(Kind::AwsTemplate, "t"));
-    let failed = world.failed(BACK);
-    assert!(failed.iter().any(|text| text.contains("create the template of the other provider")), "{failed:#?}");
-}
-
-/// Two migrations never hold one class: the first that ends would release it.
-#[test]
-fn a_class_that_another_migration_holds_stands_in_the_way() {
-    let mut world = World::of_other(1);
-    world.edit(Kind::Class, "t", &json!({ "metadata": { "annotations": { (labels::MIGRATION): "other" } } }));
-    let expected = "pause: MachineClass t is held by another migration: complete that first";
-    assert_eq!(world.failed(THERE), [expected]);
 }
