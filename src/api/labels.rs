@@ -90,6 +90,15 @@ pub const POOL: &str = "machine.mcm/pool";
 pub const MIGRATION: &str = "machine.mcm/migration";
 /// Annotation on a native Machine while `mcm adopt` moves it: what it was before, as JSON.
 pub const BEFORE_MIGRATION: &str = "machine.mcm/before-migration";
+/// Label on a Namespace whose objects of Cluster API the stand-in serves, with the value [`SERVED`]. Users write it. On native
+/// deployments, classes and Secrets: the MachineDeployment of Cluster API that the stand-in made them from.
+pub const STAND_IN: &str = "machine.mcm/stand-in";
+/// Value of [`STAND_IN`] on a Namespace, and on an MCMMigration that the stand-in made.
+pub const SERVED: &str = "enabled";
+/// Annotation on a MachineSet or Machine of Cluster API: the stand-in shows a native object in it.
+pub const MIRROR: &str = "machine.mcm/mirror";
+/// Label on a Secret that the stand-in copied: the resource version of its source.
+pub const COPIED_VERSION: &str = "machine.mcm/copied-version";
 /// Annotation of kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -101,6 +110,8 @@ pub const PRESERVED_TAINT: &str = "node.machine.sapcloud.io/preserved";
 
 /// Finalizer on Machine, MachineSet, MachineDeployment and MachineClass.
 pub const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
+/// Finalizer of the stand-in on MachineDeployments and Machines of Cluster API.
+pub const STAND_IN_FINALIZER: &str = "machine.mcm/stand-in";
 /// Finalizer on Secrets that a class refers to.
 pub const SECRET_FINALIZER: &str = "machine.sapcloud.io/machine-controller";
 /// Finalizer on Nodes that a Machine backs.

@@ -1,4 +1,4 @@
-//! The custom resource definitions of the infrastructure provider, generated from the types.
+//! The custom resource definitions of the infrastructure provider and of the stand-in for core, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, ValidationRule,
@@ -6,8 +6,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use super::types::{
-    MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachinePool, MCMMachinePoolTemplate, MCMMachineTemplate,
-    MCMMigration, names,
+    Cluster, MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachinePool, MCMMachinePoolTemplate, MCMMachineTemplate,
+    MCMMigration, Machine, MachineDeployment, MachineSet, names,
 };
 use crate::api::crd::{roots, tidy};
 
@@ -37,6 +37,76 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         of::<MCMMachinePoolTemplate>(),
         of::<MCMMigration>(),
     ]
+}
+
+/// The definitions of the kinds of core that the stand-in serves. They accept no more than those of core, which replaces
+/// them when it comes; so there is one version, which is stored, and no conversion.
+pub fn stand_in() -> Vec<CustomResourceDefinition> {
+    let mut cluster = of::<Cluster>();
+    for root in roots(&mut cluster) {
+        complete_cluster(root);
+    }
+    let mut deployment = of::<MachineDeployment>();
+    for root in roots(&mut deployment) {
+        root.x_kubernetes_validations.get_or_insert_default().push(rule(
+            "size(self.metadata.name) <= 63",
+            "the name may have 63 characters, because it is a label value, too: choose a shorter one",
+        ));
+        keep_cluster(root);
+    }
+    let mut set = of::<MachineSet>();
+    roots(&mut set).for_each(keep_cluster);
+    vec![cluster, deployment, set, of::<Machine>()]
+}
+
+/// Fields of a Cluster that mcm does not read, and bounds of those that its own kinds leave open.
+fn complete_cluster(root: &mut JSONSchemaProps) {
+    let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
+    spec.min_properties = Some(1);
+    let properties = spec.properties.get_or_insert_default();
+    if let Some(topology) = properties.get_mut("topology") {
+        topology.required = Some(["classRef", "version"].map(str::to_owned).into());
+    }
+    if let Some(endpoint) = properties.get_mut("controlPlaneEndpoint") {
+        endpoint.min_properties = Some(1);
+        let endpoint = endpoint.properties.get_or_insert_default();
+        endpoint.get_mut("host").into_iter().for_each(|host| host.min_length = Some(1));
+        endpoint.get_mut("port").into_iter().for_each(|port| port.minimum = Some(1.0));
+    }
+    let blocks = serde_json::json!({
+        "type": "object", "description": "Ranges of addresses.", "required": ["cidrBlocks"],
+        "properties": { "cidrBlocks": {
+            "type": "array", "description": "The ranges.", "minItems": 1, "maxItems": 100,
+            "items": { "type": "string", "minLength": 1, "maxLength": 43 },
+        }},
+    });
+    let network = serde_json::json!({
+        "type": "object", "description": "Network of the cluster. mcm does not read it.", "minProperties": 1,
+        "properties": {
+            "apiServerPort": {
+                "type": "integer", "format": "int32", "minimum": 1, "maximum": 65_535, "description": "Port of the API server.",
+            },
+            "services": blocks, "pods": blocks,
+            "serviceDomain": { "type": "string", "minLength": 1, "maxLength": 253, "description": "Domain of Services." },
+        },
+    });
+    properties.extend(serde_json::from_value(network).ok().map(|network| ("clusterNetwork".to_owned(), network)));
+}
+
+/// The webhooks of core say the same.
+fn keep_cluster(root: &mut JSONSchemaProps) {
+    let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
+    let template = spec.properties.as_mut().and_then(|all| all.get_mut("template"));
+    if let Some(metadata) = template.and_then(|one| one.properties.as_mut()).and_then(|all| all.get_mut("metadata")) {
+        metadata.min_properties = Some(1);
+    }
+    spec.x_kubernetes_validations.get_or_insert_default().extend([
+        rule("self.clusterName == oldSelf.clusterName", "clusterName stays: create another object for another Cluster"),
+        rule(
+            "self.clusterName == self.template.spec.clusterName",
+            "write the same clusterName in spec.template.spec.clusterName",
+        ),
+    ]);
 }
 
 fn of<K: CustomResourceExt>() -> CustomResourceDefinition {
@@ -165,6 +235,33 @@ mod tests {
         let below = schema.as_object().map(|map| map.values().collect::<Vec<_>>());
         let below = below.or_else(|| schema.as_array().map(|all| all.iter().collect())).unwrap_or_default();
         own.count() + below.into_iter().map(comparing).sum::<usize>()
+    }
+
+    /// S5: as far as core has it: names, subresources, one stored version, no conversion, the contract.
+    #[rstest]
+    #[case("Cluster", "cl", None)]
+    #[case("MachineDeployment", "md", Some(".status.selector"))]
+    #[case("MachineSet", "ms", Some(".status.selector"))]
+    #[case("Machine", "ma", None)]
+    fn s5_the_stand_in_serves_four_kinds_as_core_does(
+        #[case] kind: &str,
+        #[case] short: &str,
+        #[case] selector: Option<&str>,
+    ) {
+        let crd = stand_in().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap();
+        assert_eq!(crd.metadata.name.unwrap(), format!("{}s.cluster.x-k8s.io", kind.to_lowercase()));
+        assert_eq!(crd.metadata.labels.unwrap(), [(names::CONTRACT.to_owned(), "v1beta2".to_owned())].into());
+        assert_eq!(crd.spec.names.short_names.unwrap(), [short]);
+        assert!(crd.spec.conversion.is_none());
+        let [version] = &crd.spec.versions[..] else { panic!("one version") };
+        assert!(version.name == "v1beta2" && version.served && version.storage);
+        let subresources = version.subresources.clone().unwrap();
+        assert!(subresources.status.is_some());
+        let scale = subresources
+            .scale
+            .map(|scale| (scale.spec_replicas_path, scale.status_replicas_path, scale.label_selector_path.unwrap()));
+        let of = |selector: &str| (".spec.replicas".to_owned(), ".status.replicas".to_owned(), selector.to_owned());
+        assert_eq!(scale, selector.map(of));
     }
 
     /// T1a, C8.

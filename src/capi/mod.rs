@@ -1,8 +1,9 @@
 //! The Cluster API side: its kinds, the conversion between them and the kinds of `machine.sapcloud.io`, the infrastructure
-//! provider, and the migration of machines between both sides.
+//! provider, the stand-in for core, and the migration of machines between both sides.
 
 pub(crate) mod adoption;
 pub mod conversion;
 pub mod crd;
 pub(crate) mod provider;
+pub(crate) mod stand_in;
 pub mod types;

@@ -45,9 +45,10 @@ pub enum Command {
     MachineControllerManager(Box<ControllerManagerOptions>),
     /// Run the controllers of machines and classes
     MachineController(Box<MachineControllerOptions>),
-    /// Run the infrastructure provider for Cluster API
+    /// Run the infrastructure provider for Cluster API, or a stand-in for its core
     ///
-    /// Runs under core and beside bootstrap and control plane providers; see docs/cluster-api.md.
+    /// The provider runs under core and beside bootstrap and control plane providers. The stand-in (--stand-in) runs without core
+    /// and beside the native controllers; see docs/cluster-api.md.
     CapiManager(Box<CapiManagerOptions>),
     /// Serve a simulated cloud for other processes to use
     SimulatedCloud(SimulatedCloudOptions),
@@ -87,6 +88,10 @@ pub enum Command {
         /// Print those of the provider for Cluster API
         #[arg(long, conflicts_with = "kind")]
         cluster_api: bool,
+
+        /// Print those of the stand-in for core of Cluster API, which core brings itself
+        #[arg(long, conflicts_with_all = ["kind", "cluster_api"])]
+        stand_in: bool,
     },
     /// Print a completion script for a shell
     Completion {

@@ -53,6 +53,14 @@ pub fn render_cluster_api() -> Result<String, RenderError> {
     documents(&capi::crd::crds())
 }
 
+/// The definitions of the stand-in for core, which core replaces by its own.
+///
+/// # Errors
+/// One cannot be written, which does not happen.
+pub fn render_stand_in() -> Result<String, RenderError> {
+    documents(&capi::crd::stand_in())
+}
+
 fn documents(crds: &[CustomResourceDefinition]) -> Result<String, RenderError> {
     let documents: Result<Vec<_>, _> = crds.iter().map(document).collect();
     Ok(documents?.join("---\n"))
@@ -111,6 +119,8 @@ mod tests {
         let text = render_cluster_api().unwrap();
         assert_eq!(text.split("\n---\n").count(), capi::crd::crds().len());
         assert!(!render(None).unwrap().contains("infrastructure.cluster.x-k8s.io"), "they need core");
+        assert!(!text.contains(" cluster.x-k8s.io\n"), "core brings its own");
+        assert_eq!(render_stand_in().unwrap().split("\n---\n").count(), 4);
         assert!(text.contains(render(Some("mcmmachines")).unwrap().trim_start_matches(HEADER)));
     }
 
@@ -121,6 +131,7 @@ mod tests {
         compare(&folder, wanted_files(&crds()));
         // Without core they are of no use, so `kubectl apply -f crds/` passes this folder over.
         compare(&folder.join("cluster-api"), wanted_files(&capi::crd::crds()));
+        compare(&folder.join("stand-in"), wanted_files(&capi::crd::stand_in()));
     }
 
     fn compare(folder: &PathBuf, wanted: BTreeMap<String, String>) {

@@ -58,8 +58,9 @@ fn execute(command: Command) -> Result<()> {
             print(&report.text)?;
             report.verdict()
         }
-        Command::Crd { kind, cluster_api: false } => print(&crd::render(kind.as_deref())?),
-        Command::Crd { .. } => print(&crd::render_cluster_api()?),
+        Command::Crd { stand_in: true, .. } => print(&crd::render_stand_in()?),
+        Command::Crd { cluster_api: true, .. } => print(&crd::render_cluster_api()?),
+        Command::Crd { kind, .. } => print(&crd::render(kind.as_deref())?),
         #[cfg(feature = "remote")]
         Command::Driver { command } => match command {
             DriverCommand::Serve(options) => serve(&options.log.clone(), driver::serve(*options)),

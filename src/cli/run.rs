@@ -9,7 +9,7 @@ use super::flags::{
 };
 use crate::{
     api::GoDuration,
-    capi::provider,
+    capi::{provider, stand_in},
     controllers::{MACHINES, SETS, machine, machine_deployment, node, orphans, overshoot},
     drain::Patience,
     process::{
@@ -64,7 +64,7 @@ pub async fn machine_controller(options: MachineControllerOptions) -> Result<()>
     process::serve(with_machines(process, &options.machine, &options.driver)).await
 }
 
-/// The provider for Cluster API.
+/// The provider for Cluster API, or the stand-in for its core.
 ///
 /// # Errors
 /// As for [`run`].
@@ -86,7 +86,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
     ProcessOptions {
         agent: UserAgent::CapiManager,
         fallback: Fallback::LocalKubeconfig,
-        roles: vec![provider::ROLE],
+        roles: vec![if options.stand_in { stand_in::ROLE } else { provider::ROLE }],
         listen: options.health_addr,
         diagnostics: match options.insecure_diagnostics {
             true if options.diagnostics_address == options.health_addr => Diagnostics::Beside,
@@ -108,10 +108,11 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
         },
         machine,
         slots: options.concurrency,
-        drivers: Some(driver_choice(&options.driver)),
+        drivers: (!options.stand_in).then(|| driver_choice(&options.driver)),
         provider: Some(ProviderOptions {
             watch_filter: Some(options.watch_filter.clone()).filter(|value| !value.is_empty()),
             concurrency: options.concurrency,
+            stand_in: options.stand_in,
         }),
         cells: Cells::One(CellOptions {
             name: String::new(),
@@ -304,13 +305,22 @@ mod tests {
             "--concurrency=3",
             "--kubeconfig=/k",
         ]);
-        let provider = ProviderOptions { watch_filter: Some("blue".to_owned()), concurrency: 3 };
+        let provider = ProviderOptions { watch_filter: Some("blue".to_owned()), concurrency: 3, stand_in: false };
         assert_eq!((process.provider, process.slots), (Some(provider), 3));
         assert_eq!(process.diagnostics, Diagnostics::At(([127, 0, 0, 1], 2).into()));
         assert!(process.leases.is_some());
         let Cells::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(cell.scope, Scope::Namespace("team".to_owned()));
         assert_eq!((cell.control, cell.leases.as_str()), (ControlKubeconfig::Path("/k".into()), "capmcm-system"));
+    }
+
+    /// S1: off by default; with the flag nothing else runs, and no driver.
+    #[test]
+    fn s1_the_stand_in_runs_only_with_its_flag_and_in_place_of_the_provider() {
+        assert!(!capi_manager(&[]).provider.unwrap().stand_in);
+        let process = capi_manager(&["--stand-in"]);
+        assert_eq!(process.roles, [stand_in::ROLE]);
+        assert!(process.provider.unwrap().stand_in && process.drivers.is_none());
     }
 
     #[test]

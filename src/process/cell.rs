@@ -14,7 +14,7 @@ use super::{
     options::{CellOptions, ProcessOptions, TargetKubeconfigs},
 };
 use crate::{
-    capi::provider,
+    capi::{provider, stand_in},
     controllers::{KINDS, SETS, Settings, machine_deployment, node},
     driver::Catalogue,
     runtime::{
@@ -134,6 +134,11 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
         shared: host.shared.clone(),
     };
     match &process.provider {
+        Some(options) if options.stand_in => {
+            let settings =
+                stand_in::Settings { watch_filter: options.watch_filter.clone(), concurrency: options.concurrency };
+            Cell::new(config, stand_in::KINDS, &process.roles, &settings)
+        }
         Some(options) => {
             let (flags, metrics) = (Arc::clone(&host.options), host.shared.metrics.clone());
             let settings = provider::Settings {

@@ -63,13 +63,15 @@ pub(crate) enum Diagnostics {
     Nowhere,
 }
 
-/// Settings of the provider for Cluster API.
+/// Settings of the provider for Cluster API, or of the stand-in for its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProviderOptions {
     /// Only objects with this value of the label `cluster.x-k8s.io/watch-filter`.
     pub watch_filter: Option<String>,
     /// Concurrent reconciles of each kind.
     pub concurrency: usize,
+    /// The stand-in for core runs in place of the provider.
+    pub stand_in: bool,
 }
 
 /// Configuration of the drivers.

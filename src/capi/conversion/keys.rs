@@ -73,7 +73,7 @@ pub(super) fn of_native_machine(key: &str) -> Treatment {
 
 /// Derived by a controller or a tool, or ours.
 pub(super) fn is_bookkeeping(key: &str) -> bool {
-    key == labels::KUBECTL_LAST_APPLIED
+    [labels::KUBECTL_LAST_APPLIED, labels::STAND_IN].contains(&key)
         || [notes::DOMAIN, names::DERIVED, names::CLONED_FROM, "deployment.kubernetes.io/"]
             .iter()
             .any(|prefix| key.starts_with(prefix))
@@ -152,6 +152,7 @@ mod tests {
     #[case("deployment.kubernetes.io/revision", Treatment::Drop)]
     #[case("kubectl.kubernetes.io/last-applied-configuration", Treatment::Drop)]
     #[case("conversion.mcm/unmapped", Treatment::Drop)]
+    #[case("machine.mcm/stand-in", Treatment::Drop)]
     fn reserved_keys_are_not_copied(#[case] key: &str, #[case] treatment: Treatment) {
         assert_eq!(of_object(key), treatment);
     }

@@ -29,7 +29,11 @@ mod template;
 mod tests;
 
 pub(crate) use cloud::provider_id;
-pub(crate) use infrastructure::{content_of, named, zone_of};
+pub(crate) use defaults::{deployment as default_deployment, machine as default_machine};
+pub(crate) use infrastructure::{
+    bootstrap::{user_data_of, user_data_secret},
+    content_of, named, zone_of,
+};
 pub(crate) use keys::is_in;
 pub(crate) use machine_pool::spread;
 pub use notes::{BOOTSTRAP_FORMAT, MACHINE_POOL, MADE_FROM, ROLLOUT_AFTER, UNMAPPED, VERSION};

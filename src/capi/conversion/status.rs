@@ -27,6 +27,7 @@ pub fn machine(machine: &Machine, was_provisioned: bool) -> MachineStatus {
         last_updated: status.current_status.last_update_time,
         initialization,
         conditions: Vec::new(),
+        observed_generation: None,
     }
 }
 
@@ -78,6 +79,7 @@ pub fn deployment(deployment: &MachineDeployment) -> MachineDeploymentStatus {
         up_to_date_replicas: Some(status.updated_replicas),
         phase: phase.to_owned(),
         conditions: conditions.into_iter().collect(),
+        observed_generation: None,
     }
 }
 
@@ -95,7 +97,7 @@ pub fn pool<'a>(machines: impl IntoIterator<Item = (&'a Machine, Option<&'a str>
 }
 
 /// A selector as the scale subresource has it.
-fn selector_text(selector: &LabelSelector) -> String {
+pub fn selector_text(selector: &LabelSelector) -> String {
     let no_labels = BTreeMap::new();
     let labels = selector.match_labels.as_ref().unwrap_or(&no_labels).iter();
     let labels = labels.map(|(key, value)| format!("{key}={value}"));

@@ -7,7 +7,7 @@ use crate::runtime::{
 };
 
 /// What has the name of an object that could not be created is in the cache before the next plan.
-pub(super) async fn known_after<K: Cached + serde::Serialize>(
+pub(in crate::capi) async fn known_after<K: Cached + serde::Serialize>(
     answer: Result<(), WriteError>,
     objects: &Objects<K>,
     key: &Key,
@@ -19,7 +19,7 @@ pub(super) async fn known_after<K: Cached + serde::Serialize>(
 }
 
 /// Reads an object live; whether it does not exist.
-pub(super) async fn read<K: Cached + serde::Serialize>(
+pub(in crate::capi) async fn read<K: Cached + serde::Serialize>(
     objects: &Objects<K>,
     key: &Key,
 ) -> Result<bool, ReconcileError> {

@@ -8,7 +8,7 @@ use crate::controllers::object::time::whole_seconds;
 
 /// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Desired {
+pub(in crate::capi) struct Desired {
     pub is_true: bool,
     pub reason: String,
     pub message: String,
@@ -18,17 +18,17 @@ pub(super) struct Desired {
 const LONGEST: usize = 1024;
 
 impl Desired {
-    pub(super) fn yes(reason: &str) -> Self {
+    pub(in crate::capi) fn yes(reason: &str) -> Self {
         Self { is_true: true, reason: reason.to_owned(), message: String::new() }
     }
 
-    pub(super) fn no(reason: &str, message: impl Into<String>) -> Self {
+    pub(in crate::capi) fn no(reason: &str, message: impl Into<String>) -> Self {
         Self { is_true: false, reason: reason.to_owned(), message: message.into().chars().take(LONGEST).collect() }
     }
 }
 
 /// Sets a condition. Its time is when its status last changed.
-pub(super) fn set(
+pub(in crate::capi) fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
     desired: Desired,
@@ -54,7 +54,12 @@ pub(super) fn set(
 }
 
 /// Sets the condition `Paused`; `on` is what a paused object waits for.
-pub(super) fn set_paused(conditions: &mut Vec<Condition>, on: Option<&str>, generation: Option<i64>, now: Timestamp) {
+pub(in crate::capi) fn set_paused(
+    conditions: &mut Vec<Condition>,
+    on: Option<&str>,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
     let desired = match on {
         Some(on) => Desired { is_true: true, reason: reasons::PAUSED.to_owned(), message: format!("Waiting for {on}") },
         None => Desired::no(reasons::NOT_PAUSED, ""),

@@ -7,7 +7,7 @@ use super::view::View;
 use crate::capi::types::{Cluster, names};
 
 /// Why nothing at all is written to an object; completes "waiting for". `None` if this manager may write to it.
-pub(super) fn hands_off(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
+pub(in crate::capi) fn hands_off(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
     if is_annotated(meta, names::DELETE_FOR_MOVE) {
         return Some("clusterctl move to delete it, since it lives on elsewhere".to_owned());
     }
@@ -21,11 +21,11 @@ pub(super) fn hands_off(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option
 }
 
 /// What native objects wait for after a pause of their Cluster.
-pub(super) const UNREAD: &str = "all native objects to be read live, since its Cluster is not paused any more";
+pub(in crate::capi) const UNREAD: &str = "all native objects to be read live, since its Cluster is not paused any more";
 
 /// What the object waits for if it or its Cluster is paused; completes "waiting for". A Cluster that does not exist
 /// pauses nothing.
-pub(super) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<String> {
+pub(in crate::capi) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<String> {
     if is_annotated(meta, names::PAUSED) {
         return Some(format!("its annotation {} to be removed", names::PAUSED));
     }
@@ -40,7 +40,7 @@ pub(super) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<Strin
 }
 
 /// Somebody else manages the infrastructure object, whatever the value.
-pub(super) fn is_managed_elsewhere(meta: &ObjectMeta) -> bool {
+pub(in crate::capi) fn is_managed_elsewhere(meta: &ObjectMeta) -> bool {
     is_annotated(meta, names::MANAGED_BY)
 }
 

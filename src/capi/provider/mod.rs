@@ -8,21 +8,21 @@
 //!
 //! Whether a Cluster is paused is derived from the Cluster each time, so that nothing is left behind when it moves.
 
-mod apply;
+pub(in crate::capi) mod apply;
 mod class;
-mod conditions;
-mod hold;
+pub(in crate::capi) mod conditions;
+pub(in crate::capi) mod hold;
 mod mcm_cluster;
 mod mcm_machine;
 mod mcm_machine_pool;
 mod mcm_machine_template;
 mod natives;
-mod observe;
+pub(in crate::capi) mod observe;
 mod reasons;
 mod register;
 mod resume;
 mod settings;
-mod view;
+pub(in crate::capi) mod view;
 mod workload;
 
 pub(crate) use register::{KINDS, ROLE};

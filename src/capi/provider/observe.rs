@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Index: the Cluster in the label.
-pub(super) const POOLS_BY_CLUSTER: &Index<MCMMachinePool, Key> = &Index::new("cluster", |pool| {
+pub(in crate::capi) const POOLS_BY_CLUSTER: &Index<MCMMachinePool, Key> = &Index::new("cluster", |pool| {
     cluster_name(&pool.metadata).map(|name| Key::beside(&pool.metadata, name)).into_iter().collect()
 });
 
@@ -27,7 +27,7 @@ impl Kept for MCMMachinePool {
 }
 
 /// An object of a cache.
-pub(super) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
+pub(in crate::capi) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
     match cache.get(key) {
         Some(object) => View::Present(object),
         None if !cache.is_synced() || cache.unreadable().iter().any(|one| Key::of(&one.meta) == *key) => View::Unknown,
@@ -36,13 +36,13 @@ pub(super) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
 }
 
 /// The owner of a kind of core.
-pub(super) fn owner_of<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a OwnerReference> {
+pub(in crate::capi) fn owner_of<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a OwnerReference> {
     let group = |owner: &OwnerReference| owner.api_version.split('/').next() == Some(CORE_GROUP);
     meta.owner_references.iter().flatten().find(|owner| owner.kind == kind && group(owner))
 }
 
 /// The object that an owner reference names. Another object of that name is none.
-pub(super) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, reference: &OwnerReference) -> View<K> {
+pub(in crate::capi) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, reference: &OwnerReference) -> View<K> {
     match view(cache, &Key::beside(meta, &reference.name)) {
         View::Present(object) if object.meta().uid.as_deref() != Some(&reference.uid) => View::Missing,
         seen => seen,
@@ -50,22 +50,22 @@ pub(super) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, reference: &
 }
 
 /// Name of the MCMMachinePool that a native object, or an MCMMachine, belongs to.
-pub(super) fn pool_of(meta: &ObjectMeta) -> Option<&str> {
+pub(in crate::capi) fn pool_of(meta: &ObjectMeta) -> Option<&str> {
     meta.labels.as_ref()?.get(labels::POOL).map(String::as_str)
 }
 
 /// Whether an object is in a namespace.
-pub(super) fn is_in(meta: &ObjectMeta, namespace: &str) -> bool {
+pub(in crate::capi) fn is_in(meta: &ObjectMeta, namespace: &str) -> bool {
     meta.namespace.as_deref() == Some(namespace)
 }
 
 /// Name of the Cluster in the label.
-pub(super) fn cluster_name(meta: &ObjectMeta) -> Option<&str> {
+pub(in crate::capi) fn cluster_name(meta: &ObjectMeta) -> Option<&str> {
     meta.labels.as_ref()?.get(names::CLUSTER_NAME).map(String::as_str)
 }
 
 /// The infrastructure of a Cluster, if it is ours.
-pub(super) fn infrastructure(cache: &Cache<MCMCluster>, cluster: &View<Cluster>) -> View<MCMCluster> {
+pub(in crate::capi) fn infrastructure(cache: &Cache<MCMCluster>, cluster: &View<Cluster>) -> View<MCMCluster> {
     let cluster = match cluster {
         View::Unknown => return View::Unknown,
         View::Missing => return View::Missing,

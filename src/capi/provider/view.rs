@@ -22,7 +22,7 @@ pub(crate) enum Owner<K> {
 
 impl<K> Owner<K> {
     /// The owner, if it is known to exist.
-    pub(super) fn known(&self) -> Option<&Arc<K>> {
+    pub(in crate::capi) fn known(&self) -> Option<&Arc<K>> {
         match self {
             Self::None => None,
             Self::Named(owner) => owner.known(),
@@ -32,7 +32,7 @@ impl<K> Owner<K> {
 
 impl<K> View<K> {
     /// The object, if it is known to exist.
-    pub(super) fn known(&self) -> Option<&Arc<K>> {
+    pub(in crate::capi) fn known(&self) -> Option<&Arc<K>> {
         match self {
             Self::Present(object) => Some(object),
             Self::Unknown | Self::Missing => None,

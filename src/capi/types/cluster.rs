@@ -1,19 +1,23 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{infrastructure::Endpoint, machine::ObjectRef};
-use crate::api::wire::is_zero;
+use crate::api::{machine::schema as native, wire::is_zero};
 
 /// Spec of a Cluster, as far as mcm reads it.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cluster.x-k8s.io",
     version = "v1beta2",
     kind = "Cluster",
     plural = "clusters",
+    singular = "cluster",
+    shortname = "cl",
+    category = "cluster-api",
     namespaced,
-    schema = "disabled",
     status = "ClusterStatus",
     derive = "Default",
     derive = "PartialEq",
@@ -30,25 +34,38 @@ pub struct ClusterSpec {
     /// The object of the infrastructure provider.
     #[serde(skip_serializing_if = "is_zero")]
     pub infrastructure_ref: ObjectRef,
+    /// The object of the control plane provider.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub control_plane_ref: ObjectRef,
+    /// What a ClusterClass makes the cluster from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "native::anything")]
+    pub topology: Option<Value>,
     /// Fields that mcm does not read.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub other: Map<String, Value>,
 }
 
 /// Status of a Cluster, as far as mcm reads it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClusterStatus {
     /// What happened once and stays.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: ClusterInitialization,
+    /// Conditions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 32, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
     /// Fields that mcm does not read.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub other: Map<String, Value>,
 }
 
 /// What happened once and stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterInitialization {
     /// The infrastructure of the cluster was complete.

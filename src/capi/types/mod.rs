@@ -9,6 +9,7 @@ mod machine_deployment;
 mod machine_pool;
 mod machine_set;
 pub mod names;
+mod schema;
 
 pub use cluster::{Cluster, ClusterInitialization, ClusterSpec, ClusterStatus};
 pub use health_check::{
@@ -31,7 +32,7 @@ pub use machine_deployment::{
     RollingUpdate, Rollout, RolloutStrategy,
 };
 pub use machine_pool::{MachinePool, MachinePoolSpec};
-pub use machine_set::{MachineSet, MachineSetSpec};
+pub use machine_set::{MachineSet, MachineSetSpec, MachineSetStatus};
 
 /// `apiVersion` of the core kinds.
 pub const CORE: &str = "cluster.x-k8s.io/v1beta2";

@@ -18,6 +18,12 @@ pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 pub const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 /// The annotation that `clusterctl move` leaves as the only one on what it deletes at the source.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+/// Label of a CRD: the provider of Cluster API that it belongs to.
+pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
+/// Value of [`PROVIDER`] for core.
+pub const CORE_PROVIDER: &str = "cluster-api";
+/// Lease of the manager of core.
+pub const CORE_LEASE: &str = "controller-leader-election-capi";
 /// Label of a CRD: its versions that speak this contract, joined by `_`.
 pub const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
 /// Finalizer on an MCMCluster.

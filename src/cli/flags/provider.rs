@@ -21,6 +21,20 @@ pub struct CapiManagerOptions {
     #[arg(help_heading = "Clusters", long, default_value = "", value_name = "VALUE")]
     pub watch_filter: String,
 
+    /// Run the stand-in for core of Cluster API in place of the provider, for namespaces labelled machine.mcm/stand-in=enabled
+    #[arg(
+        help_heading = "Clusters",
+        long,
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        value_parser = value::boolean
+    )]
+    pub stand_in: bool,
+
     /// Concurrent reconciles of each kind; creations and deletions of VMs each have as many slots per account
     #[arg(help_heading = "Clusters", long, default_value = "50", value_name = "COUNT", value_parser = value::workers)]
     pub concurrency: usize,

@@ -7,10 +7,12 @@ use crate::{
     api::machine::MachineClass,
     capi::{
         conversion::{
+            input::Input,
             keys::Keys,
             notes::{BOOTSTRAP_FORMAT, MADE_FROM},
+            options::Options,
             report::Report,
-            template::Place,
+            template::{Owner, Place},
         },
         types::{Bootstrap, ObjectRef, names},
     },
@@ -96,6 +98,23 @@ pub fn to_native(name: &str, place: &Place<'_>, report: &mut Report) -> Option<V
     serde_json::to_value(Secret { metadata, data, ..Secret::default() }).ok()
 }
 
+/// [`to_native`] for a Secret alone. An error says why its data cannot be used, and never what they are.
+pub fn user_data_secret(source: &Value) -> Result<Value, String> {
+    let objects = [source.clone()];
+    let (input, options) = (Input::of(&objects), Options::default());
+    let text = |pointer: &str| source.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (name, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
+    let meta = metadata_in(name.to_owned(), namespace);
+    let place = Place::of(Owner::Deployment, &meta, "", None, &options, &input);
+    let mut report = Report::of("Secret", name);
+    let made = to_native(name, &place, &mut report);
+    match (report.refusals.first(), made) {
+        (Some(refusal), _) => Err(format!("{}; {}", refusal.reason, refusal.advice)),
+        (None, Some(made)) => Ok(made),
+        (None, None) => Err(format!("Secret {name} has no data under the key {VALUE}; add it")),
+    }
+}
+
 /// The bootstrap Secret of a native class. `None` if its source is not there.
 pub fn to_capi(class: Option<&MachineClass>, name: &str, place: &Place<'_>, report: &mut Report) -> Option<Value> {
     let secret_ref = class?.secret_ref.as_ref()?;
@@ -121,7 +140,11 @@ pub fn to_capi(class: Option<&MachineClass>, name: &str, place: &Place<'_>, repo
 }
 
 fn metadata(name: String, place: &Place<'_>) -> ObjectMeta {
-    let namespace = crate::capi::conversion::metadata::namespace(place.namespace);
+    metadata_in(name, place.namespace)
+}
+
+fn metadata_in(name: String, namespace: &str) -> ObjectMeta {
+    let namespace = crate::capi::conversion::metadata::namespace(namespace);
     ObjectMeta { name: Some(name), namespace, ..ObjectMeta::default() }
 }
 

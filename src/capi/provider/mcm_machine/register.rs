@@ -44,10 +44,7 @@ impl Kept for MCMMachine {
 
 impl Kept for Machine {
     fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_BOOTSTRAP], |machine| {
-            prune(machine);
-            machine.status = None;
-        })
+        Cache::new(&[BY_BOOTSTRAP], prune)
     }
 }
 

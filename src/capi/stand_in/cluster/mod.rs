@@ -1,0 +1,49 @@
+//! Clusters: only their condition `StandIn` is written. The stand-in makes neither control planes nor topologies.
+
+mod apply;
+mod observe;
+mod plan;
+mod register;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+
+use super::{mirror, standing::Standing};
+use crate::capi::types::{Cluster, ClusterStatus};
+
+use register::Clusters;
+pub(super) use register::KIND;
+
+/// The input of a plan for a Cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// Whether the stand-in may act.
+    pub standing: Standing,
+    /// The object.
+    pub object: Arc<Cluster>,
+    /// Value of `--watch-filter`.
+    pub watch_filter: Option<String>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// One operation of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Write its status.
+    WriteStatus(Box<ClusterStatus>),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WriteStatus(status) => {
+                f.write_str("write status")?;
+                mirror::told(f, &status.conditions)
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+use super::{Action, Snapshot};
+use crate::{
+    capi::{
+        provider::{
+            conditions::{self, Desired},
+            hold,
+        },
+        stand_in::reasons,
+        types::Cluster,
+    },
+    plan::{Plan, WaitKind},
+};
+
+/// Plans the next step for a Cluster.
+pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
+    let meta = &snapshot.object.metadata;
+    let elsewhere = || hold::hands_off(meta, snapshot.watch_filter.as_deref());
+    if let Some(on) = snapshot.standing.wait().or_else(elsewhere) {
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    if meta.deletion_timestamp.is_some() {
+        return plan;
+    }
+    let mut next = snapshot.object.status.clone().unwrap_or_default();
+    conditions::set(&mut next.conditions, reasons::STAND_IN, served(&snapshot.object), meta.generation, snapshot.now);
+    if snapshot.object.status.as_ref() != Some(&next) {
+        plan.then(Action::WriteStatus(Box::new(next)), "what the stand-in serves of it changed");
+    }
+    plan
+}
+
+/// S5: what is not served is refused.
+fn served(cluster: &Cluster) -> Desired {
+    if cluster.spec.topology.is_some() {
+        let text = "the stand-in has no ClusterClass: write the MachineDeployments yourself, without topology";
+        return Desired::no(reasons::TOPOLOGY_UNSUPPORTED, text);
+    }
+    if !cluster.spec.control_plane_ref.name.is_empty() {
+        let text = format!(
+            "the stand-in runs no {}: bring the control plane up by other means, without controlPlaneRef",
+            cluster.spec.control_plane_ref.kind
+        );
+        return Desired::no(reasons::CONTROL_PLANE_UNSUPPORTED, text);
+    }
+    Desired::yes(reasons::SERVING)
+}

@@ -1,0 +1,110 @@
+//! Machines: each shows a native Machine of a deployment that is served.
+//!
+//! Rules that hold in every plan:
+//! - a Machine that users delete goes after its native Machine, which is deleted only after a live look for core;
+//! - a Machine that is not shown any more loses its finalizer before it is deleted, so that its deletion is no request.
+
+mod apply;
+mod observe;
+mod plan;
+mod register;
+mod shown;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::{
+    mirror::{self, Above},
+    standing::Standing,
+};
+use crate::{
+    api::{
+        machine::{self as native_api, MachineClass},
+        patch,
+    },
+    capi::{
+        provider::view::View,
+        types::{Machine, MachineSet, MachineStatus},
+    },
+};
+
+pub(super) use register::KIND;
+use register::Machines;
+
+/// The input of a plan for a Machine.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// Whether the stand-in may act.
+    pub standing: Standing,
+    /// The object.
+    pub mirror: View<Machine>,
+    /// The native Machine of its name.
+    pub native: View<native_api::Machine>,
+    /// The MachineSet that shows its native set.
+    pub set: Option<Arc<MachineSet>>,
+    /// What is above that.
+    pub above: Above,
+    /// The class of the native Machine.
+    pub class: Option<Arc<MachineClass>>,
+    /// Its set is that of the current template.
+    pub is_up_to_date: bool,
+    /// What this reconcile has done.
+    pub session: Session,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What a reconcile has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Session {
+    /// It looked live for core.
+    pub is_confirmed: bool,
+    /// It read live that the native Machine does not exist.
+    pub is_gone: bool,
+}
+
+/// One operation of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Create the Machine.
+    Create(Box<Machine>),
+    /// Patch it.
+    Patch { mirror: Arc<Machine>, patch: Value },
+    /// Write its status.
+    WriteStatus { mirror: Arc<Machine>, status: Box<MachineStatus> },
+    /// Delete it.
+    Delete(Arc<Machine>),
+    /// Patch the native Machine.
+    PatchNative { native: Arc<native_api::Machine>, patch: Value },
+    /// Delete the native Machine.
+    DeleteNative(Arc<native_api::Machine>),
+    /// Read the native Machine live.
+    ReadNative,
+    /// Look live for core.
+    Confirm,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(mirror) => write!(f, "create Machine {}", mirror.name_any()),
+            Self::Patch { patch, .. } => write!(f, "patch {}", patch::fields(patch)),
+            Self::WriteStatus { status, .. } => {
+                write!(f, "write status, phase {}", status.phase)?;
+                mirror::told(f, &status.conditions)
+            }
+            Self::Delete(mirror) => write!(f, "delete Machine {}", mirror.name_any()),
+            Self::PatchNative { native, patch } => {
+                write!(f, "patch native Machine {}: {}", native.name_any(), patch::fields(patch))
+            }
+            Self::DeleteNative(native) => write!(f, "delete native Machine {}", native.name_any()),
+            Self::ReadNative => f.write_str("read the native Machine live"),
+            Self::Confirm => f.write_str("look for core live"),
+        }
+    }
+}

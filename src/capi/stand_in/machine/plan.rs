@@ -1,0 +1,116 @@
+use std::sync::Arc;
+
+use super::{Action, Snapshot, shown};
+use crate::{
+    api::{labels, machine::Machine as Native},
+    capi::{
+        provider::{
+            conditions::{self, Desired},
+            view::View,
+        },
+        stand_in::{mirror, reasons},
+        types::{Machine, names},
+    },
+    controllers::object::finalizer,
+    plan::{Plan, WaitKind},
+};
+
+/// Plans the next steps of a Machine.
+pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
+    if let Some(on) = snapshot.standing.wait().or_else(|| snapshot.above.paused.clone()) {
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    match (&snapshot.mirror, &snapshot.native) {
+        (View::Unknown, _) | (_, View::Unknown) => {
+            plan.wait(WaitKind::Unreadable, "the machine to become readable on both sides", None);
+        }
+        (View::Missing, View::Missing) => {}
+        (View::Present(mirror), _) if !mirror::is_mirror(&mirror.metadata) => refuse(&mut plan, snapshot, mirror),
+        (View::Present(_), View::Missing) if !snapshot.session.is_gone => {
+            plan.then(Action::ReadNative, "the cache may not have it yet");
+        }
+        (View::Present(mirror), View::Missing) => release(&mut plan, mirror, "its native Machine is gone"),
+        (View::Missing, View::Present(native)) => create(&mut plan, snapshot, native),
+        (View::Present(mirror), View::Present(_)) if snapshot.above.deployment.is_none() => {
+            release(&mut plan, mirror, "its deployment is not served any more, and the native Machine stays");
+        }
+        (View::Present(mirror), View::Present(native)) => show(&mut plan, snapshot, mirror, native),
+    }
+    plan
+}
+
+/// Without the finalizer first: from then on its deletion asks for nothing.
+fn release(plan: &mut Plan<Action>, mirror: &Arc<Machine>, reason: &str) {
+    if let Some(patch) = finalizer::remove(&mirror.metadata, labels::STAND_IN_FINALIZER) {
+        plan.then(Action::Patch { mirror: Arc::clone(mirror), patch }, reason);
+    }
+    if mirror.metadata.deletion_timestamp.is_none() {
+        plan.then(Action::Delete(Arc::clone(mirror)), reason);
+    }
+}
+
+fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, native: &Arc<Native>) {
+    let Some(deployment) = &snapshot.above.deployment else { return };
+    if native.is_terminating() {
+        return;
+    }
+    match &snapshot.set {
+        Some(set) => {
+            let made = shown::made(snapshot, native, set, deployment);
+            plan.then(Action::Create(Box::new(made)), "it shows the native Machine");
+        }
+        None => {
+            plan.wait(WaitKind::Owner, "its MachineSet", None);
+        }
+    }
+}
+
+fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>, native: &Arc<Native>) {
+    let meta = &mirror.metadata;
+    let is_asked_to_go = meta.deletion_timestamp.is_some() && finalizer::has(meta, labels::STAND_IN_FINALIZER);
+    let is_to_be_replaced = mirror::has_annotation(meta, names::REMEDIATE_MACHINE);
+    if (is_asked_to_go || is_to_be_replaced) && !native.is_terminating() {
+        let action = match snapshot.session.is_confirmed {
+            true => Action::DeleteNative(Arc::clone(native)),
+            false => Action::Confirm,
+        };
+        plan.then(action, "its Machine is asked to go");
+        return;
+    }
+    // Before anything that could make the native set choose a machine.
+    if let Some(patch) = mirror::priority(mirror, native) {
+        let action = Action::PatchNative { native: Arc::clone(native), patch };
+        plan.then(action, "its Machine says whether it is deleted first");
+        return;
+    }
+    if meta.deletion_timestamp.is_none()
+        && let Some((set, deployment)) = snapshot.set.as_ref().zip(snapshot.above.deployment.as_ref())
+        && let Some(patch) = mirror::change(mirror.as_ref(), &shown::updated(snapshot, mirror, native, set, deployment))
+    {
+        plan.then(Action::Patch { mirror: Arc::clone(mirror), patch }, "it shows the native Machine");
+        return;
+    }
+    let status = shown::status(snapshot, mirror, native);
+    if mirror.status.as_ref() != Some(&status) {
+        let action = Action::WriteStatus { mirror: Arc::clone(mirror), status: Box::new(status) };
+        plan.then(action, "its native Machine changed");
+    }
+    if native.is_terminating() {
+        plan.wait(WaitKind::MachineDeletion, "the native Machine to be deleted", None);
+    }
+}
+
+/// S5: a Machine of its own is refused.
+fn refuse(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>) {
+    let mut next = mirror.status.clone().unwrap_or_default();
+    let text = "the stand-in serves MachineDeployments only: create one of them";
+    let refused = Desired::no(reasons::UNOWNED_UNSUPPORTED, text);
+    let generation = mirror.metadata.generation;
+    conditions::set(&mut next.conditions, reasons::STAND_IN, refused, generation, snapshot.now);
+    if mirror.status.as_ref() != Some(&next) {
+        let action = Action::WriteStatus { mirror: Arc::clone(mirror), status: Box::new(next) };
+        plan.then(action, "it is not served");
+    }
+}

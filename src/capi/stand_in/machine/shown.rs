@@ -1,0 +1,120 @@
+//! What a Machine shows of a native one.
+
+use kube::ResourceExt;
+
+use super::Snapshot;
+use crate::{
+    api::{
+        labels,
+        machine::{Machine as Native, MachinePhase, OperationState},
+    },
+    capi::{
+        conversion::{content_of, default_machine, provider_id, status as conversion, zone_of},
+        provider::conditions::{self, Desired},
+        stand_in::{mirror, reasons},
+        types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment, MachineSet, MachineStatus, ObjectRef, names},
+    },
+    controllers::object::finalizer,
+};
+
+/// Labels of native machines that mean something else in Cluster API, or nothing.
+const NATIVE_ONLY: [&str; 3] = [labels::NODE, labels::DEPLOYMENT_NAME, labels::STAND_IN];
+
+/// A new Machine. From birth it has what core would give it, and the finalizer.
+pub(super) fn made(snapshot: &Snapshot, native: &Native, set: &MachineSet, deployment: &MachineDeployment) -> Machine {
+    let mut mirror = Machine::new(&native.name_any(), set.spec.template.spec.clone());
+    mirror.metadata.namespace = native.namespace();
+    updated(snapshot, &mirror, native, set, deployment)
+}
+
+/// S4: what users change in it is undone; labels and annotations of others stay.
+pub(super) fn updated(
+    snapshot: &Snapshot,
+    mirror: &Machine,
+    native: &Native,
+    set: &MachineSet,
+    deployment: &MachineDeployment,
+) -> Machine {
+    let mut next = mirror.clone();
+    let mut own = native.labels().clone();
+    own.retain(|key, _| !NATIVE_ONLY.contains(&key.as_str()));
+    own.extend(mirror::common_labels(deployment, native.labels().get(labels::TEMPLATE_HASH)));
+    own.insert(names::SET_NAME.to_owned(), set.name_any());
+    mirror::mark(&mut next.metadata, own, mirror::controller(set));
+    if let Some(finalizers) = finalizer::with(&mirror.metadata, labels::STAND_IN_FINALIZER) {
+        next.metadata.finalizers = Some(finalizers);
+    }
+    next.spec = set.spec.template.spec.clone();
+    next.spec.cluster_name.clone_from(&deployment.spec.cluster_name);
+    next.spec.deletion = deployment.spec.template.spec.deletion.clone();
+    next.spec.min_ready_seconds = deployment.spec.template.spec.min_ready_seconds;
+    next.spec.infrastructure_ref = ObjectRef {
+        api_group: INFRASTRUCTURE_GROUP.to_owned(),
+        kind: "MCMMachine".to_owned(),
+        name: native.name_any(),
+    };
+    next.spec.provider_id = id_of(snapshot, native).unwrap_or_else(|| mirror.spec.provider_id.clone());
+    // The webhooks of core, should it come, must find nothing to change in what nobody else may change.
+    default_machine(&mut next);
+    next
+}
+
+/// The ID of the VM, as its Node has it. One without the zone that it needs stays as it was shown.
+fn id_of(snapshot: &Snapshot, native: &Native) -> Option<String> {
+    let zone = snapshot.class.as_ref().and_then(|class| zone_of(Some(&content_of(class))));
+    provider_id::to_node(&native.spec.provider_id, zone.as_deref())
+}
+
+/// The status.
+pub(super) fn status(snapshot: &Snapshot, mirror: &Machine, native: &Native) -> MachineStatus {
+    let stored = mirror.status.clone().unwrap_or_default();
+    let was_provisioned = stored.initialization.infrastructure_provisioned == Some(true);
+    let mut next = conversion::machine(native, was_provisioned);
+    next.conditions = stored.conditions;
+    next.observed_generation = mirror.metadata.generation;
+    let is_provisioned = next.initialization.infrastructure_provisioned == Some(true);
+    let is_ready = native.phase() == MachinePhase::Running && !native.is_terminating();
+    let available = native.is_available() && is_ready;
+    let all = [
+        (reasons::INFRASTRUCTURE_READY, infrastructure(native, is_provisioned)),
+        (reasons::NODE_HEALTHY, node(native)),
+        (reasons::READY, whether(reasons::READY, is_ready, told(native))),
+        (reasons::AVAILABLE, whether(reasons::AVAILABLE, available, told(native))),
+        (reasons::UP_TO_DATE, whether(reasons::UP_TO_DATE, snapshot.is_up_to_date, String::new())),
+        (reasons::DELETING, whether(reasons::DELETING, native.is_terminating(), String::new())),
+    ];
+    for (type_, desired) in all {
+        conditions::set(&mut next.conditions, type_, desired, mirror.metadata.generation, snapshot.now);
+    }
+    next
+}
+
+fn infrastructure(native: &Native, is_provisioned: bool) -> Desired {
+    let operation = native.status.as_ref().map(|status| &status.last_operation);
+    match operation.filter(|operation| operation.state == Some(OperationState::Failed)) {
+        _ if is_provisioned => Desired::yes(reasons::PROVISIONED),
+        Some(failed) => {
+            let code = if failed.error_code.is_empty() { reasons::FAILED } else { failed.error_code.as_str() };
+            Desired::no(code, failed.description.clone())
+        }
+        None => Desired::no(reasons::NOT_PROVISIONED, told(native)),
+    }
+}
+
+fn node(native: &Native) -> Desired {
+    match native.phase() {
+        MachinePhase::Running => Desired::yes(reasons::HEALTHY),
+        _ => Desired::no(reasons::NOT_HEALTHY, told(native)),
+    }
+}
+
+fn told(native: &Native) -> String {
+    let phase = native.phase();
+    let phase = if phase == MachinePhase::New { "new" } else { phase.as_str() };
+    format!("the native Machine is {phase}")
+}
+
+fn whether(type_: &str, is_true: bool, message: String) -> Desired {
+    let message = if is_true { String::new() } else { message };
+    Desired { is_true, reason: reasons::whether(type_, is_true), message }
+}

@@ -1,0 +1,156 @@
+//! Executes plans for MachineDeployments.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    core::PartialObjectMetaExt,
+};
+use serde_json::json;
+
+use super::{Action, MachineDeployments, Snapshot};
+use crate::{
+    api::{labels, patch},
+    capi::{
+        conversion::user_data_secret,
+        provider::{
+            apply::{known_after, read},
+            view::View,
+        },
+        types::names,
+    },
+    plan::Step,
+    runtime::{
+        cache::Key,
+        objects::WriteError,
+        reconcile::{Next, Turn},
+        worker::ReconcileError,
+    },
+};
+
+pub(super) async fn apply(
+    kind: &MachineDeployments,
+    snapshot: &Snapshot,
+    steps: Vec<Step<Action>>,
+    turn: &mut Turn<'_, MachineDeployments>,
+) -> Result<Next, ReconcileError> {
+    for step in steps {
+        match step.action {
+            Action::PatchSelf(change) => {
+                if let View::Present(object) = &snapshot.object {
+                    turn.track(kind.objects.patch(&object.metadata, &change).await)?;
+                }
+            }
+            Action::WriteStatus(status) => {
+                if let View::Present(object) = &snapshot.object {
+                    let change = patch::status(&object.status, &Some(*status));
+                    turn.track(kind.objects.patch_status(&object.metadata, &change).await)?;
+                    turn.status_written();
+                }
+            }
+            Action::CreateMigration(migration) => {
+                let answer = turn.track(kind.migrations.create(&migration).await.map(drop));
+                known_after(answer, &kind.migrations, turn.key).await?;
+            }
+            Action::WriteAuthority(status) => {
+                if let View::Present(migration) = &snapshot.migration {
+                    let change = patch::status(&migration.status, &Some(*status));
+                    turn.track(kind.migrations.patch_status(&migration.metadata, &change).await)?;
+                }
+            }
+            Action::DeleteMigration => {
+                if let View::Present(migration) = &snapshot.migration {
+                    turn.track(kind.migrations.delete(&migration.metadata).await)?;
+                }
+            }
+            Action::CreateClass(class) => {
+                let answer = turn.track(kind.classes.create(&class).await.map(drop));
+                known_after(answer, &kind.classes, &Key::of(&class.metadata)).await?;
+            }
+            Action::DeleteClass(class) => turn.track(kind.classes.delete(&class.metadata).await)?,
+            Action::CopyBootstrap { source, copy } => {
+                copy_bootstrap(kind, turn, &source, &copy).await?;
+            }
+            Action::DeleteCopy(name) => delete_copy(kind, &Key::new(&turn.key.namespace, name)).await?,
+            Action::CreateNative(native) => {
+                let answer = turn.track(kind.natives.create(&native).await.map(drop));
+                known_after(answer, &kind.natives, turn.key).await?;
+            }
+            Action::PatchNative { native, patch } => {
+                turn.track(kind.natives.patch(&native.metadata, &patch).await)?;
+            }
+            Action::DeleteNative(native) => turn.track(kind.natives.delete(&native.metadata).await)?,
+            Action::PatchMachine { machine, patch } => {
+                turn.track(kind.native_machines.patch(&machine.metadata, &patch).await)?;
+            }
+            Action::ReadMachines => {
+                read_machines(kind, turn.key).await?;
+                turn.session.has_read_machines = true;
+            }
+            Action::ReadNative => turn.session.is_gone = read(&kind.natives, turn.key).await?,
+            Action::Confirm => {
+                kind.ground.confirm().await?;
+                turn.session.is_confirmed = true;
+            }
+        }
+    }
+    Ok(Next::Plan)
+}
+
+/// The Machines of a deployment as they are now, with the annotations that choose them.
+async fn read_machines(kind: &MachineDeployments, deployment: &Key) -> Result<(), ReconcileError> {
+    let own = ListParams::default().labels(&format!("{}={}", names::DEPLOYMENT_NAME, deployment.name));
+    let found = kind.machines.api(&deployment.namespace).list(&own).await;
+    let found = found.map_err(|source| ReconcileError::read("the Machines of the deployment", source))?;
+    for machine in found {
+        kind.machines.cache.wrote(machine);
+    }
+    Ok(())
+}
+
+/// The data go from one Secret to the other and nowhere else. Data that cannot be used are remembered as such.
+async fn copy_bootstrap(
+    kind: &MachineDeployments,
+    turn: &Turn<'_, MachineDeployments>,
+    source: &str,
+    copy: &str,
+) -> Result<(), ReconcileError> {
+    let namespace = &turn.key.namespace;
+    let api: Api<Secret> = Api::namespaced(kind.control.clone(), namespace);
+    let read = api.get(source).await;
+    let read = read.map_err(|failed| ReconcileError::read(format!("Secret {namespace}/{source}"), failed))?;
+    let version = read.resource_version().unwrap_or_default();
+    kind.secrets.cache.wrote(read.metadata.clone().into_response_partial());
+    let mut value = serde_json::to_value(&read).unwrap_or_default();
+    value["apiVersion"] = "v1".into();
+    value["kind"] = "Secret".into();
+    let mut made = match user_data_secret(&value) {
+        Ok(made) => made,
+        Err(problem) => {
+            turn.remember(|memory| memory.unusable = Some((version, problem)));
+            return Ok(());
+        }
+    };
+    made["metadata"]["name"] = copy.into();
+    made["metadata"]["labels"] = json!({ (labels::COPIED_VERSION): version, (labels::STAND_IN): turn.key.name });
+    let key = Key::new(namespace, copy);
+    let stored = match serde_json::from_value::<Secret>(made.clone()) {
+        Ok(secret) if kind.secrets.cache.get(&key).is_none() => api.create(&PostParams::default(), &secret).await,
+        _ => api.patch(copy, &PatchParams::default(), &Patch::Merge(made)).await,
+    };
+    let stored = stored.map_err(|failed| WriteError::new("copy", "Secret", key, failed))?;
+    kind.secrets.cache.wrote(stored.metadata.into_response_partial());
+    Ok(())
+}
+
+async fn delete_copy(kind: &MachineDeployments, key: &Key) -> Result<(), ReconcileError> {
+    let Some(known) = kind.secrets.cache.get(key) else { return Ok(()) };
+    let api: Api<Secret> = Api::namespaced(kind.control.clone(), &key.namespace);
+    match api.delete(&key.name, &DeleteParams::default()).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(failed) => return Err(WriteError::new("delete", "Secret", key.clone(), failed).into()),
+    }
+    kind.secrets.cache.removed(key, known.metadata.uid.as_deref().unwrap_or_default());
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! MachineDeployments of Cluster API: each becomes a native MachineDeployment of its name, by the conversion library, and
+//! shows its status.
+//!
+//! Rules that hold in every plan:
+//! - what is refused changes nothing natively;
+//! - annotations that choose machines reach these before a lower number of machines reaches the native deployment;
+//! - the native deployment is deleted only for a MachineDeployment that is being deleted, that has the authority, and after a
+//!   live look for core.
+
+mod apply;
+mod native;
+mod observe;
+mod plan;
+mod register;
+mod status;
+mod tear_down;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::{mirror, standing::Standing};
+use crate::{
+    api::{
+        machine::{self as native_api, MachineClass},
+        patch,
+    },
+    capi::{
+        provider::view::View,
+        types::{
+            Authority, Cluster, MCMMachineTemplate, MCMMigration, MCMMigrationStatus, Machine, MachineDeployment,
+            MachineDeploymentStatus,
+        },
+    },
+};
+
+pub(super) use register::KIND;
+use register::MachineDeployments;
+
+/// The input of a plan for a MachineDeployment.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    /// Whether the stand-in may act.
+    pub standing: Standing,
+    /// The object.
+    pub object: View<MachineDeployment>,
+    /// The authority over it.
+    pub migration: View<MCMMigration>,
+    /// Its Cluster.
+    pub cluster: View<Cluster>,
+    /// The template that it names.
+    pub template: View<MCMMachineTemplate>,
+    /// The classes of the namespace, by name.
+    pub classes: BTreeMap<String, Arc<MachineClass>>,
+    /// The classes that native objects of the namespace use.
+    pub used_classes: BTreeSet<String>,
+    /// The native deployment of its name.
+    pub native: View<native_api::MachineDeployment>,
+    /// Its machines on both sides.
+    pub machines: Vec<(Arc<Machine>, Arc<native_api::Machine>)>,
+    /// Resource version of the Secret with bootstrap data that it names.
+    pub bootstrap: View<String>,
+    /// The native copy of that Secret: the resource version of what was copied; empty if the stand-in did not make it.
+    pub copy: View<String>,
+    /// Copies of the stand-in that no class names.
+    pub stale_copies: BTreeSet<String>,
+    /// What earlier reconciles left.
+    pub memory: Memory,
+    /// What this reconcile has done.
+    pub session: Session,
+    /// Value of `--watch-filter`.
+    pub watch_filter: Option<String>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What one reconcile leaves for later ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// The resource version of a Secret with bootstrap data that cannot be used, and why.
+    pub unusable: Option<(String, String)>,
+}
+
+/// What a reconcile has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Session {
+    /// It looked live for core.
+    pub is_confirmed: bool,
+    /// It read live that the native deployment does not exist.
+    pub is_gone: bool,
+    /// It read the Machines of Cluster API live.
+    pub has_read_machines: bool,
+}
+
+/// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Patch of the MachineDeployment.
+    PatchSelf(Value),
+    /// Write its status.
+    WriteStatus(Box<MachineDeploymentStatus>),
+    /// Create the object that has the authority.
+    CreateMigration(Box<MCMMigration>),
+    /// Write the status of that.
+    WriteAuthority(Box<MCMMigrationStatus>),
+    /// Delete that.
+    DeleteMigration,
+    /// Create a class that is derived from the template.
+    CreateClass(Box<MachineClass>),
+    /// Delete such a class.
+    DeleteClass(Arc<MachineClass>),
+    /// Copy the bootstrap data of a Secret into a native one.
+    CopyBootstrap { source: String, copy: String },
+    /// Delete such a copy.
+    DeleteCopy(String),
+    /// Create the native deployment.
+    CreateNative(Box<native_api::MachineDeployment>),
+    /// Patch it.
+    PatchNative { native: Arc<native_api::MachineDeployment>, patch: Value },
+    /// Delete it.
+    DeleteNative(Arc<native_api::MachineDeployment>),
+    /// Patch one of its Machines.
+    PatchMachine { machine: Arc<native_api::Machine>, patch: Value },
+    /// Read the Machines of Cluster API live.
+    ReadMachines,
+    /// Read the native deployment live.
+    ReadNative,
+    /// Look live for core.
+    Confirm,
+}
+
+impl Snapshot {
+    /// Who has the deployment; `None` before that was decided.
+    pub(super) fn authority(&self) -> Option<Authority> {
+        mirror::authority(self.migration.known().map(Arc::as_ref))
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PatchSelf(patch) => write!(f, "patch {}", patch::fields(patch)),
+            Self::WriteStatus(status) => {
+                write!(f, "write status, {} replicas", status.replicas.unwrap_or_default())?;
+                mirror::told(f, &status.conditions)
+            }
+            Self::CreateMigration(migration) => write!(f, "create MCMMigration {}", migration.name_any()),
+            Self::WriteAuthority(status) => {
+                write!(f, "write status of the MCMMigration, authority {:?}", status.authority)?;
+                mirror::told(f, &status.conditions)
+            }
+            Self::DeleteMigration => f.write_str("delete the MCMMigration"),
+            Self::CreateClass(class) => write!(f, "create MachineClass {}", class.name_any()),
+            Self::DeleteClass(class) => write!(f, "delete MachineClass {}", class.name_any()),
+            Self::CopyBootstrap { source, copy } => write!(f, "copy Secret {source} to {copy}"),
+            Self::DeleteCopy(name) => write!(f, "delete Secret {name}"),
+            Self::CreateNative(native) => {
+                let (name, spec) = (native.name_any(), &native.spec);
+                let class = &spec.template.spec.class.name;
+                write!(f, "create native MachineDeployment {name} of class {class} with {} replicas", spec.replicas)
+            }
+            Self::PatchNative { native, patch } => {
+                write!(f, "patch native MachineDeployment {}: {}", native.name_any(), patch::fields(patch))
+            }
+            Self::DeleteNative(native) => write!(f, "delete native MachineDeployment {}", native.name_any()),
+            Self::PatchMachine { machine, patch } => {
+                write!(f, "patch native Machine {}: {}", machine.name_any(), patch::fields(patch))
+            }
+            Self::ReadMachines => f.write_str("read its Machines live"),
+            Self::ReadNative => f.write_str("read the native MachineDeployment live"),
+            Self::Confirm => f.write_str("look for core live"),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use kube::ResourceExt;
+
+use super::{MachineDeployments, Memory, Session, Snapshot};
+use crate::{
+    api::{labels, machine::MachineClass},
+    capi::{
+        conversion::user_data_of,
+        provider::{
+            observe::{is_in, view},
+            view::View,
+        },
+        types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment},
+    },
+    controllers::{machine, machine_class},
+    runtime::cache::Key,
+};
+
+impl MachineDeployments {
+    /// Reads the caches into a snapshot; `None` if there is neither the deployment nor an authority over it.
+    pub(super) fn snapshot(&self, key: &Key, memory: &Memory, session: Session) -> Option<Snapshot> {
+        let object = view(&self.objects.cache, key);
+        let migration = view(&self.migrations.cache, key);
+        if matches!((&object, &migration), (View::Missing, View::Missing)) {
+            return None;
+        }
+        let beside = |name: &str| Key::new(&key.namespace, name);
+        let spec = object.known().map(|object| object.spec.clone()).unwrap_or_default();
+        let reference = &spec.template.spec.infrastructure_ref;
+        let template = match (reference.api_group.as_str(), reference.kind.as_str()) {
+            (INFRASTRUCTURE_GROUP, "MCMMachineTemplate") => view(&self.templates.cache, &beside(&reference.name)),
+            _ => View::Missing,
+        };
+        let source = spec.template.spec.bootstrap.data_secret_name.clone().filter(|name| !name.is_empty());
+        Some(Snapshot {
+            standing: self.ground.standing(&key.namespace),
+            cluster: view(&self.clusters.cache, &beside(&spec.cluster_name)),
+            template,
+            classes: self.classes(&key.namespace),
+            used_classes: self.used_classes(&key.namespace),
+            native: view(&self.natives.cache, key),
+            machines: self.machines(key),
+            bootstrap: source.as_ref().map_or(View::Missing, |name| self.version(&beside(name))),
+            copy: source.as_ref().map_or(View::Missing, |name| self.copied(&beside(&user_data_of(name)))),
+            stale_copies: self.stale_copies(&key.namespace),
+            memory: memory.clone(),
+            session,
+            watch_filter: self.watch_filter.clone(),
+            now: self.clock.now(),
+            object,
+            migration,
+        })
+    }
+
+    fn classes(&self, namespace: &str) -> BTreeMap<String, Arc<MachineClass>> {
+        let all = self.classes.cache.all().into_iter().filter(|class| is_in(&class.metadata, namespace));
+        all.map(|class| (class.name_any(), class)).collect()
+    }
+
+    fn used_classes(&self, namespace: &str) -> BTreeSet<String> {
+        let (deployments, sets, machines) =
+            (self.natives.cache.all(), self.native_sets.cache.all(), self.native_machines.cache.all());
+        let of_deployments = deployments.iter().map(|one| (&one.metadata, &one.spec.template.spec.class.name));
+        let of_sets = sets.iter().map(|one| (&one.metadata, &one.spec.template.spec.class.name));
+        let of_machines = machines.iter().map(|one| (&one.metadata, &one.spec.class.name));
+        let all = of_deployments.chain(of_sets).chain(of_machines);
+        all.filter(|(meta, _)| is_in(meta, namespace)).map(|(_, class)| class.clone()).collect()
+    }
+
+    fn machines(&self, key: &Key) -> Vec<(Arc<Machine>, Arc<crate::api::machine::Machine>)> {
+        let natives = self.native_machines.cache.by(machine::BY_DEPLOYMENT, &key.name).into_iter();
+        let own = natives.filter(|native| is_in(&native.metadata, &key.namespace));
+        own.filter_map(|native| Some((self.machines.cache.get(&Key::of(&native.metadata))?, native))).collect()
+    }
+
+    fn version(&self, secret: &Key) -> View<String> {
+        match view(&self.secrets.cache, secret) {
+            View::Present(secret) => View::Present(Arc::new(secret.resource_version().unwrap_or_default())),
+            View::Missing => View::Missing,
+            View::Unknown => View::Unknown,
+        }
+    }
+
+    fn copied(&self, secret: &Key) -> View<String> {
+        match view(&self.secrets.cache, secret) {
+            View::Present(secret) => {
+                View::Present(Arc::new(secret.labels().get(labels::COPIED_VERSION).cloned().unwrap_or_default()))
+            }
+            View::Missing => View::Missing,
+            View::Unknown => View::Unknown,
+        }
+    }
+
+    /// A copy that a deployment is about to name again is made again.
+    fn stale_copies(&self, namespace: &str) -> BTreeSet<String> {
+        let secrets = self.secrets.cache.all();
+        let own = secrets.iter().filter(|one| {
+            is_in(&one.metadata, namespace)
+                && one.labels().contains_key(labels::COPIED_VERSION)
+                && one.metadata.deletion_timestamp.is_none()
+        });
+        let deployments = self.objects.cache.all();
+        let is_needed = |name: &str| deployments.iter().any(|one| is_in(&one.metadata, namespace) && needs(one, name));
+        let is_named = |key: &Key| machine_class::naming(&self.classes.cache, key).next().is_some();
+        let stale = own.filter(|one| !is_needed(&one.name_any()) && !is_named(&Key::of(&one.metadata)));
+        stale.map(|one| one.name_any()).collect()
+    }
+}
+
+/// A deployment whose machines boot with the data that was copied.
+fn needs(deployment: &MachineDeployment, copy: &str) -> bool {
+    let source = deployment.spec.template.spec.bootstrap.data_secret_name.as_deref();
+    deployment.metadata.deletion_timestamp.is_none() && source.is_some_and(|source| user_data_of(source) == copy)
+}

@@ -1,0 +1,316 @@
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{
+    Action, Snapshot,
+    native::{self, Wanted, is_ours},
+    status, tear_down,
+};
+use crate::{
+    api::{labels, machine::MachineDeployment as Native},
+    capi::{
+        conversion::{Refusal, default_deployment},
+        provider::{conditions::Desired, hold, view::View},
+        stand_in::{mirror, reasons, standing::Standing},
+        types::{
+            Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus,
+            Side,
+        },
+    },
+    controllers::object::finalizer,
+    plan::{Plan, WaitKind},
+};
+
+/// Plans the next steps of a MachineDeployment. A plan has at most one write of the object itself.
+pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
+    if let Some(on) = snapshot.standing.wait() {
+        if snapshot.standing != Standing::NotAsked {
+            say(&mut plan, snapshot, snapshot.standing.condition());
+        }
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    let object = match &snapshot.object {
+        View::Present(object) => object,
+        View::Missing => {
+            vanished(&mut plan, snapshot);
+            return plan;
+        }
+        View::Unknown => {
+            plan.wait(WaitKind::Unreadable, "the MachineDeployment to become readable", None);
+            return plan;
+        }
+    };
+    let meta = &object.metadata;
+    if let Some(on) = hold::hands_off(meta, snapshot.watch_filter.as_deref()) {
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    if matches!(snapshot.migration, View::Unknown) {
+        plan.wait(WaitKind::Unreadable, "its MCMMigration to become readable", None);
+        return plan;
+    }
+    if snapshot.authority() == Some(Authority::Migrating) {
+        plan.wait(WaitKind::Hold, "its migration to be complete", None);
+        return plan;
+    }
+    if let Some(on) = hold::paused(meta, &snapshot.cluster) {
+        report(&mut plan, object, status::paused(snapshot, object, &on));
+        plan.wait(WaitKind::Hold, on, None);
+        return plan;
+    }
+    if meta.deletion_timestamp.is_some() {
+        tear_down::plan(&mut plan, snapshot, object);
+        return plan;
+    }
+    if let Some(patch) = prepared(object) {
+        plan.then(
+            Action::PatchSelf(patch),
+            "defaults are explicit, and a deployment that may have VMs has the finalizer",
+        );
+        return plan;
+    }
+    if !decide_authority(&mut plan, snapshot, object) {
+        return plan;
+    }
+    let synchronized = match snapshot.authority() {
+        Some(Authority::MachineController) => follow(&mut plan, snapshot, object),
+        _ => lead(&mut plan, snapshot, object),
+    };
+    if plan.steps.is_empty() {
+        if !synchronized.is_true {
+            plan.wait(WaitKind::SpecCorrection, synchronized.message.clone(), None);
+        }
+        report(&mut plan, object, status::current(snapshot, object, synchronized));
+    }
+    plan
+}
+
+/// What the webhooks of core would fill in, and the finalizer.
+fn prepared(object: &MachineDeployment) -> Option<serde_json::Value> {
+    let mut next = object.clone();
+    default_deployment(&mut next);
+    if let Some(finalizers) = finalizer::with(&object.metadata, labels::STAND_IN_FINALIZER) {
+        next.metadata.finalizers = Some(finalizers);
+    }
+    mirror::change(object, &next)
+}
+
+/// The MachineDeployment is not there: nothing is deleted for that.
+fn vanished(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let text = "its MachineDeployment vanished without the finalizer of the stand-in, so the native one stays: create the \
+                MachineDeployment again, or delete the native one and this object";
+    say(plan, snapshot, Desired::no(reasons::MACHINE_DEPLOYMENT_MISSING, text));
+}
+
+/// One object of ours says who has the deployment. False while that has to be written.
+fn decide_authority(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> bool {
+    let Some(migration) = snapshot.migration.known() else {
+        if matches!(&snapshot.native, View::Present(native) if !is_ours(native, object)) {
+            // An authority over what somebody else has is a user's to state.
+            return true;
+        }
+        plan.then(Action::CreateMigration(Box::new(claim(object))), "the authority is in one object of ours");
+        return false;
+    };
+    let stored = migration.status.clone().unwrap_or_default();
+    let wanted = Authority::from(migration.spec.authority);
+    let next = MCMMigrationStatus { authority: Some(wanted), ..stored.clone() };
+    let next = status::with_verdict(&next, snapshot, Desired::yes(reasons::SERVING));
+    if next == stored {
+        return true;
+    }
+    let is_switch = snapshot.authority().is_some_and(|now| now != wanted);
+    if is_switch && !is_synchronized(object) {
+        plan.wait(WaitKind::SpecCorrection, "both sides to be synchronized before the authority changes", None);
+        return true;
+    }
+    plan.then(Action::WriteAuthority(Box::new(next)), "the authority over the deployment is decided");
+    false
+}
+
+fn is_synchronized(object: &MachineDeployment) -> bool {
+    let status = object.status.clone().unwrap_or_default();
+    let condition = status.conditions.iter().find(|one| one.type_ == reasons::SYNCHRONIZED);
+    condition.is_some_and(|one| one.status == "True" && one.observed_generation == object.metadata.generation)
+}
+
+fn claim(object: &MachineDeployment) -> MCMMigration {
+    MCMMigration {
+        metadata: ObjectMeta {
+            name: object.metadata.name.clone(),
+            namespace: object.namespace(),
+            labels: Some([(labels::STAND_IN.to_owned(), labels::SERVED.to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: MCMMigrationSpec { authority: Side::ClusterApi, cluster_name: object.spec.cluster_name.clone() },
+        status: None,
+    }
+}
+
+/// The MachineDeployment has the authority: the native one becomes what it says. The condition `Synchronized`.
+fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> Desired {
+    if let Some(problem) = obstacle(snapshot, object) {
+        return problem;
+    }
+    let wanted = match native::wanted(snapshot, object) {
+        Ok(wanted) => wanted,
+        Err(refusals) => return Desired::no(reasons::FAILED_TO_CONVERT_TO_NATIVE, listed(&refusals)),
+    };
+    if let Some(problem) = supply(plan, snapshot, &wanted) {
+        return problem;
+    }
+    if !plan.steps.is_empty() {
+        return Desired::yes(reasons::RESOURCE_SYNCHRONIZED);
+    }
+    match &snapshot.native {
+        View::Present(native) if native.metadata.deletion_timestamp.is_some() => {
+            let text = "the native MachineDeployment is being deleted; it is created again when it is gone";
+            return Desired::no(reasons::DELETING, text);
+        }
+        View::Present(native) => update(plan, snapshot, native, &wanted.deployment),
+        View::Missing | View::Unknown => {
+            let native = Action::CreateNative(Box::new(wanted.deployment.clone()));
+            plan.then(native, "the native controllers keep the machines");
+        }
+    }
+    if plan.steps.is_empty() {
+        let class = wanted.deployment.spec.template.spec.class.name.as_str();
+        for class in native::unused_classes(snapshot, Some(class)) {
+            plan.then(Action::DeleteClass(Arc::clone(class)), "no native object uses it");
+        }
+        for copy in &snapshot.stale_copies {
+            plan.then(Action::DeleteCopy(copy.clone()), "no class names it");
+        }
+    }
+    Desired::yes(reasons::RESOURCE_SYNCHRONIZED)
+}
+
+/// Why nothing can be converted.
+fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Desired> {
+    let no = |text: &str| Some(Desired::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
+    let reference = &object.spec.template.spec.infrastructure_ref;
+    match (&snapshot.cluster, &snapshot.template) {
+        (View::Missing, _) => return no("its Cluster does not exist: create it"),
+        (_, View::Unknown) => return no(&format!("{} {} cannot be read", reference.kind, reference.name)),
+        (_, View::Missing) if reference.kind == "MCMMachineTemplate" => {
+            return no(&format!("MCMMachineTemplate {} does not exist: create it", reference.name));
+        }
+        _ => {}
+    }
+    match &snapshot.native {
+        View::Unknown => no("the native MachineDeployment cannot be read"),
+        View::Present(native) if !is_ours(native, object) => {
+            let text = format!(
+                "native MachineDeployment {} is not of the stand-in: delete or rename one of them, or state who has it in an \
+                 MCMMigration of the name",
+                native.name_any()
+            );
+            Some(Desired::no(reasons::NAME_TAKEN, text))
+        }
+        View::Present(_) | View::Missing => None,
+    }
+}
+
+/// The derived class and the copy of the bootstrap data. What is missing for them.
+fn supply(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: &Wanted) -> Option<Desired> {
+    if let Some((source, copy)) = &wanted.copied {
+        let no = |text: String| Some(Desired::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
+        let version = match &snapshot.bootstrap {
+            View::Present(version) => version.as_str(),
+            View::Missing => return no(format!("Secret {source} does not exist: create it, with the bootstrap data")),
+            View::Unknown => return no(format!("Secret {source} cannot be read")),
+        };
+        if let Some((_, problem)) = snapshot.memory.unusable.as_ref().filter(|(unusable, _)| unusable == version) {
+            return no(problem.clone());
+        }
+        let is_current = match &snapshot.copy {
+            View::Present(copied) => copied.is_empty() || copied.as_str() == version,
+            View::Missing => false,
+            View::Unknown => true,
+        };
+        if !is_current {
+            let action = Action::CopyBootstrap { source: source.clone(), copy: copy.clone() };
+            plan.then(action, "native machines boot with the data of a native Secret");
+        }
+    }
+    if let Some(class) = wanted.class.as_ref().filter(|class| !snapshot.classes.contains_key(&class.name_any())) {
+        plan.then(Action::CreateClass(Box::new(class.clone())), "the native deployment needs a class");
+    }
+    None
+}
+
+/// S4: the native deployment says what the MachineDeployment says. Fewer machines come last, after the choice of them.
+fn update(plan: &mut Plan<Action>, snapshot: &Snapshot, native: &Arc<Native>, wanted: &Native) {
+    let next = native::updated(native, wanted);
+    if next.spec.replicas < native.spec.replicas {
+        if !snapshot.session.has_read_machines {
+            plan.then(Action::ReadMachines, "whoever lowers the number may have chosen machines just before");
+            return;
+        }
+        for (machine, native) in &snapshot.machines {
+            if let Some(patch) = mirror::priority(machine, native) {
+                let action = Action::PatchMachine { machine: Arc::clone(native), patch };
+                plan.then(action, "its Machine says whether it is deleted first");
+            }
+        }
+    }
+    if let Some(patch) = mirror::change(native.as_ref(), &next) {
+        let action = Action::PatchNative { native: Arc::clone(native), patch };
+        plan.then(action, "the MachineDeployment says so");
+    }
+}
+
+/// S4: the native deployment has the authority, so an edit of the MachineDeployment is undone.
+fn follow(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> Desired {
+    let native = match &snapshot.native {
+        View::Present(native) => native,
+        View::Missing => {
+            let text = "the native MachineDeployment has the authority and does not exist";
+            return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, text);
+        }
+        View::Unknown => {
+            return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, "the native MachineDeployment cannot be read");
+        }
+    };
+    let spec = match native::shown(snapshot, native, &object.spec.cluster_name) {
+        Ok(spec) => spec,
+        Err(refusals) => return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, listed(&refusals)),
+    };
+    let mut next = MachineDeployment::clone(object);
+    next.spec = spec;
+    default_deployment(&mut next);
+    if let Some(patch) = mirror::change(&object.spec, &next.spec) {
+        plan.then(Action::PatchSelf(json!({ "spec": patch })), "the native MachineDeployment has the authority");
+    }
+    Desired::yes(reasons::RESOURCE_SYNCHRONIZED)
+}
+
+/// All refusals with their paths.
+fn listed(refusals: &[Refusal]) -> String {
+    let lines: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+    if lines.is_empty() { "the result of the conversion has no deployment".to_owned() } else { lines.join("\n") }
+}
+
+/// Adds a write of the status, if it changes.
+fn report(plan: &mut Plan<Action>, object: &MachineDeployment, next: MachineDeploymentStatus) {
+    if object.status.as_ref() != Some(&next) {
+        plan.then(Action::WriteStatus(Box::new(next)), "its conditions or its machines changed");
+    }
+}
+
+/// The condition `StandIn` of the object that has the authority, if there is one.
+fn say(plan: &mut Plan<Action>, snapshot: &Snapshot, verdict: Desired) {
+    let Some(migration) = snapshot.migration.known().filter(|one| one.labels().contains_key(labels::STAND_IN)) else {
+        return;
+    };
+    let stored = migration.status.clone().unwrap_or_default();
+    let next = status::with_verdict(&stored, snapshot, verdict);
+    if next != stored {
+        plan.then(Action::WriteAuthority(Box::new(next)), "whether the stand-in serves the deployment changed");
+    }
+}

@@ -1,0 +1,180 @@
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+
+use super::{Action, Memory, Session, Snapshot, apply, plan};
+use crate::{
+    api::{
+        labels,
+        machine::{self as native, MachineClass},
+    },
+    capi::{
+        provider::apply::read,
+        stand_in::{
+            observe::Ground,
+            settings::{ROLE_NAME, Settings},
+        },
+        types::{Cluster, MCMMachineTemplate, MCMMigration, Machine, MachineDeployment},
+    },
+    controllers::{
+        object::{owner, prune},
+        secret::MetadataOfSecret,
+    },
+    plan::{Plan, Step},
+    runtime::{
+        cache::{Cache, Key},
+        cell::{Builder, Kept, Kind},
+        clock::Clock,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
+        worker::ReconcileError,
+    },
+};
+
+pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
+
+/// Bursts of changes of native objects are gathered.
+const PACING: Pacing = Pacing { gather: std::time::Duration::from_millis(50), per_cost: 100 };
+
+impl Kept for MachineDeployment {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[], prune)
+    }
+}
+
+impl Kept for MCMMigration {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[], prune)
+    }
+}
+
+/// Reconciles MachineDeployments.
+pub(super) struct MachineDeployments {
+    pub objects: Arc<Objects<MachineDeployment>>,
+    pub migrations: Arc<Objects<MCMMigration>>,
+    pub clusters: Arc<Objects<Cluster>>,
+    pub templates: Arc<Objects<MCMMachineTemplate>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub natives: Arc<Objects<native::MachineDeployment>>,
+    pub native_sets: Arc<Objects<native::MachineSet>>,
+    pub native_machines: Arc<Objects<native::Machine>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub ground: Ground,
+    pub control: Client,
+    pub watch_filter: Option<String>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Reconciler for MachineDeployments {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Action = Action;
+    type Memory = Memory;
+    type Session = Session;
+
+    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
+        self.snapshot(key, memory, *session)
+    }
+
+    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
+        plan::plan(snapshot)
+    }
+
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        apply::apply(self, &snapshot, steps, turn).await
+    }
+
+    async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        match write.kind.as_str() {
+            "MCMMigration" => drop(read(&self.migrations, &write.key).await?),
+            "MachineClass" => drop(read(&self.classes, &write.key).await?),
+            // The kinds of both sides have one name.
+            "MachineDeployment" => {
+                read(&self.objects, &write.key).await?;
+                read(&self.natives, &write.key).await?;
+            }
+            // A native Machine or a Secret: the next plan writes it again if that is needed.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus(_))
+    }
+}
+
+fn register(builder: &mut Builder<'_>, settings: &Settings) {
+    let objects = builder.objects::<MachineDeployment>();
+    let ground = Ground::new(builder);
+    let reconciler = MachineDeployments {
+        objects: Arc::clone(&objects),
+        migrations: builder.objects(),
+        clusters: builder.objects(),
+        templates: builder.objects(),
+        classes: builder.objects(),
+        secrets: builder.objects(),
+        natives: builder.objects(),
+        native_sets: builder.objects(),
+        native_machines: builder.objects(),
+        machines: builder.objects(),
+        ground: ground.clone(),
+        control: builder.config().control.clone(),
+        watch_filter: settings.watch_filter.clone(),
+        clock: Arc::clone(&builder.config().shared.clock),
+    };
+    let migrations = Arc::clone(&reconciler.migrations);
+    let queue = Queue::new("standinmachinedeployment", PACING);
+    builder.reconciler(reconciler, &queue, &Arc::default(), settings.concurrency);
+    builder.report_unreadable::<MachineDeployment>();
+
+    let own = Arc::clone(&queue);
+    builder.on_change::<MachineDeployment>(move |change| own.add(change.key.clone()));
+    let of_authority = Arc::clone(&queue);
+    builder.on_change::<MCMMigration>(move |change| of_authority.add(change.key.clone()));
+    let of_native = Arc::clone(&queue);
+    builder.on_change::<native::MachineDeployment>(move |change| of_native.add(change.key.clone()));
+    let of_set = Arc::clone(&queue);
+    builder.on_change::<native::MachineSet>(move |change| {
+        if let Some(deployment) = owner::controller_of(&change.meta).filter(|_| change.gone) {
+            of_set.add(Key::beside(&change.meta, &deployment.name));
+        }
+    });
+    let of_machine = Arc::clone(&queue);
+    builder.on_change::<native::Machine>(move |change| {
+        let deployment = change.meta.labels.as_ref().and_then(|all| all.get(labels::DEPLOYMENT_NAME));
+        if let Some(deployment) = deployment.filter(|_| change.gone) {
+            of_machine.add(Key::beside(&change.meta, deployment));
+        }
+    });
+    around(builder, &queue, &objects);
+    ground.on_change(builder, move |namespace| {
+        let of_migrations = migrations.cache.all().into_iter().map(|one| Key::of(&one.metadata));
+        let all = objects.cache.all().into_iter().map(|one| Key::of(&one.metadata)).chain(of_migrations);
+        all.filter(|key| namespace.is_none_or(|name| key.namespace == name)).for_each(|key| queue.add(key));
+    });
+}
+
+/// What a deployment names: all deployments of a namespace are few.
+fn around(builder: &mut Builder<'_>, queue: &Arc<Queue<Key>>, objects: &Arc<Objects<MachineDeployment>>) {
+    let (all, target) = (Arc::clone(objects), Arc::clone(queue));
+    let beside = Arc::new(move |meta: &ObjectMeta| {
+        let own = all.cache.all().into_iter().filter(|one| one.metadata.namespace == meta.namespace);
+        own.for_each(|one| target.add(Key::of(&one.metadata)));
+    });
+    let changed = Arc::clone(&beside);
+    builder.on_change::<Cluster>(move |change| changed(&change.meta));
+    let changed = Arc::clone(&beside);
+    builder.on_change::<MCMMachineTemplate>(move |change| changed(&change.meta));
+    let changed = Arc::clone(&beside);
+    builder.on_change::<MachineClass>(move |change| changed(&change.meta));
+    builder.on_change::<MetadataOfSecret>(move |change| beside(&change.meta));
+}

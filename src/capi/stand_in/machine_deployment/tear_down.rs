@@ -1,0 +1,73 @@
+//! The deletion of a MachineDeployment.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use super::{
+    Action, Snapshot,
+    native::{self, is_ours},
+};
+use crate::{
+    api::labels,
+    capi::{
+        provider::view::View,
+        types::{Authority, MCMMigration, MachineDeployment},
+    },
+    controllers::object::finalizer,
+    plan::{Plan, WaitKind},
+};
+
+/// S6: the native deployment goes first, if the MachineDeployment has the authority; otherwise it stays.
+pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) {
+    let Some(released) = finalizer::remove(&object.metadata, labels::STAND_IN_FINALIZER) else {
+        plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
+        return;
+    };
+    let is_made = |migration: &Arc<MCMMigration>| migration.labels().contains_key(labels::STAND_IN);
+    let migration = snapshot.migration.known().filter(|migration| is_made(migration));
+    if snapshot.authority() != Some(Authority::ClusterApi) {
+        if migration.is_some() {
+            plan.then(Action::DeleteMigration, "only the native side is left");
+        } else {
+            plan.then(Action::PatchSelf(released), "the MachineDeployment only showed the native one, which stays");
+        }
+        return;
+    }
+    match &snapshot.native {
+        View::Unknown => {
+            plan.wait(WaitKind::Unreadable, "the native MachineDeployment to become readable", None);
+        }
+        View::Present(native) if !is_ours(native, object) => {
+            plan.then(Action::PatchSelf(released), "the native MachineDeployment is somebody else's and stays");
+        }
+        View::Present(native) if native.metadata.deletion_timestamp.is_some() => {
+            plan.wait(WaitKind::MachineDeletion, "the native machines to be deleted", None);
+        }
+        View::Present(_) if !snapshot.session.is_confirmed => {
+            plan.then(Action::Confirm, "core would not want the machines deleted");
+        }
+        View::Present(native) => {
+            plan.then(Action::DeleteNative(Arc::clone(native)), "its MachineDeployment is being deleted");
+        }
+        View::Missing if !snapshot.session.is_gone => {
+            plan.then(Action::ReadNative, "the cache may not have it yet");
+        }
+        View::Missing => {
+            for class in native::unused_classes(snapshot, None) {
+                plan.then(Action::DeleteClass(Arc::clone(class)), "no native object uses it");
+            }
+            for copy in &snapshot.stale_copies {
+                plan.then(Action::DeleteCopy(copy.clone()), "no class names it");
+            }
+            if !plan.steps.is_empty() {
+                return;
+            }
+            if migration.is_some() {
+                plan.then(Action::DeleteMigration, "nothing is left over which anybody has authority");
+                return;
+            }
+            plan.then(Action::PatchSelf(released), "the native machines are gone");
+        }
+    }
+}

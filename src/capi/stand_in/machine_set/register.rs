@@ -1,0 +1,123 @@
+use std::sync::Arc;
+
+use super::{Action, Snapshot, apply, plan};
+use crate::{
+    api::machine as native,
+    capi::{
+        provider::apply::read,
+        stand_in::{
+            observe::{Deployments, Ground},
+            settings::{ROLE_NAME, Settings},
+        },
+        types::{Cluster, MCMMigration, MachineDeployment, MachineSet},
+    },
+    controllers::{machine_set::BY_CONTROLLER, object::prune},
+    plan::{Plan, Step},
+    runtime::{
+        cache::{Cache, Key},
+        cell::{Builder, Kept, Kind},
+        clock::Clock,
+        objects::Objects,
+        queue::{Pacing, Queue},
+        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
+        worker::ReconcileError,
+    },
+};
+
+pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
+
+impl Kept for MachineSet {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[], prune)
+    }
+}
+
+/// Reconciles MachineSets, by the names of native sets.
+pub(super) struct MachineSets {
+    pub mirrors: Arc<Objects<MachineSet>>,
+    pub natives: Arc<Objects<native::MachineSet>>,
+    pub deployments: Arc<Deployments>,
+    pub ground: Ground,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Reconciler for MachineSets {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Action = Action;
+    type Memory = ();
+    /// A live read showed that the native set does not exist.
+    type Session = bool;
+
+    fn observe(&self, key: &Key, (): &(), is_gone: &bool) -> Option<Snapshot> {
+        self.snapshot(key, *is_gone)
+    }
+
+    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
+        plan::plan(snapshot)
+    }
+
+    async fn apply(
+        &self,
+        _: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        apply::apply(self, steps, turn).await
+    }
+
+    async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        read(&self.mirrors, key).await.map(drop)
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus { .. })
+    }
+}
+
+fn register(builder: &mut Builder<'_>, settings: &Settings) {
+    let (mirrors, natives) = (builder.objects::<MachineSet>(), builder.objects::<native::MachineSet>());
+    let ground = Ground::new(builder);
+    let reconciler = MachineSets {
+        mirrors: Arc::clone(&mirrors),
+        natives: Arc::clone(&natives),
+        deployments: Arc::new(Deployments::new(builder)),
+        ground: ground.clone(),
+        clock: Arc::clone(&builder.config().shared.clock),
+    };
+    let deployments = Arc::clone(&reconciler.deployments);
+    let queue = Queue::new("standinmachineset", Pacing::default());
+    builder.reconciler(reconciler, &queue, &Arc::default(), settings.concurrency);
+    builder.report_unreadable::<MachineSet>();
+
+    let of_mirror = Arc::clone(&queue);
+    builder.on_change::<MachineSet>(move |change| of_mirror.add(change.key.clone()));
+    let of_native = Arc::clone(&queue);
+    builder.on_change::<native::MachineSet>(move |change| of_native.add(change.key.clone()));
+
+    // All sets of the deployment of a name.
+    let (sets, target) = (Arc::clone(&natives), Arc::clone(&queue));
+    let of_deployment = Arc::new(move |deployment: &Key| {
+        let uid = deployments.native_uid(deployment);
+        let sets = uid.map(|uid| sets.cache.by(BY_CONTROLLER, &uid)).unwrap_or_default();
+        sets.iter().for_each(|set| target.add(Key::of(&set.metadata)));
+    });
+    let changed = Arc::clone(&of_deployment);
+    builder.on_change::<native::MachineDeployment>(move |change| changed(&change.key));
+    let changed = Arc::clone(&of_deployment);
+    builder.on_change::<MachineDeployment>(move |change| changed(&change.key));
+    let changed = Arc::clone(&of_deployment);
+    builder.on_change::<MCMMigration>(move |change| changed(&change.key));
+    // The end of a pause; sets are few.
+    let (all, unpaused) = (Arc::clone(&natives), Arc::clone(&queue));
+    builder.on_change::<Cluster>(move |change| {
+        let own = all.cache.all().into_iter().map(|one| Key::of(&one.metadata));
+        own.filter(|key| key.namespace == change.key.namespace).for_each(|key| unpaused.add(key));
+    });
+
+    ground.on_change(builder, move |namespace| {
+        let own = mirrors.cache.all().into_iter().map(|one| Key::of(&one.metadata));
+        let all = natives.cache.all().into_iter().map(|one| Key::of(&one.metadata)).chain(own);
+        all.filter(|key| namespace.is_none_or(|name| key.namespace == name)).for_each(|key| queue.add(key));
+    });
+}

@@ -1,0 +1,166 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{Action, Snapshot, plan::plan};
+use crate::{
+    api::patch,
+    capi::{
+        provider::view::View,
+        stand_in::{mirror::Above, standing::Standing},
+        types::MachineSet,
+    },
+};
+
+fn decoded<K: serde::de::DeserializeOwned>(value: Value) -> Arc<K> {
+    Arc::new(serde_json::from_value(value).unwrap())
+}
+
+fn world() -> Snapshot {
+    Snapshot {
+        standing: Standing::Serving,
+        mirror: View::Missing,
+        native: View::Present(decoded(json!({
+            "metadata": {
+                "name": "md-1", "namespace": "ns", "labels": { "machine-template-hash": "1" },
+                "annotations": { "deployment.kubernetes.io/revision": "1" },
+            },
+            "spec": { "replicas": 3, "template": { "metadata": { "annotations": { "conversion.mcm/version": "v1.32.0" } }, "spec": {} } },
+            "status": { "replicas": 3, "readyReplicas": 2, "availableReplicas": 1 },
+        }))),
+        above: Above {
+            paused: None,
+            native: Some(decoded(json!({
+                "metadata": { "name": "md", "annotations": { "deployment.kubernetes.io/revision": "1" } },
+                "spec": { "template": { "spec": {} } },
+            }))),
+            deployment: Some(decoded(json!({
+                "metadata": { "name": "md", "namespace": "ns", "uid": "u" },
+                "spec": {
+                    "clusterName": "c", "selector": { "matchLabels": { "a": "b" } },
+                    "template": { "metadata": { "labels": { "a": "b" } }, "spec": {
+                        "clusterName": "c", "version": "v1.33.0", "bootstrap": { "dataSecretName": "s" },
+                        "infrastructureRef": { "apiGroup": "g", "kind": "MCMMachineTemplate", "name": "t" },
+                    }},
+                },
+            }))),
+        },
+        is_gone: false,
+        now: Timestamp::from_second(1_000).unwrap(),
+    }
+}
+
+fn settle(world: &mut Snapshot) -> Vec<String> {
+    let mut done = Vec::new();
+    for _ in 0..16 {
+        let steps = plan(world).steps;
+        if steps.is_empty() {
+            return done;
+        }
+        for step in steps {
+            done.push(step.action.to_string().lines().next().unwrap().to_owned());
+            match step.action {
+                Action::Create(mirror) => world.mirror = View::Present(Arc::from(mirror)),
+                Action::Patch { mirror, patch } => {
+                    let mut value = serde_json::to_value(mirror.as_ref()).unwrap();
+                    patch::apply(&mut value, &patch);
+                    world.mirror = View::Present(decoded(value));
+                }
+                Action::WriteStatus { mirror, status } => {
+                    let mirror = MachineSet { status: Some(*status), ..MachineSet::clone(&mirror) };
+                    world.mirror = View::Present(Arc::new(mirror));
+                }
+                Action::Delete(_) => world.mirror = View::Missing,
+                Action::ReadNative => world.is_gone = true,
+            }
+        }
+    }
+    panic!("it does not settle: {done:#?}");
+}
+
+fn mirror(world: &Snapshot) -> &MachineSet {
+    world.mirror.known().unwrap()
+}
+
+#[test]
+fn s5_a_native_set_is_shown_paused_with_its_owner_and_its_machines() {
+    let mut world = world();
+    assert_eq!(settle(&mut world), ["create MachineSet md-1", "write status, 3 replicas"]);
+    let shown = mirror(&world);
+    assert_eq!(shown.metadata.owner_references.as_ref().unwrap()[0].uid, "u");
+    assert!(shown.metadata.annotations.as_ref().unwrap().contains_key("cluster.x-k8s.io/paused"));
+    let labels = shown.spec.selector.match_labels.as_ref().unwrap();
+    assert_eq!((labels["machine-template-hash"].as_str(), labels["a"].as_str()), ("1", "b"));
+    assert_eq!(shown.spec.template.spec.version, "v1.32.0", "that of its own machines");
+    assert_eq!(shown.status.as_ref().unwrap().up_to_date_replicas, Some(3));
+}
+
+/// S4.
+#[rstest]
+#[case(json!({ "spec": { "replicas": 9 } }))]
+#[case(json!({ "spec": { "selector": { "matchLabels": { "a": "c" } } } }))]
+#[case(json!({ "metadata": { "ownerReferences": null } }))]
+#[case(json!({ "metadata": { "labels": null } }))]
+fn s4_an_edit_of_a_shown_set_is_undone(#[case] change: Value) {
+    let mut world = world();
+    settle(&mut world);
+    let before = mirror(&world).clone();
+    let mut value = serde_json::to_value(&before).unwrap();
+    patch::apply(&mut value, &change);
+    world.mirror = View::Present(decoded(value));
+    settle(&mut world);
+    assert_eq!(serde_json::to_value(mirror(&world)).unwrap(), serde_json::to_value(&before).unwrap());
+    assert_eq!(settle(&mut world), [""; 0], "AU8: and is written no more");
+}
+
+#[test]
+fn s5_an_old_set_without_machines_is_not_shown() {
+    let mut world = world();
+    settle(&mut world);
+    let change = |view: &mut View<crate::api::machine::MachineSet>, change: Value| {
+        let mut value = serde_json::to_value(view.known().unwrap().as_ref()).unwrap();
+        patch::apply(&mut value, &change);
+        *view = View::Present(decoded(value));
+    };
+    change(&mut world.native, json!({ "spec": { "replicas": 0 }, "status": { "replicas": 0 } }));
+    settle(&mut world);
+    assert!(world.mirror.known().is_some(), "the current one is shown without machines, too");
+    change(&mut world.native, json!({ "metadata": { "annotations": { "deployment.kubernetes.io/revision": "0" } } }));
+    assert_eq!(settle(&mut world), ["delete MachineSet md-1"]);
+}
+
+/// S2: nothing is deleted for a set that is missing on one side only in a cache.
+#[test]
+fn s2_a_shown_set_goes_after_a_live_read_of_the_native_one() {
+    let mut world = world();
+    settle(&mut world);
+    world.native = View::Missing;
+    assert_eq!(settle(&mut world), ["read the native set live", "delete MachineSet md-1"]);
+}
+
+/// S5.
+#[test]
+fn s5_a_set_of_a_user_is_refused_with_a_condition() {
+    let mut world = world();
+    world.native = View::Missing;
+    world.mirror = View::Present(decoded(json!({ "metadata": { "name": "own" }, "spec": {
+        "clusterName": "c", "selector": {}, "template": { "spec": {
+            "clusterName": "c", "bootstrap": {}, "infrastructureRef": { "apiGroup": "g", "kind": "k", "name": "n" },
+        }},
+    }})));
+    assert_eq!(settle(&mut world), ["write status, 0 replicas"]);
+    assert_eq!(mirror(&world).status.as_ref().unwrap().conditions[0].reason, "UnownedUnsupported");
+}
+
+/// S1, S2.
+#[rstest]
+fn s1_s2_no_set_is_written_where_the_stand_in_may_not_act(
+    #[values(Standing::NotAsked, Standing::Core("x".into()), Standing::Unknown("x".into()))] standing: Standing,
+) {
+    let mut world = world();
+    world.standing = standing;
+    assert_eq!(settle(&mut world), [""; 0]);
+    assert_eq!(plan(&world).waits.len(), 1);
+}

@@ -1,0 +1,118 @@
+//! What shows native objects as objects of Cluster API.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference};
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{
+        labels,
+        machine::{Machine as NativeMachine, MachineDeployment as NativeDeployment},
+        patch,
+    },
+    capi::types::{Authority, MCMMigration, Machine, MachineDeployment, names},
+    controllers::object::{finalizer, owner},
+};
+
+/// Native machines that are deleted before others, as lower numbers than the default of 3.
+const FIRST: &str = "1";
+
+/// Whether the stand-in made the object to show a native one.
+pub(super) fn is_mirror(meta: &ObjectMeta) -> bool {
+    has_annotation(meta, labels::MIRROR)
+}
+
+/// Whether the object has the annotation, with whatever value.
+pub(super) fn has_annotation(meta: &ObjectMeta, annotation: &str) -> bool {
+    meta.annotations.as_ref().is_some_and(|all| all.contains_key(annotation))
+}
+
+/// The MachineDeployment of Cluster API that a native object was made from.
+pub(super) fn source_of(meta: &ObjectMeta) -> Option<&str> {
+    meta.labels.as_ref()?.get(labels::STAND_IN).map(String::as_str)
+}
+
+/// Whether the sets and machines of a deployment are shown: from the finalizer on, and until it is deleted while the native
+/// side has the authority.
+pub(super) fn is_shown(
+    deployment: &MachineDeployment,
+    native: &NativeDeployment,
+    migration: Option<&MCMMigration>,
+) -> bool {
+    let meta = &deployment.metadata;
+    let (authority, is_going) = (authority(migration), meta.deletion_timestamp.is_some());
+    let is_known = authority.is_some() || source_of(&native.metadata) == Some(&deployment.name_any());
+    let is_released = is_going && authority != Some(Authority::ClusterApi);
+    finalizer::has(meta, labels::STAND_IN_FINALIZER) && is_known && !is_released
+}
+
+/// What is above a set or machine that is shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Above {
+    /// The native deployment.
+    pub native: Option<Arc<NativeDeployment>>,
+    /// The deployment of Cluster API, if what is below it is shown.
+    pub deployment: Option<Arc<MachineDeployment>>,
+    /// What the deployment waits for if it or its Cluster is paused; completes "waiting for".
+    pub paused: Option<String>,
+}
+
+/// Who has the deployment; `None` before that was decided.
+pub(super) fn authority(migration: Option<&MCMMigration>) -> Option<Authority> {
+    migration?.status.as_ref()?.authority
+}
+
+/// The labels that all machines of a deployment have in Cluster API.
+pub(super) fn common_labels(deployment: &MachineDeployment, hash: Option<&String>) -> BTreeMap<String, String> {
+    let mut all = deployment.spec.template.metadata.labels.clone();
+    all.insert(names::CLUSTER_NAME.to_owned(), deployment.spec.cluster_name.clone());
+    all.insert(names::DEPLOYMENT_NAME.to_owned(), deployment.name_any());
+    all.extend(hash.map(|hash| (labels::TEMPLATE_HASH.to_owned(), hash.clone())));
+    all
+}
+
+/// Annotations of all mirrors. Core leaves paused objects alone, should it come.
+pub(super) fn marks() -> BTreeMap<String, String> {
+    [labels::MIRROR, names::PAUSED].map(|key| (key.to_owned(), String::new())).into()
+}
+
+/// Adds labels, annotations and the controller. Others stay.
+pub(super) fn mark(meta: &mut ObjectMeta, own: BTreeMap<String, String>, controller: Option<OwnerReference>) {
+    meta.labels.get_or_insert_default().extend(own);
+    meta.annotations.get_or_insert_default().extend(marks());
+    if let Some(controller) = controller.filter(|one| !owner::is_controlled_by(meta, &one.uid)) {
+        meta.owner_references = Some(owner::moved(meta, &controller));
+    }
+}
+
+/// A controller reference that does not keep its owner from being deleted.
+pub(super) fn controller<K: Resource<DynamicType = ()>>(object: &K) -> Option<OwnerReference> {
+    owner::reference_to(object).map(|reference| OwnerReference { block_owner_deletion: None, ..reference })
+}
+
+/// The annotation `delete-machine` as the native priority; `None` if the native Machine has it already.
+pub(super) fn priority(mirror: &Machine, native: &NativeMachine) -> Option<Value> {
+    let is_chosen = has_annotation(&mirror.metadata, names::DELETE_MACHINE);
+    let is_first = native.annotations().get(labels::PRIORITY).map(String::as_str) == Some(FIRST);
+    let wanted = is_chosen.then_some(FIRST);
+    (is_chosen != is_first).then(|| json!({ "metadata": { "annotations": { labels::PRIORITY: wanted } } }))
+}
+
+/// The patch from one state of an object to another; `None` if they do not differ.
+pub(super) fn change<K: Serialize>(from: &K, to: &K) -> Option<Value> {
+    patch::diff(&serde_json::to_value(from).ok()?, &serde_json::to_value(to).ok()?)
+}
+
+/// Conditions as plans print them.
+pub(super) fn told(f: &mut std::fmt::Formatter<'_>, conditions: &[Condition]) -> std::fmt::Result {
+    for condition in conditions {
+        write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
+        if !condition.message.is_empty() {
+            write!(f, ": {}", condition.message)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! The ground on which the stand-in acts: namespaces, definitions, and what was asked about core.
+
+use std::{fmt::Debug, marker::PhantomData, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::{
+    NamespaceResourceScope, api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Client, Resource};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    mirror::{self, Above},
+    signals::Core,
+    standing::{self, Answer, Standing},
+};
+use crate::{
+    api::machine as native,
+    capi::{
+        provider::{hold, observe::view, view::View},
+        types::{Cluster, MCMMigration, MachineDeployment},
+    },
+    controllers::object::owner,
+    runtime::{
+        cache::{Cache, Key},
+        cell::{Builder, Kept, Scope},
+        guard::Guard,
+        objects::Objects,
+        trust::{Liveness, Trust},
+        worker::ReconcileError,
+    },
+};
+
+/// Metadata of the objects of a cluster-scoped kind. They are cached whatever the scope of the cell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(super) struct OfCluster<K> {
+    metadata: ObjectMeta,
+    #[serde(skip)]
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Resource<DynamicType = ()>> Resource for OfCluster<K> {
+    type DynamicType = ();
+    // Its path is that of all namespaces together.
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        K::kind(&()).into_owned().into()
+    }
+
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        K::group(&()).into_owned().into()
+    }
+
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        K::version(&()).into_owned().into()
+    }
+
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        K::plural(&()).into_owned().into()
+    }
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + Debug + 'static> Kept for OfCluster<K> {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(&[], |object| {
+            object.metadata.managed_fields = None;
+            object.metadata.annotations = None;
+        })
+    }
+
+    fn watch(cache: Arc<Cache<Self>>, client: &Client, _: &Scope) -> BoxFuture<'static, ()> {
+        cache.watch(client.clone(), |client| Scope::All.api::<Guard<Self>>(&client), Liveness::CONTROL).boxed()
+    }
+
+    fn refresh(cache: Arc<Cache<Self>>, client: &Client, _: &Scope) -> BoxFuture<'static, kube::Result<()>> {
+        let api = Scope::All.api::<Guard<Self>>(client);
+        async move { Cache::refresh(&cache, &api).await }.boxed()
+    }
+}
+
+/// The deployments on both sides, with all that decides whether what is below them is shown.
+pub(super) struct Deployments {
+    own: Arc<Objects<MachineDeployment>>,
+    natives: Arc<Objects<native::MachineDeployment>>,
+    migrations: Arc<Objects<MCMMigration>>,
+    clusters: Arc<Objects<Cluster>>,
+}
+
+impl Deployments {
+    pub fn new(builder: &mut Builder<'_>) -> Self {
+        Self {
+            own: builder.objects(),
+            natives: builder.objects(),
+            migrations: builder.objects(),
+            clusters: builder.objects(),
+        }
+    }
+
+    /// UID of a native deployment.
+    pub fn native_uid(&self, deployment: &Key) -> Option<String> {
+        self.natives.cache.get(deployment).and_then(|one| one.metadata.uid.clone())
+    }
+
+    /// What is above a native set; `None` if it cannot be read.
+    pub fn above(&self, set: &native::MachineSet) -> Option<Above> {
+        let Some(controller) = owner::controller_of(&set.metadata) else { return Some(Above::default()) };
+        let key = Key::beside(&set.metadata, &controller.name);
+        let native = readable(view(&self.natives.cache, &key))?;
+        let own = readable(view(&self.own.cache, &key))?;
+        let migration = readable(view(&self.migrations.cache, &key))?;
+        let is_shown = native
+            .as_ref()
+            .zip(own.as_ref())
+            .is_some_and(|(native, own)| mirror::is_shown(own, native, migration.as_deref()));
+        let deployment = own.filter(|_| is_shown);
+        let paused = deployment.as_ref().and_then(|deployment| {
+            let cluster = Key::new(&key.namespace, &*deployment.spec.cluster_name);
+            hold::paused(&deployment.metadata, &view(&self.clusters.cache, &cluster))
+        });
+        Some(Above { native, deployment, paused })
+    }
+}
+
+fn readable<K>(seen: View<K>) -> Option<Option<Arc<K>>> {
+    match seen {
+        View::Present(object) => Some(Some(object)),
+        View::Missing => Some(None),
+        View::Unknown => None,
+    }
+}
+
+/// Definitions of kinds.
+pub(super) type Definition = OfCluster<CustomResourceDefinition>;
+
+/// Where the stand-in may act.
+#[derive(Clone)]
+pub(super) struct Ground {
+    definitions: Arc<Objects<Definition>>,
+    namespaces: Arc<Objects<OfCluster<Namespace>>>,
+    core: Arc<Core>,
+    control: Client,
+}
+
+impl Ground {
+    pub fn new(builder: &mut Builder<'_>) -> Self {
+        Self {
+            definitions: builder.objects(),
+            namespaces: builder.objects(),
+            core: builder.shared(),
+            control: builder.config().control.clone(),
+        }
+    }
+
+    /// Whether the stand-in may act in a namespace.
+    pub fn standing(&self, namespace: &str) -> Standing {
+        let asks = match view(&self.namespaces.cache, &Key::new("", namespace)) {
+            View::Present(namespace) => Ok(standing::asks(&namespace.metadata)),
+            View::Missing => Ok(false),
+            View::Unknown => Err(format!("Namespace {namespace} cannot be read")),
+        };
+        standing::decide(asks, self.definitions(), self.core.asked().as_ref())
+    }
+
+    fn definitions(&self) -> Answer {
+        let cache = &self.definitions.cache;
+        match cache.trust() {
+            Trust::Trusted if cache.is_synced() => {
+                let all = cache.all();
+                Ok(standing::shown_by(all.iter().map(|one| &one.metadata)))
+            }
+            _ => Err("the CustomResourceDefinitions cannot be watched".to_owned()),
+        }
+    }
+
+    /// Whether clusterctl has an inventory.
+    pub fn has_inventory(&self) -> bool {
+        self.definitions.cache.get(&Key::new("", standing::INVENTORY)).is_some()
+    }
+
+    /// Looks live for whatever shows that core is there, before something is deleted.
+    pub async fn confirm(&self) -> Result<(), ReconcileError> {
+        let definitions = Arc::clone(&self.definitions.cache);
+        let read = Definition::refresh(definitions, &self.control, &Scope::All).await;
+        read.map_err(|source| ReconcileError::read("all CustomResourceDefinitions", source))?;
+        self.core.ask(&self.control, self.has_inventory()).await;
+        Ok(())
+    }
+
+    /// Calls `handler` with the namespace where the stand-in may have begun or ceased to serve; without one if that may be
+    /// any.
+    pub fn on_change(&self, builder: &mut Builder<'_>, handler: impl Fn(Option<&str>) + Send + Sync + 'static) {
+        let handler = Arc::new(handler);
+        let of_namespace = Arc::clone(&handler);
+        builder.on_change::<OfCluster<Namespace>>(move |change| {
+            let asked = |one: &Arc<OfCluster<Namespace>>| standing::asks(&one.metadata);
+            if change.old.as_ref().map(asked) != change.new.as_ref().map(asked) {
+                of_namespace(Some(&change.key.name));
+            }
+        });
+        let of_definition = Arc::clone(&handler);
+        builder.on_change::<Definition>(move |change| {
+            if standing::is_of_core(&change.key.name) {
+                of_definition(None);
+            }
+        });
+        let of_trust = Arc::clone(&handler);
+        self.definitions.cache.on_trust(move |_| of_trust(None));
+        self.core.on_change(move || handler(None));
+    }
+}

@@ -1,0 +1,81 @@
+//! Looks for core, and remembers what came of it.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use parking_lot::RwLock;
+
+use super::{Action, Signals};
+use crate::{
+    capi::{stand_in::standing::Answer, types::names},
+    plan::Step,
+    runtime::objects::chain,
+};
+
+type Handler = Box<dyn Fn() + Send + Sync>;
+
+/// The last look. Kinds of one cell share it.
+#[derive(Default)]
+pub(in super::super) struct Core {
+    asked: RwLock<Option<Answer>>,
+    handlers: RwLock<Vec<Handler>>,
+}
+
+impl Core {
+    /// What the last look brought; `None` if there was none.
+    pub fn asked(&self) -> Option<Answer> {
+        self.asked.read().clone()
+    }
+
+    /// Calls `handler` after each look that brought something else.
+    pub fn on_change(&self, handler: impl Fn() + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    /// Nobody has looked yet.
+    pub(super) fn forget(&self) {
+        *self.asked.write() = None;
+    }
+
+    pub(super) fn heard(&self, answer: Answer) {
+        let before = self.asked.write().replace(answer.clone());
+        if before != Some(answer) {
+            self.handlers.read().iter().for_each(|handler| handler());
+        }
+    }
+
+    /// Looks live.
+    pub async fn ask(&self, client: &Client, has_inventory: bool) {
+        let answer = look(client, has_inventory).await.map_err(|error| chain(&error));
+        self.heard(answer);
+    }
+}
+
+/// What shows that core is there.
+async fn look(client: &Client, has_inventory: bool) -> kube::Result<Option<String>> {
+    let by_name = ListParams::default().fields(&format!("metadata.name={}", names::CORE_LEASE));
+    let leases = Api::<Lease>::all(client.clone()).list_metadata(&by_name).await?;
+    if let Some(lease) = leases.items.first() {
+        return Ok(Some(format!("Lease {}/{}", lease.namespace().unwrap_or_default(), names::CORE_LEASE)));
+    }
+    if !has_inventory {
+        return Ok(None);
+    }
+    let kind = GroupVersionKind::gvk("clusterctl.cluster.x-k8s.io", "v1alpha3", "Provider");
+    let api = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let providers = api.list(&ListParams::default()).await?;
+    let core = providers.items.iter().find(|provider| provider.data["type"] == "CoreProvider");
+    Ok(core.map(|provider| {
+        format!("Provider {}/{} of clusterctl", provider.namespace().unwrap_or_default(), provider.name_any())
+    }))
+}
+
+pub(super) async fn apply(kind: &Signals, steps: Vec<Step<Action>>) {
+    for step in steps {
+        match step.action {
+            Action::Look => kind.core.ask(&kind.control, kind.ground.has_inventory()).await,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Whether the stand-in may act, from what shows that core is there.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::reasons;
+use crate::{
+    api::labels,
+    capi::{provider::conditions::Desired, types::names},
+};
+
+/// Whether the stand-in may act in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The namespace asks for it, and core is not there.
+    Serving,
+    /// The namespace does not ask for it.
+    NotAsked,
+    /// Core is there; what shows it.
+    Core(String),
+    /// Whether core is there is not known; why.
+    Unknown(String),
+}
+
+impl Standing {
+    /// What has to happen before anything is written to a kind of Cluster API; completes "waiting for".
+    pub(super) fn wait(&self) -> Option<String> {
+        match self {
+            Self::Serving => None,
+            Self::NotAsked => Some(format!("the namespace to be labelled {}={}", labels::STAND_IN, labels::SERVED)),
+            Self::Core(signal) => Some(format!("core of Cluster API to be removed, of which there is {signal}")),
+            Self::Unknown(why) => Some(format!("it to be known that core of Cluster API is not there: {why}")),
+        }
+    }
+
+    /// The condition `StandIn`.
+    pub(super) fn condition(&self) -> Desired {
+        match self {
+            Self::Serving => Desired::yes(reasons::SERVING),
+            Self::NotAsked => Desired::no(reasons::SERVING, "the namespace does not ask for the stand-in"),
+            Self::Core(signal) => Desired::no(
+                reasons::CORE_PROVIDER_PRESENT,
+                format!(
+                    "core of Cluster API is there: {signal}; native machines run on, see Stand-in in docs/cluster-api.md"
+                ),
+            ),
+            Self::Unknown(why) => Desired::no(reasons::CORE_PROVIDER_UNKNOWN, why.clone()),
+        }
+    }
+}
+
+/// Suffix of the names of the definitions of core.
+const OF_CORE: &str = ".cluster.x-k8s.io";
+/// The definition of the inventory of clusterctl.
+pub(super) const INVENTORY: &str = "providers.clusterctl.cluster.x-k8s.io";
+
+/// Whether a definition is one of core.
+pub(super) fn is_of_core(name: &str) -> bool {
+    name.strip_suffix(OF_CORE).is_some_and(|plural| !plural.contains('.'))
+}
+
+/// What the definitions of the cluster show: core, or an end of the kinds, at which all their objects are deleted.
+pub(super) fn shown_by<'a>(definitions: impl IntoIterator<Item = &'a ObjectMeta>) -> Option<String> {
+    definitions.into_iter().find_map(|meta| {
+        let name = meta.name.as_deref().filter(|name| is_of_core(name))?;
+        let provider = meta.labels.as_ref().and_then(|labels| labels.get(names::PROVIDER));
+        if provider.is_some_and(|provider| provider == names::CORE_PROVIDER) {
+            return Some(format!("CustomResourceDefinition {name} with its label {}", names::PROVIDER));
+        }
+        let is_going = meta.deletion_timestamp.is_some();
+        is_going.then(|| format!("CustomResourceDefinition {name}, which is being deleted"))
+    })
+}
+
+/// Whether a namespace asks for the stand-in.
+pub(super) fn asks(namespace: &ObjectMeta) -> bool {
+    let label = namespace.labels.as_ref().and_then(|labels| labels.get(labels::STAND_IN));
+    label.is_some_and(|value| value == labels::SERVED)
+}
+
+/// What is asked of the API server about core.
+pub(super) type Answer = Result<Option<String>, String>;
+
+/// The standing in a namespace, from the namespace, what the definitions show, and the last answer.
+pub(super) fn decide(asks: Result<bool, String>, definitions: Answer, asked: Option<&Answer>) -> Standing {
+    match asks {
+        Ok(false) => return Standing::NotAsked,
+        Err(why) => return Standing::Unknown(why),
+        Ok(true) => {}
+    }
+    match (definitions, asked) {
+        (Ok(Some(signal)), _) => Standing::Core(signal),
+        (_, Some(Ok(Some(signal)))) => Standing::Core(signal.clone()),
+        (Err(why), _) => Standing::Unknown(why),
+        (_, Some(Err(why))) => Standing::Unknown(why.clone()),
+        (_, None) => Standing::Unknown("nobody has looked yet".to_owned()),
+        (Ok(None), Some(Ok(None))) => Standing::Serving,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn definition(name: &str, meta: Value) -> ObjectMeta {
+        let mut meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+        meta.name = Some(name.to_owned());
+        meta
+    }
+
+    /// S2: what clusterctl writes before core runs.
+    #[rstest]
+    #[case::ours("machines.cluster.x-k8s.io", json!({ "labels": { "cluster.x-k8s.io/v1beta2": "v1beta2" } }), false)]
+    #[case::of_core("clusters.cluster.x-k8s.io", json!({ "labels": { "cluster.x-k8s.io/provider": "cluster-api" } }), true)]
+    #[case::of_our_provider(
+        "mcmmachines.infrastructure.cluster.x-k8s.io",
+        json!({ "labels": { "cluster.x-k8s.io/provider": "infrastructure-mcm" } }),
+        false
+    )]
+    #[case::of_another_group("machines.example.com", json!({ "labels": { "cluster.x-k8s.io/provider": "cluster-api" } }), false)]
+    #[case::going("machines.cluster.x-k8s.io", json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }), true)]
+    fn s2_definitions_show_core_or_the_end_of_the_kinds(
+        #[case] name: &str,
+        #[case] meta: Value,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(shown_by([&definition(name, meta)]).is_some(), expected);
+    }
+
+    /// S1, S2: without the label nothing is done; what was not read counts as core.
+    #[rstest]
+    #[case::serving(Ok(true), Ok(None), Some(Ok(None)), Standing::Serving)]
+    #[case::not_asked(Ok(false), Ok(None), Some(Ok(None)), Standing::NotAsked)]
+    #[case::namespace_unknown(Err("n".into()), Ok(None), Some(Ok(None)), Standing::Unknown("n".into()))]
+    #[case::definition_of_core(Ok(true), Ok(Some("d".into())), Some(Ok(None)), Standing::Core("d".into()))]
+    #[case::lease_of_core(Ok(true), Ok(None), Some(Ok(Some("l".into()))), Standing::Core("l".into()))]
+    #[case::lease_is_enough(Ok(true), Err("u".into()), Some(Ok(Some("l".into()))), Standing::Core("l".into()))]
+    #[case::definitions_unknown(Ok(true), Err("u".into()), Some(Ok(None)), Standing::Unknown("u".into()))]
+    #[case::answer_unknown(Ok(true), Ok(None), Some(Err("u".into())), Standing::Unknown("u".into()))]
+    #[case::never_asked(Ok(true), Ok(None), None, Standing::Unknown("nobody has looked yet".into()))]
+    fn s1_s2_the_stand_in_acts_only_where_it_is_asked_to_and_core_is_known_to_be_away(
+        #[case] asks: Result<bool, String>,
+        #[case] definitions: Answer,
+        #[case] asked: Option<Answer>,
+        #[case] expected: Standing,
+    ) {
+        let standing = decide(asks, definitions, asked.as_ref());
+        assert_eq!(standing, expected);
+        assert_eq!(standing.wait().is_none(), standing == Standing::Serving);
+    }
+
+    #[rstest]
+    #[case(json!({ "labels": { "machine.mcm/stand-in": "enabled" } }), true)]
+    #[case(json!({ "labels": { "machine.mcm/stand-in": "" } }), false)]
+    #[case(json!({}), false)]
+    fn s1_a_namespace_asks_by_a_label(#[case] meta: Value, #[case] expected: bool) {
+        assert_eq!(asks(&definition("ns", meta)), expected);
+    }
+}
