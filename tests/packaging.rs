@@ -18,9 +18,13 @@ fn release(arguments: &[&str]) -> (tempfile::TempDir, std::process::Output) {
 }
 
 fn components() -> String {
+    file_of_release("infrastructure-components.yaml")
+}
+
+fn file_of_release(name: &str) -> String {
     let (base, output) = release(&["v0.1.0"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    fs::read_to_string(base.path().join("infrastructure-mcm/v0.1.0/infrastructure-components.yaml")).unwrap()
+    fs::read_to_string(base.path().join("infrastructure-mcm/v0.1.0").join(name)).unwrap()
 }
 
 fn objects(text: &str) -> Vec<Value> {
@@ -56,6 +60,7 @@ fn a_release_has_components_metadata_and_templates() {
         "clusterclass-simulated.yaml",
         "infrastructure-components.yaml",
         "metadata.yaml",
+        "stand-in-components.yaml",
     ];
     assert_eq!(files, expected);
     let text = fs::read_to_string(folder.join("infrastructure-components.yaml")).unwrap();
@@ -139,4 +144,29 @@ fn there_is_one_deployment_with_a_container_named_manager() {
 fn the_provider_collects_no_orphan_vms() {
     let kinds = fs::read_to_string(format!("{ROOT}/src/capi/provider/register.rs")).unwrap();
     assert!(kinds.contains("machine::KIND") && !kinds.contains("orphans"));
+}
+
+/// S1, S3: clusterctl neither installs nor removes what stands in for core. It comes with its policies, and no object of it takes
+/// itself for one of core or of a provider.
+#[test]
+fn the_stand_in_is_in_a_file_of_its_own() {
+    let of_core = |objects: &[Value]| {
+        let crds = objects.iter().filter(|object| is_a(object, &["CustomResourceDefinition"]));
+        crds.filter(|crd| crd["spec"]["group"] == "cluster.x-k8s.io").count()
+    };
+    assert_eq!(of_core(&objects(&components())), 0);
+    let stand_in = objects(&file_of_release("stand-in-components.yaml"));
+    assert_eq!(of_core(&stand_in), 4);
+    let policies = stand_in.iter().filter(|object| is_a(object, &["ValidatingAdmissionPolicyBinding"]));
+    assert!(policies.clone().count() == 3);
+    for binding in policies {
+        let selector = &binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"];
+        assert_eq!(selector, &serde_json::json!({ "machine.mcm/stand-in": "enabled" }));
+    }
+    for object in &stand_in {
+        assert!(object["metadata"]["labels"]["cluster.x-k8s.io/provider"].is_null(), "{object}");
+    }
+    let arguments = &only(&stand_in, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert!(arguments.as_array().unwrap().contains(&"--stand-in".into()));
+    assert!(!file_of_release("stand-in-components.yaml").contains("MCM_IMAGE"));
 }

@@ -8,4 +8,5 @@ mod accepted;
 mod cluster_api;
 mod objects;
 mod refused;
+mod stand_in;
 mod stored_before;
