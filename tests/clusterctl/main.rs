@@ -16,5 +16,6 @@ mod other_providers;
 mod pools;
 mod repository;
 mod scene;
+mod stand_in;
 mod upgrade;
 mod world;

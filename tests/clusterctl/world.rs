@@ -45,7 +45,7 @@ pub struct World {
     programs: PathBuf,
     /// Our provider, and where it says that it is ready.
     provider: Mutex<Option<(Program, String)>>,
-    _running: Vec<Program>,
+    running: Mutex<Vec<Program>>,
 }
 
 impl World {
@@ -72,22 +72,76 @@ impl World {
         Self::install(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await
     }
 
-    async fn install(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {
+    /// A management cluster in which nothing is installed, for machines of the same cloud and the same workload cluster.
+    pub async fn bare_beside(&self) -> &'static Self {
+        Box::leak(Box::new(Self::bare(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await))
+    }
+
+    async fn bare(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {
         let management = ControlPlane::apart_with(&["--with", "kube-controller-manager"]).await.unwrap();
         let programs = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
         let programs = programs.filter(|folder| folder.join("clusterctl").exists());
         let programs = programs.unwrap_or_else(|| panic!("run these tests with hack/test-clusterctl"));
         repository::lay_out(&folder, &programs);
-        let provider = Mutex::default();
-        let mut world = Self { management, workload, cloud, folder, programs, provider, _running: Vec::new() };
-        world.install_certificate_kinds();
-        let (core, kubeadm) = (format!("cluster-api:{CORE}"), format!("kubeadm:{CORE}"));
-        let ours = format!("mcm:{VERSION}");
-        let init = ["init", "--core", &core, "--bootstrap", &kubeadm, "--control-plane", &kubeadm];
-        world.must(&[&init[..], &["--infrastructure", &ours]].concat());
-        world.start_managers().await;
+        Self { management, workload, cloud, folder, programs, provider: Mutex::default(), running: Mutex::default() }
+    }
+
+    async fn install(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {
+        let world = Self::bare(workload, cloud, folder).await;
+        world.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
         world.start_provider().await;
         world
+    }
+
+    /// Installs and starts core and the kubeadm providers.
+    pub async fn install_core(&self, others: &[&str]) {
+        self.install_certificate_kinds();
+        let (core, kubeadm) = (format!("cluster-api:{CORE}"), format!("kubeadm:{CORE}"));
+        let init = ["init", "--core", &core, "--bootstrap", &kubeadm, "--control-plane", &kubeadm];
+        self.must(&[&init[..], others].concat());
+        self.start_managers().await;
+    }
+
+    /// The stand-in for core, of the release under test, with the rights of its ServiceAccount and no more.
+    pub async fn start_stand_in(&self) {
+        let components = self.folder.join(format!("repository/infrastructure-mcm/{VERSION}/stand-in-components.yaml"));
+        self.kubectl(&["apply", "--server-side", "-f", &components.display().to_string()]);
+        for crd in ["machinedeployments.cluster.x-k8s.io", "mcmmigrations.infrastructure.cluster.x-k8s.io"] {
+            self.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &format!("crd/{crd}")]);
+        }
+        let (client, admin) = (self.management.client(), self.management.kubeconfig().to_owned());
+        let account = "mcm-stand-in";
+        let kubeconfig = identity::kubeconfig(&client, &admin, account, account, &self.folder).await;
+        let health = free_port();
+        let arguments = [
+            "capi-manager".to_owned(),
+            "--stand-in".to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--leader-elect".to_owned(),
+            format!("--health-addr=127.0.0.1:{health}"),
+            "--v=3".to_owned(),
+        ];
+        let environment = vec![("POD_NAMESPACE".to_owned(), account.to_owned())];
+        let program = Program::start_in(environment, MCM, arguments.to_vec(), self.folder.join("stand-in.log"));
+        self.running(program, "the stand-in to be ready", health).await;
+    }
+
+    /// The native controllers of a namespace, with the cluster of the Nodes as their target.
+    pub async fn start_natives(&self, namespace: &str) {
+        let port = free_port();
+        let arguments = [
+            "run".to_owned(),
+            format!("--control-kubeconfig={}", self.management.kubeconfig().display()),
+            format!("--target-kubeconfig={}", self.workload.kubeconfig().display()),
+            format!("--namespace={namespace}"),
+            format!("--simulated-cloud={}", self.cloud.url),
+            format!("--port={port}"),
+            "--leader-elect=false".to_owned(),
+            "--v=3".to_owned(),
+        ];
+        let log = self.folder.join(format!("natives-{namespace}.log"));
+        let program = Program::start(MCM, arguments.to_vec(), log);
+        self.running(program, "the native controllers to be ready", port).await;
     }
 
     /// clusterctl takes cert-manager as installed if its kinds exist. The control plane is a kind without a controller.
@@ -122,7 +176,7 @@ impl World {
     }
 
     /// Core and the kubeadm managers as processes, to which their webhooks are pointed.
-    async fn start_managers(&mut self) {
+    async fn start_managers(&self) {
         let managers = [
             ("capi-core", "capi-webhook-service", "MachinePool=true,ClusterTopology=true"),
             ("capi-kubeadm-bootstrap", "capi-kubeadm-bootstrap-webhook-service", "MachinePool=true"),
@@ -232,14 +286,14 @@ impl World {
         self.provider.lock().unwrap().as_mut().unwrap().0.restart_after_kill();
     }
 
-    async fn running(&mut self, mut program: Program, what: &str, health: u16) {
+    async fn running(&self, mut program: Program, what: &str, health: u16) {
         let url = ready_url(health);
         wait::until(what, async || {
             program.assert_runs();
             is_ready(&url).await
         })
         .await;
-        self._running.push(program);
+        self.running.lock().unwrap().push(program);
     }
 
     /// Runs clusterctl.

@@ -1,0 +1,285 @@
+//! 4.2: Cluster API without core, and the arrival of core.
+
+use std::{os::unix::process::CommandExt, process::Command};
+
+use serde_json::{Value, json};
+
+use crate::{
+    moves::{ids, journal_of, length_of_journal, nodes},
+    scene::{KUBERNETES, Scene, condition, name_of},
+    support::{guard, program::MCM},
+    world::{VERSION, World, play},
+};
+
+const MACHINES: usize = 20;
+const OF_CORE: [&str; 3] = ["machinedeployments", "machinesets", "machines"];
+
+/// The manifests that a release has for core, without a change.
+fn manifests(scene: &Scene, machines: usize) -> String {
+    let text = include_str!("../../templates/cluster-api/cluster-template-simulated.yaml");
+    let values = [
+        ("CLUSTER_NAME", scene.name.as_str()),
+        ("NAMESPACE", &scene.namespace),
+        ("KUBERNETES_VERSION", KUBERNETES),
+        ("CONTROL_PLANE_ENDPOINT_HOST:=127.0.0.1", "127.0.0.1"),
+        ("CONTROL_PLANE_ENDPOINT_PORT:=6443", "6443"),
+        ("WORKER_MACHINE_COUNT:=1", &machines.to_string()),
+    ];
+    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
+}
+
+/// A namespace with the native controllers, and machines of a deployment.
+async fn scene(world: &'static World, name: &str, machines: usize, is_served: bool) -> Scene {
+    let scene = Scene::new(world, name).await;
+    if is_served {
+        world.kubectl(&["label", "namespace", &scene.namespace, "machine.mcm/stand-in=enabled"]);
+    }
+    world.start_natives(&scene.namespace).await;
+    world.kubectl_with(&["apply", "-f", "-"], &manifests(&scene, machines));
+    if is_served {
+        scene.until("all Machines to run", async || scene.has_running(machines)).await;
+    }
+    scene
+}
+
+fn deployment(scene: &Scene) -> String {
+    format!("machinedeployment.cluster.x-k8s.io/{}-md-0", scene.name)
+}
+
+fn migration(scene: &Scene) -> Value {
+    scene.get(&["mcmmigration", &format!("{}-md-0", scene.name)])
+}
+
+/// The Machines show the Nodes, with their IDs.
+fn assert_shows_nodes(scene: &Scene) {
+    let nodes: Value =
+        serde_json::from_str(&scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap()).unwrap();
+    let nodes = nodes["items"].as_array().unwrap();
+    for machine in scene.all("machines.cluster.x-k8s.io") {
+        let node = nodes.iter().find(|node| node["metadata"]["name"] == machine["status"]["nodeRef"]["name"]).unwrap();
+        assert_eq!(machine["spec"]["providerID"], node["spec"]["providerID"]);
+        for type_ in ["Ready", "Available", "InfrastructureReady", "NodeHealthy", "UpToDate"] {
+            assert!(condition(&machine, type_).starts_with("True"), "{type_}: {machine:#}");
+        }
+    }
+}
+
+/// Core reads both annotations, the autoscaler the owners, the selector and the scale.
+fn assert_is_linked(scene: &Scene) {
+    let deployment = scene.get(&[&deployment(scene)]);
+    let sets = scene.all("machinesets.cluster.x-k8s.io");
+    let uids: Vec<&Value> = sets.iter().map(|set| &set["metadata"]["uid"]).collect();
+    assert!(sets.iter().all(|set| set["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]));
+    let machines = scene.all("machines.cluster.x-k8s.io");
+    assert!(machines.iter().all(|machine| uids.contains(&&machine["metadata"]["ownerReferences"][0]["uid"])));
+    let selector = deployment["status"]["selector"].as_str().unwrap();
+    let selected = scene.get(&["machines.cluster.x-k8s.io", "-l", selector]);
+    assert_eq!(selected["items"].as_array().unwrap().len(), machines.len());
+}
+
+/// S1 to S7, T14, AU8: unmodified manifests of 20 machines, day 2, and then core arrives.
+#[test]
+fn machines_are_served_without_core_and_run_on_when_it_arrives() {
+    play(async |world: &'static World| {
+        let world = world.bare_beside().await;
+        world.start_stand_in().await;
+        let unasked = scene(world, "unasked", 1, false).await;
+        let scene = scene(world, "served", MACHINES, true).await;
+        assert_shows_nodes(&scene);
+        assert_is_linked(&scene);
+        assert!(condition(&migration(&scene), "StandIn").starts_with("True Serving"));
+        let alone = unasked.get(&[&deployment(&unasked)]);
+        assert!(alone["metadata"]["finalizers"].is_null() && alone["status"].is_null(), "S1: {alone:#}");
+        scene.is_idle(&["machines.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "mcmmigrations"]).await;
+
+        scales(&scene).await;
+        replaces(&scene).await;
+        rolls(&scene).await;
+        refuses(&scene);
+        core_arrives(&scene).await;
+    });
+}
+
+/// S6: everything that was made goes with the deployment.
+#[test]
+fn a_deployment_is_deleted_with_everything_that_was_made_for_it() {
+    play(async |world: &'static World| {
+        let world = world.bare_beside().await;
+        world.start_stand_in().await;
+        let scene = scene(world, "ended", 2, true).await;
+        scene.kubectl(&["delete", &deployment(&scene), "--timeout=120s"]);
+        assert!(scene.vms().await.is_empty());
+        for kind in ["machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io", "mcmmigrations"] {
+            scene.until("it to be gone", async || scene.all(kind).is_empty().then_some(())).await;
+        }
+        scene
+            .until("class and copy to be gone", async || {
+                let secrets = scene.get(&["secrets", "-l", "machine.mcm/stand-in"]);
+                (scene.all("machineclasses").is_empty() && secrets["items"].as_array()?.is_empty()).then_some(())
+            })
+            .await;
+    });
+}
+
+/// S8, 9.7: the native side gets the authority, what showed the machines goes, core comes, and nothing stands in the way of
+/// `mcm adopt`. The cloud does not notice. This Cluster has no control plane, without which core counts no machine as available.
+#[test]
+fn machines_can_be_handed_over_to_core() {
+    play(async |world: &'static World| {
+        let world = world.bare_beside().await;
+        world.start_stand_in().await;
+        let scene = scene(world, "handed", 3, true).await;
+        let (vms, nodes_before, from) = (scene.vms().await, nodes(&scene), length_of_journal(&scene));
+        let ids = ids(&scene).await;
+        let name = format!("{}-md-0", scene.name);
+        let authority = r#"{"spec":{"authority":"MachineController"}}"#;
+        scene.kubectl(&["patch", "mcmmigration", &name, "--type=merge", "-p", authority]);
+        scene
+            .until("the authority to change", async || {
+                (migration(&scene)["status"]["authority"] == "MachineController").then_some(())
+            })
+            .await;
+        scene.kubectl(&["delete", &deployment(&scene), "--timeout=60s"]);
+        for kind in ["machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io"] {
+            scene.until("it to be gone", async || scene.all(kind).is_empty().then_some(())).await;
+        }
+        assert_eq!(scene.all("machines.machine.sapcloud.io").len(), 3);
+        assert!(scene.all("mcmmigrations").is_empty());
+
+        world.kubectl(&["label", "namespace", &scene.namespace, "machine.mcm/stand-in-"]);
+        for kind in ["validatingadmissionpolicy", "validatingadmissionpolicybinding"] {
+            let policies =
+                ["makes-the-machines", "shows-what-is", "scales-sets"].map(|name| format!("mcm-stand-in-{name}"));
+            world.kubectl(&["delete", kind, &policies[0], &policies[1], &policies[2]]);
+        }
+        world.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
+        world.start_provider().await;
+        scene
+            .until("core to have the infrastructure of the Cluster", async || {
+                let cluster = scene.get(&["cluster", &scene.name]);
+                (cluster["status"]["initialization"]["infrastructureProvisioned"] == true).then_some(())
+            })
+            .await;
+        let mut command = Command::new(MCM);
+        command.args(["adopt", "plan", "--from", "native"]);
+        command.args(["--cluster", &scene.name, "--namespace", &scene.namespace]);
+        command.arg(format!("--simulated-cloud={}", world.cloud.url));
+        command.env("KUBECONFIG", world.management.kubeconfig()).process_group(guard::process_group());
+        let planned = command.output().unwrap();
+        let said = String::from_utf8([planned.stdout, planned.stderr].concat()).unwrap();
+        assert!(planned.status.success() && said.contains("every check passed"), "{said}");
+        assert_eq!((scene.vms().await, nodes(&scene)), (vms, nodes_before));
+        assert_eq!(journal_of(&scene, from, &ids), [""; 0], "the cloud noticed");
+    });
+}
+
+/// Section 6: the scale subresource, and the annotation that chooses a machine.
+async fn scales(scene: &Scene) {
+    scene.kubectl(&["scale", &deployment(scene), &format!("--replicas={}", MACHINES + 1)]);
+    scene.until("one more Machine", async || scene.has_running(MACHINES + 1)).await;
+    let chosen = scene.machines().into_iter().next().unwrap();
+    let rest: Vec<String> = scene.machines().into_iter().filter(|name| *name != chosen).collect();
+    scene.kubectl(&["annotate", "machine.cluster.x-k8s.io", &chosen, "cluster.x-k8s.io/delete-machine=yes"]);
+    scene.kubectl(&["scale", &deployment(scene), &format!("--replicas={MACHINES}")]);
+    scene.until("one Machine less", async || scene.has_running(MACHINES)).await;
+    assert_eq!(scene.machines(), rest, "exactly the chosen one went");
+}
+
+/// S7.
+async fn replaces(scene: &Scene) {
+    let gone = scene.machines().into_iter().next().unwrap();
+    scene.kubectl(&["delete", "machine.cluster.x-k8s.io", &gone, "--timeout=120s"]);
+    assert!(!scene.vms().await.contains_key(&gone), "the Machine goes after its VM");
+    scene.until("another Machine", async || scene.has_running(MACHINES)).await;
+}
+
+async fn rolls(scene: &Scene) {
+    let before = scene.machines();
+    let change = json!({"spec": {
+        "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 10, "maxUnavailable": 0}}},
+        "template": {"spec": {"version": "v1.33.1"}},
+    }});
+    scene.kubectl(&["patch", &deployment(scene), "--type=merge", "-p", &change.to_string()]);
+    scene
+        .until("the rollout to end", async || {
+            let one = scene.get(&[&deployment(scene)]);
+            let status = &one["status"];
+            let counters = ["replicas", "upToDateReplicas", "availableReplicas"].map(|name| status[name].as_u64());
+            let is_observed = status["observedGeneration"] == one["metadata"]["generation"];
+            let is_whole = counters.iter().all(|count| *count == u64::try_from(MACHINES).ok());
+            (is_observed && is_whole && scene.has_running(MACHINES).is_some()).then_some(())
+        })
+        .await;
+    let after = scene.machines();
+    assert!(after.iter().all(|name| !before.contains(name)), "all were replaced");
+    assert!(scene.all("machines.cluster.x-k8s.io").iter().all(|one| one["spec"]["version"] == "v1.33.1"));
+    scene
+        .until("the old set not to be shown", async || {
+            (scene.all("machinesets.cluster.x-k8s.io").len() == 1).then_some(())
+        })
+        .await;
+    assert_is_linked(scene);
+}
+
+/// S3, S4: whoever runs.
+fn refuses(scene: &Scene) {
+    let one = scene.get(&[&deployment(scene)]);
+    let owner = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "name": name_of(&one),
+        "uid": one["metadata"]["uid"], "controller": true,
+    });
+    let set = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet",
+        "metadata": {"name": "doubled", "namespace": scene.namespace, "ownerReferences": [owner]},
+        "spec": {"clusterName": scene.name, "selector": {}, "template": one["spec"]["template"]},
+    });
+    let said = scene.world.try_kubectl(&["create", "-f", "-"], &set.to_string()).unwrap_err();
+    assert!(said.contains("the stand-in of mcm makes the machines"), "{said}");
+    let set = name_of(&scene.all("machinesets.cluster.x-k8s.io")[0]).to_owned();
+    let words = ["scale", "machineset.cluster.x-k8s.io", &set, "--replicas=9", "-n", &scene.namespace];
+    let said = scene.world.try_kubectl(&words, "").unwrap_err();
+    assert!(said.contains("scale its MachineDeployment"), "{said}");
+}
+
+/// S2, T14: no VM is made or deleted, and an object of ours says why nothing happens.
+async fn core_arrives(scene: &Scene) {
+    let (vms, nodes_before, from) = (scene.vms().await, nodes(scene), length_of_journal(scene));
+    let ids = ids(scene).await;
+    scene.world.install_core(&[]).await;
+    scene
+        .until("the stand-in to step back", async || {
+            let said = condition(&migration(scene), "StandIn");
+            (said == "False CoreProviderPresent").then_some(())
+        })
+        .await;
+    // Core is at work: it has the deployment, and would like to have more machines of it.
+    scene
+        .until("core to have the deployment", async || {
+            let finalizers = scene.get(&[&deployment(scene)])["metadata"]["finalizers"].clone();
+            finalizers.as_array()?.iter().any(|one| one == "cluster.x-k8s.io/machinedeployment").then_some(())
+        })
+        .await;
+    scene.kubectl(&["scale", &deployment(scene), &format!("--replicas={}", MACHINES + 5)]);
+    // What vanishes in Cluster API takes nothing along.
+    let vanishing = scene.machines().into_iter().next().unwrap();
+    scene.kubectl(&["delete", "machine.cluster.x-k8s.io", &vanishing, "--wait=false"]);
+    let released = r#"{"metadata":{"finalizers":null}}"#;
+    scene.kubectl(&["patch", "machine.cluster.x-k8s.io", &vanishing, "--type=merge", "-p", released]);
+    scene
+        .until("core to be refused to change the set", async || {
+            let events = scene.all("events");
+            let mut said = events.iter().filter_map(|event| event["message"].as_str());
+            said.any(|text| text.contains("change its MachineDeployment")).then_some(())
+        })
+        .await;
+    scene.is_idle(&["machines.machine.sapcloud.io", "machinesets.machine.sapcloud.io", "mcmmigrations"]).await;
+    assert_eq!(scene.vms().await, vms);
+    assert_eq!(nodes(scene), nodes_before);
+    assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+    for kind in OF_CORE {
+        let all = scene.all(&format!("{kind}.machine.sapcloud.io"));
+        assert!(all.iter().all(|one| one["metadata"]["deletionTimestamp"].is_null()), "{kind}");
+    }
+    let doubled = scene.all("mcmmachines");
+    assert!(doubled.is_empty(), "{doubled:#?}");
+}
