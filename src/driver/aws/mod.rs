@@ -98,7 +98,9 @@ struct AwsDriver {
     /// Look-ups of Machines of one class and account that wait at the same time.
     look_ups: Coalescer<(AccountKey, Scope), Found>,
     /// Root devices by region and image.
-    root_devices: Mutex<HashMap<(String, String), String>>,
+    root_devices: Arc<Mutex<HashMap<(String, String), String>>>,
+    /// Those that are being read.
+    images: Coalescer<(AccountKey, String), Result<String, DriverError>>,
 }
 
 /// A class with access to its account.
@@ -116,7 +118,8 @@ impl AwsDriver {
             transport: Arc::new(Transport::new(access.limits, access.uses_proxy, requests)),
             accounts: Accounts::new(access),
             look_ups: Coalescer::new(patience.window),
-            root_devices: Mutex::default(),
+            root_devices: Arc::default(),
+            images: Coalescer::of_facts(),
         }
     }
 
@@ -174,13 +177,17 @@ impl AwsDriver {
         if let Some(known) = self.root_devices.lock().get(&key) {
             return Ok(known.clone());
         }
-        let name = session.ec2.root_device(&session.spec.ami).await?;
-        let mut known = self.root_devices.lock();
-        if known.len() >= MOST_IMAGES {
-            known.clear();
-        }
-        known.insert(key, name.clone());
-        Ok(name)
+        let (ec2, ami, known) = (session.ec2.clone(), session.spec.ami.clone(), Arc::clone(&self.root_devices));
+        let read = move |_| async move {
+            let name = ec2.root_device(&ami).await?;
+            let mut known = known.lock();
+            if known.len() >= MOST_IMAGES {
+                known.clear();
+            }
+            known.insert(key, name.clone());
+            Ok(name)
+        };
+        self.images.look_up((session.key.clone(), session.spec.ami.clone()), String::new(), read).await
     }
 
     /// Creates a VM, or finds the one of an earlier request. `generation` of them are gone.

@@ -1,6 +1,7 @@
 //! Look-ups that wait at the same time share one request.
 //!
-//! A look-up joins a request that has not been sent yet, never one under way: its answer may be older than the question.
+//! A look-up joins a request that has not been sent yet, never one under way: its answer may be older than the question. Only
+//! where answers do not age it joins that, too.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,6 +23,8 @@ use parking_lot::Mutex;
 /// Joins look-ups with the same key `K` for a short time and sends the names that they look for in one request.
 pub(crate) struct Coalescer<K, T: Clone> {
     window: Duration,
+    /// Answers do not age.
+    is_of_facts: bool,
     waiting: Arc<Mutex<HashMap<K, Waiting<T>>>>,
     numbers: AtomicU64,
 }
@@ -41,7 +44,13 @@ where
 {
     /// Look-ups wait for others for `window`.
     pub(crate) fn new(window: Duration) -> Self {
-        Self { window, waiting: Arc::default(), numbers: AtomicU64::new(0) }
+        Self { window, is_of_facts: false, waiting: Arc::default(), numbers: AtomicU64::new(0) }
+    }
+
+    /// For what never changes, where the key says it all: look-ups do not wait, and join a request until its answer is there.
+    #[cfg(any(test, feature = "aws"))]
+    pub(crate) fn of_facts() -> Self {
+        Self { is_of_facts: true, ..Self::new(Duration::ZERO) }
     }
 
     /// The answer of a request that is sent after this call and includes `name`.
@@ -77,18 +86,23 @@ where
         let names = Arc::new(Mutex::new(BTreeSet::from([name])));
         let answer = {
             let (key, names) = (key.clone(), Arc::clone(&names));
-            let (window, all) = (self.window, Arc::clone(&self.waiting));
+            let (window, is_of_facts, all) = (self.window, self.is_of_facts, Arc::clone(&self.waiting));
+            let close = move || {
+                let mut all = all.lock();
+                // From here on others need a request of their own.
+                if all.get(&key).is_some_and(|waiting| waiting.number == number) {
+                    all.remove(&key);
+                }
+                std::mem::take(&mut *names.lock())
+            };
             async move {
+                if is_of_facts {
+                    let answer = send(BTreeSet::new()).await;
+                    close();
+                    return answer;
+                }
                 tokio::time::sleep(window).await;
-                let names = {
-                    let mut all = all.lock();
-                    // From here on others need a request of their own.
-                    if all.get(&key).is_some_and(|waiting| waiting.number == number) {
-                        all.remove(&key);
-                    }
-                    std::mem::take(&mut *names.lock())
-                };
-                send(names).await
+                send(close()).await
             }
             .boxed()
             .shared()
@@ -143,6 +157,18 @@ mod tests {
         let mut sent = server.sent.lock().clone();
         sent.sort();
         assert_eq!(sent, [vec!["a", "b"], vec!["c"]]);
+        assert!(server.coalescer.waiting.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_never_changes_is_asked_for_once_by_all_who_wait_for_the_answer() {
+        let server = Server { coalescer: Coalescer::of_facts(), ..Server::new() };
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            server.ask("x", "b").await
+        };
+        assert_eq!(tokio::join!(server.ask("x", "a"), late), (0, 0));
+        assert_eq!(server.ask("x", "c").await, 1, "who asks keeps the answer");
         assert!(server.coalescer.waiting.lock().is_empty());
     }
 

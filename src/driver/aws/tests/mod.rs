@@ -4,6 +4,7 @@ mod conformance;
 mod fake;
 mod faults;
 mod flows;
+mod images;
 mod inspect;
 mod metrics;
 mod requests;
