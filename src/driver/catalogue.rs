@@ -13,7 +13,7 @@ use super::simulated;
 use super::{
     environment::{Environment, OpenError},
     guard::{Guards, Observer},
-    interface::Driver,
+    interface::{Driver, ProblemsHook},
     spec::Problems,
 };
 use crate::api::machine::MachineClass;
@@ -93,7 +93,7 @@ impl Catalogue {
         let drivers: Vec<_> =
             chosen.map(|built_in| (built_in.open)(environment, &guards.observer)).collect::<Result<_, _>>()?;
         #[cfg(feature = "remote")]
-        let drivers: Vec<_> = drivers.into_iter().chain(remote_drivers(environment, provider)).collect();
+        let drivers: Vec<_> = drivers.into_iter().chain(remote_drivers(environment, provider, guards)).collect();
         match provider {
             Some(provider) if drivers.is_empty() => Err(OpenError::NotBuiltIn {
                 provider: provider.to_owned(),
@@ -138,6 +138,11 @@ impl Catalogue {
         self.get(class)?.known_problems(class).ok_or(NotValidated::NotYet)
     }
 
+    /// Calls `hook` whenever a class that was not validated yet should be validated again.
+    pub(crate) fn on_problems(&self, hook: &ProblemsHook) {
+        self.drivers.values().for_each(|driver| driver.on_problems(Arc::clone(hook)));
+    }
+
     /// The driver of this name, in any spelling.
     #[cfg(feature = "remote")]
     pub(super) fn named(&self, provider: &str) -> Option<Arc<dyn Driver>> {
@@ -157,10 +162,14 @@ impl std::fmt::Debug for Catalogue {
 }
 
 #[cfg(feature = "remote")]
-fn remote_drivers(environment: &Environment<'_>, provider: Option<&str>) -> impl Iterator<Item = Arc<dyn Driver>> {
+fn remote_drivers(
+    environment: &Environment<'_>,
+    provider: Option<&str>,
+    guards: &Guards,
+) -> impl Iterator<Item = Arc<dyn Driver>> {
     let chosen =
         environment.remote.iter().filter(move |one| provider.is_none_or(|name| name.eq_ignore_ascii_case(&one.name)));
-    chosen.map(|endpoint| Arc::new(RemoteDriver::open(endpoint, Texts::Cleaned)) as Arc<dyn Driver>)
+    chosen.map(|endpoint| Arc::new(RemoteDriver::open(endpoint, Texts::Cleaned, &guards.observer)) as Arc<dyn Driver>)
 }
 
 fn name_of(class: &MachineClass) -> String {

@@ -23,7 +23,7 @@ use super::{
     code::Code,
     error::DriverError,
     inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData},
     operation::Operation,
     spec::Problems,
     vm::Vm,
@@ -71,6 +71,10 @@ pub(crate) trait Observer: Send + Sync + 'static {
     /// A request to a cloud ended. Each attempt of a request is one.
     #[cfg_attr(not(any(test, feature = "cloud")), expect(dead_code, reason = "only real clouds are asked"))]
     fn requested(&self, _provider: &str, _service: &'static str, _duration: Duration, _is_success: bool) {}
+
+    /// A driver in a process of its own can be called, or cannot any more.
+    #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only remote drivers are reached"))]
+    fn reached(&self, _provider: &str, _is_up: bool) {}
 }
 
 struct Unobserved;
@@ -126,6 +130,10 @@ impl<G: Guard> Driver for Guarded<G> {
 
     fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
         self.inner.known_problems(class)
+    }
+
+    fn on_problems(&self, hook: ProblemsHook) {
+        self.inner.on_problems(hook);
     }
 
     /// Not guarded: it makes no cloud call.

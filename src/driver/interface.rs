@@ -38,6 +38,9 @@ pub struct Capabilities {
     pub list: bool,
 }
 
+/// Reconciles a class.
+pub type ProblemsHook = Arc<dyn Fn(&MachineClass) + Send + Sync>;
+
 /// A driver for one cloud.
 ///
 /// All methods may be called concurrently and again after any failure. An unknown result (a lost response, a timeout)
@@ -57,6 +60,10 @@ pub trait Driver: Send + Sync + 'static {
     fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
         Some(self.validate(class))
     }
+
+    /// Calls `hook` whenever the problems of a class became known, or may be asked for again. Only a driver that is another
+    /// process does.
+    fn on_problems(&self, _hook: ProblemsHook) {}
 
     /// The same, also of a driver that is another process.
     async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {

@@ -35,6 +35,6 @@ pub(crate) use code::Code;
 pub(crate) use environment::{Environment, OpenError};
 pub(crate) use error::DriverError;
 pub(crate) use guard::{Guards, Observer};
-pub(crate) use interface::{Capabilities, Driver, MachineRequest, SecretData};
+pub(crate) use interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData};
 pub(crate) use operation::Operation;
 pub(crate) use vm::Vm;

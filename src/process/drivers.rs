@@ -69,6 +69,10 @@ impl Observer for Measured {
     fn requested(&self, provider: &str, service: &'static str, duration: Duration, is_success: bool) {
         self.0.drivers().requested(&provider.to_ascii_lowercase(), service, duration, is_success);
     }
+
+    fn reached(&self, provider: &str, is_up: bool) {
+        self.0.drivers().reached(&provider.to_ascii_lowercase(), is_up);
+    }
 }
 
 /// Starts an embedded simulated cloud, with its VMs in a state file if possible.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     driver::{
-        conformance,
+        Guards, conformance,
         remote::{Address, Endpoint, Listen, ListenOptions, RemoteDriver, Texts, TlsFiles},
     },
     process::{self, DriverServerOptions},
@@ -174,7 +174,7 @@ pub async fn test(options: TestOptions) -> Result<Report, NotTested> {
         tls: TlsFiles { ca: options.ca_file, cert: options.cert_file, key: options.key_file },
         server_name: options.server_name,
     };
-    let driver = RemoteDriver::open(&endpoint, Texts::AsTheyAre);
+    let driver = RemoteDriver::open(&endpoint, Texts::AsTheyAre, &Guards::unobserved().observer);
     driver.reached().await.map_err(|error| NotTested::Unreachable(error.message))?;
     let subject = input.subject(&driver, prefix);
     let results = tokio::time::timeout(LIMIT, conformance::run(&subject)).await;

@@ -4,7 +4,7 @@ use super::{Action, Snapshot, apply, observe, plan, secret_refs};
 use crate::{
     api::machine::{Machine, MachineClass},
     controllers::{self, Kind, Settings, object::prune, secret::MetadataOfSecret},
-    driver::Catalogue,
+    driver::{Catalogue, ProblemsHook},
     plan::{Plan, Step},
     runtime::{
         cache::{Cache, Change, Index, Key},
@@ -89,6 +89,15 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         WORKERS,
         |_: &Change<MachineClass>| true,
     );
+
+    // A driver that is another process validates a class in its own time.
+    let validated = Arc::downgrade(&queue);
+    let hook: ProblemsHook = Arc::new(move |class| {
+        if let Some(queue) = validated.upgrade() {
+            queue.add(Key::of(&class.metadata));
+        }
+    });
+    settings.drivers.on_problems(&hook);
 
     let used = Arc::clone(&queue);
     builder.on_change::<Machine>(move |change| {

@@ -16,15 +16,15 @@ use super::{
     check,
     line::{Line, Timing},
     proto,
-    verdicts::{Subject, Verdicts},
+    verdicts::{PAUSE, Subject, Verdicts},
     wire::{self, Listing},
 };
 use crate::{
     api::machine::MachineClass,
     driver::{
         error::DriverError,
-        guard::TimeLimits,
-        interface::{Capabilities, Driver, MachineRequest, SecretData},
+        guard::{Observer, TimeLimits},
+        interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData},
         operation::Operation,
         spec::Problems,
         vm::Vm,
@@ -46,19 +46,21 @@ pub(crate) struct RemoteDriver {
     texts: Texts,
     line: Arc<Line>,
     verdicts: Arc<Verdicts>,
+    hooks: Arc<Mutex<Vec<ProblemsHook>>>,
     _keeper: AbortOnDropHandle<()>,
 }
 
 impl RemoteDriver {
     /// Connects in the background.
-    pub(crate) fn open(endpoint: &Endpoint, texts: Texts) -> Self {
-        Self::open_with(endpoint, texts, Timing::default())
+    pub(crate) fn open(endpoint: &Endpoint, texts: Texts, observer: &Arc<dyn Observer>) -> Self {
+        Self::open_with(endpoint, texts, observer, Timing::default())
     }
 
-    pub(super) fn open_with(endpoint: &Endpoint, texts: Texts, timing: Timing) -> Self {
-        let line = Arc::new(Line::new(endpoint.clone()));
+    pub(super) fn open_with(endpoint: &Endpoint, texts: Texts, observer: &Arc<dyn Observer>, timing: Timing) -> Self {
+        let line = Arc::new(Line::new(endpoint.clone(), Arc::clone(observer)));
         let keeper = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&line).keep(timing)));
-        Self { name: interned(&endpoint.name), texts, line, verdicts: Arc::default(), _keeper: keeper }
+        let (verdicts, hooks) = (Arc::default(), Arc::default());
+        Self { name: interned(&endpoint.name), texts, line, verdicts, hooks, _keeper: keeper }
     }
 
     /// Waits until the driver responded for the first time.
@@ -121,17 +123,28 @@ impl Driver for RemoteDriver {
         let subject = Subject::of(class);
         let (known, is_due) = self.verdicts.look_up(subject);
         if is_due {
-            let (line, verdicts, class, name) =
-                (Arc::clone(&self.line), Arc::clone(&self.verdicts), class.clone(), self.name);
+            let (line, verdicts, hooks) = (Arc::clone(&self.line), Arc::clone(&self.verdicts), Arc::clone(&self.hooks));
+            let (class, name) = (class.clone(), self.name);
             tokio::spawn(async move {
                 let asked = problems_of(&line, name, &class).await;
+                let broke = asked.is_err();
                 if let Err(error) = &asked {
                     tracing::debug!(driver = name, %error, "class not validated");
                 }
                 verdicts.put(subject, asked.ok());
+                if broke {
+                    // Whoever looks then asks again.
+                    tokio::time::sleep(PAUSE).await;
+                }
+                let hooks = hooks.lock().clone();
+                hooks.iter().for_each(|hook| hook(&class));
             });
         }
         known
+    }
+
+    fn on_problems(&self, hook: ProblemsHook) {
+        self.hooks.lock().push(hook);
     }
 
     async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {

@@ -36,6 +36,7 @@ use super::{
 use crate::driver::{
     code::Code,
     error::DriverError,
+    guard::Observer,
     interface::{Capabilities, SecretData},
 };
 
@@ -107,6 +108,7 @@ impl Default for Served {
 /// The way to one driver.
 pub(super) struct Line {
     endpoint: Endpoint,
+    observer: Arc<dyn Observer>,
     calls: Mutex<Connection>,
     looks: Mutex<Connection>,
     served: Mutex<Served>,
@@ -129,8 +131,10 @@ impl Connection {
 }
 
 impl Line {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
+    pub(super) fn new(endpoint: Endpoint, observer: Arc<dyn Observer>) -> Self {
+        observer.reached(&endpoint.name, false);
         Self {
+            observer,
             calls: Mutex::new(Connection::new(&endpoint)),
             looks: Mutex::new(Connection::new(&endpoint)),
             served: Mutex::default(),
@@ -240,6 +244,9 @@ impl Line {
                     tracing::warn!(driver = name, %address, reason, "driver cannot be called");
                 }
                 _ => {}
+            }
+            if (*old == Condition::Up) != (condition == Condition::Up) {
+                self.observer.reached(name, condition == Condition::Up);
             }
             *old = condition;
             is_new

@@ -14,7 +14,7 @@ use crate::{api::machine::MachineClass, driver::spec::Problems};
 /// A driver may be replaced by another version.
 const AGE: Duration = Duration::from_secs(600);
 /// After a call that broke.
-const PAUSE: Duration = Duration::from_secs(5);
+pub(super) const PAUSE: Duration = Duration::from_secs(5);
 /// More than any process has classes.
 const MOST: usize = 10_000;
 

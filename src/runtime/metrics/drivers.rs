@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Counters, Desc, Exposition, Histograms};
+use super::{Counters, Desc, Exposition, Gauges, Histograms};
 
 const DRIVER_DURATION: Desc<2> = Desc::histogram(
     "mcm_cloud_api_driver_request_duration_seconds",
@@ -29,6 +29,11 @@ const REQUEST_DURATION: Desc<2> = Desc::histogram(
     "Duration of successful requests to clouds in seconds.",
     ["provider", "service"],
 );
+const UP: Desc<1> = Desc::gauge(
+    "mcm_driver_up",
+    "Whether a driver in a process of its own can be called: 1, otherwise 0.",
+    ["provider"],
+);
 
 /// Observes driver calls and their requests to clouds. As in the reference, failed calls are counted and successful ones timed.
 #[derive(Debug)]
@@ -38,6 +43,7 @@ pub struct DriverMetrics {
     requests: Counters<2>,
     requests_failed: Counters<2>,
     request_durations: Histograms<2>,
+    up: Gauges<1>,
 }
 
 impl Default for DriverMetrics {
@@ -48,6 +54,7 @@ impl Default for DriverMetrics {
             requests: Counters::default(),
             requests_failed: Counters::default(),
             request_durations: Histograms::with_default_bounds(),
+            up: Gauges::default(),
         }
     }
 }
@@ -71,12 +78,18 @@ impl DriverMetrics {
         }
     }
 
+    /// A driver in a process of its own can be called, or cannot any more.
+    pub fn reached(&self, provider: &str, is_up: bool) {
+        self.up.set([provider], f64::from(u8::from(is_up)));
+    }
+
     pub(super) fn collect(&self, out: &mut Exposition) {
         self.calls.collect(&DRIVER_DURATION, out);
         self.calls_failed.collect(&DRIVER_FAILED, out);
         self.requests.collect(&REQUESTS, out);
         self.requests_failed.collect(&REQUESTS_FAILED, out);
         self.request_durations.collect(&REQUEST_DURATION, out);
+        self.up.collect(&UP, out);
     }
 }
 
@@ -91,6 +104,9 @@ mod tests {
         drivers.observed("aws", "create_machine", Duration::from_secs(9), Err(8));
         drivers.requested("aws", "instance_create", Duration::from_millis(300), true);
         drivers.requested("aws", "instance_create", Duration::from_secs(9), false);
+        drivers.reached("gcp", true);
+        drivers.reached("aws", true);
+        drivers.reached("aws", false);
         let mut out = Exposition::default();
         drivers.collect(&mut out);
         let text = out.finish();
@@ -101,6 +117,8 @@ mod tests {
             r#"mcm_cloud_api_requests_total{provider="aws",service="instance_create"} 2"#,
             r#"mcm_cloud_api_requests_failed_total{provider="aws",service="instance_create"} 1"#,
             r#"mcm_cloud_api_api_request_duration_seconds_count{provider="aws",service="instance_create"} 1"#,
+            r#"mcm_driver_up{provider="aws"} 0"#,
+            r#"mcm_driver_up{provider="gcp"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

@@ -11,13 +11,17 @@ use crate::{
     simulated_cloud::{Cloud, Control},
 };
 
+fn tested(endpoint: &Endpoint) -> RemoteDriver {
+    RemoteDriver::open(endpoint, Texts::AsTheyAre, &Guards::unobserved().observer)
+}
+
 #[tokio::test]
 async fn the_simulated_driver_conforms_over_a_socket() {
     let cloud = Arc::new(Cloud::new(1, Control::default()));
     cloud.replace_control(json!({"latency": {"create": "10ms", "delete": "10ms"}})).unwrap();
     let (_folder, path) = socket();
     let _server = Server::on_socket(&path, Arc::new(SimulatedDriver::new(Arc::clone(&cloud) as _))).await;
-    let driver = RemoteDriver::open(&Endpoint::new("Simulated", Address::Unix(path)), Texts::AsTheyAre);
+    let driver = tested(&Endpoint::new("Simulated", Address::Unix(path)));
     driver.reached().await.unwrap();
 
     let class = |namespace: &str, spec: serde_json::Value| -> MachineClass {
@@ -91,7 +95,7 @@ async fn errors_come_with_code_state_and_vm_and_without_secrets() {
     let expected = DriverError { message: "key (secret) (".to_owned(), ..failed.clone() };
     assert_eq!(client_of("odd", &path).create(&request()).await, Err(expected.clone()));
     assert_eq!(client_of("odd", &path).delete(&request()).await, Err(expected));
-    let tested = RemoteDriver::open(&Endpoint::new("odd", Address::Unix(path)), Texts::AsTheyAre);
+    let tested = tested(&Endpoint::new("odd", Address::Unix(path)));
     assert_eq!(tested.status(&request()).await, Err(failed), "a test judges what the driver said");
 }
 
@@ -116,14 +120,19 @@ async fn a_list_is_complete_and_credible_or_an_error(#[case] vms: &[(&str, &str)
 async fn a_class_is_validated_in_the_background() {
     let (_folder, path) = socket();
     let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
-    let driver = client_of("odd", &path);
+    let driver: Arc<dyn Driver> = Arc::new(client_of("odd", &path));
     let mut class = MachineClass::clone(&request().class);
     class.provider_spec = json!({"bad": true});
+    let (known, told) = std::sync::mpsc::channel();
+    catalogue(Arc::clone(&driver))
+        .on_problems(&(Arc::new(move |class: &MachineClass| known.send(class.clone()).unwrap()) as _));
     assert_eq!(driver.known_problems(&class), None, "what was not asked is unknown");
     let known = until_ok(async || driver.known_problems(&class).ok_or(DriverError::new(Code::Unavailable, "not yet")));
     let mut expected = Problems::default();
     expected.error("providerSpec.bad", "two lines");
     assert_eq!(known.await, expected);
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(Duration::from_secs(30)));
+    assert_eq!(told.await.unwrap().unwrap(), class, "its controller looks again");
     assert_eq!(driver.problems(&class).await, Ok(expected.clone()));
     assert_eq!(driver.validate(&class), expected);
 }

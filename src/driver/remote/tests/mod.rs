@@ -115,7 +115,11 @@ fn socket() -> (TempDir, PathBuf) {
 }
 
 fn client(name: &str, address: Address) -> RemoteDriver {
-    RemoteDriver::open_with(&Endpoint::new(name, address), Texts::Cleaned, TIMING)
+    open(&Endpoint::new(name, address))
+}
+
+fn open(endpoint: &Endpoint) -> RemoteDriver {
+    RemoteDriver::open_with(endpoint, Texts::Cleaned, &Guards::unobserved().observer, TIMING)
 }
 
 fn client_of(name: &str, path: &Path) -> RemoteDriver {

@@ -6,6 +6,7 @@ use tokio::net::UnixListener;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+use crate::driver::{Observer, Operation};
 
 /// Far below the limits of calls, which are minutes.
 const SOON: Duration = Duration::from_secs(10);
@@ -19,6 +20,39 @@ async fn a_driver_that_is_not_there_is_unavailable_and_used_when_it_comes() {
     assert_eq!(error.code, Code::Unavailable, "never that there is no VM");
     let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
     until_ok(async || driver.status(&request()).await).await;
+}
+
+/// Whether a driver was told to be up, in order.
+#[derive(Default)]
+struct Reached(Mutex<Vec<bool>>);
+
+impl Observer for Reached {
+    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+
+    fn reached(&self, _: &str, is_up: bool) {
+        self.0.lock().push(is_up);
+    }
+}
+
+impl Reached {
+    async fn until(&self, expected: &[bool]) {
+        let seen = || Some(self.0.lock().clone()).filter(|seen| seen == expected);
+        until_ok(async || seen().ok_or_else(|| DriverError::new(Code::Unavailable, "not yet"))).await;
+    }
+}
+
+#[tokio::test]
+async fn whether_a_driver_can_be_called_is_observed() {
+    let (_folder, path) = socket();
+    let reached = Arc::new(Reached::default());
+    let observer: Arc<dyn Observer> = Arc::<Reached>::clone(&reached);
+    let endpoint = Endpoint::new("odd", Address::Unix(path.clone()));
+    let _driver = RemoteDriver::open_with(&endpoint, Texts::Cleaned, &observer, TIMING);
+    reached.until(&[false]).await;
+    let server = Server::on_socket(&path, Arc::new(Odd::new())).await;
+    reached.until(&[false, true]).await;
+    server.stop().await;
+    reached.until(&[false, true, false]).await;
 }
 
 /// Its process is stopped: connections are accepted by the kernel, and nobody answers.

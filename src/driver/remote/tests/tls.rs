@@ -14,7 +14,7 @@ async fn server(tls: TlsFiles) -> Server {
 
 fn client(server: &Server, tls: TlsFiles) -> RemoteDriver {
     let endpoint = Endpoint { tls, ..Endpoint::new("odd", server.address.clone()) };
-    RemoteDriver::open_with(&endpoint, Texts::Cleaned, TIMING)
+    open(&endpoint)
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn both_sides_with_certificates_of_the_right_ca_talk() {
         server_name: Some("localhost".to_owned()),
         ..Endpoint::new("odd", server.address.clone())
     };
-    RemoteDriver::open_with(&named, Texts::Cleaned, TIMING).status(&request()).await.unwrap();
+    open(&named).status(&request()).await.unwrap();
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_server_of_another_ca_or_with_another_name_is_not_believed() {
         server_name: Some("other.example".to_owned()),
         ..Endpoint::new("odd", server.address.clone())
     };
-    let error = RemoteDriver::open_with(&named, Texts::Cleaned, TIMING).status(&request()).await.unwrap_err();
+    let error = open(&named).status(&request()).await.unwrap_err();
     assert!(error.code == Code::Unavailable && error.message.contains("not valid for name"), "{error}");
 }
 
