@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::{code::Code, vm::Vm};
 
 /// A driver call that failed.
@@ -12,11 +14,20 @@ pub struct DriverError {
     pub last_known_state: Option<String>,
     /// With [`Code::Uninitialized`]: the VM that exists but is not finished.
     pub vm: Option<Box<Vm>>,
+    /// Nothing failed: the cloud still works on it, and the same call continues after this time. Only if
+    /// [`MachineRequest::may_pause`](super::MachineRequest::may_pause).
+    pub call_again_in: Option<Duration>,
 }
 
 impl DriverError {
     /// A failure that carries only its code and text.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), last_known_state: None, vm: None }
+        Self { code, message: message.into(), last_known_state: None, vm: None, call_again_in: None }
+    }
+
+    /// The cloud still works on it.
+    #[cfg_attr(not(any(test, feature = "gcp")), expect(dead_code, reason = "other drivers wait"))]
+    pub(crate) fn not_done(message: impl Into<String>, pause: Duration) -> Self {
+        Self { call_again_in: Some(pause), ..Self::new(Code::Unavailable, message) }
     }
 }

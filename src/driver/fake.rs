@@ -25,7 +25,7 @@ use crate::api::machine::MachineClass;
 pub(crate) struct FakeDriver {
     name: &'static str,
     latency: Duration,
-    failure: Option<Code>,
+    failure: Option<DriverError>,
     running: AtomicUsize,
     most: AtomicUsize,
 }
@@ -40,7 +40,11 @@ impl FakeDriver {
     }
 
     pub(crate) fn failing(self, code: Code) -> Self {
-        Self { failure: Some(code), ..self }
+        Self { failure: Some(DriverError::new(code, "as told")), ..self }
+    }
+
+    pub(crate) fn never_done(self) -> Self {
+        Self { failure: Some(DriverError::not_done("as told", Duration::from_secs(1))), ..self }
     }
 
     pub(crate) fn most_at_once(&self) -> usize {
@@ -48,7 +52,8 @@ impl FakeDriver {
     }
 
     pub(crate) fn request() -> MachineRequest {
-        MachineRequest { machine: Arc::default(), class: Arc::default(), secret: SecretData::default() }
+        let secret = SecretData::default();
+        MachineRequest { machine: Arc::default(), class: Arc::default(), secret, may_pause: false }
     }
 
     async fn answer<T: Default>(&self) -> Result<T, DriverError> {
@@ -57,7 +62,7 @@ impl FakeDriver {
             tokio::time::sleep(self.latency).await;
         }
         self.running.fetch_sub(1, SeqCst);
-        self.failure.map_or_else(|| Ok(T::default()), |code| Err(DriverError::new(code, "as told")))
+        self.failure.clone().map_or_else(|| Ok(T::default()), Err)
     }
 }
 

@@ -190,7 +190,10 @@ impl Guard for Metering {
         let mut report =
             Report { observer: &*self.0, provider, operation, start: Instant::now(), outcome: Err(Code::Canceled) };
         let result = work.await;
-        report.outcome = result.as_ref().map(|_| ()).map_err(|error| error.code);
+        report.outcome = match &result {
+            Err(error) if error.call_again_in.is_none() => Err(error.code),
+            _ => Ok(()),
+        };
         result
     }
 }
@@ -355,6 +358,14 @@ mod tests {
             ("fake".to_owned(), operation, Duration::ZERO, Err(Code::ResourceExhausted)),
         ];
         assert_eq!(*recorder.0.lock(), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_ends_while_the_cloud_works_is_no_failure() {
+        let recorder = Arc::new(Recorder::default());
+        let driver = metered(FakeDriver::named("fake").never_done(), &recorder);
+        call(&driver, Operation::Create).await.unwrap_err();
+        assert_eq!(recorder.0.lock().first().map(|seen| seen.3), Some(Ok(())));
     }
 
     #[tokio::test(start_paused = true)]

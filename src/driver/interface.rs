@@ -27,6 +27,8 @@ pub struct MachineRequest {
     pub class: Arc<MachineClass>,
     /// Merged Secret data. In `create` and `initialize` the placeholders of the user data are substituted.
     pub secret: SecretData,
+    /// Whether the call may end while the cloud still works, with [`DriverError::call_again_in`]. Otherwise it waits.
+    pub may_pause: bool,
 }
 
 /// Optional capabilities of a driver.

@@ -173,10 +173,9 @@ fn vm_of(view: VmView) -> Vm {
 
 fn error_of(failure: Failure) -> DriverError {
     DriverError {
-        code: failure.code,
-        message: failure.message,
         last_known_state: failure.last_known_state,
         vm: failure.vm.map(|vm| Box::new(vm_of(*vm))),
+        ..DriverError::new(failure.code, failure.message)
     }
 }
 

@@ -119,7 +119,7 @@ impl Tester {
 
     fn request(&self, machine: &Machine) -> MachineRequest {
         let (machine, class) = (Arc::new(machine.clone()), Arc::clone(&self.class));
-        MachineRequest { machine, class, secret: self.secret.clone() }
+        MachineRequest { machine, class, secret: self.secret.clone(), may_pause: false }
     }
 }
 

@@ -26,6 +26,8 @@ pub enum WaitKind {
     Class,
     /// The MachineClasses, which have not been read.
     ClassUnknown,
+    /// Work of the cloud that a driver call began.
+    CloudOperation,
     /// The next attempt of a failed driver call.
     DriverRetry,
     /// Pods whose eviction is refused or fails.

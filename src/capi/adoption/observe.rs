@@ -224,7 +224,8 @@ impl World {
             (Err(error), _) => return (name, Err(error.to_string())),
             (_, Err(error)) => return (name, Err(error.clone())),
         };
-        let request = MachineRequest { machine: Arc::new(machine), class: Arc::clone(class), secret: secret.clone() };
+        let (class, secret) = (Arc::clone(class), secret.clone());
+        let request = MachineRequest { machine: Arc::new(machine), class, secret, may_pause: false };
         let answer = driver.status(&request).await;
         (name, answer.map(|vm| vm.provider_id).map_err(|error| error.message))
     }

@@ -115,7 +115,8 @@ impl Facts<'_> {
         if self.steps.iter().filter(|step| step.action == Action::CreateVm).count() > 1 {
             return refuse(Rule::TooManyVms, "two VMs in one plan");
         }
-        if learned.vm != VmView::NotFound {
+        let continues = learned.vm == VmView::NotAsked && self.snapshot.memory.is_creating();
+        if learned.vm != VmView::NotFound && !continues {
             return refuse(Rule::ActsOnUnknown, "the driver did not report NotFound in this reconcile");
         }
         if let TargetTrust::Untrusted { since, .. } = target {

@@ -46,7 +46,7 @@ pub enum Call {
     Delete,
 }
 
-/// A driver call that failed and was not successful since.
+/// A driver call that failed, or that ended while the cloud still works on it, and was not successful since.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallFailure {
     /// The error of the driver.
@@ -212,6 +212,11 @@ impl Memory {
 
     pub(super) fn failure_of(&self, call: Call) -> Option<&CallFailure> {
         self.calls.get(&call)
+    }
+
+    /// Whether the last creation ended while the cloud still worked on it.
+    pub(super) fn is_creating(&self) -> bool {
+        self.failure_of(Call::Create).is_some_and(|failure| failure.error.call_again_in.is_some())
     }
 
     pub(super) fn node_failed(&mut self, write: NodeWrite, message: String, at: Timestamp) {

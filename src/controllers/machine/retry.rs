@@ -13,9 +13,13 @@ const SHORT: SignedDuration = SignedDuration::from_secs(5);
 const MEDIUM: SignedDuration = SignedDuration::from_mins(3);
 const LONG: SignedDuration = SignedDuration::from_mins(10);
 
-/// When the call may be made again.
+/// When the call may be made again: after its back-off, or when the driver says that the cloud may be done.
 pub(super) fn retry_at(call: Call, failure: &CallFailure, policy: &Policy, is_deleting: bool) -> Timestamp {
-    after(failure.at, delay(call, failure.error.code, failure.count, policy, is_deleting))
+    let delay = match failure.error.call_again_in {
+        Some(pause) => SignedDuration::try_from(pause).unwrap_or(SHORT),
+        None => delay(call, failure.error.code, failure.count, policy, is_deleting),
+    };
+    after(failure.at, delay)
 }
 
 /// How long to wait after the `count`-th failure in a row.

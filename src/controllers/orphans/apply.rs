@@ -132,7 +132,8 @@ impl Orphans {
         let result = match self.drivers.get(class) {
             Ok(driver) => {
                 let machine = Arc::new(orphan(class, machine, id));
-                let request = MachineRequest { machine, class: Arc::clone(class), secret: turn.session.secret.clone() };
+                let (class, secret) = (Arc::clone(class), turn.session.secret.clone());
+                let request = MachineRequest { machine, class, secret, may_pause: false };
                 driver.delete(&request).await.map(drop).map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),

@@ -62,7 +62,8 @@ impl<'a> Bench<'a> {
         };
         let machine = Machine { metadata, ..Machine::default() };
         let secret = self.subject.secret.clone();
-        let request = MachineRequest { machine: Arc::new(machine), class: Arc::new(class.clone()), secret };
+        let (machine, class) = (Arc::new(machine), Arc::new(class.clone()));
+        let request = MachineRequest { machine, class, secret, may_pause: false };
         self.requests.lock().push(request.clone());
         request
     }

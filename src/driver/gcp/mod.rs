@@ -14,6 +14,7 @@ mod order;
 mod quota;
 mod request_id;
 mod rest;
+mod running;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -34,8 +35,9 @@ use self::{
     names::{IDS, is_instance_name, is_project},
     order::Order,
     request_id::{request_id, spent, spent_requests},
+    running::{Begun, Goal, Running},
     spec::{Scope, Spec},
-    wait::{Pace, until_done},
+    wait::{Ended, Meanwhile, Pace, until_done},
 };
 use super::{
     cloud::{Coalescer, Http, Requests, Wanted, check_provider, idempotency_token, is_word},
@@ -87,6 +89,7 @@ struct GcpDriver {
     accounts: Accounts,
     /// Look-ups of Machines in one zone with one account that wait at the same time.
     look_ups: Coalescer<LookUpKey, Found>,
+    running: Running,
 }
 
 /// A class with access to its account.
@@ -110,6 +113,7 @@ impl GcpDriver {
             http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
             accounts: Accounts::new(access),
             look_ups: Coalescer::new(patience.window),
+            running: Running::new(patience.pace.total),
         }
     }
 
@@ -167,8 +171,53 @@ impl GcpDriver {
         })
     }
 
+    /// Follows an operation until it is done, or until this call may pause.
+    async fn follow(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        goal: Goal,
+        begun: &Begun,
+        what: &str,
+    ) -> Result<(), Ended> {
+        let uid = Wanted::of(&request.machine).uid;
+        let meanwhile = Meanwhile::of(request);
+        // This call may be dropped at any time.
+        self.running.remember(uid, goal, begun);
+        let ended = until_done(&session.compute, begun, what, self.patience.pace, meanwhile).await;
+        if !matches!(&ended, Err(Ended::Unknown(error)) if error.call_again_in.is_some()) {
+            self.running.forget(uid, goal);
+        }
+        ended
+    }
+
+    /// While a creation that an earlier call began is not done, nobody knows whether the Machine has a VM.
+    async fn created_or_not(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        meanwhile: Meanwhile,
+    ) -> Result<(), DriverError> {
+        let wanted = Wanted::of(&request.machine);
+        let Some(begun) = self.running.of(wanted.uid, Goal::Create) else { return Ok(()) };
+        let what = format!("creation of VM {}", wanted.name);
+        match until_done(&session.compute, &begun, &what, self.patience.pace, meanwhile).await {
+            Err(Ended::Unknown(error)) => {
+                let call_again_in = error.call_again_in.filter(|_| request.may_pause);
+                Err(DriverError { call_again_in, ..error })
+            }
+            // The creation says why.
+            Ok(()) | Err(Ended::Failed(_)) => Ok(()),
+        }
+    }
+
     /// Creates a VM, or continues what an earlier request began.
-    async fn insert(&self, session: &Session, request: &MachineRequest) -> Result<Instance, DriverError> {
+    async fn insert(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        mut begun: Option<Begun>,
+    ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
         let (wanted, compute) = (Wanted::of(machine), &session.compute);
         let place = Place { zone: &session.scope.zone, name: wanted.name };
@@ -180,16 +229,27 @@ impl GcpDriver {
             user_data: user_data(&request.secret)?,
         };
         let (body, what) = (order.body(), format!("creation of VM {}", wanted.name));
-        let first = spent_requests(machine);
+        let first = begun.as_ref().map_or_else(|| spent_requests(machine), |begun| begun.number);
         let last = first.saturating_add(MOST_REQUESTS - 1);
         for number in first..=last {
             let id = request_id(machine, number)?;
             let mut is_begun = true;
-            match compute.insert(place.zone, &id, &body).await {
+            let answer = match begun.take() {
+                Some(begun) => Ok(begun),
+                None => {
+                    let operation = compute.insert(place.zone, &id, &body).await;
+                    operation.map(|operation| Begun::now(operation, place.zone, number))
+                }
+            };
+            match answer {
                 // This request is an earlier one, which failed.
-                Ok(operation) if operation.is_done() && operation.failure().is_some() && number < last => continue,
-                Ok(operation) => {
-                    let done = until_done(compute, place.zone, operation, &what, self.patience.pace).await;
+                Ok(Begun { operation, .. })
+                    if operation.is_done() && operation.failure().is_some() && number < last =>
+                {
+                    continue;
+                }
+                Ok(begun) => {
+                    let done = self.follow(session, request, Goal::Create, &begun, &what).await;
                     done.map_err(|ended| ended.after(number))?;
                 }
                 Err(failure) if failure.code() == Code::AlreadyExists => is_begun = false,
@@ -197,7 +257,9 @@ impl GcpDriver {
             }
             match self.at(session, &place).await? {
                 Some(instance) if !instance.is_of(wanted, &session.scope) => return Err(of_another(wanted.name)),
-                Some(instance) if !is_begun && instance.is_provisioning() => return Err(not_yet(wanted.name)),
+                Some(instance) if !is_begun && instance.is_provisioning() => {
+                    return Err(self.not_yet(request));
+                }
                 Some(instance) => return Ok(instance),
                 // It came and went: this request has no effect any more.
                 None if is_begun => {}
@@ -209,6 +271,13 @@ impl GcpDriver {
         }
         let message = format!("{what} failed: {MOST_REQUESTS} requests left no VM");
         Err(DriverError { last_known_state: Some(spent(last)), ..DriverError::new(Code::Internal, message) })
+    }
+
+    /// An instance that another call creates: it may still fail for want of resources.
+    fn not_yet(&self, request: &MachineRequest) -> DriverError {
+        let message = format!("VM {} is still being provisioned", Wanted::of(&request.machine).name);
+        let call_again_in = Some(self.patience.pace.first).filter(|_| request.may_pause);
+        DriverError { call_again_in, ..DriverError::new(Code::Unavailable, message) }
     }
 }
 
@@ -242,10 +311,13 @@ impl Driver for GcpDriver {
         }
         let session = self.session(&request.class, &request.secret)?;
         let place = Place { zone: &session.scope.zone, name: wanted.name };
-        let instance = match self.at(&session, &place).await? {
-            Some(instance) if !instance.is_of(wanted, &session.scope) => return Err(of_another(wanted.name)),
-            Some(instance) if !instance.is_provisioning() => instance,
-            _ => self.insert(&session, request).await?,
+        let instance = match self.running.of(wanted.uid, Goal::Create) {
+            Some(begun) => self.insert(&session, request, Some(begun)).await?,
+            None => match self.at(&session, &place).await? {
+                Some(instance) if !instance.is_of(wanted, &session.scope) => return Err(of_another(wanted.name)),
+                Some(instance) if !instance.is_provisioning() => instance,
+                _ => self.insert(&session, request, None).await?,
+            },
         };
         let vm = instance.vm(&session.compute.project, place.zone);
         Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
@@ -258,22 +330,31 @@ impl Driver for GcpDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        if let Some((place, instance)) = self.find(&session, &request.machine).await? {
-            let what = format!("deletion of VM {}", instance.name);
-            if let Some(operation) = session.compute.delete(place.zone, &instance.name).await? {
-                until_done(&session.compute, place.zone, operation, &what, self.patience.pace).await?;
-            }
+        let wanted = Wanted::of(&request.machine);
+        let what = format!("deletion of VM {}", wanted.name);
+        if let Some(begun) = self.running.of(wanted.uid, Goal::Delete) {
+            self.follow(&session, request, Goal::Delete, &begun, &what).await?;
+            return Ok(None);
         }
+        self.created_or_not(&session, request, Meanwhile::of(request)).await?;
+        if let Some((place, instance)) = self.find(&session, &request.machine).await?
+            && let Some(operation) = session.compute.delete(place.zone, &instance.name).await?
+        {
+            let begun = Begun::now(operation, place.zone, 0);
+            self.follow(&session, request, Goal::Delete, &begun, &what).await?;
+        }
+        self.running.forget(wanted.uid, Goal::Create);
         Ok(None)
     }
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
+        self.created_or_not(&session, request, Meanwhile::Leave).await?;
         let machine = &*request.machine;
         match self.find(&session, machine).await? {
             // Only the creation says why it failed.
             Some((_, instance)) if machine.spec.provider_id.is_empty() && instance.is_provisioning() => {
-                Err(not_yet(&instance.name))
+                Err(self.not_yet(request))
             }
             Some((place, instance)) => Ok(instance.vm(&session.compute.project, place.zone)),
             None => {
@@ -319,8 +400,4 @@ fn place_of_id<'a>(session: &Session, machine: &'a Machine) -> Result<Option<Pla
 fn of_another(name: &str) -> DriverError {
     let message = format!("VM {name} exists, but is not of this machine: delete it, or let the machine be replaced");
     DriverError::new(Code::AlreadyExists, message)
-}
-
-fn not_yet(name: &str) -> DriverError {
-    DriverError::new(Code::Unavailable, format!("VM {name} is still being provisioned"))
 }

@@ -5,12 +5,8 @@ use std::time::Duration;
 use rand::Rng;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    calls::{Compute, Operation},
-    errors::operation_failed,
-    request_id::spent,
-};
-use crate::driver::{DriverError, code::Code};
+use super::{calls::Compute, errors::operation_failed, request_id::spent, running::Begun};
+use crate::driver::{DriverError, MachineRequest, code::Code};
 
 /// How long an operation is waited for: first pause between two looks, longest pause, all together.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +20,29 @@ impl Default for Pace {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { first: seconds(1), longest: seconds(5), total: seconds(300) }
+    }
+}
+
+impl Pace {
+    /// The pause before the next look: half as long as the operation runs already.
+    fn pause(&self, since: Instant) -> Duration {
+        let mean = (since.elapsed() / 2).max(self.first).min(self.longest);
+        mean.mul_f64(rand::rng().random_range(0.5..1.5))
+    }
+}
+
+/// What is done until the next look at an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meanwhile {
+    /// The call waits.
+    Wait,
+    /// The call ends, and the next one continues.
+    Leave,
+}
+
+impl Meanwhile {
+    pub(super) const fn of(request: &MachineRequest) -> Self {
+        if request.may_pause { Self::Leave } else { Self::Wait }
     }
 }
 
@@ -53,31 +72,35 @@ impl From<Ended> for DriverError {
     }
 }
 
-/// Waits until an operation is done. Nothing is held meanwhile: the next call continues if this one is dropped.
+/// Follows an operation until it is done. Nothing of the driver is held meanwhile.
 pub(super) async fn until_done(
     compute: &Compute,
-    zone: &str,
-    mut operation: Operation,
+    begun: &Begun,
     what: &str,
-    Pace { first, longest, total }: Pace,
+    pace: Pace,
+    meanwhile: Meanwhile,
 ) -> Result<(), Ended> {
-    let (deadline, mut pause) = (Instant::now() + total, first);
+    let Begun { mut operation, zone, since, mut is_new, .. } = begun.clone();
     loop {
+        if !is_new {
+            match compute.operation(&zone, &operation.name).await {
+                Ok(next) => operation = next,
+                Err(failure) if failure.code().is_transient() => {}
+                Err(failure) => return Err(Ended::Unknown(compute.error(&failure, what))),
+            }
+        }
+        is_new = false;
         if operation.is_done() {
             let failed = |(errors, status)| Ended::Failed(operation_failed(what, errors, status, &compute.secret));
             return operation.failure().map_or(Ok(()), |failure| Err(failed(failure)));
         }
-        if Instant::now() + pause > deadline {
-            let message = format!("{what} is not done yet: operation {}", operation.name);
-            return Err(Ended::Unknown(DriverError::new(Code::DeadlineExceeded, message)));
+        let (pause, text) = (pace.pause(since), format!("{what} is not done yet: operation {}", operation.name));
+        if since.elapsed() + pause > pace.total {
+            return Err(Ended::Unknown(DriverError::new(Code::DeadlineExceeded, text)));
         }
-        let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
-        sleep(wait).await;
-        pause = (pause * 3 / 2).min(longest);
-        match compute.operation(zone, &operation.name).await {
-            Ok(next) => operation = next,
-            Err(failure) if failure.code().is_transient() => {}
-            Err(failure) => return Err(Ended::Unknown(compute.error(&failure, what))),
+        if meanwhile == Meanwhile::Leave {
+            return Err(Ended::Unknown(DriverError::not_done(text, pause)));
         }
+        sleep(pause).await;
     }
 }

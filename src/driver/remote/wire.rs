@@ -52,6 +52,7 @@ pub(super) fn read_machine_request(message: proto::MachineRequest) -> Result<Mac
         machine: Arc::new(from_json("Machine", &message.machine_json)?),
         class: Arc::new(read_class(&message.class_json)?),
         secret: read_secret(message.secret),
+        may_pause: false,
     })
 }
 
@@ -111,10 +112,9 @@ pub(super) fn failure(error: DriverError) -> proto::Failure {
 pub(super) fn read_failure(failure: proto::Failure) -> DriverError {
     let code = Code::ALL.into_iter().find(|code| *code as i32 == failure.code);
     DriverError {
-        code: code.unwrap_or(Code::Unknown),
-        message: failure.message,
         last_known_state: failure.last_known_state,
         vm: failure.vm.map(|vm| Box::new(read_vm(vm))),
+        ..DriverError::new(code.unwrap_or(Code::Unknown), failure.message)
     }
 }
 
@@ -318,8 +318,13 @@ mod tests {
     }
 
     fn any_error() -> impl Strategy<Value = DriverError> {
-        (select(Code::ALL.to_vec()), text(), option::of(text()), option::of(any_vm().prop_map(Box::new)))
-            .prop_map(|(code, message, last_known_state, vm)| DriverError { code, message, last_known_state, vm })
+        (select(Code::ALL.to_vec()), text(), option::of(text()), option::of(any_vm().prop_map(Box::new))).prop_map(
+            |(code, message, last_known_state, vm)| DriverError {
+                last_known_state,
+                vm,
+                ..DriverError::new(code, message)
+            },
+        )
     }
 
     fn result_of<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Result<T, DriverError>> {
@@ -348,8 +353,8 @@ mod tests {
             class in machine_class(),
             data in collection::btree_map(text(), collection::vec(any::<u8>(), 0..9), 0..3),
         ) {
-            let request =
-                MachineRequest { machine: Arc::new(machine), class: Arc::new(class), secret: SecretData(data) };
+            let (machine, class) = (Arc::new(machine), Arc::new(class));
+            let request = MachineRequest { machine, class, secret: SecretData(data), may_pause: false };
             let message = sent(&machine_request("aws", &request).unwrap());
             prop_assert_eq!(&message.provider, "aws");
             let arrived = read_machine_request(message).unwrap();

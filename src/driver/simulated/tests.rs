@@ -53,7 +53,7 @@ fn request_for(name: &str, uid: &str, spec: Value) -> MachineRequest {
     class.metadata.name = Some("class".into());
     class.metadata.namespace = Some("ns".into());
     let secret = SecretData([("userData".to_owned(), b"top secret".to_vec())].into());
-    MachineRequest { machine: Arc::new(machine), class: Arc::new(class), secret }
+    MachineRequest { machine: Arc::new(machine), class: Arc::new(class), secret, may_pause: false }
 }
 
 fn request(name: &str) -> MachineRequest {

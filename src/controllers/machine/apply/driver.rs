@@ -19,6 +19,7 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
         machine: Arc::clone(&snapshot.machine),
         class: Arc::clone(class),
         secret: filled_in(snapshot, session, action),
+        may_pause: true,
     };
     let start = Instant::now();
     match action {

@@ -80,6 +80,8 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
     match snapshot.learned.vm {
         VmView::NotFound => vm_missing(&mut plan, snapshot, policy),
+        // The driver continues what it began, and says how it ended.
+        VmView::NotAsked if snapshot.memory.is_creating() => vm_missing(&mut plan, snapshot, policy),
         // Without a token no VM can be created, so there is no need to call the cloud.
         _ if snapshot.memory.token_failure().is_some() && !is_token_ready(&mut plan, snapshot, policy) => {}
         _ => {
@@ -89,7 +91,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     plan
 }
 
-/// The driver reported that no VM exists.
+/// The driver reported that no VM exists, or that it is being created.
 fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     let machine = &snapshot.machine;
     let id = &machine.spec.provider_id;
@@ -115,7 +117,11 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
         return mark_late_failed(plan, snapshot, policy);
     }
     if is_token_ready(plan, snapshot, policy) {
-        plan.then(Action::CreateVm, "the driver found no VM of this Machine");
+        let reason = match snapshot.learned.vm {
+            VmView::NotFound => "the driver found no VM of this Machine",
+            _ => "the cloud was not done with the creation",
+        };
+        plan.then(Action::CreateVm, reason);
     }
 }
 
@@ -276,6 +282,10 @@ fn record_failure(
     let (machine, now) = (&snapshot.machine, snapshot.now);
     let deadline = policy.creation_deadline_of(machine);
     let is_late = now >= deadline;
+    if error.call_again_in.is_some() && !is_late {
+        plan.wait(WaitKind::CloudOperation, format!("the cloud: {}", error.message), Some(until.min(deadline)));
+        return;
+    }
     if may_create(&machine.phase()) {
         let next = failed_status(snapshot, call, error, is_late);
         if status::is_news(&status::stored(machine), &next, now) {

@@ -31,7 +31,7 @@ use crate::{
         reasons::EventReason,
     },
     controllers::object::finalizer,
-    driver::{Code, Vm},
+    driver::{Code, DriverError, Vm},
     plan::{Event, Plan, WaitKind},
 };
 use progress::Progress;
@@ -137,6 +137,9 @@ fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
     if let Some(failure) = snapshot.memory.failure_of(Call::Status) {
         let until = retry::retry_at(Call::Status, failure, policy, true);
         if snapshot.now < until {
+            if failure.error.call_again_in.is_some() {
+                return wait_for_cloud(plan, &failure.error, until);
+            }
             let story = if failure.error.code.is_transient() {
                 format!("{STATUS_FAILED}with retry. ")
             } else {
@@ -183,6 +186,9 @@ fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
         let until = retry::retry_at(Call::Delete, failure, policy, true);
         if snapshot.now < until {
             let error = &failure.error;
+            if error.call_again_in.is_some() {
+                return wait_for_cloud(plan, error, until);
+            }
             let outlook = if error.code.is_transient() {
                 "However, will re-try in the next resync. "
             } else {
@@ -198,6 +204,11 @@ fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     if is_secret_ready(plan, snapshot) {
         plan.then(Action::DeleteVm, "the Node is drained or missing, so the VM can be deleted");
     }
+}
+
+/// Nothing failed.
+fn wait_for_cloud(plan: &mut Plan<Action>, error: &DriverError, until: Timestamp) {
+    plan.wait(WaitKind::CloudOperation, format!("the cloud: {}", error.message), Some(until));
 }
 
 /// Stores the next step, unless it is stored already.

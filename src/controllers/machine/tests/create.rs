@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -78,6 +78,47 @@ fn a_retry_succeeds_when_the_cloud_recovers() {
     world.run_until(|world| world.phase() == MachinePhase::Running);
     assert_eq!(world.births, 1);
     assert!(world.description().starts_with("Machine m successfully joined the cluster in "));
+}
+
+#[test]
+fn a_creation_that_the_cloud_works_on_holds_no_slot_and_is_continued() {
+    let paused = DriverError::not_done("creation of VM m is not done yet", Duration::from_secs(3));
+    let mut world = broken(Call::Create, paused);
+    world.pass();
+    assert_eq!((world.machine_writes, world.phase()), (0, MachinePhase::New), "nothing failed: {:?}", world.log);
+    assert_eq!(world.waits, ["the cloud: creation of VM m is not done yet"]);
+    assert_eq!(world.wake_at, Some(at(13)), "the reconcile is over, and its slot is free");
+    world.log.clear();
+    world.sleep(3);
+    world.broken.clear();
+    world.pass();
+    assert_eq!(world.log, ["ReadSecret", "CreateVm", "PatchMachine", "WriteStatus"], "no other look-up before");
+    assert_eq!((world.events.as_slice(), world.births), (["Created".to_owned()].as_slice(), 1));
+}
+
+#[test]
+fn a_creation_that_fails_after_a_while_is_a_failure_and_its_vm_is_looked_for() {
+    let mut world = broken(Call::Create, DriverError::not_done("not yet", Duration::from_secs(3)));
+    world.pass();
+    world.sleep(3);
+    world.broken.insert(Call::Create, error(Code::ResourceExhausted));
+    world.pass();
+    assert_eq!(
+        (world.phase(), world.events.as_slice()),
+        (MachinePhase::CrashLoopBackOff, ["CreateFailed".to_owned()].as_slice())
+    );
+    world.broken.clear();
+    world.log.clear();
+    world.sleep(600);
+    world.pass();
+    assert_eq!(world.log[..3], ["ReadSecret", "GetVmStatus", "CreateVm"]);
+}
+
+#[test]
+fn a_creation_that_the_cloud_never_ends_fails_at_the_creation_timeout() {
+    let mut world = broken(Call::Create, DriverError::not_done("not yet", Duration::from_secs(5)));
+    world.run_until(|world| world.phase() == MachinePhase::Failed);
+    assert_eq!((world.now.as_second(), world.machine_writes), (at(20 * 60 + 1).as_second(), 1));
 }
 
 #[test]

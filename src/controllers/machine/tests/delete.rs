@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -192,6 +194,36 @@ fn a_vm_that_cannot_be_deleted_keeps_its_machine(#[case] code: Code, #[case] out
         world.pass();
     }
     assert_eq!(world.machine_writes, writes, "the same failure is not written per retry");
+    world.broken.clear();
+    world.run_until(|world| world.machine.is_none());
+}
+
+#[test]
+fn a_deletion_that_the_cloud_works_on_is_no_failure() {
+    let mut world = deleted();
+    world
+        .broken
+        .insert(Call::Delete, DriverError::not_done("deletion of VM m is not done yet", Duration::from_secs(3)));
+    world.pass();
+    assert_eq!(world.waits, ["the cloud: deletion of VM m is not done yet"]);
+    assert_eq!(world.wake_at, world.now.checked_add(jiff::SignedDuration::from_secs(3)).ok());
+    assert!(world.events.iter().all(|event| event != "DeleteFailed"), "{:?}", world.events);
+    assert_ne!(world.status().last_operation.state, Some(OperationState::Failed));
+    world.broken.clear();
+    world.run_until(|world| world.machine.is_none());
+}
+
+#[test]
+fn a_deletion_waits_for_a_creation_that_the_cloud_works_on() {
+    let mut world = World::new();
+    world
+        .broken
+        .insert(Call::Status, DriverError::not_done("creation of VM m is not done yet", Duration::from_secs(3)));
+    world.delete();
+    world.pass();
+    assert_eq!(world.waits, ["the cloud: creation of VM m is not done yet"]);
+    assert_ne!(world.status().last_operation.state, Some(OperationState::Failed));
+    assert!(!world.log.contains(&"DeleteVm".to_owned()), "{:?}", world.log);
     world.broken.clear();
     world.run_until(|world| world.machine.is_none());
 }

@@ -1,6 +1,6 @@
 //! Plans that no planner makes are refused, and the text names the bound.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use rstest::rstest;
 use serde_json::json;
@@ -116,6 +116,20 @@ fn creating() -> Snapshot {
 #[case::it_had_one(|it: &mut Snapshot| set_phase(it, MachinePhase::Running), Some("it would create a VM too many: a machine in phase Running had a VM"))]
 #[case::the_driver_was_not_asked(
     |it: &mut Snapshot| it.learned.vm = VmView::NotAsked,
+    Some("it would act on unknown facts: the driver did not report NotFound in this reconcile")
+)]
+#[case::the_driver_creates_it(
+    |it: &mut Snapshot| {
+        it.learned.vm = VmView::NotAsked;
+        it.memory.call_failed(Call::Create, DriverError::not_done("not yet", Duration::from_secs(1)), at(0));
+    },
+    None
+)]
+#[case::the_driver_failed_to_create_it(
+    |it: &mut Snapshot| {
+        it.learned.vm = VmView::NotAsked;
+        it.memory.call_failed(Call::Create, DriverError::new(Code::Unavailable, "because"), at(0));
+    },
     Some("it would act on unknown facts: the driver did not report NotFound in this reconcile")
 )]
 #[case::the_driver_found_one(

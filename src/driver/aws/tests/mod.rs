@@ -103,7 +103,8 @@ fn request_for(name: &str, uid: &str, spec: Value) -> MachineRequest {
     machine.metadata.name = Some(name.into());
     machine.metadata.namespace = Some("ns".into());
     machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
-    MachineRequest { machine: Arc::new(machine), class: Arc::new(class(spec)), secret: secret() }
+    let class = Arc::new(class(spec));
+    MachineRequest { machine: Arc::new(machine), class, secret: secret(), may_pause: false }
 }
 
 fn request(name: &str) -> MachineRequest {

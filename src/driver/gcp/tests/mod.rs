@@ -7,6 +7,7 @@ mod faults;
 mod flows;
 mod inspect;
 mod metrics;
+mod pauses;
 mod requests;
 mod secrets;
 mod templates;
@@ -56,7 +57,8 @@ impl World {
         machine.metadata.name = Some(name.into());
         machine.metadata.namespace = Some("ns".into());
         machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
-        MachineRequest { machine: Arc::new(machine), class: Arc::new(class(spec)), secret: self.secret() }
+        let class = Arc::new(class(spec));
+        MachineRequest { machine: Arc::new(machine), class, secret: self.secret(), may_pause: false }
     }
 
     fn request(&self, name: &str) -> MachineRequest {

@@ -133,6 +133,7 @@ fn request() -> MachineRequest {
         machine: Arc::new(serde_json::from_value(machine).unwrap()),
         class: Arc::new(serde_json::from_value(class).unwrap()),
         secret: SecretData([("key".to_owned(), b"hunter2-hunter2".to_vec())].into()),
+        may_pause: true,
     }
 }
 
