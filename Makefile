@@ -2,10 +2,11 @@
 
 CARGO ?= cargo
 N ?= 200
+CLOUD_MACHINES ?= 500
 export CLOUD K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clusterctl test-drivers test-clouds check check-features fmt crds proto-go bench faults deny clean
+.PHONY: help build demo test test-clusterctl test-drivers test-clouds count-calls check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ test-drivers: ## Test the driver in Python and the bridge for Go drivers
 test-clouds: ## Test the drivers of real clouds against simulations of them (needs Python)
 	$(CARGO) test --locked --features aws,gcp --lib driver::
 	KUBEBUILDER_ASSETS=$$(hack/control-plane get) $(CARGO) test --locked --features aws,gcp --test clouds
+
+count-calls: ## Count the calls of EC2 in the life of CLOUD_MACHINES=500 machines on moto, next to those of the Go provider
+	KUBEBUILDER_ASSETS=$$(hack/control-plane get) CLOUD_MACHINES=$(CLOUD_MACHINES) $(CARGO) test --locked --features aws,gcp --test clouds calls:: -- --nocapture
 
 check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --check

@@ -10,6 +10,7 @@ mod plan;
 mod process;
 mod runtime;
 mod safety;
+#[cfg_attr(not(feature = "simulated"), allow(dead_code, unused_imports, reason = "only its driver uses all of it"))]
 mod simulated_cloud;
 
 #[cfg(feature = "cloud")]

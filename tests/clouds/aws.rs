@@ -1,10 +1,10 @@
 //! The driver of AWS against moto.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use mcm::{
-    api::machine::{Machine, MachineClass},
+    api::machine::Machine,
     driver_tester::{Failed, Tester},
 };
 use serde_json::{Value, json};
@@ -13,28 +13,10 @@ use crate::{
     class_check::{self, Line},
     ec2::Ec2,
     proxy::Fault,
+    server::Server,
     simulation::Simulation,
+    tester::{class, driver_for, machine},
 };
-
-fn driver_for(ec2: &Ec2, spec: Value) -> Tester {
-    let secret: BTreeMap<String, String> = serde_json::from_value(ec2.secret()).unwrap();
-    Tester::new(class(spec), secret.into_iter().map(|(key, value)| (key, value.into_bytes())).collect()).unwrap()
-}
-
-fn class(spec: Value) -> MachineClass {
-    let mut class = MachineClass { provider: "AWS".to_owned(), provider_spec: spec, ..MachineClass::default() };
-    class.metadata.name = Some("class".to_owned());
-    class.metadata.namespace = Some("ns".to_owned());
-    class
-}
-
-fn machine(name: &str) -> Machine {
-    let mut machine = Machine::default();
-    machine.metadata.name = Some(name.to_owned());
-    machine.metadata.namespace = Some("ns".to_owned());
-    machine.metadata.uid = Some(format!("uid-{name}"));
-    machine
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_aws_driver_conforms_on_moto() {
@@ -44,11 +26,30 @@ async fn the_aws_driver_conforms_on_moto() {
         (volume(json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-2"}})), Some("vol-2".to_owned())),
         (volume(json!({"hostPath": {"path": "/tmp"}})), None),
     ];
-    let invalid = class(json!({"region": 7}));
+    let invalid = class(&ec2, json!({"region": 7}));
     let (failed, report) =
-        driver_for(&ec2, ec2.spec("shoot")).conformance(invalid, class(ec2.spec("other")), volumes).await;
+        driver_for(&ec2, ec2.spec("shoot")).conformance(invalid, class(&ec2, ec2.spec("other")), volumes).await;
     assert_eq!(failed, [""; 0], "\n{report}");
     assert!(!report.contains("skip"), "\n{report}");
+    assert_eq!(ec2.vms().await.len(), 0, "the suite leaves nothing behind");
+}
+
+/// An image that MiniStack has from the start.
+const MINISTACK_IMAGE: &str = "ami-0c2023a1b2c3d4e5f";
+
+/// A second opinion, of a program that has nothing in common with moto. Behind the proxy, because it knows no tokens either: without it,
+/// all checks pass but that concurrent creations create one VM.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_aws_driver_conforms_on_ministack() {
+    let ec2 = Ec2::on(Server::start("ministack").await).await;
+    let spec = |cluster: &str| {
+        let mut spec = ec2.spec(cluster);
+        spec["ami"] = MINISTACK_IMAGE.into();
+        spec
+    };
+    let (invalid, other) = (class(&ec2, json!({"region": 7})), class(&ec2, spec("other")));
+    let (failed, report) = driver_for(&ec2, spec("shoot")).conformance(invalid, other, vec![]).await;
+    assert_eq!(failed, [""; 0], "\n{report}");
     assert_eq!(ec2.vms().await.len(), 0, "the suite leaves nothing behind");
 }
 

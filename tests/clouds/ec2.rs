@@ -1,4 +1,4 @@
-//! moto with a network, behind its proxy.
+//! moto or another simulation of EC2 with a network, behind its proxy.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,8 +7,8 @@ use roxmltree::{Document, Node};
 use serde_json::{Value, json};
 
 use crate::{
-    moto::Moto,
     proxy::Proxy,
+    server::Server,
     simulation::{Simulation, Vm},
 };
 
@@ -28,28 +28,41 @@ pub struct Ec2 {
     pub url: String,
     pub subnet: String,
     pub group: String,
-    _moto: Moto,
+    _server: Server,
 }
 
 impl Ec2 {
+    /// moto.
     pub async fn start() -> Self {
-        let moto = Moto::start().await;
-        let (proxy, url) = Proxy::start(&moto.url).await;
+        Self::on(Server::start("moto").await).await
+    }
+
+    pub async fn on(server: Server) -> Self {
+        let (proxy, url) = Proxy::start(&server.url).await;
         let subnets = proxy.ask(&[("Action", "DescribeSubnets"), VERSION]).await;
         let groups = proxy.ask(&[("Action", "DescribeSecurityGroups"), VERSION]).await;
         let (subnet, group) = (between(&subnets, "subnetId"), between(&groups, "groupId"));
         let profile =
             [("Action", "CreateInstanceProfile"), ("Version", "2010-05-08"), ("InstanceProfileName", PROFILE)];
         proxy.ask_service("iam", &profile).await;
-        Self { proxy, url, subnet, group, _moto: moto }
+        Self { proxy, url, subnet, group, _server: server }
     }
 
-    /// VMs in all states, as moto itself shows them.
+    /// VMs in all states, as the simulation itself shows them.
     async fn instances(&self) -> Vec<Instance> {
-        let text = self.proxy.ask(&[("Action", "DescribeInstances"), VERSION]).await;
-        let document = Document::parse(&text).unwrap();
-        let sets = document.descendants().filter(|node| node.has_tag_name("instancesSet"));
-        sets.flat_map(|set| set.children().filter(Node::is_element)).map(Instance::of).collect()
+        let (mut found, mut page) = (Vec::new(), None::<String>);
+        loop {
+            let mut params = vec![("Action", "DescribeInstances"), VERSION, ("MaxResults", "1000")];
+            params.extend(page.as_deref().map(|page| ("NextToken", page)));
+            let answer = self.proxy.ask(&params).await;
+            let document = Document::parse(&answer).unwrap();
+            let sets = document.descendants().filter(|node| node.has_tag_name("instancesSet"));
+            found.extend(sets.flat_map(|set| set.children().filter(Node::is_element)).map(Instance::of));
+            page = Some(text(document.root_element(), "nextToken")).filter(|next| !next.is_empty());
+            if page.is_none() {
+                return found;
+            }
+        }
     }
 }
 

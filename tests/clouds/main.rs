@@ -10,11 +10,12 @@ mod calls;
 mod class_check;
 mod ec2;
 mod gcp;
-mod moto;
 mod nodes;
 mod orphans;
 mod pool;
 mod proxy;
 mod remote;
+mod server;
 #[allow(dead_code, reason = "the demo ends VMs")]
 mod simulation;
+mod tester;

@@ -1,4 +1,4 @@
-//! The Nodes of simulated VMs: what kubelets and the node controller do where VMs do not really run.
+//! The Nodes of simulated VMs: what kubelets and the controllers of a cloud do where VMs do not really run.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ const BOOT: Duration = Duration::from_millis(1500);
 /// Between two heartbeats, so that the node controller leaves Nodes alone.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Nodes of all VMs of a cluster, until it is dropped. A VM that stops has a Node that is not ready; nobody deletes it.
+/// Nodes of all VMs of a cluster, until it is dropped. A VM that stops has a Node that is not ready; one that ended has none.
 pub struct Nodes(JoinHandle<()>);
 
 impl Nodes {
@@ -34,10 +34,11 @@ impl Nodes {
             loop {
                 let start = Instant::now();
                 let mut vms = cloud.vms().await;
+                let took = start.elapsed();
                 vms.retain(|vm| vm.cluster == cluster && vm.has_uid);
                 keeper.look_at(&vms).await;
                 // Where there are many VMs, who looks at them leaves the cloud to others most of the time.
-                tokio::time::sleep(PERIOD.max(start.elapsed() * 4)).await;
+                tokio::time::sleep(PERIOD.max(took * 4)).await;
             }
         }))
     }
@@ -51,7 +52,7 @@ impl Drop for Nodes {
 
 struct Keeper {
     nodes: Api<Node>,
-    /// By provider ID.
+    /// By provider ID: a new VM may have the name of one that ended.
     kept: BTreeMap<String, Kept>,
 }
 
@@ -65,30 +66,50 @@ struct Kept {
 impl Keeper {
     /// What fails is repeated at the next look.
     async fn look_at(&mut self, vms: &[Vm]) {
+        self.delete_ended(vms).await;
         for vm in vms {
             let new = Kept { name: vm.node.clone(), since: Instant::now(), told: None };
             let kept = self.kept.entry(vm.provider_id.clone()).or_insert(new);
-            let is_done = match kept.told {
+            let is_ready = match kept.told {
                 None if vm.is_running && kept.since.elapsed() >= BOOT => {
-                    self.nodes.create(&PostParams::default(), &node(vm)).await.is_ok()
+                    // While there is the Node of an earlier VM with that name, it fails.
+                    self.nodes.create(&PostParams::default(), &node(vm)).await.is_ok().then_some(true)
                 }
-                Some((true, at)) if vm.is_running && at.elapsed() >= HEARTBEAT => {
-                    tell(&self.nodes, &kept.name, "True").await
+                Some((is_ready, at)) if vm.is_running && (!is_ready || at.elapsed() >= HEARTBEAT) => {
+                    tell(&self.nodes, &kept.name, "True").await.then_some(true)
                 }
-                _ => false,
+                Some((true, _)) if !vm.is_running => tell(&self.nodes, &kept.name, "Unknown").await.then_some(false),
+                _ => None,
             };
-            if is_done {
-                kept.told = Some((true, Instant::now()));
+            if let Some(is_ready) = is_ready {
+                kept.told = Some((is_ready, Instant::now()));
             }
         }
-        for (id, kept) in &mut self.kept {
-            let is_up = vms.iter().any(|vm| vm.provider_id == *id && vm.is_running);
-            if !is_up
-                && kept.told.is_some_and(|(is_ready, _)| is_ready)
-                && tell(&self.nodes, &kept.name, "Unknown").await
-            {
-                kept.told = Some((false, Instant::now()));
+    }
+
+    /// Deletes the Nodes of VMs that are gone, also where another VM has the name by now.
+    async fn delete_ended(&mut self, vms: &[Vm]) {
+        let ended: Vec<String> =
+            self.kept.keys().filter(|id| !vms.iter().any(|vm| vm.provider_id == **id)).cloned().collect();
+        for id in ended {
+            let has_node = self.kept[&id].told.is_some();
+            if !has_node || self.delete(&id).await {
+                self.kept.remove(&id);
             }
+        }
+    }
+
+    /// Deletes the Node of a VM, unless it is gone or that of another VM.
+    async fn delete(&self, provider_id: &str) -> bool {
+        let name = &self.kept[provider_id].name;
+        let Ok(found) = self.nodes.get_opt(name).await else { return false };
+        let is_of = |node: &Node| node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()) == Some(provider_id);
+        let Some(node) = found.filter(is_of) else { return true };
+        let preconditions = Some(Preconditions { uid: node.metadata.uid, ..Preconditions::default() });
+        match self.nodes.delete(name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+            Ok(_) => true,
+            Err(kube::Error::Api(status)) => status.code == 404,
+            Err(_) => false,
         }
     }
 }

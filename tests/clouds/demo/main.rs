@@ -7,8 +7,6 @@ mod cloud;
 mod ec2;
 #[path = "../gcp/fake/mod.rs"]
 mod fake;
-#[path = "../moto.rs"]
-mod moto;
 #[path = "../nodes.rs"]
 mod nodes;
 #[path = "../../support/objects.rs"]
@@ -17,6 +15,8 @@ mod objects;
 #[allow(dead_code, reason = "the demo needs no faults")]
 #[path = "../proxy.rs"]
 mod proxy;
+#[path = "../server.rs"]
+mod server;
 #[allow(dead_code, reason = "the demo has classes of its own")]
 #[path = "../simulation.rs"]
 mod simulation;
@@ -24,14 +24,19 @@ mod simulation;
 #[path = "../gcp/world.rs"]
 mod world;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
+use anyhow::bail;
 use clap::{Parser, ValueEnum};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use mcm::cli::demo::{DemoOptions, run_in};
+use tokio::signal::{
+    ctrl_c,
+    unix::{SignalKind, signal},
+};
 
 use self::{
     cloud::{CLUSTER, InCloud},
@@ -81,10 +86,25 @@ async fn main() -> anyhow::Result<()> {
     let kubeconfig = Kubeconfig::read_from(&demo.kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let _nodes = Nodes::keep(Client::try_from(config)?, cloud, CLUSTER);
-    run_in(&demo, &mcm, Arc::new(in_cloud)).await?;
+    tokio::select! {
+        result = run_in(&demo, &mcm, Arc::new(in_cloud)) => result?,
+        result = until_told_to_stop() => {
+            result?;
+            bail!("the demo was stopped");
+        }
+    }
     if demo.keep {
-        eprintln!("The cloud is in this process: Ctrl-C ends it.");
-        tokio::signal::ctrl_c().await?;
+        eprintln!("The cloud is in this process: Ctrl-C ends it, and all the rest.");
+        until_told_to_stop().await?;
     }
     Ok(())
+}
+
+/// Until Ctrl-C or `hack/demo stop`: what this process started must not outlive it.
+async fn until_told_to_stop() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        result = ctrl_c() => result,
+        _ = terminate.recv() => Ok(()),
+    }
 }

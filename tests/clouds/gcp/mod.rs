@@ -2,13 +2,14 @@
 
 mod client;
 mod fake;
+mod slots;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use mcm::{
-    api::machine::{Machine, MachineClass},
+    api::machine::Machine,
     driver_tester::{Failed, Tester},
 };
 use serde_json::{Value, json};
@@ -21,12 +22,8 @@ use self::{
 use crate::{
     class_check::{self, Line},
     simulation::Simulation,
+    tester::{class, driver_for, machine},
 };
-
-fn driver_for(world: &World, spec: Value) -> Tester {
-    let secret: BTreeMap<String, String> = serde_json::from_value(world.secret()).unwrap();
-    Tester::new(class(spec), secret.into_iter().map(|(key, value)| (key, value.into_bytes())).collect()).unwrap()
-}
 
 /// A class with all fields.
 fn every_field() -> Value {
@@ -57,21 +54,6 @@ fn every_field() -> Value {
     })
 }
 
-fn class(spec: Value) -> MachineClass {
-    let mut class = MachineClass { provider: "GCP".to_owned(), provider_spec: spec, ..MachineClass::default() };
-    class.metadata.name = Some("class".to_owned());
-    class.metadata.namespace = Some("ns".to_owned());
-    class
-}
-
-fn machine(name: &str) -> Machine {
-    let mut machine = Machine::default();
-    machine.metadata.name = Some(name.to_owned());
-    machine.metadata.namespace = Some("ns".to_owned());
-    machine.metadata.uid = Some(format!("uid-{name}"));
-    machine
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gcp_driver_conforms_and_its_requests_fit_googles_document() {
     let world = World::new().await;
@@ -79,8 +61,8 @@ async fn the_gcp_driver_conforms_and_its_requests_fit_googles_document() {
     let handle = "projects/p/zones/z/disks/d";
     let csi = json!({"csi": {"driver": "pd.csi.storage.gke.io", "volumeHandle": handle}});
     let volumes = vec![(volume(csi), Some(handle.to_owned())), (volume(json!({"hostPath": {"path": "/tmp"}})), None)];
-    let (tester, invalid) = (driver_for(&world, world.spec("shoot")), class(json!({"region": 7})));
-    let (failed, report) = tester.conformance(invalid, class(world.spec("other")), volumes).await;
+    let (tester, invalid) = (driver_for(&world, world.spec("shoot")), class(&world, json!({"region": 7})));
+    let (failed, report) = tester.conformance(invalid, class(&world, world.spec("other")), volumes).await;
     assert_eq!(failed, [""; 0], "\n{report}");
     assert_eq!((world.violations(), world.count()), (vec![], 0), "the suite leaves nothing behind");
 }

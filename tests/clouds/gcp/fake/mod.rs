@@ -112,6 +112,8 @@ pub struct Gce {
     pub failing: VecDeque<Vec<&'static str>>,
     /// Requests until an operation is done, beside the one that begins it.
     pub steps: usize,
+    /// The most operations that ever ran at a time.
+    pub most_running: usize,
     pub page: Option<usize>,
     pub repeats_page: bool,
     pub ignores_filters: bool,
@@ -205,6 +207,8 @@ impl Gce {
         let name = format!("operation-{}", self.operations.len() + 1);
         let running = Running { zone: zone.to_owned(), target: target.to_owned(), goal, left: self.steps };
         self.operations.insert(name.clone(), running.clone());
+        let running_now = self.operations.values().filter(|other| other.left > 0).count();
+        self.most_running = self.most_running.max(running_now);
         if self.steps == 0 {
             self.finish(&running);
         }

@@ -1,4 +1,4 @@
-//! moto in a process of its own.
+//! A simulation of AWS by others, in a process of its own.
 
 use std::{
     process::Stdio,
@@ -14,22 +14,23 @@ use tokio::{
 const START_LIMIT: Duration = Duration::from_secs(600);
 
 /// A server, which ends with this.
-pub struct Moto {
+pub struct Server {
     pub url: String,
     _process: Child,
 }
 
-impl Moto {
-    pub async fn start() -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/clouds/moto");
-        let mut command = Command::new(script);
+impl Server {
+    /// Starts the program with this name in `hack/clouds`.
+    pub async fn start(name: &str) -> Self {
+        let script = format!("{}/hack/clouds/{name}", env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new(&script);
         let mut process = command.arg("run").stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let url = tokio::time::timeout(START_LIMIT, lines.next_line()).await.unwrap().unwrap();
         let url = url.unwrap_or_else(|| panic!("{script} run printed no URL"));
         let limit = Instant::now() + START_LIMIT;
-        while reqwest::get(format!("{url}/moto-api/data.json")).await.is_err() {
-            assert!(Instant::now() < limit, "moto does not answer at {url}");
+        while reqwest::get(&url).await.is_err() {
+            assert!(Instant::now() < limit, "{name} does not answer at {url}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Self { url, _process: process }
