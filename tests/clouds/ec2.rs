@@ -13,6 +13,8 @@ use crate::{
 };
 
 const REGION: &str = "eu-west-1";
+/// VMs per page: tests with a hundred VMs have two.
+const PAGE: &str = "75";
 const VERSION: (&str, &str) = ("Version", "2016-11-15");
 const CLUSTER: &str = "kubernetes.io/cluster/";
 const ROLE: &str = "kubernetes.io/role/node";
@@ -52,7 +54,7 @@ impl Ec2 {
     async fn instances(&self) -> Vec<Instance> {
         let (mut found, mut page) = (Vec::new(), None::<String>);
         loop {
-            let mut params = vec![("Action", "DescribeInstances"), VERSION, ("MaxResults", "1000")];
+            let mut params = vec![("Action", "DescribeInstances"), VERSION, ("MaxResults", PAGE)];
             params.extend(page.as_deref().map(|page| ("NextToken", page)));
             let answer = self.proxy.ask(&params).await;
             let document = Document::parse(&answer).unwrap();

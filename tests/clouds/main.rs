@@ -10,6 +10,7 @@ mod calls;
 mod class_check;
 mod ec2;
 mod gcp;
+mod keeper;
 mod nodes;
 mod orphans;
 mod pool;

@@ -118,6 +118,15 @@ async fn a_page_that_is_not_of_ec2_says_nothing_about_a_vm() {
 }
 
 #[tokio::test]
+async fn an_answer_without_a_list_is_not_an_empty_one() {
+    let (cloud, driver) = start().await;
+    cloud.lock().answers.insert("DescribeInstances", "<requestId>1</requestId>".to_owned());
+    let request = request("a");
+    assert_eq!(driver.status(&request).await.unwrap_err().code, Code::Unknown);
+    assert_eq!(driver.list(&request.class, &request.secret).await.unwrap_err().code, Code::Unknown);
+}
+
+#[tokio::test]
 async fn a_look_up_that_fails_never_says_that_there_is_no_vm() {
     join_all(cells(INSTANCE, row(1, (UNKNOWN, 1), (UNKNOWN, 1))).map(async |(fault, expected)| {
         let (cloud, failing, driver) = start_with(fault).await;

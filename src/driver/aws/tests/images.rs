@@ -1,11 +1,13 @@
 //! How often images are read.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 
 use super::{
-    code,
+    code, driver_that_waits,
     fake::{Fault, Shared},
-    request, start,
+    request, start, start_cloud,
 };
 use crate::driver::{Code, MachineRequest, interface::Driver};
 
@@ -27,6 +29,24 @@ async fn machines_that_are_created_together_read_their_image_once() {
     assert_eq!(vms_and_reads(&cloud), (20, 1));
     driver.create(&request("later")).await.unwrap();
     assert_eq!(vms_and_reads(&cloud).1, 1, "the root device of an image never changes");
+}
+
+#[tokio::test]
+async fn a_machine_that_comes_while_its_image_is_being_read_does_not_read_it_again() {
+    let (cloud, url) = start_cloud().await;
+    // The first read is not answered in time, and repeated.
+    let driver = driver_that_waits(&url, Duration::from_millis(500));
+    cloud.lock().faults.push(("DescribeImages", Fault::Timeout, 1));
+    let (first, second) = (request("a"), request("b"));
+    let late = async {
+        while vms_and_reads(&cloud).1 == 0 {
+            tokio::task::yield_now().await;
+        }
+        driver.create(&second).await
+    };
+    let (first, second) = tokio::join!(driver.create(&first), late);
+    assert!(first.is_ok() && second.is_ok());
+    assert_eq!(vms_and_reads(&cloud), (2, 2));
 }
 
 #[tokio::test]
