@@ -28,6 +28,7 @@ pub struct MachineRequest {
     /// Merged Secret data. In `create` and `initialize` the placeholders of the user data are substituted.
     pub secret: SecretData,
     /// Whether the call may end while the cloud still works, with [`DriverError::call_again_in`]. Otherwise it waits.
+    #[cfg_attr(not(feature = "gcp"), expect(dead_code, reason = "other drivers wait"))]
     pub may_pause: bool,
 }
 

@@ -210,7 +210,7 @@ impl World {
         let secrets = Secrets::new(MetadataOfSecret::cache(), &self.management);
         let secret = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?.data;
         let driver = self.drivers.get(&class).map_err(|error| error.to_string())?;
-        let request = MachineRequest { machine: Arc::new(machine), class: Arc::new(class), secret };
+        let request = MachineRequest { machine: Arc::new(machine), class: Arc::new(class), secret, may_pause: false };
         driver.tag(&request, is_listed).await.map_err(|error| error.message)
     }
 
