@@ -46,6 +46,8 @@ pub(super) struct MachineFacts {
     pub own_wish: Option<PreserveMode>,
     /// Since when both are so.
     pub wish_since: Instant,
+    /// It can be decoded.
+    pub is_readable: bool,
     /// A set that has too many may choose it.
     pub may_be_chosen: bool,
     serves_since: Option<Instant>,
@@ -85,6 +87,7 @@ impl MachineFacts {
             copied_wish: wish(labels::LAST_NODE_PRESERVE),
             own_wish: wish(labels::PRESERVE),
             wish_since: now,
+            is_readable,
             may_be_chosen: is_readable && value["metadata"]["labels"][labels::UPDATE_RESULT].is_null(),
             serves_since: None,
         };

@@ -331,7 +331,11 @@ impl Ledger {
         }
         let available = self.serving().filter(|it| it.uid != machine.uid).count();
         let (lost, least) = (self.lost.len() + self.recently_taken(), self.span.least);
-        luck.must(available + lost >= least, || {
+        // A rollout goes on beside Machines that stay and do not serve.
+        let is_stuck =
+            |it: &&MachineFacts| !it.is_readable && it.is_in_pool && !it.is_terminating() && !it.is_available();
+        let stuck = self.machines.values().filter(is_stuck).count();
+        luck.must(available + lost + stuck >= least, || {
             format!("{} goes: {available} serve and {lost} were lost, at least {least} must serve", machine.name)
         });
     }
