@@ -22,6 +22,8 @@ pub(super) struct Cloud {
     pub vms: BTreeMap<String, Server>,
     /// It can list VMs.
     pub lists: bool,
+    /// What it answers to every creation.
+    pub refuses: Option<Code>,
     style: Style,
     serial: u64,
 }
@@ -81,7 +83,7 @@ impl Cloud {
     }
 
     pub(super) const fn new(style: Style) -> Self {
-        Self { vms: BTreeMap::new(), lists: false, style, serial: 0 }
+        Self { vms: BTreeMap::new(), lists: false, refuses: None, style, serial: 0 }
     }
 
     pub(super) const fn style(&self) -> Style {
@@ -281,6 +283,9 @@ impl Driver for ModelDriver {
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let machine = &request.machine;
         self.call("create", machine, &[Code::Unimplemented], |world| {
+            if let Some(code) = world.cloud.lock().refuses {
+                return Err(DriverError::new(code, "not like this"));
+            }
             world.ledger.lock().vm_is_made(&world.luck, machine);
             let made = world.cloud.lock().create(machine, &request.class.name_any());
             let name = machine.name_any();

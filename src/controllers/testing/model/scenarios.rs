@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::json;
+use rstest::rstest;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    super::api_server::{CLASSES, DEPLOYMENTS, MACHINES, NODES, Outcome, SECRETS, SETS, Verb},
+    super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Outcome, SECRETS, SETS, Verb, merge},
     cloud::{Cloud, PROVIDER, Style},
     dice::Dice,
     luck::Rates,
@@ -15,7 +16,7 @@ use super::{
     wish::{Strategy, Wish},
     world::{NAMESPACE, World},
 };
-use crate::controllers;
+use crate::{controllers, driver::Code};
 
 /// VMs boot within this time, and then some requests are made.
 const BOOTED: Duration = Duration::from_mins(3);
@@ -210,6 +211,27 @@ async fn a_creation_that_failed_is_tried_again_as_soon_as_its_class_is_corrected
     sleep(Duration::from_mins(10)).await;
     assert!(vms(&world).is_empty());
     provider(PROVIDER);
+    until(&world, Duration::from_secs(8), "a VM", || vms(&world).len() == 1).await;
+}
+
+/// The driver refused the creation, so the next attempt is minutes away.
+#[rstest]
+#[case::of_its_class(&CLASSES, "class-0", json!({ "providerSpec": { "corrected": true } }))]
+#[case::of_its_secret(&SECRETS, "secret", json!({ "data": { "corrected": "eA==" } }))]
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_the_cloud_refused_is_tried_again_after_a_change(
+    #[case] kind: &'static Kind,
+    #[case] name: &str,
+    #[case] change: Value,
+) {
+    let world = world(1, Style::SIMPLE);
+    world.cloud.lock().refuses = Some(Code::PermissionDenied);
+    let _a = Process::start(&world, &Program::everything("a"));
+    sleep(Duration::from_mins(10)).await;
+    world.cloud.lock().refuses = None;
+    sleep(Duration::from_secs(8)).await;
+    assert!(vms(&world).is_empty(), "the pause is not over");
+    world.control.edit(kind, NAMESPACE, name, |object| merge(object, &change)).unwrap();
     until(&world, Duration::from_secs(8), "a VM", || vms(&world).len() == 1).await;
 }
 
