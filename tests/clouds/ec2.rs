@@ -51,6 +51,16 @@ impl Ec2 {
     }
 
     /// VMs in all states, as the simulation itself shows them.
+    /// Machines for which more than one VM was made, ended ones included.
+    pub async fn doubled(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.instances().await.into_iter().map(|one| Vm::from(one).machine).collect();
+        names.sort_unstable();
+        let mut doubled: Vec<String> =
+            names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect();
+        doubled.dedup();
+        doubled
+    }
+
     async fn instances(&self) -> Vec<Instance> {
         let (mut found, mut page) = (Vec::new(), None::<String>);
         loop {

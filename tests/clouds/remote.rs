@@ -160,10 +160,11 @@ async fn no_vm_is_lost_or_doubled_on_moto_however_often_the_driver_is_killed() {
     pool.until_settled(machines).await;
     let names: BTreeSet<String> = ec2.vms().await.into_iter().map(|vm| vm.machine).collect();
     assert_eq!(names, pool.world.scene.now().names(), "each machine has a VM");
-    assert_eq!(ec2.created().await, machines as u64, "VMs ever made");
+    // moto can give a new VM the address of another. Such a VM is replaced, together with its machine.
+    assert_eq!(ec2.doubled().await, Vec::<String>::new(), "machines with two VMs");
 
     pool.world.scale(0).await;
     trouble().await;
     pool.until_empty(machines).await;
-    assert_eq!((ec2.vms().await.len(), ec2.created().await), (0, machines as u64));
+    assert_eq!((ec2.vms().await.len(), ec2.doubled().await), (0, Vec::new()));
 }
