@@ -22,7 +22,7 @@ const FEWER: usize = 2;
 /// Numbers of machines in titles.
 const WORDS: [&str; 6] = ["no", "one", "two", "three", "four", "five"];
 /// Time limit of an act.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(150);
 
 struct Play<'a> {
     stage: &'a Stage,
