@@ -37,6 +37,8 @@ pub const SCALE_UP_DISABLED: &str = "node.machine.sapcloud.io/scale-up-disabled"
 pub const PRIORITY: &str = "machinepriority.machine.sapcloud.io";
 /// The default priority.
 pub const DEFAULT_PRIORITY: i64 = 3;
+/// The priority of a Machine that was chosen for deletion, by the autoscaler or with `delete-machine` of Cluster API.
+pub const FIRST_PRIORITY: &str = "1";
 /// Annotation on a Machine: when the autoscaler chose it for deletion.
 pub const MARKED_FOR_DELETION_TIME: &str = "machine.sapcloud.io/marked-for-deletion-time";
 /// Annotation on deployment and set: when the autoscaler last changed the replicas.

@@ -17,9 +17,6 @@ use crate::{
     controllers::object::{finalizer, owner},
 };
 
-/// Native machines that are deleted before others, as lower numbers than the default of 3.
-const FIRST: &str = "1";
-
 /// Whether the stand-in made the object to show a native one.
 pub(super) fn is_mirror(meta: &ObjectMeta) -> bool {
     has_annotation(meta, labels::MIRROR)
@@ -96,8 +93,8 @@ pub(super) fn controller<K: Resource<DynamicType = ()>>(object: &K) -> Option<Ow
 /// The annotation `delete-machine` as the native priority; `None` if the native Machine has it already.
 pub(super) fn priority(mirror: &Machine, native: &NativeMachine) -> Option<Value> {
     let is_chosen = has_annotation(&mirror.metadata, names::DELETE_MACHINE);
-    let is_first = native.annotations().get(labels::PRIORITY).map(String::as_str) == Some(FIRST);
-    let wanted = is_chosen.then_some(FIRST);
+    let is_first = native.annotations().get(labels::PRIORITY).map(String::as_str) == Some(labels::FIRST_PRIORITY);
+    let wanted = is_chosen.then_some(labels::FIRST_PRIORITY);
     (is_chosen != is_first).then(|| json!({ "metadata": { "annotations": { labels::PRIORITY: wanted } } }))
 }
 

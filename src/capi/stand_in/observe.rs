@@ -28,6 +28,7 @@ use crate::{
         cell::{Builder, Kept, Scope},
         guard::Guard,
         objects::Objects,
+        queue::Queue,
         trust::{Liveness, Trust},
         worker::ReconcileError,
     },
@@ -135,6 +136,16 @@ impl Deployments {
         });
         Some(Above { native, deployment, paused })
     }
+}
+
+/// Keys of all cached objects.
+pub(super) fn keys<K: Kept>(objects: &Objects<K>) -> impl Iterator<Item = Key> + use<K> {
+    objects.cache.all().into_iter().map(|one| Key::of(one.meta()))
+}
+
+/// Adds the keys of a namespace, or all if it is not known which.
+pub(super) fn add_those_of(namespace: Option<&str>, keys: impl Iterator<Item = Key>, queue: &Queue<Key>) {
+    keys.filter(|key| namespace.is_none_or(|name| key.namespace == name)).for_each(|key| queue.add(key));
 }
 
 fn readable<K>(seen: View<K>) -> Option<Option<Arc<K>>> {

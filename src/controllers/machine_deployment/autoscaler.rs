@@ -16,7 +16,7 @@ use crate::{
         machine::{Machine, MachineDeployment, MachinePhase, MachineSet},
     },
     controllers::object::{
-        deletion_order::{CHOSEN_BY_AUTOSCALER, is_chosen, scaled_at},
+        deletion_order::{is_chosen, scaled_at},
         draft::{Draft, Drafts},
         time::whole_seconds,
     },
@@ -115,14 +115,14 @@ impl Chosen {
 /// The time of the first mark stays.
 fn mark(machines: &mut Drafts<Machine>, machine: &Arc<Machine>, time: &str) {
     let annotations = machine.annotations();
-    let is_first = annotations.get(labels::PRIORITY).is_some_and(|priority| priority == CHOSEN_BY_AUTOSCALER);
+    let is_first = annotations.get(labels::PRIORITY).is_some_and(|priority| priority == labels::FIRST_PRIORITY);
     let is_marked = annotations.get(labels::MARKED_FOR_DELETION_TIME).is_some_and(|time| !time.is_empty());
     if is_first && is_marked {
         return;
     }
     machines.edit(machine, format!("trigger-deletion-by-mcm lists machine {}", machine.name_any()), |machine| {
         let annotations = machine.annotations_mut();
-        annotations.insert(labels::PRIORITY.to_owned(), CHOSEN_BY_AUTOSCALER.to_owned());
+        annotations.insert(labels::PRIORITY.to_owned(), labels::FIRST_PRIORITY.to_owned());
         if !is_marked {
             annotations.insert(labels::MARKED_FOR_DELETION_TIME.to_owned(), time.to_owned());
         }

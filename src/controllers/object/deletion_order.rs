@@ -5,12 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use crate::api::{
-    labels::{DEFAULT_PRIORITY, LAST_SCALER_CHANGE, MARKED_FOR_DELETION_TIME, PRIORITY},
+    labels::{DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_SCALER_CHANGE, MARKED_FOR_DELETION_TIME, PRIORITY},
     machine::{Machine, MachinePhase},
 };
-
-/// The priority of a Machine that the autoscaler chose for deletion.
-pub(crate) const CHOSEN_BY_AUTOSCALER: &str = "1";
 
 /// Sort key of a Machine in the deletion order of its set; the smallest is deleted first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +71,7 @@ pub(crate) fn marked_at(machine: &Machine) -> Option<Timestamp> {
 /// Whether the autoscaler chose the Machine before it last changed the replicas: its set deletes it even if the number is
 /// right, and creates another.
 pub(crate) fn is_chosen(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
-    let goes_first = machine.annotations().get(PRIORITY).is_some_and(|value| value == CHOSEN_BY_AUTOSCALER);
+    let goes_first = machine.annotations().get(PRIORITY).is_some_and(|value| value == FIRST_PRIORITY);
     goes_first && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
 }
 

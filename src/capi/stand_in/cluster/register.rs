@@ -5,7 +5,7 @@ use crate::{
     capi::{
         provider::apply::read,
         stand_in::{
-            observe::Ground,
+            observe::{Ground, add_those_of, keys},
             settings::{ROLE_NAME, Settings},
         },
         types::Cluster,
@@ -78,7 +78,6 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let queue = Queue::new("standincluster", Pacing::default());
     builder.controller::<Cluster, _>(reconciler, &queue, &Arc::default(), settings.concurrency, |_| true);
     ground.on_change(builder, move |namespace| {
-        let all = objects.cache.all().into_iter().map(|one| Key::of(&one.metadata));
-        all.filter(|key| namespace.is_none_or(|name| key.namespace == name)).for_each(|key| queue.add(key));
+        add_those_of(namespace, keys(&objects), &queue);
     });
 }

@@ -6,7 +6,7 @@ use crate::{
     capi::{
         provider::apply::read,
         stand_in::{
-            observe::{Deployments, Ground},
+            observe::{Deployments, Ground, add_those_of, keys},
             settings::{ROLE_NAME, Settings},
         },
         types::{Cluster, MCMMigration, Machine, MachineDeployment, MachineSet},
@@ -129,13 +129,10 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.on_change::<Cluster>(move |change| {
         let is_paused = |one: &Arc<Cluster>| one.spec.paused;
         if change.old.as_ref().map(is_paused) != change.new.as_ref().map(is_paused) {
-            let own = all.cache.all().into_iter().map(|one| Key::of(&one.metadata));
-            own.filter(|key| key.namespace == change.key.namespace).for_each(|key| unpaused.add(key));
+            add_those_of(Some(&change.key.namespace), keys(&all), &unpaused);
         }
     });
     ground.on_change(builder, move |namespace| {
-        let own = mirrors.cache.all().into_iter().map(|one| Key::of(&one.metadata));
-        let all = natives.cache.all().into_iter().map(|one| Key::of(&one.metadata)).chain(own);
-        all.filter(|key| namespace.is_none_or(|name| key.namespace == name)).for_each(|key| queue.add(key));
+        add_those_of(namespace, keys(&natives).chain(keys(&mirrors)), &queue);
     });
 }

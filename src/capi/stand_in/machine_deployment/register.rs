@@ -12,7 +12,7 @@ use crate::{
     capi::{
         provider::apply::read,
         stand_in::{
-            observe::Ground,
+            observe::{Ground, add_those_of, keys},
             settings::{ROLE_NAME, Settings},
         },
         types::{Cluster, MCMMachineTemplate, MCMMigration, Machine, MachineDeployment},
@@ -157,9 +157,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
     around(builder, &queue, &objects);
     ground.on_change(builder, move |namespace| {
-        let of_migrations = migrations.cache.all().into_iter().map(|one| Key::of(&one.metadata));
-        let all = objects.cache.all().into_iter().map(|one| Key::of(&one.metadata)).chain(of_migrations);
-        all.filter(|key| namespace.is_none_or(|name| key.namespace == name)).for_each(|key| queue.add(key));
+        add_those_of(namespace, keys(&objects).chain(keys(&migrations)), &queue);
     });
 }
 
@@ -167,8 +165,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
 fn around(builder: &mut Builder<'_>, queue: &Arc<Queue<Key>>, objects: &Arc<Objects<MachineDeployment>>) {
     let (all, target) = (Arc::clone(objects), Arc::clone(queue));
     let beside = Arc::new(move |meta: &ObjectMeta| {
-        let own = all.cache.all().into_iter().filter(|one| one.metadata.namespace == meta.namespace);
-        own.for_each(|one| target.add(Key::of(&one.metadata)));
+        add_those_of(meta.namespace.as_deref(), keys(&all), &target);
     });
     let changed = Arc::clone(&beside);
     builder.on_change::<Cluster>(move |change| changed(&change.meta));
