@@ -50,17 +50,12 @@ impl Ec2 {
         Self { proxy, url, subnet, group, _server: server }
     }
 
-    /// VMs in all states, as the simulation itself shows them.
-    /// Machines for which more than one VM was made, ended ones included.
-    pub async fn doubled(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.instances().await.into_iter().map(|one| Vm::from(one).machine).collect();
-        names.sort_unstable();
-        let mut doubled: Vec<String> =
-            names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect();
-        doubled.dedup();
-        doubled
+    /// All VMs there ever were, ended ones included.
+    pub async fn ever(&self) -> Vec<Vm> {
+        self.instances().await.into_iter().map(Vm::from).collect()
     }
 
+    /// In all states, as the simulation itself shows them.
     async fn instances(&self) -> Vec<Instance> {
         let (mut found, mut page) = (Vec::new(), None::<String>);
         loop {
@@ -110,7 +105,7 @@ impl Simulation for Ec2 {
     }
 
     async fn created(&self) -> u64 {
-        self.instances().await.len() as u64
+        self.ever().await.len() as u64
     }
 
     async fn create(&self, name: &str, cluster: &str) {
