@@ -24,11 +24,14 @@ pub(super) fn retry_at(call: Call, failure: &CallFailure, policy: &Policy, is_de
 
 /// How long to wait after the `count`-th failure in a row.
 pub(super) fn delay(call: Call, code: Code, count: u32, policy: &Policy, is_deleting: bool) -> SignedDuration {
-    if code == Code::ResourceExhausted && !is_deleting && call != Call::Initialize {
-        let chosen = policy.resource_exhausted_retry.as_signed();
-        return if chosen.is_positive() { chosen } else { LONG };
-    }
-    let bound = bound(call, code);
+    let chosen = Some(policy.resource_exhausted_retry.as_signed()).filter(SignedDuration::is_positive).unwrap_or(LONG);
+    let is_exhausted = code == Code::ResourceExhausted && !is_deleting;
+    let bound = match call {
+        // A stock-out lasts. A cloud that has too many questions answers one soon.
+        Call::Create if is_exhausted => return chosen,
+        Call::Status if is_exhausted => chosen,
+        call => bound(call, code),
+    };
     let first = if bound == SHORT { SignedDuration::from_secs(1) } else { SHORT };
     let factor = 1_i32 << count.saturating_sub(1).min(16);
     first.checked_mul(factor).unwrap_or(bound).min(bound)
@@ -84,6 +87,11 @@ mod tests {
         let policy = Policy { resource_exhausted_retry: GoDuration::from_secs(chosen), ..Policy::default() };
         assert_eq!(delay(Call::Create, Code::ResourceExhausted, 1, &policy, false).as_secs(), expected);
         assert_eq!(delay(Call::Status, Code::ResourceExhausted, 9, &policy, false).as_secs(), expected);
+        assert_eq!(
+            delay(Call::Status, Code::ResourceExhausted, 1, &policy, false).as_secs(),
+            5,
+            "a question is no stock-out"
+        );
     }
 
     #[test]
