@@ -38,7 +38,7 @@ pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
 /// none.
 pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &BTreeSet<&str>, now: Timestamp) {
     let type_ = MachineConditionType::DrainBlocked.as_str();
-    let before = conditions.iter().find(|condition| condition.type_ == type_).cloned();
+    let before = drain_blocked(conditions).cloned();
     conditions.retain(|condition| condition.type_ != type_);
     if budgets.is_empty() {
         return;
@@ -85,9 +85,9 @@ pub(super) fn stamp(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-/// Whether the condition of [`set_drain_blocked`] is set.
-pub(super) fn is_drain_blocked(conditions: &[NodeCondition]) -> bool {
-    conditions.iter().any(|condition| condition.type_ == MachineConditionType::DrainBlocked.as_str())
+/// The condition of [`set_drain_blocked`].
+pub(super) fn drain_blocked(conditions: &[NodeCondition]) -> Option<&NodeCondition> {
+    conditions.iter().find(|condition| condition.type_ == MachineConditionType::DrainBlocked.as_str())
 }
 
 /// The conditions as text: those that are not normal with their reason, the others in short.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Action, Policy, Snapshot,
+    Action, Policy, Snapshot, conditions,
     policy::after,
     status,
     views::{NodeView, PodsView},
@@ -100,6 +100,15 @@ pub(super) fn plan(
             Outcome::Blocked(error)
         }
     }
+}
+
+/// No budget in the way of the drain is one that can never be met, as the condition `DrainBlocked` still says. After a
+/// restart, nothing is known before the next eviction.
+pub(super) fn is_condition_outdated(snapshot: &Snapshot) -> bool {
+    let is_known = !snapshot.memory.pods.is_empty();
+    is_known
+        && snapshot.memory.never_met_budgets().is_empty()
+        && conditions::drain_blocked(&status::stored(&snapshot.machine).conditions).is_some()
 }
 
 /// A forced drain begins with the pods that were listed last: another list would delay it. Returns whether there are any.

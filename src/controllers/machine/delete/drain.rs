@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     super::{
-        Action, Policy, Snapshot, conditions, draining,
+        Action, Policy, Snapshot, draining,
         memory::NodeWrite,
         policy::after,
         status,
@@ -195,20 +195,12 @@ fn drain_pods(
                 event,
             );
         }
-        None if is_condition_outdated(snapshot) => {
+        None if draining::is_condition_outdated(snapshot) => {
             advance(plan, snapshot, Progress::Drain, "", "the budget that could never be met has changed");
         }
         Some(_) | None => {}
     }
     draining::append(plan, drain);
-}
-
-/// After a restart, nothing is known before the next eviction.
-fn is_condition_outdated(snapshot: &Snapshot) -> bool {
-    let is_known = !snapshot.memory.pods.is_empty();
-    is_known
-        && snapshot.memory.never_met_budgets().is_empty()
-        && conditions::is_drain_blocked(&status::stored(&snapshot.machine).conditions)
 }
 
 /// How much there is to do, and which volumes are not awaited.

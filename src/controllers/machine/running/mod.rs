@@ -58,8 +58,8 @@ fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
 }
 
 fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
-    let current: &[NodeCondition] = &node.status.conditions;
     let stored = status::stored(&snapshot.machine);
+    let current: &[NodeCondition] = &in_place::conditions_of(node, &stored);
     let phase = stored.current_status.phase.clone();
     let mut next = stored.clone();
     if conditions::differ(&stored.conditions, current) {

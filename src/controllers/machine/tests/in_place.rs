@@ -4,7 +4,10 @@ use insta::assert_snapshot;
 use rstest::rstest;
 use serde_json::json;
 
-use super::world::{Fault, World, at, pod, ready};
+use super::{
+    super::memory::Memory,
+    world::{Fault, World, at, pod, ready},
+};
 use crate::{
     api::{
         labels,
@@ -298,6 +301,34 @@ fn a_drain_that_fails_is_told_and_repeated() {
     world.stubborn = None;
     world.run_until(|world| progress(world) == Some(Reason::ReadyForUpdate));
     assert!(world.pods.is_empty());
+}
+
+#[test]
+fn a_budget_that_can_never_be_met_is_named_in_a_condition_while_it_is_in_the_way() {
+    let named = |world: &World| {
+        let conditions = world.status().conditions;
+        conditions.into_iter().find(|condition| condition.type_ == "DrainBlocked")?.message
+    };
+    let is_named = |world: &World| named(world).is_some_and(|text| text.contains("budget ns/db allows no eviction"));
+    let mut world = selected();
+    world.pods = vec![pod("db-0")];
+    world.stubborn = stubborn(true);
+    world.pass();
+    assert!(is_named(&world), "{:?}", world.status());
+    assert!(world.status().conditions.iter().any(|condition| condition.type_ == "Ready"), "those of the Node stay");
+    world.memory = Memory::default();
+    let writes = world.statuses.len();
+    world.pass();
+    assert!(is_named(&world), "a restart does not change it");
+    assert_eq!(world.statuses.len(), writes, "and nothing is written again");
+    world.stubborn = stubborn(false);
+    world.run_until(|world| named(world).is_none());
+    assert_eq!(world.pods.len(), 1, "the drain still waits");
+    world.stubborn = stubborn(true);
+    world.run_until(is_named);
+    world.stubborn = None;
+    world.run_until(|world| progress(world) == Some(Reason::ReadyForUpdate));
+    assert_eq!(named(&world), None, "the drain is over");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! The drain of a Node before its in-place update. It ends only when all its pods were told to go: unlike a deletion, an
 //! update can wait.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
     super::super::{
-        Action, Policy, Snapshot,
+        Action, Policy, Snapshot, conditions,
         delete::progress::Progress,
         draining::{self, Outcome},
         memory::NodeWrite,
@@ -32,8 +32,12 @@ use crate::{
 /// When the drain is forced; `None` if it is forced now, or the Node is not drained for an update.
 pub(in super::super::super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Option<Timestamp> {
     let node = node_of(snapshot)?;
-    let progress = in_place::progress_of(&node.status.conditions);
-    (progress == Some(Reason::SelectedForUpdate)).then(|| drain_policy_of(snapshot, policy, &node).forced_from())?
+    is_due(&node).then(|| drain_policy_of(snapshot, policy, &node).forced_from())?
+}
+
+/// The Node is drained for its update now.
+pub(super) fn is_due(node: &Node) -> bool {
+    in_place::progress_of(&node.status.conditions) == Some(Reason::SelectedForUpdate)
 }
 
 /// Cordons and drains the Node. Then the Machine is `InPlaceUpdating`, and after that the Node `DrainSuccessful`.
@@ -58,6 +62,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
             let budgets = refused_by.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             tell(plan, snapshot, &format!("Evictions are refused by the disruption budget {budgets}. "), None);
         }
+        Outcome::Busy { .. } if draining::is_condition_outdated(snapshot) => tell(plan, snapshot, "", None),
         Outcome::Busy { .. } => {}
     }
 }
@@ -80,6 +85,7 @@ fn finish(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>, name: 
     let (mut next, now) = (status::stored(&snapshot.machine), snapshot.now);
     let text = format!("Machine {} is undergoing an in-place update", snapshot.name());
     next.last_operation = status::operation(OperationType::InPlaceUpdate, OperationState::Processing, text, now);
+    conditions::set_drain_blocked(&mut next.conditions, &BTreeSet::new(), now);
     status::enter(&mut next, MachinePhase::InPlaceUpdating, true, now);
     let event = Event::normal(EventReason::InPlaceUpdating, format!("Node {name} is drained for its in-place update"));
     let reason = "the Node is drained, and the agent on it may begin";
@@ -97,6 +103,7 @@ fn tell(plan: &mut Plan<Action>, snapshot: &Snapshot, story: &str, event: Option
     let mut next = stored.clone();
     let text = Progress::Drain.after(story);
     next.last_operation = status::operation(OperationType::DrainNode, OperationState::Processing, text, now);
+    conditions::set_drain_blocked(&mut next.conditions, &snapshot.memory.never_met_budgets(), now);
     if !status::is_news(&stored, &next, now) {
         return;
     }

@@ -12,13 +12,16 @@
 
 mod drain;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
+use k8s_openapi::api::core::v1::NodeCondition;
 use serde_json::json;
 
 pub(in super::super) use drain::forced_from;
 
-use super::super::{Action, Policy, Snapshot, memory::NodeWrite, status, steps::is_refused, views::NodeView};
+use super::super::{
+    Action, Policy, Snapshot, conditions, memory::NodeWrite, status, steps::is_refused, views::NodeView,
+};
 use crate::{
     api::{
         machine::{MachinePhase, MachineStatus, OperationState, OperationType},
@@ -51,6 +54,15 @@ pub(in super::super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Actio
 pub(in super::super) fn is_under_way(snapshot: &Snapshot) -> bool {
     let progress = node_of(snapshot).and_then(|node| in_place::progress_of(&node.status.conditions));
     matches!(progress, Some(Reason::SelectedForUpdate | Reason::DrainSuccessful | Reason::ReadyForUpdate))
+}
+
+/// The conditions to store: those of the Node, and while it is drained for its update, what is in the way of that.
+pub(super) fn conditions_of<'a>(node: &'a Node, stored: &MachineStatus) -> Cow<'a, [NodeCondition]> {
+    let told = if drain::is_due(node) { conditions::drain_blocked(&stored.conditions) } else { None };
+    match told {
+        Some(told) => node.status.conditions.iter().chain([told]).cloned().collect(),
+        None => Cow::Borrowed(&node.status.conditions),
+    }
 }
 
 /// Reads the result of the update from the Node of a Machine that is updated. True if the phase changes.
