@@ -5,6 +5,8 @@
 pub const NODE: &str = "node";
 /// Label on a Machine, set through the template: the name of its MachineDeployment.
 pub const DEPLOYMENT_NAME: &str = "name";
+/// Label on a Node, and in the node template of its Machine: the zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Label that keeps the MachineSets of one MachineDeployment apart.
 pub const TEMPLATE_HASH: &str = "machine-template-hash";
 /// Label on sets and deployments; with `True` the set creates no Machines.

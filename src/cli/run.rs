@@ -21,7 +21,7 @@ use crate::{
         leader::Timing,
         limiter::Rate,
     },
-    safety::{api_server::Probing, overshoot::Margins},
+    safety::{api_server::Probing, meltdown::Limits, overshoot::Margins},
 };
 
 /// Age at which the node controller adds a finalizer that the machine controller should have added.
@@ -104,7 +104,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             creation_timeout: machine.creation_timeout.as_signed(),
             marks_strangers: false,
             finalizer_grace: FINALIZER_GRACE,
-            max_unhealthy_replacements: machine.max_unhealthy_replacements,
+            unhealthy_replacements: machine.unhealthy_replacements,
         },
         machine,
         slots: options.concurrency,
@@ -165,7 +165,7 @@ fn process_options(
             creation_timeout: machine.creation_timeout.as_signed(),
             marks_strangers: true,
             finalizer_grace: FINALIZER_GRACE,
-            max_unhealthy_replacements: machine.max_unhealthy_replacements,
+            unhealthy_replacements: machine.unhealthy_replacements,
         },
         machine,
         slots: 1,
@@ -201,7 +201,7 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
         probing: probing(machine),
         node: node::Policy {
             creation_timeout: creation_timeout.as_signed(),
-            max_unhealthy_replacements: machine.max_unhealthy_replacements,
+            unhealthy_replacements: unhealthy_replacements(machine),
             ..process.node
         },
         drivers: Some(driver_choice(driver)),
@@ -238,8 +238,12 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         node_conditions: options.node_conditions.as_slice().to_vec(),
         resource_exhausted_retry: options.resource_exhausted_retry.into(),
         bootstrap_token_groups: options.bootstrap_token_auth_extra_groups.clone(),
-        max_unhealthy_replacements: options.max_unhealthy_replacements,
+        unhealthy_replacements: unhealthy_replacements(options),
     }
+}
+
+fn unhealthy_replacements(options: &MachineOptions) -> Limits {
+    Limits { per_deployment: options.max_unhealthy_replacements, per_zone: options.max_unhealthy_replacements_per_zone }
 }
 
 #[cfg(test)]
@@ -251,7 +255,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::args::{self, Command},
-        safety::meltdown,
+        safety::meltdown::Limit,
     };
 
     #[test]
@@ -350,6 +354,7 @@ mod tests {
             "--resource-exhausted-retry=5m",
             "--bootstrap-token-auth-extra-groups=g",
             "--machine-safety-max-unhealthy-replacements=30%",
+            "--machine-safety-max-unhealthy-replacements-per-zone=3",
             "--namespace=n",
         ];
         let Command::MachineController(options) = args::parse(words.map(OsString::from)).unwrap() else {
@@ -367,10 +372,10 @@ mod tests {
             node_conditions: vec!["A".to_owned(), "B".to_owned()],
             resource_exhausted_retry: GoDuration::from_secs(300),
             bootstrap_token_groups: "g".to_owned(),
-            max_unhealthy_replacements: meltdown::Limit::Percent(30),
+            unhealthy_replacements: Limits { per_deployment: Limit::Percent(30), per_zone: Some(Limit::Machines(3)) },
             ..machine::Policy::default()
         };
-        assert_eq!(process.node.max_unhealthy_replacements, expected.max_unhealthy_replacements);
+        assert_eq!(process.node.unhealthy_replacements, expected.unhealthy_replacements);
         assert_eq!(process.machine, expected);
         assert_eq!(process.node.creation_timeout.as_secs(), 60, "from this age a Node without a machine is marked");
         let Cells::One(cell) = process.cells else { panic!("several cells") };

@@ -1,8 +1,9 @@
-//! The meltdown guard: limits how many unhealthy Machines of one MachineDeployment are replaced at the same time.
+//! The meltdown guard: limits how many unhealthy Machines of one MachineDeployment, or of one zone, are replaced at the
+//! same time.
 //!
 //! If a zone fails, or the connection to it, all its Machines look unhealthy at the same time. Replacing them all would
-//! turn a disturbance into an outage, so the next replacement waits until the previous one is Running. The [`Limit`] is
-//! `max_unhealthy_replacements` of the machine policy. Creation timeouts are not guarded, because such a Machine was never
+//! turn a disturbance into an outage, so the next replacement waits until the previous one is Running. The [`Limits`] are
+//! `unhealthy_replacements` of the machine policy. Creation timeouts are not guarded, because such a Machine was never
 //! available.
 
 use std::{fmt, str::FromStr};
@@ -12,8 +13,8 @@ use crate::api::{
     machine::{Machine, MachinePhase},
 };
 
-/// How many Machines of a deployment may be out of service before no further one is replaced, at least one. The default is
-/// the reference's fixed number, 1.
+/// How many Machines of a group may be out of service before no further one is replaced, at least one. The default is the
+/// reference's fixed number for a deployment, 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// That many.
@@ -65,34 +66,90 @@ impl FromStr for Limit {
     }
 }
 
+/// The limits that hold, all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// For the Machines of a deployment.
+    pub per_deployment: Limit,
+    /// For the Machines in a zone, of all deployments. The reference has none.
+    pub per_zone: Option<Limit>,
+}
+
+impl Limits {
+    /// The permits that the replacement of a Machine needs. Without any it is not guarded.
+    pub fn permits_of(&self, machine: &Machine) -> Vec<PermitKey> {
+        let zone = self.per_zone.and_then(|_| Group::zone_of(machine));
+        let groups = [Group::deployment_of(machine), zone].into_iter().flatten();
+        let namespace = machine.metadata.namespace.clone().unwrap_or_default();
+        groups.map(|group| PermitKey { namespace: namespace.clone(), group }).collect()
+    }
+
+    /// The limit of a group.
+    pub fn of(&self, group: &Group) -> Limit {
+        match group {
+            Group::Deployment(_) => self.per_deployment,
+            Group::Zone(_) => self.per_zone.unwrap_or_default(),
+        }
+    }
+}
+
 /// How many names an explanation lists.
 const NAMES: usize = 3;
 
-/// The scope of a permit: Machines with the same value of the label [`labels::DEPLOYMENT_NAME`] in one namespace.
+/// Machines of which few may be out of service at the same time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// Those with this value of the label [`labels::DEPLOYMENT_NAME`].
+    Deployment(String),
+    /// Those whose Nodes get this value of the label [`labels::ZONE`].
+    Zone(String),
+}
+
+impl Group {
+    fn deployment_of(machine: &Machine) -> Option<Self> {
+        machine.metadata.labels.as_ref()?.get(labels::DEPLOYMENT_NAME).cloned().map(Self::Deployment)
+    }
+
+    fn zone_of(machine: &Machine) -> Option<Self> {
+        machine.spec.node_template.metadata.labels.get(labels::ZONE).cloned().map(Self::Zone)
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deployment(name) => f.write_str(name),
+            Self::Zone(zone) => write!(f, "zone {zone}"),
+        }
+    }
+}
+
+/// The scope of a permit: a group of Machines in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitKey {
     pub namespace: String,
-    pub deployment: String,
+    pub group: Group,
 }
 
 /// How many Machines with the same [`PermitKey`] are out of service, and which, including the Machine itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfService {
+    group: Group,
     /// All Machines, in service or not.
     machines: u32,
     weight: u32,
     blockers: Vec<String>,
 }
 
-/// The permit to replace a Machine of a MachineDeployment. One Machine at a time holds it, while the others are counted
-/// and its status is written. The executor keeps the lock.
+/// The permit to replace a Machine, in all its groups. One Machine of a group at a time holds it, while the others are
+/// counted and its status is written. The executor keeps the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Permit {
     /// Not requested in this reconcile.
     #[default]
     NotAsked,
-    /// This Machine holds it; the others were counted after it was taken.
-    Held(OutOfService),
+    /// This Machine holds it; the others of each group were counted after it was taken.
+    Held(Vec<OutOfService>),
     /// Another Machine holds it.
     Refused {
         /// Name of that Machine.
@@ -100,29 +157,47 @@ pub enum Permit {
     },
 }
 
-impl PermitKey {
-    /// The key of a Machine. A Machine without one is not guarded.
-    pub fn of(machine: &Machine) -> Option<Self> {
-        let deployment = machine.metadata.labels.as_ref()?.get(labels::DEPLOYMENT_NAME)?.clone();
-        Some(Self { namespace: machine.metadata.namespace.clone().unwrap_or_default(), deployment })
+impl Permit {
+    /// What the replacement of the Machine waits for, beside the question for the permit; `None` if it may be replaced.
+    pub fn awaits(&self, limits: &Limits) -> Option<String> {
+        match self {
+            Self::NotAsked => None,
+            Self::Refused { by } => Some(format!("a replacement permit: machine {by} holds it")),
+            Self::Held(groups) => groups.iter().find_map(|group| {
+                let (blockers, name) = (group.blocked_by(limits)?, group.group());
+                Some(format!("a replacement permit: machines of {name} are out of service: {blockers}"))
+            }),
+        }
     }
+}
 
-    /// Whether a Machine has this key.
+impl PermitKey {
+    /// Whether a Machine is of the group.
     pub fn is_of(&self, machine: &Machine) -> bool {
-        Self::of(machine).as_ref() == Some(self)
+        let group = match &self.group {
+            Group::Deployment(_) => Group::deployment_of(machine),
+            Group::Zone(_) => Group::zone_of(machine),
+        };
+        machine.metadata.namespace.as_deref().unwrap_or_default() == self.namespace
+            && group.as_ref() == Some(&self.group)
     }
+}
+
+/// The groups of some permits, for people.
+pub fn names(permits: &[PermitKey]) -> String {
+    permits.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 impl fmt::Display for PermitKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.deployment)
+        self.group.fmt(f)
     }
 }
 
 impl OutOfService {
     /// Counts the Machines of one key and ignores others.
     pub fn of<'a>(key: &PermitKey, machines: impl IntoIterator<Item = &'a Machine>) -> Self {
-        let mut count = Self::default();
+        let mut count = Self { group: key.group.clone(), machines: 0, weight: 0, blockers: Vec::new() };
         machines.into_iter().filter(|machine| key.is_of(machine)).for_each(|machine| count.add(machine));
         count.blockers.sort();
         count.blockers.truncate(NAMES);
@@ -145,9 +220,14 @@ impl OutOfService {
         }
     }
 
+    /// Whose Machines were counted.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
     /// The Machines because of which no further one may be replaced; `None` if one may.
-    pub fn blocked_by(&self, limit: Limit) -> Option<String> {
-        (self.weight >= limit.of(self.machines)).then(|| {
+    pub fn blocked_by(&self, limits: &Limits) -> Option<String> {
+        (self.weight >= limits.of(&self.group).of(self.machines)).then(|| {
             let more = if self.blockers.len() == NAMES { ", …" } else { "" };
             format!("{}{more}", self.blockers.join(", "))
         })
@@ -183,7 +263,8 @@ mod tests {
     }
 
     fn count(machines: &[Machine]) -> OutOfService {
-        OutOfService::of(&PermitKey { namespace: "ns".to_owned(), deployment: "pool".to_owned() }, machines)
+        let group = Group::Deployment("pool".to_owned());
+        OutOfService::of(&PermitKey { namespace: "ns".to_owned(), group }, machines)
     }
 
     #[rstest]
@@ -204,9 +285,9 @@ mod tests {
     #[test]
     fn one_machine_may_be_given_up_only_while_none_is_out_of_service() {
         let healthy = [machine("a", "Running", false), machine("b", "Unknown", false)];
-        assert_eq!(count(&healthy).blocked_by(Limit::default()), None);
+        assert_eq!(count(&healthy).blocked_by(&Limits::default()), None);
         let joining = [machine("a", "Unknown", false), machine("b", "Pending", false)];
-        assert_eq!(count(&joining).blocked_by(Limit::default()).as_deref(), Some("b (Pending)"));
+        assert_eq!(count(&joining).blocked_by(&Limits::default()).as_deref(), Some("b (Pending)"));
     }
 
     #[rstest]
@@ -220,7 +301,7 @@ mod tests {
         let out_of_service = |count_of: usize| {
             let phase = |index: usize| if index < count_of { "Pending" } else { "Running" };
             let all: Vec<Machine> = (0..machines).map(|index| machine("m", phase(index), false)).collect();
-            count(&all).blocked_by(limit)
+            count(&all).blocked_by(&Limits { per_deployment: limit, per_zone: None })
         };
         assert_eq!(out_of_service(allowed), None, "one more may be replaced");
         assert!(out_of_service(allowed + 1).is_some());
@@ -234,7 +315,7 @@ mod tests {
     #[test]
     fn the_explanation_names_a_few_machines_in_order() {
         let machines: Vec<Machine> = ["e", "d", "c", "b"].iter().map(|name| machine(name, "", false)).collect();
-        let text = count(&machines).blocked_by(Limit::default()).unwrap();
+        let text = count(&machines).blocked_by(&Limits::default()).unwrap();
         assert_eq!(text, "b (not created yet), c (not created yet), d (not created yet), …");
     }
 
@@ -251,7 +332,7 @@ mod tests {
         let mut machine = machine("m", phase, preserved);
         machine.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH.into());
         let count = count(&[machine]);
-        assert_eq!((count.weight, count.blocked_by(Limit::default()).as_deref()), (weight, Some("m (Terminating)")));
+        assert_eq!((count.weight, count.blocked_by(&Limits::default()).as_deref()), (weight, Some("m (Terminating)")));
     }
 
     #[test]
@@ -260,5 +341,50 @@ mod tests {
         elsewhere.metadata.namespace = Some("elsewhere".to_owned());
         other.metadata.labels.as_mut().unwrap().insert("name".to_owned(), "other".to_owned());
         assert_eq!(count(&[elsewhere, other]).weight, 0);
+    }
+
+    fn in_zone(name: &str, deployment: &str, phase: &str, zone: &str) -> Machine {
+        let mut machine = machine(name, phase, false);
+        machine.metadata.labels.as_mut().unwrap().insert("name".to_owned(), deployment.to_owned());
+        let zone = (labels::ZONE.to_owned(), zone.to_owned());
+        machine.spec.node_template.metadata.labels.extend([zone]);
+        machine
+    }
+
+    #[test]
+    fn in_a_zone_the_machines_of_all_deployments_count() {
+        let limits = Limits { per_zone: Some(Limit::Machines(2)), ..Limits::default() };
+        let sick = in_zone("a", "a", "Unknown", "1");
+        let others = [
+            in_zone("b", "b", "Pending", "1"),
+            in_zone("elsewhere", "b", "Pending", "2"),
+            machine("nowhere", "Pending", false),
+        ];
+        let permit = |others: &[Machine]| {
+            let all = || others.iter().chain([&sick]);
+            Permit::Held(limits.permits_of(&sick).iter().map(|key| OutOfService::of(key, all())).collect())
+        };
+        assert_eq!(permit(&others).awaits(&limits), None, "one of the zone, and the limit is two");
+        let more = [others[0].clone(), in_zone("c", "c", "Pending", "1")];
+        assert_eq!(
+            permit(&more).awaits(&limits).as_deref(),
+            Some("a replacement permit: machines of zone 1 are out of service: b (Pending), c (Pending)")
+        );
+        let own = [in_zone("d", "a", "Pending", "1")];
+        assert_eq!(
+            permit(&own).awaits(&limits).as_deref(),
+            Some("a replacement permit: machines of a are out of service: d (Pending)"),
+            "the limit of the deployment holds, too"
+        );
+    }
+
+    #[test]
+    fn without_a_limit_for_zones_only_the_deployment_counts() {
+        let names = |limits: Limits| {
+            let keys = limits.permits_of(&in_zone("a", "pool", "Unknown", "1"));
+            keys.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Limits::default()), ["pool"]);
+        assert_eq!(names(Limits { per_zone: Some(Limit::Percent(5)), ..Limits::default() }), ["pool", "zone 1"]);
     }
 }

@@ -102,6 +102,11 @@ pub struct MachineOptions {
     #[arg(long = "machine-safety-max-unhealthy-replacements", default_value = "1", value_name = "NUMBER|PERCENTAGE")]
     pub max_unhealthy_replacements: Limit,
 
+    /// The same for the machines in a zone, of all deployments (label topology.kubernetes.io/zone of the node template); no
+    /// limit by default
+    #[arg(long = "machine-safety-max-unhealthy-replacements-per-zone", value_name = "NUMBER|PERCENTAGE")]
+    pub max_unhealthy_replacements_per_zone: Option<Limit>,
+
     /// Node conditions that make a machine unhealthy when true, separated by commas without spaces
     #[arg(
         long,

@@ -63,7 +63,8 @@ const MACHINE: [(&str, &str); 17] = [
 ];
 
 /// Flags without a default.
-const DRIVER: [&str; 2] = ["provider", "simulated-cloud"];
+const MACHINES: [&str; 3] = ["provider", "simulated-cloud", PER_ZONE];
+const PER_ZONE: &str = "machine-safety-max-unhealthy-replacements-per-zone";
 
 const MANAGER_ONLY: [(&str, &str); 2] = [("port", "10258"), ("concurrent-syncs", "10")];
 const MACHINE_CONTROLLER_ONLY: [(&str, &str); 2] = [("port", "10259"), ("concurrent-syncs", "50")];
@@ -140,8 +141,8 @@ fn every_flag_has_the_default_of_the_go_program(#[case] command: &str) {
 
 #[rstest]
 #[case("machine-controller-manager", &[])]
-#[case("machine-controller", &DRIVER)]
-#[case("run", &["provider", "simulated-cloud", "concurrent-syncs", "cells"])]
+#[case("machine-controller", &MACHINES)]
+#[case("run", &["provider", "simulated-cloud", "concurrent-syncs", "cells", PER_ZONE])]
 fn there_is_no_other_flag(#[case] command: &str, #[case] without_default: &[&'static str]) {
     let known: BTreeSet<_> =
         table(command).into_iter().map(|(flag, _)| flag).chain(without_default.iter().copied()).collect();
@@ -215,6 +216,7 @@ fn the_machine_controller_gets_typed_values() {
             orphan_vms_minimum_age: 10 * MINUTE,
             orphan_vms_dry_run: false,
             max_unhealthy_replacements: Limit::Machines(1),
+            max_unhealthy_replacements_per_zone: None,
             node_conditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable".parse().unwrap(),
             bootstrap_token_auth_extra_groups: String::new(),
             resource_exhausted_retry: 10 * MINUTE,

@@ -11,7 +11,7 @@ use crate::{
         patch,
     },
     drain::{ClaimRef, PodRef},
-    safety::meltdown::PermitKey,
+    safety::meltdown::{self, PermitKey},
 };
 
 /// One I/O operation that a plan for a Machine can contain.
@@ -104,9 +104,9 @@ pub enum Action {
     EvictPod(PodRef),
     /// Delete a pod with its UID as precondition and grace period 0. Result: `Snapshot::pod_called`.
     DeletePod(PodRef),
-    /// Take the replacement permit of a key if it is free, then count the Machines of the key. It is released when the
+    /// Take the replacement permit of all keys if they are free, then count the Machines of each. It is released when the
     /// reconcile ends and its writes are in the cache. Result: `Snapshot::learned.permit`.
-    TakePermit(PermitKey),
+    TakePermit(Vec<PermitKey>),
     /// Replace a Machine without a permit: a new VM has the name of its Node, so its own VM is gone.
     WaivePermit(Arc<Machine>),
 }
@@ -156,7 +156,7 @@ impl fmt::Display for Action {
             Self::DetachVolumes { node } => write!(f, "delete volume attachments of node {node}"),
             Self::EvictPod(pod) => write!(f, "evict pod {pod}"),
             Self::DeletePod(pod) => write!(f, "delete pod {pod}"),
-            Self::TakePermit(key) => write!(f, "take the replacement permit of {key}"),
+            Self::TakePermit(keys) => write!(f, "take the replacement permit of {}", meltdown::names(keys)),
             Self::WaivePermit(machine) => {
                 write!(f, "waive the replacement permit of {}", machine.metadata.name.as_deref().unwrap_or_default())
             }

@@ -27,10 +27,7 @@ use crate::{
         Step,
         lint::{Rule, Violation},
     },
-    safety::{
-        meltdown::{Permit, PermitKey},
-        trust::TargetTrust,
-    },
+    safety::{meltdown::Permit, trust::TargetTrust},
 };
 
 /// The bounds that the steps would break.
@@ -340,15 +337,14 @@ impl Facts<'_> {
     }
 
     fn is_permitted(&self) -> Verdict {
-        let Some(key) = PermitKey::of(&self.snapshot.machine) else { return Ok(()) };
-        let limit = self.policy.max_unhealthy_replacements;
+        let limits = &self.policy.unhealthy_replacements;
+        let Some(key) = limits.permits_of(&self.snapshot.machine).into_iter().next() else { return Ok(()) };
         match &self.snapshot.learned.permit {
-            Permit::Held(others) => match others.blocked_by(limit) {
-                Some(blockers) => {
-                    refuse(Rule::TooManyReplaced, format!("out of service of {key}: {blockers}; the limit is {limit}"))
-                }
-                None => Ok(()),
-            },
+            Permit::Held(groups) => groups.iter().try_for_each(|group| {
+                let Some(blockers) = group.blocked_by(limits) else { return Ok(()) };
+                let (name, limit) = (group.group(), limits.of(group.group()));
+                refuse(Rule::TooManyReplaced, format!("out of service of {name}: {blockers}; the limit is {limit}"))
+            }),
             Permit::NotAsked | Permit::Refused { .. } => {
                 refuse(Rule::TooManyReplaced, format!("it does not hold the permit of {key}"))
             }

@@ -15,8 +15,6 @@ use crate::{
     runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges},
 };
 
-const ZONE: &str = "topology.kubernetes.io/zone";
-
 /// In the order of [`Pool::labels`].
 const POOL_LABELS: [&str; 4] = ["namespace", "machine_deployment", "instance_type", "zone"];
 
@@ -227,7 +225,7 @@ fn pool(snapshot: &Snapshot) -> Option<Pool<'_>> {
         namespace: machine.metadata.namespace.as_deref().unwrap_or_default(),
         deployment: machine.metadata.labels.as_ref()?.get(labels::DEPLOYMENT_NAME)?,
         instance_type: class.map(|template| template.instance_type.as_str()).unwrap_or_default(),
-        zone: machine.spec.node_template.metadata.labels.get(ZONE).map(String::as_str).unwrap_or_default(),
+        zone: machine.spec.node_template.metadata.labels.get(labels::ZONE).map(String::as_str).unwrap_or_default(),
     })
 }
 

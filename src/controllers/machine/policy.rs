@@ -30,9 +30,9 @@ pub struct Policy {
     pub resource_exhausted_retry: GoDuration,
     /// Value of `auth-extra-groups` (`--bootstrap-token-auth-extra-groups`).
     pub bootstrap_token_groups: String,
-    /// How many Machines of a deployment may be out of service before no further unhealthy Machine is marked Failed
-    /// (`--machine-safety-max-unhealthy-replacements`).
-    pub max_unhealthy_replacements: meltdown::Limit,
+    /// How many Machines may be out of service before no further unhealthy Machine is marked Failed
+    /// (`--machine-safety-max-unhealthy-replacements`, `--machine-safety-max-unhealthy-replacements-per-zone`).
+    pub unhealthy_replacements: meltdown::Limits,
 }
 
 impl Default for Policy {
@@ -49,7 +49,7 @@ impl Default for Policy {
             node_conditions: conditions.map(str::to_owned).to_vec(),
             resource_exhausted_retry: GoDuration::from_secs(10 * 60),
             bootstrap_token_groups: String::new(),
-            max_unhealthy_replacements: meltdown::Limit::default(),
+            unhealthy_replacements: meltdown::Limits::default(),
         }
     }
 }

@@ -77,9 +77,9 @@ impl Nodes {
             }
             Action::RememberMark => turn.remember(|memory| memory.mark_put(now)),
             Action::GetNode => turn.session.exists = Some(self.exists(turn.key).await),
-            Action::TakePermit { permit, machine } => {
+            Action::TakePermit { permits, machine } => {
                 (turn.session.held, turn.session.permit) =
-                    take_permit(&self.permits, &self.machines.cache, &permit, &Key::of(&machine.metadata));
+                    take_permit(&self.permits, &self.machines.cache, &permits, &Key::of(&machine.metadata));
             }
             Action::ForgetGoneNode => turn.remember(|memory| memory.gone = None),
         }

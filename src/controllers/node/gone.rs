@@ -14,10 +14,7 @@ use crate::{
     },
     controllers::machine::is_same_vm,
     plan::{Plan, WaitKind},
-    safety::{
-        meltdown::{Permit, PermitKey},
-        trust::TargetTrust,
-    },
+    safety::{meltdown::Permit, trust::TargetTrust},
 };
 
 /// Polling period for changes that no watch reports.
@@ -111,28 +108,21 @@ fn is_permitted(
     machine: &Arc<Machine>,
     permit: &Permit,
 ) -> bool {
-    let Some(key) = PermitKey::of(machine) else { return true };
-    let again = snapshot.now.checked_add(LOOK_AGAIN).ok();
-    match permit {
-        Permit::NotAsked => {
-            let machine = Arc::clone(machine);
-            plan.then(
-                Action::TakePermit { permit: key, machine },
-                "only one machine of a deployment is replaced at a time",
-            );
-        }
-        Permit::Refused { by } => {
-            plan.wait(WaitKind::ReplacementPermit, format!("a replacement permit: machine {by} holds it"), again);
-        }
-        Permit::Held(others) => match others.blocked_by(policy.max_unhealthy_replacements) {
-            None => return true,
-            Some(blockers) => {
-                let text = format!("a replacement permit: machines of {key} are out of service: {blockers}");
-                plan.wait(WaitKind::ReplacementPermit, text, again);
-            }
-        },
+    let permits = policy.unhealthy_replacements.permits_of(machine);
+    if permits.is_empty() {
+        return true;
     }
-    false
+    if *permit == Permit::NotAsked {
+        let machine = Arc::clone(machine);
+        plan.then(Action::TakePermit { permits, machine }, "few machines are replaced at a time");
+        return false;
+    }
+    let awaited = permit.awaits(&policy.unhealthy_replacements);
+    let is_permitted = awaited.is_none();
+    if let Some(text) = awaited {
+        plan.wait(WaitKind::ReplacementPermit, text, snapshot.now.checked_add(LOOK_AGAIN).ok());
+    }
+    is_permitted
 }
 
 /// Deletes the Machine. The Machine's deletion removes the finalizer of the Node.

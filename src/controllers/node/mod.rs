@@ -97,8 +97,8 @@ pub struct Policy {
     /// Age at which the node controller adds the finalizer to a Node with a Machine. Before that, the machine
     /// controller adds it in one patch with the labels.
     pub finalizer_grace: SignedDuration,
-    /// How many Machines of a deployment may be out of service before no further one is replaced.
-    pub max_unhealthy_replacements: meltdown::Limit,
+    /// How many Machines may be out of service before no further one is replaced.
+    pub unhealthy_replacements: meltdown::Limits,
 }
 
 /// One operation that a plan for a Node can contain. Patches are JSON merge patches; the executor adds
@@ -114,7 +114,7 @@ pub enum Action {
     /// Read whether a Node of this name exists, live.
     GetNode,
     /// Take the permit to replace a Machine, then count the Machines out of service.
-    TakePermit { permit: PermitKey, machine: Arc<Machine> },
+    TakePermit { permits: Vec<PermitKey>, machine: Arc<Machine> },
     /// Nothing is left to do for a deleted Node.
     ForgetGoneNode,
 }
@@ -126,7 +126,9 @@ impl fmt::Display for Action {
             Self::PatchNode { patch, .. } => write!(f, "patch node: {}", patch::fields(patch)),
             Self::RememberMark => f.write_str("remember the mark"),
             Self::GetNode => f.write_str("read node"),
-            Self::TakePermit { permit, .. } => write!(f, "take the replacement permit of {permit}"),
+            Self::TakePermit { permits, .. } => {
+                write!(f, "take the replacement permit of {}", meltdown::names(permits))
+            }
             Self::ForgetGoneNode => f.write_str("forget the deleted node"),
         }
     }

@@ -9,14 +9,14 @@ use super::*;
 use crate::{
     api::labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
     plan::Plan,
-    safety::meltdown::{self, OutOfService},
+    safety::meltdown::{Group, Limit, Limits, OutOfService},
 };
 
 const POLICY: Policy = Policy {
     creation_timeout: SignedDuration::from_secs(1200),
     marks_strangers: true,
     finalizer_grace: SignedDuration::from_secs(30),
-    max_unhealthy_replacements: meltdown::Limit::Machines(1),
+    unhealthy_replacements: Limits { per_deployment: Limit::Machines(1), per_zone: None },
 };
 
 fn now() -> Timestamp {
@@ -243,7 +243,7 @@ fn gone_node() -> GoneNode {
 }
 
 fn after_end_of(gone: GoneNode, machines: Vec<Arc<Machine>>) -> Snapshot {
-    let permit = Permit::Held(OutOfService::default());
+    let permit = Permit::Held(Vec::new());
     let subject = Subject::Gone { node: gone, exists: Some(Ok(false)), permit };
     Snapshot { subject, ..snapshot(node(0, json!({})), machines) }
 }
@@ -330,11 +330,11 @@ fn nodes_that_go_all_at_once_replace_one_machine_of_a_deployment_at_a_time() {
         }
         act(&plan(&snapshot, &POLICY))
     };
-    let key = PermitKey { namespace: String::new(), deployment: "pool".to_owned() };
+    let key = PermitKey { namespace: String::new(), group: Group::Deployment("pool".to_owned()) };
     let mut going = pool[0].as_ref().clone();
     going.metadata.deletion_timestamp = Some(now().into());
     assert_eq!(judged(Permit::NotAsked), [json!("TakePermit")]);
     assert_eq!(judged(Permit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
-    assert_eq!(judged(Permit::Held(OutOfService::of(&key, [&going]))), Vec::<Value>::new());
-    assert_eq!(judged(Permit::Held(OutOfService::of(&key, [&*pool[0]]))), [json!("delete m")]);
+    assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&going])])), Vec::<Value>::new());
+    assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&*pool[0]])])), [json!("delete m")]);
 }

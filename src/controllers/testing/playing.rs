@@ -44,7 +44,7 @@ pub(crate) fn settings() -> Settings {
             creation_timeout: jiff::SignedDuration::from_mins(20),
             marks_strangers: true,
             finalizer_grace: jiff::SignedDuration::from_secs(30),
-            max_unhealthy_replacements: meltdown::Limit::Machines(1),
+            unhealthy_replacements: meltdown::Limits::default(),
         },
         drivers: Arc::new(Catalogue::default()),
         slots: 4,

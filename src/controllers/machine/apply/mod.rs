@@ -219,8 +219,8 @@ impl Machines {
                 snapshot.volumes_read(answers);
             }
             Action::DetachVolumes { node } => volumes::detach(context, snapshot, &node).await,
-            Action::TakePermit(permit) => {
-                let (held, view) = take_permit(&context.permits, &context.machines.cache, &permit, turn.key);
+            Action::TakePermit(permits) => {
+                let (held, view) = take_permit(&context.permits, &context.machines.cache, &permits, turn.key);
                 turn.session.permit = held;
                 snapshot.learned.permit = view;
             }

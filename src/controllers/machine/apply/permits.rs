@@ -6,7 +6,7 @@ use crate::{
     api::machine::{Machine, MachinePhase},
     controllers::machine::BY_DEPLOYMENT,
     runtime::cache::{Cache, Key},
-    safety::meltdown::{OutOfService, Permit, PermitKey},
+    safety::meltdown::{Group, OutOfService, Permit, PermitKey},
 };
 
 /// The replacement permits of the meltdown guard, and which Machine holds each.
@@ -39,13 +39,14 @@ impl Drop for Held {
 }
 
 impl Permits {
-    /// Takes a permit unless another Machine that still exists holds it.
-    fn take(&self, permit: &PermitKey, machine: &Key, exists: impl Fn(&Key) -> bool) -> Result<(), Key> {
+    /// Takes these permits, unless another Machine that still exists holds one of them.
+    fn take(&self, permits: &[PermitKey], machine: &Key, exists: impl Fn(&Key) -> bool) -> Result<(), Key> {
         let mut holders = self.holders.lock();
-        if let Some(holder) = holders.get(permit).filter(|holder| *holder != machine && exists(holder)) {
+        let others = permits.iter().filter_map(|permit| holders.get(permit)).find(|it| *it != machine && exists(it));
+        if let Some(holder) = others {
             return Err(holder.clone());
         }
-        holders.insert(permit.clone(), machine.clone());
+        holders.extend(permits.iter().map(|permit| (permit.clone(), machine.clone())));
         Ok(())
     }
 
@@ -67,24 +68,29 @@ impl Permits {
     }
 }
 
-/// Takes a permit for a Machine, then counts the Machines that are out of service. The Machine itself does not count if
-/// its in-place update is why: it would block its own replacement.
+/// Takes the permits for a Machine, then counts the Machines of each that are out of service. The Machine itself does not
+/// count if its in-place update is why: it would block its own replacement.
 pub(crate) fn take(
     permits: &Arc<Permits>,
     machines: &Cache<Machine>,
-    permit: &PermitKey,
+    wanted: &[PermitKey],
     machine: &Key,
 ) -> (Option<Held>, Permit) {
-    match permits.take(permit, machine, |holder| machines.get(holder).is_some()) {
+    match permits.take(wanted, machine, |holder| machines.get(holder).is_some()) {
         Ok(()) => {
             let held = Held { machine: machine.clone(), permits: Some(Arc::clone(permits)) };
             if permits.is_waived(machine, machines) {
-                return (Some(held), Permit::Held(OutOfService::default()));
+                return (Some(held), Permit::Held(Vec::new()));
             }
-            let siblings = machines.by(BY_DEPLOYMENT, &permit.deployment);
             let is_own_update = |other: &&Machine| Key::of(&other.metadata) == *machine && is_being_updated(other);
-            let counted = siblings.iter().map(|machine| &**machine).filter(|other| !is_own_update(other));
-            (Some(held), Permit::Held(OutOfService::of(permit, counted)))
+            let count = |permit: &PermitKey| {
+                let others = match &permit.group {
+                    Group::Deployment(name) => machines.by(BY_DEPLOYMENT, name),
+                    Group::Zone(_) => machines.all(),
+                };
+                OutOfService::of(permit, others.iter().map(|machine| &**machine).filter(|other| !is_own_update(other)))
+            };
+            (Some(held), Permit::Held(wanted.iter().map(count).collect()))
         }
         Err(holder) => (None, Permit::Refused { by: holder.name }),
     }
@@ -100,10 +106,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::runtime::cell::Kept;
+    use crate::{
+        runtime::cell::Kept,
+        safety::meltdown::{Limit, Limits},
+    };
 
-    fn permit(namespace: &str) -> PermitKey {
-        PermitKey { namespace: namespace.to_owned(), deployment: "pool".to_owned() }
+    fn permit(namespace: &str) -> [PermitKey; 1] {
+        [PermitKey { namespace: namespace.to_owned(), group: Group::Deployment("pool".to_owned()) }]
     }
 
     #[test]
@@ -118,6 +127,41 @@ mod tests {
         permits.release(&a);
         assert_eq!(permits.take(&permit("ns"), &b, |_| true), Ok(()));
         assert_eq!(permits.take(&permit("ns"), &a, |_| false), Ok(()), "b is gone, so nobody gives it back");
+    }
+
+    #[test]
+    fn a_machine_gets_all_its_permits_or_none() {
+        let (permits, a, b) = (Permits::default(), Key::new("ns", "a"), Key::new("ns", "b"));
+        let of = |deployment: &str| {
+            let groups = [Group::Deployment(deployment.to_owned()), Group::Zone("1".to_owned())];
+            groups.map(|group| PermitKey { namespace: "ns".to_owned(), group })
+        };
+        assert_eq!(permits.take(&of("a"), &a, |_| true), Ok(()));
+        assert_eq!(permits.take(&of("b"), &b, |_| true), Err(a.clone()), "they share a zone");
+        assert_eq!(permits.take(&of("b")[..1], &a, |_| true), Ok(()), "b took none");
+        permits.release(&a);
+        assert_eq!(permits.take(&of("a"), &b, |_| true), Ok(()), "a gave back all");
+    }
+
+    #[test]
+    fn the_machines_of_a_zone_are_counted_whatever_their_deployment() {
+        let cache = Machine::cache();
+        let machine = |name: &str, phase: &str, zone: &str| -> Machine {
+            let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1", "labels": { "name": name } });
+            let spec = json!({ "nodeTemplate": { "metadata": { "labels": { "topology.kubernetes.io/zone": zone } } } });
+            let status = json!({ "currentStatus": { "phase": phase } });
+            serde_json::from_value(json!({ "metadata": meta, "spec": spec, "status": status })).unwrap()
+        };
+        let limits = Limits { per_zone: Some(Limit::Machines(1)), ..Limits::default() };
+        let sick = machine("a", "Unknown", "1");
+        let awaits = |cache: &Cache<Machine>| {
+            take(&Arc::default(), cache, &limits.permits_of(&sick), &Key::new("ns", "a")).1.awaits(&limits)
+        };
+        cache.wrote(sick.clone());
+        cache.wrote(machine("other-zone", "Pending", "2"));
+        assert_eq!(awaits(&cache), None);
+        cache.wrote(machine("b", "Pending", "1"));
+        assert!(awaits(&cache).is_some_and(|text| text.contains("zone 1 are out of service: b (Pending)")));
     }
 
     #[test]
@@ -145,12 +189,15 @@ mod tests {
         };
         let blockers = |cache: &Cache<Machine>| {
             let (_held, permit) = take(&Arc::default(), cache, &permit("ns"), &Key::new("ns", "a"));
-            let Permit::Held(others) = permit else { panic!("{permit:?}") };
-            others.blocked_by(crate::safety::meltdown::Limit::default())
+            assert!(matches!(permit, Permit::Held(_)), "{permit:?}");
+            permit.awaits(&Limits::default())
         };
         cache.wrote(machine("a", "InPlaceUpdateFailed"));
         assert_eq!(blockers(&cache), None);
         cache.wrote(machine("b", "InPlaceUpdating"));
-        assert_eq!(blockers(&cache).as_deref(), Some("b (InPlaceUpdating)"), "others out of service do");
+        assert!(
+            blockers(&cache).is_some_and(|text| text.ends_with(": b (InPlaceUpdating)")),
+            "others out of service do"
+        );
     }
 }

@@ -17,7 +17,7 @@ use crate::{
         reasons::EventReason,
     },
     plan::{Event, Plan, WaitKind},
-    safety::meltdown::{Permit, PermitKey},
+    safety::meltdown::Permit,
 };
 
 /// How soon to request a permit again that was not granted.
@@ -92,25 +92,15 @@ fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &P
     if !is_node_certain(plan, snapshot, BEFORE_FAILING) {
         return;
     }
-    if let Some(key) = PermitKey::of(&snapshot.machine) {
-        let again = Some(after(snapshot.now, PERMIT_AGAIN));
-        match &snapshot.learned.permit {
-            Permit::NotAsked => {
-                let action = Action::TakePermit(key);
-                plan.then(action, "only one unhealthy Machine of a deployment is replaced at a time");
-                return;
-            }
-            Permit::Refused { by } => {
-                plan.wait(WaitKind::ReplacementPermit, format!("a replacement permit: machine {by} holds it"), again);
-                return;
-            }
-            Permit::Held(others) => {
-                if let Some(blockers) = others.blocked_by(policy.max_unhealthy_replacements) {
-                    let text = format!("a replacement permit: machines of {key} are out of service: {blockers}");
-                    plan.wait(WaitKind::ReplacementPermit, text, again);
-                    return;
-                }
-            }
+    let permits = policy.unhealthy_replacements.permits_of(&snapshot.machine);
+    if !permits.is_empty() {
+        if snapshot.learned.permit == Permit::NotAsked {
+            plan.then(Action::TakePermit(permits), "few unhealthy Machines are replaced at a time");
+            return;
+        }
+        if let Some(text) = snapshot.learned.permit.awaits(&policy.unhealthy_replacements) {
+            plan.wait(WaitKind::ReplacementPermit, text, Some(after(snapshot.now, PERMIT_AGAIN)));
+            return;
         }
     }
     let watched = policy.node_conditions_of(&snapshot.machine);

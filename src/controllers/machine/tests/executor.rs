@@ -46,7 +46,7 @@ use crate::{
         target::{Assignment, Target, TargetClients, TargetId, Targets},
         worker::{Handler, ReconcileError, Requeue},
     },
-    safety::meltdown::PermitKey,
+    safety::meltdown::{Group, PermitKey},
 };
 
 const MACHINES: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/ns/machines";
@@ -558,7 +558,7 @@ async fn who_is_out_of_service_counts(#[case] sibling: &str, #[case] expected: &
     shop.wait(3600);
     shop.reconcile().await.unwrap();
     assert_eq!(shop.stored().phase().as_str(), expected);
-    let permit = PermitKey { namespace: "ns".to_owned(), deployment: "pool".to_owned() };
+    let permit = [PermitKey { namespace: "ns".to_owned(), group: Group::Deployment("pool".to_owned()) }];
     let (held, _) =
         take_permit(&shop.context.permits, &shop.context.machines.cache, &permit, &Key::new("ns", "sibling"));
     assert!(held.is_some(), "the permit was given back");
@@ -574,7 +574,7 @@ async fn a_permit_is_kept_while_nobody_knows_whether_it_was_used() {
     let mut is_first = true;
     shop.api
         .rule(move |call| (call.is("PATCH", "/m/status") && std::mem::take(&mut is_first)).then_some(Reply::DoAndLose));
-    let permit = PermitKey { namespace: "ns".to_owned(), deployment: "pool".to_owned() };
+    let permit = [PermitKey { namespace: "ns".to_owned(), group: Group::Deployment("pool".to_owned()) }];
     let take =
         || take_permit(&shop.context.permits, &shop.context.machines.cache, &permit, &Key::new("ns", "sibling")).0;
     assert!(shop.reconcile().await.is_err());

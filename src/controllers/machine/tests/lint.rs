@@ -21,7 +21,7 @@ use crate::{
     driver::{Code, DriverError, Vm},
     plan::Step,
     safety::{
-        meltdown::{OutOfService, Permit, PermitKey},
+        meltdown::{Limits, OutOfService, Permit},
         trust::{Interruption, TargetTrust},
     },
 };
@@ -306,7 +306,7 @@ fn sick(phase: MachinePhase) -> Snapshot {
     world.edit_status(|status| status.current_status.phase = phase);
     let mut snapshot = world.snapshot();
     snapshot.node_was_read(NodeKey::Name("n".to_owned()), Ok(true));
-    snapshot.learned.permit = Permit::Held(OutOfService::default());
+    snapshot.learned.permit = Permit::Held(Vec::new());
     snapshot
 }
 
@@ -368,7 +368,8 @@ const UNREAD: &str = "it would act on unknown facts: node n was not read live in
     MachinePhase::Unknown,
     |it: &mut Snapshot| {
         let other: Machine = serde_json::from_value(json!({ "metadata": { "name": "b", "namespace": "ns", "labels": { "name": "pool" } }, "spec": {} })).unwrap();
-        it.learned.permit = Permit::Held(OutOfService::of(&PermitKey::of(&other).unwrap(), [&other]));
+        let keys = Limits::default().permits_of(&other);
+        it.learned.permit = Permit::Held(keys.iter().map(|key| OutOfService::of(key, [&other])).collect());
     },
     Some("it would replace too many unhealthy machines: out of service of pool: b (not created yet); the limit is 1")
 )]

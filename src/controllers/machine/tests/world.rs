@@ -639,8 +639,9 @@ impl World {
                 snapshot.pod_called(Method::Delete, &pod, PodCall::Answered(answer));
             }
             Action::WaivePermit(machine) => self.waived.push(machine.metadata.name.clone().unwrap()),
-            Action::TakePermit(key) => {
-                snapshot.learned.permit = Permit::Held(OutOfService::of(&key, &self.census));
+            Action::TakePermit(keys) => {
+                let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
+                snapshot.learned.permit = Permit::Held(groups.collect());
             }
         }
         true

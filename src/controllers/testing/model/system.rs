@@ -165,7 +165,7 @@ fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell
             creation_timeout: SignedDuration::try_from(program.creation_timeout).unwrap(),
             marks_strangers: true,
             finalizer_grace: SignedDuration::from_secs(30),
-            max_unhealthy_replacements: meltdown::Limit::Machines(1),
+            unhealthy_replacements: meltdown::Limits::default(),
         },
         drivers: Arc::new(Catalogue::of([driver], &Guards::unobserved())),
         slots: 4,
