@@ -56,6 +56,7 @@ fn a_release_has_components_metadata_and_templates() {
     let expected = [
         "cluster-template-machine-pool.yaml",
         "cluster-template-simulated.yaml",
+        "cluster-template-topology.yaml",
         "cluster-template.yaml",
         "clusterclass-simulated.yaml",
         "infrastructure-components.yaml",

@@ -17,5 +17,6 @@ mod pools;
 mod repository;
 mod scene;
 mod stand_in;
+mod topology;
 mod upgrade;
 mod world;

@@ -1,5 +1,7 @@
 //! A cluster with simulated workers in a namespace of its own.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -21,18 +23,29 @@ pub struct Scene {
 impl Scene {
     /// A namespace for a cluster of this name, and the kubeconfig of its API server.
     pub async fn new(world: &'static World, name: &str) -> Self {
-        let namespace = world.management.namespace(name).await;
+        Self::in_namespace(world, world.management.namespace(name).await, name)
+    }
+
+    /// The same in a namespace that exists.
+    pub fn in_namespace(world: &'static World, namespace: String, name: &str) -> Self {
         let scene = Self { world, namespace, name: name.to_owned() };
-        let kubeconfig = std::fs::read(world.workload.kubeconfig()).unwrap();
-        world.apply(&json!({
+        scene.add_secret("kubeconfig", &[("value", world.workload.kubeconfig())]);
+        scene
+    }
+
+    /// A Secret of the cluster, from files.
+    pub fn add_secret(&self, purpose: &str, files: &[(&str, &Path)]) {
+        let content = |file: &Path| json!(k8s_openapi::ByteString(std::fs::read(file).unwrap()));
+        let data: serde_json::Map<String, Value> =
+            files.iter().map(|(key, file)| ((*key).to_owned(), content(file))).collect();
+        self.world.apply(&json!({
             "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
             "metadata": {
-                "name": format!("{name}-kubeconfig"), "namespace": scene.namespace,
-                "labels": {"cluster.x-k8s.io/cluster-name": name},
+                "name": format!("{}-{purpose}", self.name), "namespace": self.namespace,
+                "labels": {"cluster.x-k8s.io/cluster-name": self.name},
             },
-            "data": {"value": k8s_openapi::ByteString(kubeconfig)},
+            "data": data,
         }));
-        scene
     }
 
     /// The same with the cluster of the flavour, which is Available.

@@ -16,7 +16,7 @@ use crate::{
         cloud::Cloud,
         control_plane::ControlPlane,
         guard, identity,
-        program::{MCM, Program, free_port},
+        program::{Program, free_port, mcm},
         wait,
     },
 };
@@ -50,10 +50,16 @@ pub struct World {
 
 impl World {
     async fn start() -> Self {
+        let world = Self::empty(folder(), &[]).await;
+        world.install().await;
+        world
+    }
+
+    /// A management cluster in which nothing is installed, a workload cluster, and a cloud with these flags.
+    pub async fn empty(folder: PathBuf, flags: &[&str]) -> Self {
         let workload = Arc::new(ControlPlane::apart().await.unwrap());
-        let folder = folder();
-        let cloud = Arc::new(Cloud::start(workload.kubeconfig(), &folder.join("cloud.log"), &[]).await);
-        Self::install(workload, cloud, folder).await
+        let cloud = Arc::new(Cloud::start(workload.kubeconfig(), &folder.join("cloud.log"), flags).await);
+        Self::bare(workload, cloud, folder).await
     }
 
     /// Another management cluster, for machines of the same cloud and the same workload cluster.
@@ -69,7 +75,9 @@ impl World {
     }
 
     async fn beside(&self) -> Self {
-        Self::install(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await
+        let world = Self::bare(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await;
+        world.install().await;
+        world
     }
 
     /// A management cluster in which nothing is installed, for machines of the same cloud and the same workload cluster.
@@ -86,11 +94,10 @@ impl World {
         Self { management, workload, cloud, folder, programs, provider: Mutex::default(), running: Mutex::default() }
     }
 
-    async fn install(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {
-        let world = Self::bare(workload, cloud, folder).await;
-        world.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
-        world.start_provider().await;
-        world
+    /// Installs and starts core, the kubeadm providers and ours.
+    pub async fn install(&self) {
+        self.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
+        self.start_provider().await;
     }
 
     /// Installs and starts core and the kubeadm providers.
@@ -122,7 +129,7 @@ impl World {
             "--v=3".to_owned(),
         ];
         let environment = vec![("POD_NAMESPACE".to_owned(), account.to_owned())];
-        let program = Program::start_in(environment, MCM, arguments.to_vec(), self.folder.join("stand-in.log"));
+        let program = Program::start_in(environment, mcm(), arguments.to_vec(), self.folder.join("stand-in.log"));
         self.running(program, "the stand-in to be ready", health).await;
     }
 
@@ -140,7 +147,7 @@ impl World {
             "--v=3".to_owned(),
         ];
         let log = self.folder.join(format!("natives-{namespace}.log"));
-        let program = Program::start(MCM, arguments.to_vec(), log);
+        let program = Program::start(mcm(), arguments.to_vec(), log);
         self.running(program, "the native controllers to be ready", port).await;
     }
 
@@ -255,7 +262,7 @@ impl World {
             "--v=3".to_owned(),
         ];
         let environment = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];
-        let program = Program::start_in(environment, MCM, arguments.to_vec(), self.folder.join("provider.log"));
+        let program = Program::start_in(environment, mcm(), arguments.to_vec(), self.folder.join("provider.log"));
         *self.provider.lock().unwrap() = Some((program, ready_url(health)));
         self.provider_is_ready().await;
     }
@@ -307,6 +314,9 @@ impl World {
         command.arg("--config").arg(repository::config(&self.folder)).args(words);
         command.env("KUBECONFIG", self.management.kubeconfig());
         command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true").env("GOPROXY", "off");
+        let endpoint = identity::server(self.workload.kubeconfig());
+        command.env("CONTROL_PLANE_ENDPOINT_HOST", endpoint.ip().to_string());
+        command.env("CONTROL_PLANE_ENDPOINT_PORT", endpoint.port().to_string());
         command.env("XDG_CONFIG_HOME", &self.folder).process_group(guard::process_group());
         command
     }

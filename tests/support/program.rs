@@ -13,8 +13,11 @@ use std::{
 
 use super::guard;
 
-/// The binary under test.
-pub const MCM: &str = env!("CARGO_BIN_EXE_mcm");
+/// The binary under test. Cargo names none to an example, which needs `MCM_BINARY`.
+pub const MCM: &str = match option_env!("CARGO_BIN_EXE_mcm") {
+    Some(path) => path,
+    None => "",
+};
 
 /// The binary that programs under test are started from: `MCM_BINARY`, or the one that cargo built with the tests.
 pub fn mcm() -> PathBuf {
