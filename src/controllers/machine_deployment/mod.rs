@@ -72,6 +72,8 @@ pub struct UnreadableMachine {
     pub name: String,
     /// UID of the set that controls it.
     pub set_uid: String,
+    /// Its metadata say that it is being deleted.
+    pub is_terminating: bool,
 }
 
 /// A failed create of a set in the last reconcile.

@@ -69,7 +69,8 @@ impl MachineDeployments {
         let unreadable = self.machines.cache.unreadable().into_iter();
         let own = unreadable.filter_map(|machine| {
             let set_uid = owner::controller_of(&machine.meta)?.uid.clone();
-            Some(UnreadableMachine { name: machine.meta.name?, set_uid })
+            let is_terminating = machine.meta.deletion_timestamp.is_some();
+            Some(UnreadableMachine { name: machine.meta.name?, set_uid, is_terminating })
         });
         own.filter(|machine| sets.contains(&machine.set_uid)).collect()
     }

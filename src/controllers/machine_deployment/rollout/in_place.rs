@@ -91,7 +91,8 @@ impl RolloutPlanner<'_> {
             let text = format!("the nodes of the old sets to be known: {why}");
             self.also_waits.push(Wait { kind: WaitKind::NodesUnknown, text, until: None });
         }
-        self.unreadable = self.sets.old_sets().flat_map(|set| set.unreadable.iter().cloned()).collect();
+        self.unreadable =
+            self.sets.old_sets().flat_map(|set| set.unreadable.iter().map(|it| it.name.clone())).collect();
         if self.move_updated() {
             return;
         }

@@ -195,7 +195,8 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
         let (deleting, mut live): (Vec<&Machine>, Vec<&Machine>) =
             live.into_iter().partition(|machine| in_flight.is_deleting(machine));
         live.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
-        let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid).count();
+        let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid);
+        let (going, unreadable): (Vec<_>, Vec<_>) = unreadable.partition(|machine| machine.is_terminating);
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let is_held = set.labels().contains_key(labels::SCALE_UP_DISABLED);
         let before = if is_deleting { 0 } else { i64::from(set.spec.replicas) };
@@ -209,10 +210,10 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
             after: if is_deleting { 0 } else { replicas_after(set, steps).unwrap_or(before) },
             chosen: choice.among(live.iter().copied(), set, is_new),
             live,
-            unreadable: length(unreadable),
+            unreadable: length(unreadable.len()),
             creating: length(creating),
             deleting: length(deleting.len()),
-            terminating: length(terminating.len()),
+            terminating: length(terminating.len() + going.len()),
         }
     })
     .collect()

@@ -7,7 +7,8 @@ impl RolloutPlanner<'_> {
     pub(super) fn recreate(&mut self) {
         let bounds = self.bounds;
         // A set never deletes a Machine that it cannot decode, so the new set could never be created.
-        let unreadable: Vec<String> = self.sets.old_sets().flat_map(|set| set.unreadable.iter().cloned()).collect();
+        let unreadable: Vec<String> =
+            self.sets.old_sets().flat_map(|set| set.unreadable.iter().map(|it| it.name.clone())).collect();
         if !unreadable.is_empty() {
             self.unreadable = unreadable;
             return;

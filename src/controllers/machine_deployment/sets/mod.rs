@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    Snapshot,
+    Snapshot, UnreadableMachine,
     autoscaler::{Choice, Chosen},
     rollout::{counts::ReplicaCounts, scale::Scalable},
 };
@@ -36,8 +36,8 @@ pub(super) struct SetView {
     pub is_new: bool,
     /// Machines it controls.
     pub machines: Vec<Arc<Machine>>,
-    /// Names of Machines it controls that cannot be decoded.
-    pub unreadable: Vec<String>,
+    /// Machines it controls that cannot be decoded.
+    pub unreadable: Vec<UnreadableMachine>,
     /// Its writes in flight.
     pub in_flight: InFlight,
     /// Those that the autoscaler chose. The set deletes them and creates others.
@@ -100,9 +100,9 @@ impl OwnedSets {
             }
         }
         let mut unknown = snapshot.unreadable_sets.clone();
-        let mut unreadable: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut unreadable: BTreeMap<&str, Vec<UnreadableMachine>> = BTreeMap::new();
         for machine in &snapshot.unreadable_machines {
-            unreadable.entry(&machine.set_uid).or_default().push(machine.name.clone());
+            unreadable.entry(&machine.set_uid).or_default().push(machine.clone());
         }
         let new = find_new(&drafts, &snapshot.deployment.spec.template);
         let choice = Choice::of(&snapshot.deployment);
@@ -116,7 +116,7 @@ impl OwnedSets {
             SetView { draft, is_new, machines, unreadable, in_flight, chosen, counts, now }.counted()
         });
         let sets = sets.collect();
-        unknown.extend(unreadable.into_values().flatten());
+        unknown.extend(unreadable.into_values().flatten().map(|machine| machine.name));
         Self { sets, released: Vec::new(), unknown }
     }
 
@@ -216,14 +216,15 @@ impl SetView {
         let goes_first =
             |machine: &Machine| first_available.as_ref().is_none_or(|first| DeletionOrder::of(machine, *now) < *first);
         let seen = machines.iter().filter(|machine| in_flight.is_creating(machine)).count();
-        let seen = seen + unreadable.iter().filter(|name| in_flight.creates.contains(*name)).count();
+        let seen = seen + unreadable.iter().filter(|machine| in_flight.creates.contains(&machine.name)).count();
+        let lasting = unreadable.iter().filter(|machine| !machine.is_terminating).count();
         ReplicaCounts {
             replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas },
             live: i32_count(live.iter()),
             deleting: i32_count(deleting.iter()),
-            unreadable: i32_count(unreadable.iter()),
+            unreadable: i32_count(0..lasting),
             creating: i32_count(in_flight.creates.iter().skip(seen)),
-            terminating: i32_count(machines.iter()) - i32_count(live.iter()),
+            terminating: i32_count(live.len()..machines.len()) + i32_count(lasting..unreadable.len()),
             available: i32_count(available.iter()),
             expendable: i32_count(idle.iter().filter(|machine| goes_first(machine))),
         }

@@ -59,7 +59,12 @@ fn a_delete_in_flight_may_fail_or_succeed_and_a_create_counts_once() {
     let machines = ["a", "b", "c"].map(|name| machine(name, "Running", json!({}))).to_vec();
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let mut set = set(3, machines);
-    set.unreadable = vec!["u".to_owned(), "v".to_owned()];
+    let unreadable = |name: &str, is_terminating| UnreadableMachine {
+        name: name.to_owned(),
+        set_uid: String::new(),
+        is_terminating,
+    };
+    set.unreadable = vec![unreadable("u", false), unreadable("v", false), unreadable("goes", true)];
     set.in_flight = InFlight { creates: names(&["c", "d", "u"]), deletes: names(&["b"]) };
     let expected = ReplicaCounts {
         replicas: 3,
@@ -67,6 +72,7 @@ fn a_delete_in_flight_may_fail_or_succeed_and_a_create_counts_once() {
         deleting: 1,
         unreadable: 2,
         creating: 1,
+        terminating: 1,
         available: 2,
         ..ReplicaCounts::default()
     };

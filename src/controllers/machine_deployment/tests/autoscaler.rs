@@ -52,7 +52,8 @@ fn a_chosen_machine_that_cannot_be_read_stays_on_the_list() {
     annotate_deployment(&mut drive, labels::TRIGGER_DELETION, &format!("{name}~2026-01-02T03:04:05Z"));
     let mut snapshot = drive.snapshot();
     snapshot.machines.retain(|machine| machine.name_any() != name);
-    snapshot.unreadable_machines = vec![UnreadableMachine { name, set_uid: only_set(&drive).uid().unwrap() }];
+    snapshot.unreadable_machines =
+        vec![UnreadableMachine { name, set_uid: only_set(&drive).uid().unwrap(), is_terminating: false }];
     assert!(!planned(&snapshot).steps.iter().any(|step| matches!(step.action, Action::PatchDeployment(_))));
 }
 

@@ -61,7 +61,8 @@ fn recreate_deletes_nothing_while_an_old_machine_cannot_be_decoded() {
     drive.edit_class("v2");
     let mut snapshot = drive.snapshot();
     snapshot.machines.retain(|machine| machine.name_any() != name);
-    snapshot.unreadable_machines = vec![super::super::UnreadableMachine { name: name.clone(), set_uid }];
+    snapshot.unreadable_machines =
+        vec![super::super::UnreadableMachine { name: name.clone(), set_uid, is_terminating: false }];
     let plan = planned(&snapshot);
     let touches_sets = |action: &Action| matches!(action, Action::PatchSet { .. } | Action::CreateSet(_));
     assert!(!plan.steps.iter().any(|step| touches_sets(&step.action)), "{plan:?}");
@@ -127,7 +128,8 @@ fn the_taint_mark_of_a_set_stays_while_a_machine_of_it_cannot_be_decoded() {
         planned(snapshot).steps.iter().any(|step| step.reason.contains(text))
     };
     assert!(unmarks(&snapshot));
-    let unreadable = super::super::UnreadableMachine { name: "u".to_owned(), set_uid: set.uid().unwrap() };
+    let unreadable =
+        super::super::UnreadableMachine { name: "u".to_owned(), set_uid: set.uid().unwrap(), is_terminating: false };
     snapshot.unreadable_machines = vec![unreadable];
     assert!(!unmarks(&snapshot));
 }

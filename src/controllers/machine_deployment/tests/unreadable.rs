@@ -27,7 +27,7 @@ fn an_unreadable_machine_exists_and_does_not_serve() {
     let mut snapshot = drive.snapshot();
     snapshot.machines.retain(|machine| machine.name_any() != unreadable);
     snapshot.unreadable_machines =
-        vec![UnreadableMachine { name: unreadable, set_uid: only_set(&drive).uid().unwrap() }];
+        vec![UnreadableMachine { name: unreadable, set_uid: only_set(&drive).uid().unwrap(), is_terminating: false }];
     let plan = planned(&snapshot);
     let text = plan.steps.iter().map(|step| step.reason.as_str()).collect::<Vec<_>>().join("\n");
     assert!(text.contains("3 planned < 3 replicas + 1 maxSurge"), "{text}");
