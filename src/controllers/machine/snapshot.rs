@@ -155,12 +155,26 @@ impl Snapshot {
         }
     }
 
-    /// Whether the label names another Machine, or there is no label and the provider ID is another VM's.
+    /// The label of the Node names another Machine.
+    pub(super) fn is_mislabelled(&self, node: &Node) -> bool {
+        labelled_for(node).is_some_and(|owner| owner != self.name())
+    }
+
+    /// Whether the label names another Machine, or there is no label and the provider ID is another VM's. A label does not
+    /// count if the Machine that it names has another VM than the Node, and this one has the Node's.
     fn is_foreign(&self, node: &Node) -> bool {
         let (of_node, of_machine) = (&node.spec.provider_id, &self.machine.spec.provider_id);
+        let is_of_other = |machine: &Machine| {
+            let id = &machine.spec.provider_id;
+            !of_node.is_empty() && !id.is_empty() && !is_same_vm(of_node, id)
+        };
         match labelled_for(node) {
-            Some(owner) => owner != self.name(),
-            None => !of_node.is_empty() && !of_machine.is_empty() && !is_same_vm(of_node, of_machine),
+            None => is_of_other(&self.machine),
+            Some(owner) => {
+                let named = self.rivals.iter().find(|rival| rival.metadata.name.as_deref() == Some(owner));
+                let is_wrong = is_same_vm(of_node, of_machine) && named.is_some_and(|named| is_of_other(named));
+                owner != self.name() && !is_wrong
+            }
         }
     }
 

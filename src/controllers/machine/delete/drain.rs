@@ -119,7 +119,11 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
                 plan.then(action, "others learn of the deletion before the drain");
             }
             (None, Preparation::Cordon) => {
-                let patch = json!({ "spec": { "unschedulable": true } });
+                let mut patch = json!({ "spec": { "unschedulable": true } });
+                if snapshot.is_mislabelled(node) {
+                    // When the Machine in the label is gone, nothing else would tell that it was not its Node.
+                    patch["metadata"] = json!({ "labels": { labels::MACHINE_NAME: snapshot.name() } });
+                }
                 let action = Action::StrategicPatchNode { node: node.clone(), patch, purpose };
                 plan.then(action, "no new pods are scheduled to a Node that is drained");
             }

@@ -400,6 +400,32 @@ fn a_node_of_another_machine_is_left_alone() {
     assert!(!world.nodes["n"].spec.unschedulable);
 }
 
+/// The dead VM of another machine had the name of the Node before, and that machine labelled it.
+#[rstest]
+#[case::whose_vm_is_another("cloud:///9", true)]
+#[case::whose_vm_is_the_same("same", false)]
+#[case::whose_vm_is_unknown("", false)]
+fn a_node_with_the_label_of_another_machine_is_its_own_if_it_has_its_vm(#[case] id: &str, #[case] is_own: bool) {
+    let mut world = deleted();
+    let node = world.nodes.get_mut("n").unwrap();
+    node.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "other".to_owned());
+    node.spec.provider_id = world.machine.as_ref().unwrap().spec.provider_id.clone();
+    let id = if id == "same" { node.spec.provider_id.clone() } else { id.to_owned() };
+    let other = json!({ "metadata": { "name": "other", "namespace": "ns", "labels": { "node": "n" } }, "spec": { "providerID": id } });
+    world.rivals = vec![serde_json::from_value(other).unwrap()];
+    world.pods = vec![pod("db-0")];
+    world.stubborn = Some(refusal(false));
+    world.pass();
+    world.rivals.clear();
+    world.stubborn = None;
+    world.run_until(|world| world.machine.is_none());
+    assert_eq!(
+        (world.nodes.contains_key("n"), world.pods.is_empty()),
+        (!is_own, is_own),
+        "also when the other one is gone"
+    );
+}
+
 #[test]
 fn a_node_of_the_same_name_that_belongs_to_another_vm_is_left_alone() {
     let mut world = World::new();
