@@ -3,7 +3,7 @@
 CARGO ?= cargo
 N ?= 200
 CLOUD_MACHINES ?= 500
-export CLOUD K8S KEEP
+export CAPI CLOUD K8S KEEP
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test test-clusterctl test-drivers test-clouds count-calls check check-features fmt crds proto-go bench faults deny clean
@@ -14,7 +14,7 @@ help: ## List the targets
 build: ## Build the debug binary without cloud drivers, target/debug/mcm
 	$(CARGO) build --locked
 
-demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws or gcp; KEEP=1 leaves it running)
+demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws or gcp; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
 
 test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor)

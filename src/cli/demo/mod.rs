@@ -1,25 +1,35 @@
-//! The demo: creates, rolls, kills, drains and deletes machines, and shows it on the screen.
+//! The demo: creates, rolls, kills, drains and deletes machines, and shows it on the screen. And what other demos are made of.
 
 mod acts;
 mod cloud;
 mod options;
 mod process;
+mod props;
 mod scene;
 mod screen;
+mod show;
+mod shown;
 mod simulated;
 mod stage;
 mod summary;
+mod svg;
 mod view;
 
-use std::{io::IsTerminal, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 
 pub use self::{
     cloud::{Cloud, Vms},
-    options::{DemoOptions, Output},
+    options::{DemoOptions, Output, ShowOptions},
+    process::run_here,
+    scene::Scene,
+    screen::{Picture, Screen},
+    show::{Progress, Show},
+    shown::{Shown, shortened, table},
+    summary::{Act, Summary},
 };
-use self::{process::Process, screen::Screen, simulated::Simulated, stage::Stage};
+use self::{process::Process, simulated::Simulated, stage::Stage};
 
 /// Runs the demo in the simulated cloud.
 ///
@@ -46,32 +56,22 @@ async fn play(
     cloud: Arc<dyn Cloud>,
     mut process: Option<Process>,
 ) -> Result<()> {
-    let live = std::io::stderr().is_terminal() && std::env::var_os("CI").is_none();
-    let screen = Screen::new(live, options.record.clone());
+    let show = &options.show;
+    let screen = show.screen();
     let mut stage = Stage::set(options, program, cloud).await.context("prepare the demo")?;
     let own = Some(std::process::id());
-    record(&options.logs, [process.as_ref().map_or(own, Process::id), stage.process()])?;
-    let outcome = acts::play(&stage, &screen, options.keep).await;
-    let outcome = outcome.with_context(|| format!("see the logs in {}", options.logs.display()));
-    if !options.keep || outcome.is_err() {
+    show.record_processes([process.as_ref().map_or(own, Process::id), stage.process()].into_iter().flatten())?;
+    let outcome = acts::play(&stage, &screen, show.keep).await;
+    let outcome = outcome.with_context(|| format!("see the logs in {}", show.logs.display()));
+    if !show.keep || outcome.is_err() {
         stage.clear().await;
         if let Some(process) = &mut process {
             process.stop().await;
         }
     }
-    let summary = outcome?;
-    match options.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&summary)?),
-        Output::Text => screen.say(&view::summary(&summary)),
-    }
-    if options.keep {
+    show.report(&screen, &outcome?)?;
+    if show.keep {
         screen.say(&stage.how_to_look_around());
     }
     Ok(())
-}
-
-/// For `hack/demo stop`.
-fn record(logs: &Path, processes: [Option<u32>; 2]) -> Result<()> {
-    let pids: Vec<String> = processes.into_iter().flatten().map(|pid| pid.to_string()).collect();
-    std::fs::write(logs.join("pids"), pids.join("\n")).context("record the processes")
 }

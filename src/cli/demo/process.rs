@@ -10,6 +10,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use tokio::{
     process::{Child, Command},
+    signal::{
+        ctrl_c,
+        unix::{SignalKind, signal},
+    },
     time::Instant,
 };
 
@@ -76,4 +80,32 @@ pub fn free_port(from: u16) -> Result<u16> {
     (from..from + 1_000)
         .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .with_context(|| format!("no free port from {from} on"))
+}
+
+/// Runs a demo whose parts live in this process, and waits after it if they are to stay. Ctrl-C or `hack/demo stop` ends them.
+///
+/// # Errors
+/// The demo fails, or was stopped.
+pub async fn run_here(demo: impl Future<Output = Result<()>>, keep: bool) -> Result<()> {
+    tokio::select! {
+        result = demo => result?,
+        result = until_told_to_stop() => {
+            result?;
+            bail!("the demo was stopped");
+        }
+    }
+    if keep {
+        eprintln!("Parts of it are in this process: Ctrl-C ends it, and all the rest.");
+        until_told_to_stop().await?;
+    }
+    Ok(())
+}
+
+async fn until_told_to_stop() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        result = ctrl_c() => result?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
 }

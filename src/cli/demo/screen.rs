@@ -10,7 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::{scene::Props, view};
+use super::{shown::Shown, svg::svg};
 
 /// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(80);
@@ -25,12 +25,12 @@ pub struct Screen {
 }
 
 /// One act on the screen.
-pub struct Picture<'a> {
+pub struct Picture<'a, P> {
     screen: &'a Screen,
     table: ProgressBar,
     progress: Option<ProgressBar>,
     drawn_at: Option<Instant>,
-    last: Option<Props>,
+    last: Option<P>,
 }
 
 impl Screen {
@@ -50,7 +50,7 @@ impl Screen {
     }
 
     /// Begins an act; `steps` asks for a progress bar.
-    pub fn picture(&self, title: &str, steps: Option<u64>) -> Picture<'_> {
+    pub fn picture<P>(&self, title: &str, steps: Option<u64>) -> Picture<'_, P> {
         let headline = if self.colours { format!("\n\x1b[1;34m▶ {title}\x1b[0m") } else { format!("\n▶ {title}") };
         self.say(&headline);
         let hidden = |bar: ProgressBar| if self.live { self.bars.add(bar) } else { ProgressBar::hidden() };
@@ -64,11 +64,8 @@ impl Screen {
         Picture { screen: self, table, progress, drawn_at: None, last: None }
     }
 
-    /// One line for each machine whose phase changed, and for each VM without a machine that comes or goes.
-    fn say_changes(&self, props: &Props) {
-        let machines = props.machines.iter().map(|(name, machine)| (name.clone(), view::shown_phase(machine)));
-        let by_hand = props.vms.by_hand.iter().map(|name| (name.clone(), view::NO_MACHINE.to_owned()));
-        let now: BTreeMap<String, String> = machines.chain(by_hand).collect();
+    /// One line for each object whose state changed, and for each that comes or goes.
+    fn say_changes(&self, now: BTreeMap<String, String>) {
         let mut said = self.said.lock();
         for (name, phase) in &now {
             match said.get(name) {
@@ -88,11 +85,11 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-impl Picture<'_> {
+impl<P: Shown> Picture<'_, P> {
     /// Shows the current objects.
-    pub fn show(&mut self, props: &Props, steps_done: u64) {
+    pub fn show(&mut self, props: &P, steps_done: u64) {
         if !self.screen.live {
-            self.screen.say_changes(props);
+            self.screen.say_changes(props.states());
             self.last = Some(props.clone());
             return;
         }
@@ -100,7 +97,7 @@ impl Picture<'_> {
             return;
         }
         self.drawn_at = Some(Instant::now());
-        self.table.set_message(view::frame(props, Timestamp::now(), width(), self.screen.colours));
+        self.table.set_message(props.frame(Timestamp::now(), width(), self.screen.colours));
         if let Some(progress) = &self.progress {
             progress.set_position(steps_done);
         }
@@ -114,7 +111,7 @@ impl Picture<'_> {
             progress.finish_and_clear();
         }
         if let (true, Some(props)) = (self.screen.live, &self.last) {
-            self.screen.say(&view::frame(props, Timestamp::now(), width(), self.screen.colours));
+            self.screen.say(&props.frame(Timestamp::now(), width(), self.screen.colours));
         }
         let line = if self.screen.colours { format!("\x1b[32m✔\x1b[0m {line}") } else { format!("✔ {line}") };
         self.screen.say(&line);
@@ -123,9 +120,9 @@ impl Picture<'_> {
     /// Writes the frame that is shown to the folder for recordings, if there is one.
     pub fn record(&self, name: &str) {
         let (Some(folder), Some(props)) = (&self.screen.record, &self.last) else { return };
-        let text = view::frame(props, Timestamp::now(), 120, false);
+        let text = props.frame(Timestamp::now(), 120, false);
         let file = folder.join(format!("{name}.svg"));
-        if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, view::svg(&text))) {
+        if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, svg(&text))) {
             self.screen.say(&format!("cannot write {}: {error}", file.display()));
         }
     }

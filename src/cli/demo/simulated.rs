@@ -24,7 +24,7 @@ pub struct Simulated {
 impl Simulated {
     /// Starts it.
     pub async fn start(program: &Path, options: &DemoOptions) -> Result<(Self, Process)> {
-        std::fs::create_dir_all(&options.logs).context("create the log directory")?;
+        std::fs::create_dir_all(&options.show.logs).context("create the log directory")?;
         let port = free_port(24_000)?;
         let arguments = [
             "simulated-cloud".to_owned(),
@@ -34,8 +34,8 @@ impl Simulated {
             "--node-monitor-grace=3s".to_owned(),
         ];
         let url = format!("http://127.0.0.1:{port}");
-        let log = options.logs.join(LOG);
-        let mut process = Process::start("the simulated cloud", program, &arguments, log, options.keep)?;
+        let log = options.show.logs.join(LOG);
+        let mut process = Process::start("the simulated cloud", program, &arguments, log, options.show.keep)?;
         process.until_it_answers(&format!("{url}/healthz")).await?;
         Ok((Self { url }, process))
     }

@@ -33,7 +33,7 @@ pub struct Stage {
 impl Stage {
     /// Installs the CRDs and starts the manager.
     pub async fn set(options: &DemoOptions, program: &Path, cloud: Arc<dyn Cloud>) -> Result<Self> {
-        std::fs::create_dir_all(&options.logs).context("create the log directory")?;
+        std::fs::create_dir_all(&options.show.logs).context("create the log directory")?;
         let client = client_of(&options.kubeconfig).await?;
         apply::apply(&client, &crd::render(None)?, FIELD_MANAGER).await.context("install the CRDs")?;
         apply::apply(&client, NAMESPACE, FIELD_MANAGER).await?;
@@ -53,8 +53,8 @@ impl Stage {
             "--v=3".to_owned(),
         ];
         arguments.extend(cloud.flags());
-        let log = options.logs.join(LOG);
-        let mut manager = Process::start("the manager", program, &arguments, log, options.keep)?;
+        let log = options.show.logs.join(LOG);
+        let mut manager = Process::start("the manager", program, &arguments, log, options.show.keep)?;
         manager.until_it_answers(&format!("http://127.0.0.1:{port}/readyz")).await?;
         Ok(Self { client, cloud, kubeconfig, manager })
     }

@@ -1,5 +1,6 @@
 //! The final report.
 
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
 /// Results of the demo.
@@ -24,4 +25,24 @@ pub struct Act {
     pub seconds: f64,
     /// Result.
     pub result: String,
+}
+
+impl Summary {
+    /// As a table.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(UTF8_BORDERS_ONLY).force_no_tty().set_header(["ACT", "SECONDS", "WHAT HAPPENED"]);
+        for act in &self.acts {
+            table.add_row([
+                Cell::new(&act.title),
+                Cell::new(format!("{:.1}", act.seconds)).set_alignment(CellAlignment::Right),
+                Cell::new(&act.result),
+            ]);
+        }
+        format!(
+            "{table}\n{:.1} s in all; the cloud created {} VMs, {} are left.",
+            self.seconds, self.vms_created, self.vms_alive
+        )
+    }
 }

@@ -1,24 +1,43 @@
-//! Renders tables as text. Pure.
+//! Machines as text. Pure.
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
+use std::{collections::BTreeMap, sync::Arc};
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{scene::Props, summary::Summary};
+use super::{
+    props::Props,
+    shown::{Shown, shortened, table},
+};
 use crate::api::machine::{Machine, MachinePhase};
 
 /// Phase of a VM that no machine has.
-pub const NO_MACHINE: &str = "no machine";
+const NO_MACHINE: &str = "no machine";
 
-/// The machines and their nodes, and VMs without a machine, as a table of at most this width.
-pub fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    if !colours {
-        table.force_no_tty();
-    } else {
-        table.enforce_styling();
+impl Shown for Props {
+    fn frame(&self, now: Timestamp, width: u16, colours: bool) -> String {
+        frame(self, now, width, colours)
     }
+
+    fn states(&self) -> BTreeMap<String, String> {
+        let machines = self.machines.iter().map(|(name, machine)| (name.clone(), shown_phase(machine)));
+        let by_hand = self.vms.by_hand.iter().map(|name| (name.clone(), NO_MACHINE.to_owned()));
+        machines.chain(by_hand).collect()
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        let reason = |(name, machine): (&String, &Arc<Machine>)| {
+            let operation = machine.status.clone().unwrap_or_default().last_operation;
+            format!("{name} is {:?}: {}", machine.phase(), operation.description)
+        };
+        self.machines.iter().map(reason).collect()
+    }
+}
+
+/// The machines and their nodes, and VMs without a machine.
+fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String {
+    let mut table = table(width, colours);
     table.set_header(["MACHINE", "PHASE", "CLASS", "NODE", "PODS", "AGE", "LAST OPERATION"]);
     for (name, machine) in &props.machines {
         let phase = machine.phase();
@@ -51,25 +70,8 @@ pub fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String
     table.to_string()
 }
 
-/// The closing table.
-pub fn summary(summary: &Summary) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY).force_no_tty().set_header(["ACT", "SECONDS", "WHAT HAPPENED"]);
-    for act in &summary.acts {
-        table.add_row([
-            Cell::new(&act.title),
-            Cell::new(format!("{:.1}", act.seconds)).set_alignment(CellAlignment::Right),
-            Cell::new(&act.result),
-        ]);
-    }
-    format!(
-        "{table}\n{:.1} s in all; the cloud created {} VMs, {} are left.",
-        summary.seconds, summary.vms_created, summary.vms_alive
-    )
-}
-
 /// The phase as `kubectl get mc` shows it, with a text for the empty one.
-pub fn shown_phase(machine: &Machine) -> String {
+fn shown_phase(machine: &Machine) -> String {
     let phase = machine.phase();
     let shown = match &phase {
         MachinePhase::New if machine.metadata.deletion_timestamp.is_none() => "Creating",
@@ -99,15 +101,6 @@ fn age(machine: &Machine, now: Timestamp) -> String {
     format!("{}s", now.duration_since(created).as_secs().max(0))
 }
 
-fn shortened(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let mut short: String = text.chars().take(most - 1).collect();
-    short.push('…');
-    short
-}
-
 const fn colour_of(phase: &MachinePhase) -> Color {
     match phase {
         MachinePhase::Running | MachinePhase::Available => Color::Green,
@@ -118,27 +111,9 @@ const fn colour_of(phase: &MachinePhase) -> Color {
     }
 }
 
-/// A frame as SVG.
-pub fn svg(frame: &str) -> String {
-    let lines = frame.lines().enumerate().map(|(row, line)| {
-        let line = line.replace('&', "&amp;").replace('<', "&lt;");
-        format!("<text x=\"12\" y=\"{}\" xml:space=\"preserve\">{line}</text>\n", 26 + row * 18)
-    });
-    let columns = frame.lines().map(|line| line.chars().count()).max().unwrap_or_default();
-    let rows = frame.lines().count();
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"monospace\" font-size=\"14\" fill=\"#d8dee9\">\n\
-         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#1b2330\"/>\n{}</svg>\n",
-        columns * 9 + 24,
-        rows * 18 + 24,
-        lines.collect::<String>()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     fn props() -> Props {
         let machine = |name: &str, phase: &str| {

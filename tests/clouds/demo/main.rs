@@ -24,19 +24,14 @@ mod simulation;
 #[path = "../gcp/world.rs"]
 mod world;
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
-use anyhow::bail;
 use clap::{Parser, ValueEnum};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use mcm::cli::demo::{DemoOptions, run_in};
-use tokio::signal::{
-    ctrl_c,
-    unix::{SignalKind, signal},
-};
+use mcm::cli::demo::{DemoOptions, run_here, run_in};
 
 use self::{
     cloud::{CLUSTER, InCloud},
@@ -86,25 +81,5 @@ async fn main() -> anyhow::Result<()> {
     let kubeconfig = Kubeconfig::read_from(&demo.kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let _nodes = Nodes::keep(Client::try_from(config)?, cloud, CLUSTER);
-    tokio::select! {
-        result = run_in(&demo, &mcm, Arc::new(in_cloud)) => result?,
-        result = until_told_to_stop() => {
-            result?;
-            bail!("the demo was stopped");
-        }
-    }
-    if demo.keep {
-        eprintln!("The cloud is in this process: Ctrl-C ends it, and all the rest.");
-        until_told_to_stop().await?;
-    }
-    Ok(())
-}
-
-/// Until Ctrl-C or `hack/demo stop`: what this process started must not outlive it.
-async fn until_told_to_stop() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        result = ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
-    }
+    run_here(run_in(&demo, &mcm, Arc::new(in_cloud)), demo.show.keep).await
 }
