@@ -73,7 +73,7 @@ impl Adoption {
         Self { scene, natives, user }
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(MCM);
         command.arg("adopt").args(words).args(["--cluster", &self.scene.name, "--namespace", &self.scene.namespace]);
         command.arg(format!("--simulated-cloud={}", self.scene.world.cloud.url));
@@ -174,13 +174,20 @@ async fn user(scene: &Scene, folder: &Path) -> PathBuf {
     world.kubectl_with(&["apply", "--server-side", "-f", "-"], ROLE);
     let name = json!({"name": "adopter", "namespace": namespace});
     world.apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name}));
-    world.apply(&json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": name,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mcm-adopt"},
-        "subjects": [{"kind": "ServiceAccount", "name": "adopter", "namespace": namespace}],
-    }));
+    bind(scene, "mcm-adopt");
     let (client, admin) = (world.management.client(), world.management.kubeconfig().to_owned());
     identity::kubeconfig(&client, &admin, namespace, "adopter", folder).await
+}
+
+/// Gives that account a role in the namespace of a scene.
+pub fn bind(scene: &Scene, role: &str) {
+    let namespace = &scene.namespace;
+    scene.world.apply(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": role, "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "adopter", "namespace": namespace}],
+    }));
 }
 
 #[derive(Debug, PartialEq)]
@@ -193,9 +200,9 @@ pub struct Essence {
 
 /// A step, or the first write of a sort in a step. Names of objects do not count.
 fn place_of(line: &str, step: &mut String) -> Option<String> {
-    if line.contains(": step ") {
-        line.clone_into(step);
-        return Some(line.to_owned());
+    if let Some((_, began)) = line.split_once(": step ") {
+        began.clone_into(step);
+        return Some(began.to_owned());
     }
     let write = line.trim_start().split([' ', ':']).filter(|word| !word.contains(char::is_numeric));
     let sort: Vec<&str> = write.take(3).collect();

@@ -10,6 +10,7 @@ mod cluster;
 mod day_2;
 mod failures;
 mod install;
+mod lone;
 mod moves;
 mod other_provider;
 mod other_providers;

@@ -1,17 +1,23 @@
 //! 4.2: Cluster API without core, and the arrival of core.
 
-use std::{os::unix::process::CommandExt, process::Command};
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
 
 use serde_json::{Value, json};
 
 use crate::{
+    adopt::{Adoption, bind},
     moves::{ids, journal_of, length_of_journal, nodes},
     scene::{KUBERNETES, Scene, condition, name_of},
-    support::{guard, program::MCM},
     world::{VERSION, World, play},
 };
 
 const MACHINES: usize = 20;
+const HANDED: usize = 5;
+const SHOWN: [&str; 3] =
+    ["machinedeployments.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io"];
 const OF_CORE: [&str; 3] = ["machinedeployments", "machinesets", "machines"];
 
 /// The manifests that a release has for core, without a change.
@@ -121,56 +127,53 @@ fn a_deployment_is_deleted_with_everything_that_was_made_for_it() {
     });
 }
 
-/// S8, 9.7: the native side gets the authority, what showed the machines goes, core comes, and nothing stands in the way of
-/// `mcm adopt`. The cloud does not notice. This Cluster has no control plane, without which core counts no machine as available.
+/// S8, 9.7: `mcm adopt --from stand-in`, killed in every step. The native side gets the machines alone, core comes, and then they are
+/// core's. The cloud does not notice. This Cluster has no control plane, without which core counts no machine as available.
 #[test]
 fn machines_can_be_handed_over_to_core() {
     play(async |world: &'static World| {
         let world = world.bare_beside().await;
         world.start_stand_in().await;
-        let scene = scene(world, "handed", 3, true).await;
-        let (vms, nodes_before, from) = (scene.vms().await, nodes(&scene), length_of_journal(&scene));
-        let ids = ids(&scene).await;
-        let name = format!("{}-md-0", scene.name);
-        let authority = r#"{"spec":{"authority":"MachineController"}}"#;
-        scene.kubectl(&["patch", "mcmmigration", &name, "--type=merge", "-p", authority]);
-        scene
-            .until("the authority to change", async || {
-                (migration(&scene)["status"]["authority"] == "MachineController").then_some(())
-            })
-            .await;
-        scene.kubectl(&["delete", &deployment(&scene), "--timeout=60s"]);
-        for kind in ["machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io"] {
-            scene.until("it to be gone", async || scene.all(kind).is_empty().then_some(())).await;
-        }
-        assert_eq!(scene.all("machines.machine.sapcloud.io").len(), 3);
-        assert!(scene.all("mcmmigrations").is_empty());
+        let scene = Scene::new(world, "handed").await;
+        world.kubectl(&["label", "namespace", &scene.namespace, "machine.mcm/stand-in=enabled"]);
+        let adoption = Adoption::beside(scene).await;
+        let scene = &adoption.scene;
+        bind(scene, "mcm-adopt-hand-over");
+        world.kubectl_with(&["apply", "-f", "-"], &manifests(scene, HANDED));
+        scene.until("all Machines to run", async || scene.has_running(HANDED)).await;
+        let (before, ids, from) = (adoption.essence().await, ids(scene).await, length_of_journal(scene));
+        let plan = adoption.must(&["plan", "--from", "stand-in"]);
+        assert!(plan.contains("every check passed") && asks_for_stand_in(scene), "{plan}");
 
-        world.kubectl(&["label", "namespace", &scene.namespace, "machine.mcm/stand-in-"]);
-        for kind in ["validatingadmissionpolicy", "validatingadmissionpolicybinding"] {
-            let policies =
-                ["makes-the-machines", "shows-what-is", "scales-sets"].map(|name| format!("mcm-stand-in-{name}"));
-            world.kubectl(&["delete", kind, &policies[0], &policies[1], &policies[2]]);
-        }
+        let killed = adoption.apply_with_kills(&["--from", "stand-in", "--to", "native"]);
+        assert!(killed.len() >= 6, "{killed:#?}");
+        assert_eq!(adoption.essence().await, before, "while the native controllers have the machines alone");
+        assert_eq!(adoption.names(&SHOWN), [""; 0]);
+        assert!(scene.all("mcmmigrations").is_empty() && !asks_for_stand_in(scene));
+
+        let mut command = adoption.command(&["apply", "--from", "stand-in", "--to", "capi", "--timeout=180s"]);
+        let mut going_on = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(going_on.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("waiting for core of Cluster API")));
         world.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
         world.start_provider().await;
-        scene
-            .until("core to have the infrastructure of the Cluster", async || {
-                let cluster = scene.get(&["cluster", &scene.name]);
-                (cluster["status"]["initialization"]["infrastructureProvisioned"] == true).then_some(())
-            })
-            .await;
-        let mut command = Command::new(MCM);
-        command.args(["adopt", "plan", "--from", "native"]);
-        command.args(["--cluster", &scene.name, "--namespace", &scene.namespace]);
-        command.arg(format!("--simulated-cloud={}", world.cloud.url));
-        command.env("KUBECONFIG", world.management.kubeconfig()).process_group(guard::process_group());
-        let planned = command.output().unwrap();
-        let said = String::from_utf8([planned.stdout, planned.stderr].concat()).unwrap();
-        assert!(planned.status.success() && said.contains("every check passed"), "{said}");
-        assert_eq!((scene.vms().await, nodes(&scene)), (vms, nodes_before));
-        assert_eq!(journal_of(&scene, from, &ids), [""; 0], "the cloud noticed");
+        let ended = scene.until("the hand-over to end", async || going_on.try_wait().unwrap()).await;
+        assert!(ended.success(), "{:#?}", lines.collect::<Vec<_>>());
+        assert_eq!(adoption.essence().await, before, "while core has the machines");
+        scene.until("all Machines to run", async || scene.has_running(HANDED)).await;
+        assert!(scene.all("machinedeployments.machine.sapcloud.io").is_empty());
+        assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+        adoption.found_no_orphans();
+
+        // Core is at work.
+        scene.scale(HANDED + 1);
+        scene.until("one more Machine", async || scene.has_running(HANDED + 1)).await;
     });
+}
+
+fn asks_for_stand_in(scene: &Scene) -> bool {
+    let namespace = scene.world.get(&["namespace", &scene.namespace]);
+    namespace["metadata"]["labels"]["machine.mcm/stand-in"] == "enabled"
 }
 
 /// Section 6: the scale subresource, and the annotation that chooses a machine.

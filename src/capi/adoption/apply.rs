@@ -14,9 +14,11 @@ use mirror::Mirror;
 use super::{
     object::{Id, Kind},
     observe::{NotRead, World},
-    plan::{NoAbort, NoPlan, Plan, Stage, abort, plan},
+    plan::{NoAbort, NoPlan, Plan, abort, plan},
     snapshot::Snapshot,
+    stage::Stage,
     step::Action,
+    unit::Unit,
     way::Way,
 };
 
@@ -50,29 +52,31 @@ pub enum Stopped {
     #[error(transparent)]
     NoAbort(#[from] NoAbort),
     /// Checks failed, so nothing was begun.
-    #[error("deployment {}: {} checks failed, nothing was changed: {}", .0.deployment, .0.failed().count(), reasons(.0))]
+    #[error("{}: {} checks failed, nothing was changed: {}", .0.unit, .0.failed().count(), reasons(.0))]
     Refused(Box<Plan>),
     /// Others did not do their part in time.
-    #[error("deployment {deployment}: waiting for {on}; run the command again to go on, or mcm adopt abort to undo it")]
+    #[error("{unit}: waiting for {on}; run the command again to go on{undo}")]
     Waited {
-        /// The deployment.
-        deployment: String,
+        /// What is moved.
+        unit: Unit,
         /// What for.
         on: String,
+        /// How to undo it, if that is possible.
+        undo: &'static str,
     },
     /// Others undo what is written.
-    #[error("deployment {deployment}: somebody else writes the same fields again and again: {writes}")]
+    #[error("{unit}: somebody else writes the same fields again and again: {writes}")]
     Contested {
-        /// The deployment.
-        deployment: String,
+        /// What is moved.
+        unit: Unit,
         /// What was written.
         writes: String,
     },
     /// A VM cannot be tagged.
-    #[error("deployment {deployment}: {action}: {problem}; then run the command again")]
+    #[error("{unit}: {action}: {problem}; then run the command again")]
     NotTagged {
-        /// The deployment.
-        deployment: String,
+        /// What is moved.
+        unit: Unit,
         /// The action.
         action: Box<Action>,
         /// What the driver said.
@@ -98,12 +102,12 @@ fn listed(actions: &[Action]) -> String {
 }
 
 impl World {
-    /// The plan for a deployment, with what the cloud says if it is needed.
+    /// The plan for what is moved, with what the cloud says if it is needed.
     ///
     /// # Errors
-    /// Something cannot be read, or the deployment is on another way.
-    pub async fn plan(&self, cluster: &str, deployment: &str, way: Way) -> Result<Plan, Stopped> {
-        let mut snapshot = self.observe(cluster, deployment, way).await?;
+    /// Something cannot be read, or it is on another way.
+    pub async fn plan(&self, cluster: &str, unit: &Unit, way: Way) -> Result<Plan, Stopped> {
+        let mut snapshot = self.observe(cluster, unit, way).await?;
         let first = plan(&snapshot, way)?;
         if !first.asks_cloud {
             return Ok(first);
@@ -112,18 +116,18 @@ impl World {
         Ok(plan(&snapshot, way)?)
     }
 
-    /// Walks a deployment along a way until nothing is left. `limit` is for how long others may take for one step.
+    /// Walks along a way until nothing is left. `limit` is for how long others may take for one step.
     ///
     /// # Errors
     /// A check fails, others do not do their part in time, or an API server cannot be used.
     pub async fn walk(
         &self,
-        (cluster, deployment): (&str, &str),
+        (cluster, unit): (&str, &Unit),
         way: Way,
         limit: Duration,
         mut show: impl FnMut(Event<'_>),
     ) -> Result<(), Stopped> {
-        let mut mirror = Mirror::new(self, cluster, deployment, way);
+        let mut mirror = Mirror::new(self, cluster, unit, way);
         let (mut since, mut answered) = (Instant::now(), Instant::now());
         let (mut step, mut rounds) = (None, 0);
         loop {
@@ -145,7 +149,9 @@ impl World {
             if plan.todo.actions.is_empty() {
                 if since.elapsed() > limit {
                     let on = plan.todo.waits.join(", ");
-                    return Err(Stopped::Waited { deployment: plan.deployment, on });
+                    let can_undo = plan.stage == Stage::Forward && way != Way::FromStandIn;
+                    let undo = if can_undo { ", or mcm adopt abort to undo it" } else { "" };
+                    return Err(Stopped::Waited { unit: plan.unit, on, undo });
                 }
                 mirror.changed().await;
                 continue;
@@ -154,7 +160,7 @@ impl World {
             rounds = if current == step { rounds + 1 } else { 0 };
             step = current;
             if rounds > MOST_ROUNDS {
-                return Err(Stopped::Contested { deployment: plan.deployment, writes: listed(&plan.todo.actions) });
+                return Err(Stopped::Contested { unit: plan.unit, writes: listed(&plan.todo.actions) });
             }
             since = Instant::now();
             for action in &plan.todo.actions {
@@ -174,17 +180,17 @@ impl World {
     /// As for [`Self::walk`], or there is nothing to undo.
     pub async fn undo(
         &self,
-        (cluster, deployment): (&str, &str),
+        (cluster, unit): (&str, &Unit),
         way: Way,
         limit: Duration,
         show: impl FnMut(Event<'_>),
     ) -> Result<(), Stopped> {
-        let snapshot = self.observe(cluster, deployment, way).await?;
+        let snapshot = self.observe(cluster, unit, way).await?;
         let (back, actions) = abort(&snapshot)?;
         for action in &actions {
             self.execute(&snapshot, back, action).await?;
         }
-        self.walk((cluster, deployment), back, limit, show).await
+        self.walk((cluster, unit), back, limit, show).await
     }
 
     async fn execute(&self, s: &Snapshot, way: Way, action: &Action) -> Result<Written, Stopped> {
@@ -208,7 +214,7 @@ impl World {
             Action::Tag { id, is_listed } => {
                 let tagged = self.tag(s, way, &id.name, *is_listed).await;
                 return tagged.map(|()| Written::Done).map_err(|problem| Stopped::NotTagged {
-                    deployment: s.deployment.clone(),
+                    unit: s.unit.clone(),
                     action: Box::new(action.clone()),
                     problem,
                 });

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use super::{
+    lone,
     object::{Kind, Object},
     snapshot::{Member, Snapshot, deployment_kind, machine_kind, set_kind},
     swap, swap_checks, to_capi, to_native,
     verdicts::{
         Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
-        node_is_its_own, of_deployment, result, settled, vm_is_claimed_once, vm_is_found,
+        node_is_its_own, of_whole, result, settled, vm_is_claimed_once, vm_is_found,
     },
     way::Way,
 };
@@ -20,24 +21,28 @@ use crate::capi::{
 /// All checks for a way.
 pub fn checks(s: &Snapshot, way: Way) -> Vec<Check> {
     let (from, to) = (way.from(), way.to());
-    let Some(deployment) = s.deployment_of(from) else {
-        let id = format!("{} {}", deployment_kind(from), s.deployment);
-        return vec![of_deployment("deployment", Err(format!("{id} does not exist")))];
-    };
+    let what = if s.unit.is_lone() { "machine" } else { "deployment" };
+    let Some(root) = s.root_of(from) else { return vec![of_whole(what, Err(missing(s, from)))] };
     let members = s.members_of(from);
     if way.keeps_core() {
-        return swap_checks::checks(s, way, deployment, &members);
+        return swap_checks::checks(s, way, root, &members);
     }
+    let made = converted(s, way);
     let mut all = vec![
-        of_deployment("deployment", settled(deployment)),
-        of_deployment("cluster", cluster(s, to)),
-        of_deployment("pause", nobody_paused(s, from)),
-        of_deployment("rollout", no_rollout(s, from, deployment, &members)),
-        of_deployment("names", names_are_free(s, way, &members)),
-        of_deployment("health checks", health_checks(s, to)),
-        of_deployment("orphans", no_orphans(s, &members)),
+        of_whole(what, settled(root)),
+        of_whole("cluster", cluster(s, to)),
+        of_whole("pause", nobody_paused(s, from)),
     ];
-    all.extend(conversion(s, way));
+    if s.unit.is_lone() {
+        all.push(of_whole("sets", lone::no_set_adopts_it(s, way, &made)));
+        all.push(of_whole("health checks", lone::nobody_repairs_it(s)));
+    } else {
+        all.push(of_whole("rollout", no_rollout(s, from, root, &members)));
+        all.push(of_whole("health checks", health_checks(s, to)));
+    }
+    all.push(of_whole("names", names_are_free(s, way, &members)));
+    all.push(of_whole("orphans", no_orphans(s, &members)));
+    all.extend(conversion(s, way, made));
     for member in &members {
         let of_machine = |check, verdict| result(member.name, check, verdict);
         all.push(of_machine(OF_MACHINE[0], machine_is_settled(member, from)));
@@ -48,6 +53,17 @@ pub fn checks(s: &Snapshot, way: Way) -> Vec<Check> {
     all
 }
 
+fn missing(s: &Snapshot, from: Side) -> String {
+    if s.unit.is_lone() {
+        return format!(
+            "there is no {} {} without an owner; one of a set is moved with its deployment",
+            machine_kind(from),
+            s.name()
+        );
+    }
+    format!("{} {} does not exist", deployment_kind(from), s.name())
+}
+
 fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
     let (from, to) = (way.from(), way.to());
     let set = s.set_of(from).and_then(|set| s.find(set_kind(to), set.name()));
@@ -56,7 +72,7 @@ fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
         Side::MachineController => [None, None],
     });
     let mut taken = s.deployment_of(to).into_iter().chain(set).chain(machines.flatten());
-    match taken.find(|object| !object.is_of_migration(&s.deployment)) {
+    match taken.find(|object| !object.is_of_migration(s.name())) {
         Some(object) => Err(format!("{} exists: rename or delete it", object.id())),
         None => Ok("the names are free on the other side".to_owned()),
     }
@@ -78,28 +94,33 @@ fn health_checks(s: &Snapshot, to: Side) -> Verdict {
 }
 
 /// Every refusal is a failed check, with its path.
-fn conversion(s: &Snapshot, way: Way) -> Vec<Check> {
-    let Conversion { objects, refusals, .. } = converted(s, way);
-    let mut all: Vec<Check> =
-        refusals.iter().map(|refusal| of_deployment("conversion", Err(refusal.to_string()))).collect();
+fn conversion(s: &Snapshot, way: Way, made: Conversion) -> Vec<Check> {
+    let Conversion { objects, refusals, .. } = made;
+    let mut all: Vec<Check> = refusals.iter().map(|refusal| of_whole("conversion", Err(refusal.to_string()))).collect();
     if all.is_empty() {
-        all.push(of_deployment("conversion", Ok("every field has a counterpart or is noted".to_owned())));
-        all.push(of_deployment("bootstrap", boots(s, way, &objects)));
+        all.push(of_whole("conversion", Ok("every field has a counterpart or is noted".to_owned())));
+        all.push(of_whole("bootstrap", boots(s, way, &objects)));
         let taken = objects.iter().filter_map(|object| {
-            let is_own_check = |kind: &Kind| matches!(kind, Kind::CapiDeployment | Kind::Deployment);
-            let kind = Kind::of(object).filter(|kind| !is_own_check(kind) && s.is_taken(*kind, object))?;
+            let kind = Kind::of(object).filter(|kind| !has_own_check(*kind) && s.is_taken(*kind, object))?;
             Some(format!("{kind} {} exists and is another one", object["metadata"]["name"].as_str()?))
         });
-        all.extend(taken.map(|text| of_deployment("conversion", Err(text))));
+        all.extend(taken.map(|text| of_whole("conversion", Err(text))));
     }
     all
+}
+
+const fn has_own_check(kind: Kind) -> bool {
+    matches!(kind, Kind::CapiDeployment | Kind::CapiMachine | Kind::InfraMachine | Kind::Deployment | Kind::Machine)
 }
 
 /// What the other side needs.
 pub fn converted(s: &Snapshot, way: Way) -> Conversion {
     match way {
+        Way::FromNative if s.unit.is_lone() => lone::to_capi_of(s),
+        Way::ToNative if s.unit.is_lone() => lone::to_native_of(s),
         Way::FromNative => to_capi::converted(s),
         Way::ToNative => to_native::converted(s),
+        Way::FromStandIn => Conversion::default(),
         Way::FromOther => swap::class_made(s),
         Way::ToOther => swap::template_made(s),
     }
@@ -107,18 +128,24 @@ pub fn converted(s: &Snapshot, way: Way) -> Conversion {
 
 /// Later machines need data to boot with, and the provider its own template.
 fn boots(s: &Snapshot, way: Way, objects: &[Value]) -> Verdict {
+    let (kind, of_machine) = match s.unit.is_lone() {
+        true => (Kind::CapiMachine, "/spec"),
+        false => (Kind::CapiDeployment, "/spec/template/spec"),
+    };
     if way == Way::ToNative {
-        let secret = s.deployment_of(way.from()).map(|one| one.text("/spec/template/spec/bootstrap/dataSecretName"));
+        let path = format!("{of_machine}/bootstrap/dataSecretName");
+        let secret = s.root_of(way.from()).map(|one| one.text(&path));
         let secret = secret.unwrap_or_default();
         return match s.find(Kind::Secret, secret) {
             Some(_) => Ok(format!("from Secret {secret}")),
             None => Err(format!("Secret {secret} does not exist")),
         };
     }
-    let deployment = objects.iter().find(|object| Kind::of(object) == Some(Kind::CapiDeployment));
-    let spec = deployment.map(|one| one["spec"]["template"]["spec"].clone()).unwrap_or_default();
+    let made = objects.iter().find(|object| Kind::of(object) == Some(kind));
+    let spec = made.and_then(|one| one.pointer(of_machine)).cloned().unwrap_or_default();
     let reference = &spec["infrastructureRef"];
-    if reference["kind"] != "MCMMachineTemplate" || reference["apiGroup"] != INFRASTRUCTURE_GROUP {
+    let is_of_mcm = ["MCMMachineTemplate", "MCMMachine"].iter().any(|kind| reference["kind"] == *kind);
+    if !is_of_mcm || reference["apiGroup"] != INFRASTRUCTURE_GROUP {
         return Err(format!("its template is a {} of another provider", reference["kind"]));
     }
     let name = spec["bootstrap"]["dataSecretName"].as_str().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The migration of machines between Cluster API and the native controllers, and between infrastructure providers of Cluster
 //! API, in both directions.
 //!
-//! An MCMMigration holds the authority over a deployment. Nothing else is remembered: which step is next follows from the
+//! An MCMMigration holds the authority over a deployment, or over a machine alone. Nothing else is remembered: which step is next follows from the
 //! objects, so a migration can be interrupted anywhere and goes on. `plan` is pure; `observe` and `apply` talk to the API
 //! servers and the cloud.
 //!
@@ -11,10 +11,13 @@
 pub mod apply;
 mod checks;
 mod from_other;
+mod hand_over;
+mod lone;
 mod object;
 pub mod observe;
 mod plan;
 mod snapshot;
+mod stage;
 mod step;
 mod swap;
 mod swap_checks;
@@ -23,10 +26,15 @@ mod tests;
 mod to_capi;
 mod to_native;
 mod to_other;
+mod unit;
 mod verdicts;
 mod way;
 
+pub use hand_over::has_finalizer;
 pub use object::{Kind, Object};
-pub use plan::{Plan, Progress, Stage, way_of};
+pub use plan::{Plan, Progress, way_of};
+pub use snapshot::lone_name;
+pub use stage::Stage;
+pub use unit::Unit;
 pub use verdicts::{Check, OF_MACHINE};
 pub use way::Way;

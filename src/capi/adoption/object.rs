@@ -53,6 +53,8 @@ pub enum Kind {
     Secret,
     /// Of the workload cluster.
     Node,
+    /// Core of Kubernetes; only that of the objects is read.
+    Namespace,
 }
 
 impl Kind {
@@ -101,6 +103,7 @@ impl Kind {
             Self::Class => (native::GROUP, native::VERSION, "MachineClass", "machineclasses"),
             Self::Secret => ("", "v1", "Secret", "secrets"),
             Self::Node => ("", "v1", "Node", "nodes"),
+            Self::Namespace => ("", "v1", "Namespace", "namespaces"),
         }
     }
 
@@ -114,6 +117,19 @@ impl Kind {
                 | Self::GcpCluster
                 | Self::GcpMachine
                 | Self::GcpTemplate
+        )
+    }
+
+    /// A hand-over from the stand-in for core reads it; core need not be installed.
+    pub const fn is_of_stand_in(self) -> bool {
+        matches!(
+            self,
+            Self::Cluster
+                | Self::CapiDeployment
+                | Self::CapiSet
+                | Self::CapiMachine
+                | Self::Migration
+                | Self::Deployment
         )
     }
 

@@ -18,6 +18,7 @@ use super::{
     object::{Kind, Object},
     snapshot::{Cloud, Member, Snapshot},
     swap,
+    unit::Unit,
     way::Way,
 };
 use crate::{
@@ -66,6 +67,15 @@ pub enum NotRead {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The namespace cannot be read.
+    #[error("get Namespace {name}: its user needs the ClusterRole mcm-adopt-hand-over in it")]
+    Namespace {
+        /// Its name.
+        name: String,
+        /// The cause.
+        #[source]
+        source: Box<kube::Error>,
+    },
     /// A Secret cannot be read.
     #[error("get Secret {name}")]
     Secret {
@@ -92,16 +102,17 @@ impl World {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, name), plural);
         match kind {
             Kind::Node => Api::all_with(self.workload.clone(), &resource),
+            Kind::Namespace => Api::all_with(self.management.clone(), &resource),
             _ => Api::namespaced_with(self.management.clone(), &self.namespace, &resource),
         }
     }
 
     /// A snapshot in which nothing was read yet.
-    pub fn nothing(&self, cluster: &str, deployment: &str) -> Snapshot {
+    pub fn nothing(&self, cluster: &str, unit: &Unit) -> Snapshot {
         Snapshot {
             namespace: self.namespace.clone(),
             cluster: cluster.to_owned(),
-            deployment: deployment.to_owned(),
+            unit: unit.clone(),
             objects: BTreeMap::new(),
             credentials: self.credentials.clone(),
             cloud: None,
@@ -113,16 +124,16 @@ impl World {
     ///
     /// # Errors
     /// Something cannot be read.
-    pub async fn observe(&self, cluster: &str, deployment: &str, way: Way) -> Result<Snapshot, NotRead> {
-        let mut snapshot = self.nothing(cluster, deployment);
+    pub async fn observe(&self, cluster: &str, unit: &Unit, way: Way) -> Result<Snapshot, NotRead> {
+        let mut snapshot = self.nothing(cluster, unit);
         // Secrets last: others name them.
-        for kind in way.kinds().chain([Kind::Node, Kind::Secret]) {
+        for kind in way.kinds().chain(way.others().iter().copied()) {
             self.read(kind, &mut snapshot).await?;
         }
         Ok(snapshot)
     }
 
-    /// Reads all objects of a kind anew; of Secrets those that others name.
+    /// Reads all objects of a kind anew; of Secrets those that others name, and of Namespaces that of the objects.
     ///
     /// # Errors
     /// They cannot be read.
@@ -134,6 +145,11 @@ impl World {
                 let found = found.map_err(|source| NotRead::Secret { name, source: Box::new(source) })?;
                 read.extend(found.and_then(|one| stored(Kind::Secret, &one)));
             }
+        } else if kind == Kind::Namespace {
+            let found = self.api(kind).get_opt(&self.namespace).await;
+            let name = self.namespace.clone();
+            let found = found.map_err(|source| NotRead::Namespace { name, source: Box::new(source) })?;
+            read.extend(found.and_then(|one| stored(kind, &one)));
         } else {
             read = match self.list(kind).await {
                 // A provider that is not installed has no objects.

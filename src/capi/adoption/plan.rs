@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 
 use super::{
     checks::{checks, converted},
-    from_other,
+    from_other, hand_over, lone,
     object::{Id, Kind, Object},
     snapshot::{Member, Snapshot},
+    stage::Stage,
     step::{Action, Step, Todo},
     to_capi, to_native, to_other,
+    unit::Unit,
     verdicts::{Check, OF_MACHINE},
     way::Way,
 };
@@ -19,11 +21,12 @@ use crate::capi::types::{Authority, MCMMigration, MCMMigrationStatus, MigratedMa
 /// Condition of an MCMMigration.
 pub const MIGRATED: &str = "Migrated";
 
-/// A plan for one deployment.
+/// A plan for one deployment, or one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// Name of the deployment.
-    pub deployment: String,
+    /// What is moved.
+    #[serde(flatten)]
+    pub unit: Unit,
     /// Who shall have the machines in the end.
     pub to: Side,
     /// How far it is.
@@ -40,21 +43,6 @@ pub struct Plan {
     /// The current step compares with what the cloud says.
     #[serde(skip)]
     pub asks_cloud: bool,
-}
-
-/// How far a migration is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Stage {
-    /// Nothing was touched.
-    Fresh,
-    /// It can still be undone.
-    Forward,
-    /// It is being undone.
-    Backward,
-    /// The authority was switched; only the rest is left.
-    Closing,
-    /// There is nothing to do.
-    Done,
 }
 
 /// A step, and whether it is done.
@@ -82,19 +70,27 @@ pub enum Progress {
 pub enum NoPlan {
     /// A migration on another way is not complete.
     #[error(
-        "deployment {deployment}: a migration to {to:?} is under way: complete it with mcm adopt apply, or undo it with mcm adopt abort"
+        "{unit}: a migration to {to:?} is under way: complete it with mcm adopt apply, or undo it with mcm adopt abort"
     )]
     OtherWay {
-        /// The deployment.
-        deployment: String,
+        /// What is moved.
+        unit: Unit,
         /// Where it goes.
         to: Side,
     },
     /// It is being undone.
-    #[error("deployment {deployment}: its migration is being undone: complete that with mcm adopt abort")]
+    #[error("{unit}: its migration is being undone: complete that with mcm adopt abort")]
     Aborting {
-        /// The deployment.
-        deployment: String,
+        /// What is moved.
+        unit: Unit,
+    },
+    /// The MCMMigration of the name is about something else.
+    #[error("{unit}: MCMMigration {} is about {other}, which has the same name: rename one of them", .unit.name())]
+    OtherUnit {
+        /// What was to be moved.
+        unit: Unit,
+        /// What the MCMMigration is about.
+        other: Unit,
     },
 }
 
@@ -118,21 +114,15 @@ impl Plan {
 /// Plans the next step of a way.
 ///
 /// # Errors
-/// The deployment is on another way.
+/// What is moved is on another way.
 pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
+    if way == Way::FromStandIn {
+        return Ok(plan_hand_over(s));
+    }
     let migration = s.migration();
     let stage = stage_of(s, migration.as_ref(), way)?;
-    let mut plan = Plan {
-        deployment: s.deployment.clone(),
-        to: way.to(),
-        stage,
-        checks: Vec::new(),
-        losses: Vec::new(),
-        steps: Vec::new(),
-        todo: Todo::default(),
-        asks_cloud: false,
-    };
-    let (before, after) = path(if stage == Stage::Backward { way.back() } else { way });
+    let mut plan = Plan::begun(s, way, stage);
+    let (before, after) = path(if stage == Stage::Backward { way.back() } else { way }, s.unit.is_lone());
     let is_recorded = migration.as_ref().and_then(status).is_some_and(|status| !status.machines.is_empty());
     if stage == Stage::Fresh || (stage == Stage::Forward && !is_recorded) {
         plan.checks = checks(s, way);
@@ -169,7 +159,44 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
     Ok(plan)
 }
 
+/// The stand-in goes its part of the way, so there is no MCMMigration of ours.
+fn plan_hand_over(s: &Snapshot) -> Plan {
+    let mut plan = Plan::begun(s, Way::FromStandIn, hand_over::stage_of(s));
+    if plan.stage == Stage::Fresh {
+        plan.checks = hand_over::checks(s);
+    }
+    plan.losses.extend(hand_over::kept_label(s));
+    let is_refused = plan.failed().next().is_some();
+    for step in &hand_over::STEPS {
+        plan.add(step.title, || if is_refused { refused() } else { (step.todo)(s) });
+    }
+    if plan.current().is_none() {
+        plan.stage = Stage::Done;
+    }
+    plan
+}
+
+fn refused() -> Todo {
+    let mut todo = Todo::default();
+    todo.expect(false, "every check to pass");
+    todo
+}
+
 impl Plan {
+    /// A plan without steps.
+    fn begun(s: &Snapshot, way: Way, stage: Stage) -> Self {
+        Self {
+            unit: s.unit.clone(),
+            to: way.to(),
+            stage,
+            checks: Vec::new(),
+            losses: Vec::new(),
+            steps: Vec::new(),
+            todo: Todo::default(),
+            asks_cloud: false,
+        }
+    }
+
     /// Adds a step. True if it is the current one. What comes after it is not even looked at.
     fn add(&mut self, title: &'static str, todo: impl FnOnce() -> Todo) -> bool {
         let progress = if self.current().is_some() {
@@ -184,12 +211,15 @@ impl Plan {
 }
 
 /// The steps before and after the switch.
-fn path(way: Way) -> (&'static [Step], &'static [Step]) {
+fn path(way: Way, is_lone: bool) -> (&'static [Step], &'static [Step]) {
     match way {
+        Way::ToNative if is_lone => (&lone::TO_NATIVE, &lone::AFTER_TO_NATIVE),
+        Way::FromNative if is_lone => (&lone::TO_CAPI, &lone::AFTER_TO_CAPI),
         Way::ToNative => (&to_native::BEFORE, &to_native::AFTER),
         Way::FromNative => (&to_capi::BEFORE, &to_capi::AFTER),
         Way::FromOther => (&from_other::BEFORE, &from_other::AFTER),
         Way::ToOther => (&to_other::BEFORE, &to_other::AFTER),
+        Way::FromStandIn => (&[], &[]),
     }
 }
 
@@ -201,15 +231,19 @@ fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: Way) -> Result<
     let Some(migration) = migration else { return Ok(Stage::Fresh) };
     let wanted = migration.spec.authority;
     let status = status(migration).cloned().unwrap_or_default();
-    let deployment = s.deployment.clone();
+    let unit = s.unit.clone();
+    let other = Unit::of(&migration.spec, s.name());
+    if other != unit {
+        return Err(NoPlan::OtherUnit { unit, other });
+    }
     let is_undone = status.from == Some(wanted);
     if status.authority == Some(Authority::Migrating) {
         let begun = Way::begun(&status);
         return match is_undone {
             false if begun == Some(way) => Ok(Stage::Forward),
             true if begun == Some(way.back()) => Ok(Stage::Backward),
-            true => Err(NoPlan::Aborting { deployment }),
-            false => Err(NoPlan::OtherWay { deployment, to: wanted }),
+            true => Err(NoPlan::Aborting { unit }),
+            false => Err(NoPlan::OtherWay { unit, to: wanted }),
         };
     }
     let is_there = status.authority == Some(wanted.into());
@@ -217,7 +251,7 @@ fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: Way) -> Result<
     match is_there {
         true if !is_undone && !is_migrated => match Way::begun(&status) == Some(way) {
             true => Ok(Stage::Closing),
-            false => Err(NoPlan::OtherWay { deployment, to: wanted }),
+            false => Err(NoPlan::OtherWay { unit, to: wanted }),
         },
         true if wanted == way.to() => Ok(Stage::Done),
         _ => Ok(Stage::Fresh),
@@ -226,17 +260,19 @@ fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: Way) -> Result<
 
 /// From now on the MCMMigration says that nobody has the authority.
 fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
-    let mut todo = Todo::default();
     if is_refused {
-        todo.expect(false, "every check to pass");
-        return todo;
+        return refused();
     }
-    let spec = json!({ "authority": way.to(), "clusterName": s.cluster });
-    let Some(migration) = s.find(Kind::Migration, &s.deployment) else {
-        let id = Id::new(Kind::Migration, &s.deployment);
+    let mut todo = Todo::default();
+    let mut spec = json!({ "authority": way.to(), "clusterName": s.cluster });
+    if s.unit.is_lone() {
+        spec["kind"] = json!(s.unit.kind());
+    }
+    let Some(migration) = s.find(Kind::Migration, s.name()) else {
+        let id = Id::new(Kind::Migration, s.name());
         let object = json!({
             "apiVersion": Kind::Migration.api_version(), "kind": "MCMMigration",
-            "metadata": { "name": s.deployment, "namespace": s.namespace }, "spec": spec,
+            "metadata": { "name": s.name(), "namespace": s.namespace }, "spec": spec,
         });
         todo.actions.push(Action::Create { id, object });
         return todo;
@@ -254,7 +290,7 @@ fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
 /// What must be the same in the end. Everything is paused now, so it is looked at once more.
 fn record(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     let mut todo = Todo::default();
-    let Some(migration) = s.find(Kind::Migration, &s.deployment) else { return todo };
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
     if is_refused {
         todo.expect(false, "every check to pass; mcm adopt abort undoes what was done");
         return todo;
@@ -278,7 +314,7 @@ fn recorded(member: &Member<'_>) -> Option<MigratedMachine> {
 }
 
 fn switch(s: &Snapshot, to: Side, reason: &str) -> Todo {
-    let Some(migration) = s.find(Kind::Migration, &s.deployment) else { return Todo::default() };
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return Todo::default() };
     if migration.value["status"]["authority"] == json!(Authority::from(to)) {
         return Todo::default();
     }
@@ -288,7 +324,7 @@ fn switch(s: &Snapshot, to: Side, reason: &str) -> Todo {
 /// The same machines, the same VMs, the same Nodes since the same boot, and no VM without a machine.
 fn finish(s: &Snapshot, way: Way) -> Todo {
     let mut todo = Todo::default();
-    let Some(migration) = s.find(Kind::Migration, &s.deployment) else { return todo };
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
     let recorded = s.migration().and_then(|one| one.status).map(|status| status.machines).unwrap_or_default();
     for machine in &recorded {
         let node = s.find(Kind::Node, &machine.node);
@@ -329,19 +365,18 @@ fn conditions(s: &Snapshot, status: &str, reason: &str) -> Value {
 /// # Errors
 /// The authority was switched already, or nothing is under way.
 pub fn abort(s: &Snapshot) -> Result<(Way, Vec<Action>), NoAbort> {
-    let deployment = s.deployment.clone();
     let status = s.migration().and_then(|migration| migration.status).unwrap_or_default();
     let (Some(migration), Some(Authority::Migrating), Some(way)) =
-        (s.find(Kind::Migration, &s.deployment), status.authority, Way::begun(&status))
+        (s.find(Kind::Migration, s.name()), status.authority, Way::begun(&status))
     else {
-        return Err(NoAbort { deployment });
+        return Err(NoAbort { unit: s.unit.clone() });
     };
     let mut todo = Todo::default();
     todo.want(migration, &json!({ "spec": { "authority": way.from() } }));
     Ok((way.back(), todo.actions))
 }
 
-/// The way on which a deployment is, or was last.
+/// The way of a migration that is under way, or was the last.
 pub fn way_of(migration: &MCMMigration) -> Way {
     let begun = status(migration).and_then(Way::begun).map(|way| {
         let is_back = migration.spec.authority == way.from();
@@ -358,9 +393,9 @@ pub fn way_of(migration: &MCMMigration) -> Way {
 /// A migration cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "deployment {deployment}: there is nothing to undo: no migration is under way, or its authority is switched already; \
+    "{unit}: there is nothing to undo: no migration is under way, or its authority is switched already; \
      mcm adopt apply goes on, or goes back once it is complete"
 )]
 pub struct NoAbort {
-    deployment: String,
+    unit: Unit,
 }

@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::object::{Id, Kind, Object, lacking, without_empty};
+use super::{
+    object::{Id, Kind, Object, lacking, without_empty},
+    unit::Unit,
+};
 use crate::{
     api::labels,
     capi::{
         conversion::provider_id,
-        types::{MCMMigration, Side},
+        types::{MCMMigration, Side, names},
     },
 };
 
@@ -21,8 +24,8 @@ pub struct Snapshot {
     pub namespace: String,
     /// Name of the Cluster.
     pub cluster: String,
-    /// Name of the deployment that is moved, on all sides, and of its MCMMigration.
-    pub deployment: String,
+    /// What is moved.
+    pub unit: Unit,
     /// All objects.
     pub objects: BTreeMap<Id, Object>,
     /// Secret with the credentials of a class that is made from the template of another provider.
@@ -69,6 +72,11 @@ impl Member<'_> {
 }
 
 impl Snapshot {
+    /// The name of what is moved, and of its MCMMigration.
+    pub fn name(&self) -> &str {
+        self.unit.name()
+    }
+
     /// An object.
     pub fn find(&self, kind: Kind, name: &str) -> Option<&Object> {
         self.objects.get(&Id::new(kind, name))
@@ -85,14 +93,24 @@ impl Snapshot {
         self.all(kind).filter(|object| uid.is_some() && object.controller() == uid).collect()
     }
 
-    /// The authority over the deployment.
+    /// The authority over what is moved.
     pub fn migration(&self) -> Option<MCMMigration> {
-        self.find(Kind::Migration, &self.deployment)?.decoded()
+        self.find(Kind::Migration, self.name())?.decoded()
     }
 
-    /// The deployment of a side.
+    /// The deployment of a side, if one is moved.
     pub fn deployment_of(&self, side: Side) -> Option<&Object> {
-        self.find(deployment_kind(side), &self.deployment)
+        if self.unit.is_lone() { None } else { self.find(deployment_kind(side), self.name()) }
+    }
+
+    /// The machine of a side that is moved alone.
+    pub fn lone_of(&self, side: Side) -> Option<&Object> {
+        self.all(machine_kind(side)).find(|machine| self.unit.is_lone() && lone_name(machine) == Some(self.name()))
+    }
+
+    /// What is moved, as a side has it.
+    pub fn root_of(&self, side: Side) -> Option<&Object> {
+        if self.unit.is_lone() { self.lone_of(side) } else { self.deployment_of(side) }
     }
 
     /// The sets of the deployment of a side.
@@ -111,11 +129,12 @@ impl Snapshot {
         }
     }
 
-    /// The machines of the deployment of a side, by name.
+    /// The machines of a side, by name.
     pub fn members_of(&self, side: Side) -> Vec<Member<'_>> {
         let sets = self.sets_of(side);
         let machines = sets.into_iter().flat_map(|set| self.controlled(machine_kind(side), Some(set)));
         let mut members: Vec<Member<'_>> = machines
+            .chain(self.lone_of(side))
             .map(|machine| match side {
                 Side::ClusterApi | Side::OtherProvider => {
                     self.member(machine.text("/spec/infrastructureRef/name"), Some(machine))
@@ -129,14 +148,13 @@ impl Snapshot {
 
     /// The set of a side whose machines are moved, from the time on when they were paused.
     pub fn recorded_set(&self, side: Side) -> Option<&Object> {
-        let migration = self.find(Kind::Migration, &self.deployment)?;
+        let migration = self.find(Kind::Migration, self.name())?;
         self.find(set_kind(side), migration.text("/status/set"))
     }
 
     /// The machines that are moved, from the time on when they were paused.
     pub fn recorded(&self) -> impl Iterator<Item = Member<'_>> {
-        let names =
-            self.find(Kind::Migration, &self.deployment).and_then(|one| one.value["status"]["machines"].as_array());
+        let names = self.find(Kind::Migration, self.name()).and_then(|one| one.value["status"]["machines"].as_array());
         names.into_iter().flatten().map(|one| {
             let text = |key: &str| one[key].as_str().unwrap_or_default();
             let mut member = self.member(text("name"), self.find(Kind::CapiMachine, text("machine")));
@@ -160,7 +178,7 @@ impl Snapshot {
         }
     }
 
-    /// Names of the Secrets that classes and machines of a deployment name.
+    /// Names of the Secrets that classes and machines name.
     pub fn secret_names(&self) -> BTreeSet<String> {
         let classes = self.all(Kind::Class).flat_map(|class| {
             ["/secretRef/name", "/credentialsSecretRef/name"].map(|pointer| class.text(pointer).to_owned())
@@ -173,8 +191,11 @@ impl Snapshot {
         let bootstrap = self
             .all(Kind::CapiDeployment)
             .map(|deployment| deployment.text("/spec/template/spec/bootstrap/dataSecretName").to_owned());
+        let of_lone = self.lone_of(Side::ClusterApi);
+        let of_lone = of_lone.map(|machine| machine.text("/spec/bootstrap/dataSecretName").to_owned());
         let default = self.all(Kind::Class).map(|class| format!("{}-bootstrap", class.name()));
-        let names = classes.chain(inline).chain(bootstrap).chain(default).filter(|name| !name.is_empty());
+        let names =
+            classes.chain(inline).chain(bootstrap).chain(of_lone).chain(default).filter(|name| !name.is_empty());
         let both = |name: String| match name.strip_suffix("-userdata") {
             Some(source) => [source.to_owned(), name],
             None => [format!("{name}-userdata"), name],
@@ -185,13 +206,13 @@ impl Snapshot {
     /// Whether an object of a conversion is not there yet, or this migration made it.
     pub fn is_to_be_made(&self, kind: Kind, object: &Value) -> bool {
         let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
-        known.is_none_or(|known| known.is_of_migration(&self.deployment))
+        known.is_none_or(|known| known.is_of_migration(self.name()))
     }
 
     /// Whether somebody else made an object with the name of one of a conversion, and with another content.
     pub fn is_taken(&self, kind: Kind, object: &Value) -> bool {
         let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
-        let Some(known) = known.filter(|known| !known.is_of_migration(&self.deployment)) else { return false };
+        let Some(known) = known.filter(|known| !known.is_of_migration(self.name())) else { return false };
         match kind {
             Kind::Secret => ["value", "userData"].iter().any(|key| {
                 let wanted = &object["data"][key];
@@ -205,6 +226,19 @@ impl Snapshot {
     pub fn written(&self, objects: impl IntoIterator<Item = Id>) -> Vec<Value> {
         objects.into_iter().filter_map(|id| Some(self.objects.get(&id)?.as_written())).collect()
     }
+}
+
+/// The name under which a machine can be moved alone; `None` if somebody controls it, or owns it but its Cluster, or if it is of
+/// a pool.
+pub fn lone_name(machine: &Object) -> Option<&str> {
+    let owners = machine.value["metadata"]["ownerReferences"].as_array();
+    let is_owned = owners.into_iter().flatten().any(|owner| owner["kind"] != "Cluster" || owner["controller"] == true);
+    let name = match machine.kind {
+        Kind::CapiMachine => machine.text("/spec/infrastructureRef/name"),
+        _ => machine.name(),
+    };
+    let is_of_pool = [names::POOL_NAME, labels::POOL].iter().any(|key| machine.label(key).is_some());
+    (!is_owned && !is_of_pool && !name.is_empty()).then_some(name)
 }
 
 /// Kind of the deployments of a side.

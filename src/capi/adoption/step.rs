@@ -63,7 +63,8 @@ pub enum Action {
         /// The patch.
         patch: Value,
     },
-    /// Delete an object that has no owners, and whose controller leaves it alone. Its dependents were taken from it before.
+    /// Delete an object that has no owners, and whose controller leaves it alone. Its dependents were taken from it before. Or ask the
+    /// stand-in to remove what it shows.
     Delete {
         /// What.
         id: Id,
@@ -99,7 +100,7 @@ impl fmt::Display for Action {
             Self::Create { id, .. } => write!(f, "create {id}"),
             Self::Patch { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
             Self::PatchStatus { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
-            Self::Delete { id, .. } => write!(f, "delete {id}, which is detached"),
+            Self::Delete { id, .. } => write!(f, "delete {id}"),
             Self::Tag { id, is_listed: true } => write!(f, "tag the VM of {id}"),
             Self::Tag { id, is_listed: false } => write!(f, "take the tags from the VM of {id}"),
         }
@@ -126,7 +127,7 @@ impl Todo {
         let mut whole = json!({});
         patch::apply(&mut whole, wanted);
         match snapshot.objects.get(&id) {
-            Some(object) if object.is_of_migration(&snapshot.deployment) => self.want(object, &whole),
+            Some(object) if object.is_of_migration(snapshot.name()) => self.want(object, &whole),
             Some(_) => self.expect(false, format!("the name of {id}, which somebody else took")),
             None => self.actions.push(Action::Create { id, object: whole }),
         }
@@ -177,7 +178,7 @@ fn pause_of(kind: Kind, migration: &Value) -> Value {
 
 /// The patch with which the controllers of an object leave it alone.
 pub fn pause(object: &Object, snapshot: &Snapshot) -> Value {
-    pause_of(object.kind, &json!(snapshot.deployment))
+    pause_of(object.kind, &json!(snapshot.name()))
 }
 
 /// The patch with which they work again.
@@ -213,7 +214,7 @@ pub fn is_whole(deployment: &Object, numbers: [&str; 3], count: Option<i64>) -> 
 
 /// An object to be created paused.
 pub fn paused(kind: Kind, mut object: Value, snapshot: &Snapshot) -> Value {
-    patch::apply(&mut object, &pause_of(kind, &json!(snapshot.deployment)));
+    patch::apply(&mut object, &pause_of(kind, &json!(snapshot.name())));
     object["metadata"]["namespace"] = json!(snapshot.namespace);
     object
 }

@@ -143,7 +143,7 @@ pub fn refer(s: &Snapshot, template: Kind) -> Todo {
 pub fn forget(s: &Snapshot, template: Kind) -> Todo {
     let mut todo = Todo::default();
     let kinds = [machine_kind_of(template), template];
-    let made = kinds.into_iter().flat_map(|kind| s.all(kind)).filter(|one| one.is_of_migration(&s.deployment));
+    let made = kinds.into_iter().flat_map(|kind| s.all(kind)).filter(|one| one.is_of_migration(s.name()));
     detach(&mut todo, made);
     todo
 }
@@ -159,7 +159,7 @@ pub fn hold(todo: &mut Todo, s: &Snapshot) {
 /// Undoes [`hold`].
 pub fn release(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
-    let held = s.all(Kind::Class).filter(|class| class.is_of_migration(&s.deployment));
+    let held = s.all(Kind::Class).filter(|class| class.is_of_migration(s.name()));
     held.for_each(|class| todo.want(class, &resume(class)));
     todo
 }

@@ -6,7 +6,7 @@ use super::{
     swap,
     verdicts::{
         Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
-        node_is_its_own, of_deployment, result, settled, vm_is_claimed_once, vm_is_found,
+        node_is_its_own, of_whole, result, settled, vm_is_claimed_once, vm_is_found,
     },
     way::Way,
 };
@@ -20,25 +20,29 @@ use crate::{
 
 /// All checks for one of the two ways.
 pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>]) -> Vec<Check> {
+    if s.unit.is_lone() {
+        let text = "between infrastructure providers only whole deployments are moved";
+        return vec![of_whole("provider", Err(text.to_owned()))];
+    }
     let mut all = vec![
-        of_deployment("deployment", settled(deployment)),
-        of_deployment("cluster", cluster(s, way.to())),
-        of_deployment("pause", nobody_paused(s, way.from()).and_then(|text| nobody_holds_a_class(s).map(|()| text))),
-        of_deployment("rollout", no_rollout(s, way.from(), deployment, members)),
-        of_deployment("provider", provider(s, way, deployment)),
-        of_deployment("names", names_are_free(s, way, members)),
-        of_deployment("orphans", no_orphans(s, members)),
+        of_whole("deployment", settled(deployment)),
+        of_whole("cluster", cluster(s, way.to())),
+        of_whole("pause", nobody_paused(s, way.from()).and_then(|text| nobody_holds_a_class(s).map(|()| text))),
+        of_whole("rollout", no_rollout(s, way.from(), deployment, members)),
+        of_whole("provider", provider(s, way, deployment)),
+        of_whole("names", names_are_free(s, way, members)),
+        of_whole("orphans", no_orphans(s, members)),
     ];
     let made = match way {
         Way::ToOther => swap::template_made(s),
-        Way::FromOther | Way::ToNative | Way::FromNative => swap::class_made(s),
+        Way::FromOther | Way::ToNative | Way::FromNative | Way::FromStandIn => swap::class_made(s),
     };
     all.extend(conversion(s, way, deployment, &made));
     for member in members {
         let of_machine = |check, verdict| result(member.name, check, verdict);
         let is_settled = match way {
             Way::ToOther => machine_is_settled(member, Side::ClusterApi),
-            Way::FromOther | Way::ToNative | Way::FromNative => machine_of_other_is_settled(member),
+            Way::FromOther | Way::ToNative | Way::FromNative | Way::FromStandIn => machine_of_other_is_settled(member),
         };
         all.push(of_machine(OF_MACHINE[0], is_settled));
         all.push(of_machine(OF_MACHINE[1], node_is_its_own(member)));
@@ -49,7 +53,7 @@ pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>
 }
 
 fn nobody_holds_a_class(s: &Snapshot) -> Result<(), String> {
-    let other = |class: &&Object| class.annotation(labels::MIGRATION).is_some_and(|name| name != s.deployment);
+    let other = |class: &&Object| class.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
     match swap::classes(s).into_iter().find(other) {
         Some(class) => Err(format!("{} is held by another migration: complete that first", class.id())),
         None => Ok(()),
@@ -61,7 +65,7 @@ fn provider(s: &Snapshot, way: Way, deployment: &Object) -> Verdict {
     let reference = "/spec/template/spec/infrastructureRef";
     let (kind, name) = (deployment.text(&format!("{reference}/kind")), swap::template_name(s));
     // Also while the references change.
-    let is_under_way = deployment.is_of_migration(&s.deployment);
+    let is_under_way = deployment.is_of_migration(s.name());
     let is_own = kind == Kind::InfraTemplate.resource().2;
     match way {
         Way::ToOther if !is_own && !is_under_way => Err(format!("its template is {kind} {name}: it is not of mcm")),
@@ -85,7 +89,7 @@ fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
         _ => [member.infra.map(Object::id), member.native.map(Object::id)],
     };
     let ids = members.iter().flat_map(of_member).flatten();
-    let is_foreign = |id: &super::object::Id| s.objects.get(id).is_some_and(|one| !one.is_of_migration(&s.deployment));
+    let is_foreign = |id: &super::object::Id| s.objects.get(id).is_some_and(|one| !one.is_of_migration(s.name()));
     match ids.into_iter().find(is_foreign) {
         Some(id) => Err(format!("{id} exists: rename or delete it")),
         None => Ok("the names are free".to_owned()),
@@ -95,16 +99,16 @@ fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
 /// Every refusal is a failed check, with its path.
 fn conversion(s: &Snapshot, way: Way, deployment: &Object, made: &Conversion) -> Vec<Check> {
     if !made.refusals.is_empty() {
-        let refused = |refusal: &_| of_deployment("conversion", Err(format!("{refusal}; or write the class yourself")));
+        let refused = |refusal: &_| of_whole("conversion", Err(format!("{refusal}; or write the class yourself")));
         return made.refusals.iter().map(refused).collect();
     }
     let text = match made.objects.first() {
         Some(object) => format!("{} {} is made", object["kind"].as_str().unwrap_or_default(), swap::template_name(s)),
         None => "what is needed is there".to_owned(),
     };
-    let mut all = vec![of_deployment("conversion", Ok(text))];
+    let mut all = vec![of_whole("conversion", Ok(text))];
     if way != Way::ToOther {
-        all.push(of_deployment("class", class_fits(s, deployment)));
+        all.push(of_whole("class", class_fits(s, deployment)));
     }
     all
 }

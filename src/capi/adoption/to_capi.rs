@@ -41,11 +41,11 @@ pub const AFTER: [Step; 2] = [
 const NO_LIMIT_HOURS: i64 = 876_000;
 
 /// Step 1. The native controllers confirm that they leave each object alone.
-fn pause_all(s: &Snapshot) -> Todo {
+pub fn pause_all(s: &Snapshot) -> Todo {
     pause_each(s, &[owners(s), natives(s)].concat())
 }
 
-fn resume_all(s: &Snapshot) -> Todo {
+pub fn resume_all(s: &Snapshot) -> Todo {
     resume_each(&[natives(s), owners(s)].concat())
 }
 
@@ -61,7 +61,7 @@ fn describe(s: &Snapshot) -> Todo {
         todo.make(s, *kind, &paused(*kind, object.clone(), s));
     }
     todo.make(s, Kind::CapiDeployment, &paused(Kind::CapiDeployment, wanted.deployment.clone(), s));
-    let Some(deployment) = s.find(Kind::CapiDeployment, &s.deployment) else { return todo };
+    let Some(deployment) = s.find(Kind::CapiDeployment, s.name()) else { return todo };
     let members: Vec<Member<'_>> = s.recorded().collect();
     todo.make(s, Kind::CapiSet, &paused(Kind::CapiSet, wanted.set(set.name(), members.len(), deployment), s));
     let Some(set) = s.find(Kind::CapiSet, set.name()) else { return todo };
@@ -82,7 +82,7 @@ fn describe(s: &Snapshot) -> Todo {
 }
 
 /// Undoes step 2, which made all these objects.
-fn forget(s: &Snapshot) -> Todo {
+pub fn forget(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let mut made: Vec<&Object> = s.objects.values().filter(|object| is_made(s, object)).collect();
     // From the leaves to the root.
@@ -92,7 +92,7 @@ fn forget(s: &Snapshot) -> Todo {
 }
 
 /// Step 3. The native Machine gets what that of an MCMMachine has, and remembers what it was.
-fn hand_over(s: &Snapshot) -> Todo {
+pub fn hand_over(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     for member in s.recorded() {
         let (Some(native), Some(infra)) = (member.native, member.infra) else {
@@ -106,14 +106,14 @@ fn hand_over(s: &Snapshot) -> Todo {
     todo
 }
 
-fn take_back(s: &Snapshot) -> Todo {
+pub fn take_back(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     s.recorded().filter_map(|member| member.native).for_each(|native| put_back(&mut todo, native));
     todo
 }
 
 /// Last but one. Nodes lose the finalizer that nobody would remove any more, or core could not delete them.
-fn remove(s: &Snapshot) -> Todo {
+pub fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     detach(&mut todo, owners(s));
     for node in s.recorded().filter_map(|member| member.node) {
@@ -137,6 +137,11 @@ fn remove(s: &Snapshot) -> Todo {
 
 /// Last: from the machines to the deployment, each after what is below it works.
 pub fn start(s: &Snapshot) -> Todo {
+    start_infrastructure(s).then(|| start_core(s))
+}
+
+/// MCMMachines and native Machines.
+pub fn start_infrastructure(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     for member in s.recorded() {
         let mut patch = member.native.map(resume).unwrap_or_default();
@@ -147,43 +152,59 @@ pub fn start(s: &Snapshot) -> Todo {
         let text = format!("MCMMachine {} to be ready", member.name);
         todo.expect(member.infra.is_some_and(is_provisioned), text);
     }
-    todo.then(|| start_core(s))
+    todo
 }
 
 /// Machines, sets and deployment, and what this migration made beside them.
 pub fn start_core(s: &Snapshot) -> Todo {
-    let members: Vec<Member<'_>> = s.recorded().collect();
-    let count = i64::try_from(members.len()).ok();
-    let mut todo = Todo::default();
-    for member in &members {
-        member.machine.into_iter().for_each(|machine| todo.want(machine, &resume(machine)));
-        let node = member.node.map(Object::name);
-        let runs = |one: &Object| !one.is_paused() && node == Some(one.text("/status/nodeRef/name"));
-        todo.expect(member.machine.is_some_and(runs), format!("Machine {} to have its Node", member.name));
-    }
-    let deployment = s.deployment_of(Side::ClusterApi);
-    let todo = todo.then(|| {
+    let count = i64::try_from(s.recorded().count()).ok();
+    let works = if knows_health(s) { "availableReplicas" } else { "replicas" };
+    let todo = start_machines(s).then(|| {
         let mut todo = Todo::default();
         let sets = s.sets_of(Side::ClusterApi);
         sets.iter().for_each(|set| todo.want(set, &resume(set)));
-        let counts = |set: &&Object| !set.is_paused() && set.number("/status/availableReplicas") == count;
+        let counts = |set: &&Object| !set.is_paused() && set.number(&format!("/status/{works}")) == count;
         todo.expect(sets.iter().any(counts), "all machines of the MachineSet to be available");
         todo
     });
     todo.then(|| {
         let mut todo = Todo::default();
-        let made = s.objects.values().filter(|object| is_made(s, object));
-        made.for_each(|object| todo.want(object, &resume(object)));
-        let is_whole = |one: &Object| is_whole(one, ["replicas", "upToDateReplicas", "availableReplicas"], count);
+        resume_made(&mut todo, s);
+        let is_whole = |one: &Object| is_whole(one, ["replicas", "upToDateReplicas", works], count);
+        let deployment = s.deployment_of(Side::ClusterApi);
         todo.expect(deployment.is_some_and(is_whole), "all machines of the MachineDeployment to be available");
         todo
     })
 }
 
+/// Machines of Cluster API.
+pub fn start_machines(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    for member in s.recorded() {
+        member.machine.into_iter().for_each(|machine| todo.want(machine, &resume(machine)));
+        let node = member.node.map(Object::name);
+        let runs = |one: &Object| !one.is_paused() && node == Some(one.text("/status/nodeRef/name"));
+        todo.expect(member.machine.is_some_and(runs), format!("Machine {} to have its Node", member.name));
+    }
+    todo
+}
+
+/// What this migration made beside the machines.
+pub fn resume_made(todo: &mut Todo, s: &Snapshot) {
+    let made = s.objects.values().filter(|object| is_made(s, object));
+    made.for_each(|object| todo.want(object, &resume(object)));
+}
+
+/// Core looks at the health of Nodes once the control plane is initialized. In a Cluster that has none it counts no machine
+/// as available, ever; then each has its Node already, which is all that can be had.
+fn knows_health(s: &Snapshot) -> bool {
+    s.find(Kind::Cluster, &s.cluster).is_some_and(|cluster| cluster.condition("ControlPlaneInitialized") == "True")
+}
+
 /// The native objects above the Machines, from the leaves to the root.
 fn owners(s: &Snapshot) -> Vec<&Object> {
     let mut sets = s.sets_of(Side::MachineController);
-    let detached = |set: &&Object| set.is_of_migration(&s.deployment) && set.controller().is_none();
+    let detached = |set: &&Object| set.is_of_migration(s.name()) && set.controller().is_none();
     sets.extend(s.all(Kind::Set).filter(detached));
     sets.extend(s.deployment_of(Side::MachineController));
     sets
@@ -192,18 +213,18 @@ fn owners(s: &Snapshot) -> Vec<&Object> {
 /// The native Machines, whoever has them.
 fn natives(s: &Snapshot) -> Vec<&Object> {
     let members = s.members_of(Side::MachineController).into_iter().filter_map(|member| member.native);
-    let held = s.all(Kind::Machine).filter(|native| native.is_of_migration(&s.deployment));
+    let held = s.all(Kind::Machine).filter(|native| native.is_of_migration(s.name()));
     let mut seen = std::collections::BTreeSet::new();
     members.chain(held).filter(|native| seen.insert(native.name())).collect()
 }
 
 /// This migration made it on the side of Cluster API.
-fn is_made(s: &Snapshot, object: &Object) -> bool {
+pub fn is_made(s: &Snapshot, object: &Object) -> bool {
     let is_of_capi = !matches!(
         object.kind,
         Kind::Cluster | Kind::Migration | Kind::Deployment | Kind::Set | Kind::Machine | Kind::Class | Kind::Node
     );
-    is_of_capi && object.is_of_migration(&s.deployment)
+    is_of_capi && object.is_of_migration(s.name())
 }
 
 /// The deployment as one of Cluster API.

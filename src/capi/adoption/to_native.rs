@@ -37,11 +37,11 @@ pub const AFTER: [Step; 2] = [
 ];
 
 /// Step 1. Core and the provider confirm that they leave each object alone.
-fn pause_all(s: &Snapshot) -> Todo {
+pub fn pause_all(s: &Snapshot) -> Todo {
     pause_each(s, &[of_cluster_api(s), natives(s)].concat())
 }
 
-fn resume_all(s: &Snapshot) -> Todo {
+pub fn resume_all(s: &Snapshot) -> Todo {
     resume_each(&[natives(s), of_cluster_api(s)].concat())
 }
 
@@ -72,7 +72,7 @@ fn describe(s: &Snapshot) -> Todo {
     };
     match s.find(Kind::Set, set.name()) {
         None => todo.make(s, Kind::Set, &native_set(0, &Value::Null)),
-        Some(known) if known.is_of_migration(&s.deployment) => todo.expect_paused([known]),
+        Some(known) if known.is_of_migration(s.name()) => todo.expect_paused([known]),
         Some(other) => todo.expect(false, format!("the name of {}, which somebody else took", other.id())),
     }
     let todo = todo.then(|| {
@@ -80,23 +80,23 @@ fn describe(s: &Snapshot) -> Todo {
         let mut deployment = paused(Kind::Deployment, wanted.deployment.clone(), s);
         deployment["metadata"]["finalizers"] = json!([labels::FINALIZER]);
         todo.make(s, Kind::Deployment, &deployment);
-        todo.expect_paused(s.find(Kind::Deployment, &s.deployment));
+        todo.expect_paused(s.find(Kind::Deployment, s.name()));
         todo
     });
     todo.then(|| {
         let mut todo = Todo::default();
-        let owner = s.find(Kind::Deployment, &s.deployment).map(Object::as_controller).unwrap_or_default();
+        let owner = s.find(Kind::Deployment, s.name()).map(Object::as_controller).unwrap_or_default();
         todo.make(s, Kind::Set, &native_set(s.recorded().count(), &owner));
         todo
     })
 }
 
 /// Undoes step 2, which made all these objects.
-fn forget(s: &Snapshot) -> Todo {
+pub fn forget(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let made = s.objects.values().filter(|object| {
         let is_native = matches!(object.kind, Kind::Deployment | Kind::Set | Kind::Class | Kind::Secret);
-        is_native && object.is_of_migration(&s.deployment)
+        is_native && object.is_of_migration(s.name())
     });
     detach(&mut todo, made);
     todo
@@ -125,14 +125,14 @@ fn hand_over(s: &Snapshot) -> Todo {
     todo
 }
 
-fn take_back(s: &Snapshot) -> Todo {
+pub fn take_back(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     natives(s).into_iter().for_each(|native| put_back(&mut todo, native));
     todo
 }
 
 /// Last but one: nothing of Cluster API is left but the Cluster and the template. Nodes lose what core wrote on them.
-fn remove(s: &Snapshot) -> Todo {
+pub fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     detach(&mut todo, of_cluster_api(s));
     for node in s.recorded().filter_map(|member| member.node) {
@@ -147,19 +147,10 @@ fn remove(s: &Snapshot) -> Todo {
 
 /// Last: first the machines, so that the set sees them all at work before it decides anything; then set and deployment.
 fn start(s: &Snapshot) -> Todo {
-    let members: Vec<Member<'_>> = s.recorded().collect();
-    let count = i64::try_from(members.len()).ok();
-    let mut todo = Todo::default();
-    for native in members.iter().filter_map(|member| member.native) {
-        let mut patch = resume(native);
-        patch["metadata"]["annotations"][labels::BEFORE_MIGRATION] = Value::Null;
-        todo.want(native, &patch);
-        let phase = native.text("/status/currentStatus/phase");
-        todo.expect(!native.is_paused() && phase == "Running", format!("{} to be Running", native.id()));
-    }
+    let count = i64::try_from(s.recorded().count()).ok();
     let deployment = s.deployment_of(Side::MachineController);
     let set = s.recorded_set(Side::MachineController);
-    let todo = todo.then(|| {
+    let todo = start_machines(s).then(|| {
         let mut todo = Todo::default();
         for set in s.sets_of(Side::MachineController) {
             todo.want(set, &resume(set));
@@ -171,12 +162,30 @@ fn start(s: &Snapshot) -> Todo {
     todo.then(|| {
         let mut todo = Todo::default();
         deployment.into_iter().for_each(|deployment| todo.want(deployment, &resume(deployment)));
-        let made = s.objects.values().filter(|one| matches!(one.kind, Kind::Class | Kind::Secret));
-        made.filter(|one| one.is_of_migration(&s.deployment)).for_each(|one| todo.want(one, &resume(one)));
+        resume_made(&mut todo, s);
         let is_whole = |one: &Object| is_whole(one, ["replicas", "updatedReplicas", "availableReplicas"], count);
         todo.expect(deployment.is_some_and(is_whole), "all machines of the native deployment to be available");
         todo
     })
+}
+
+/// The native Machines.
+pub fn start_machines(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    for native in s.recorded().filter_map(|member| member.native) {
+        let mut patch = resume(native);
+        patch["metadata"]["annotations"][labels::BEFORE_MIGRATION] = Value::Null;
+        todo.want(native, &patch);
+        let phase = native.text("/status/currentStatus/phase");
+        todo.expect(!native.is_paused() && phase == "Running", format!("{} to be Running", native.id()));
+    }
+    todo
+}
+
+/// The class and the Secret that this migration made, for everybody to use.
+pub fn resume_made(todo: &mut Todo, s: &Snapshot) {
+    let made = s.objects.values().filter(|one| matches!(one.kind, Kind::Class | Kind::Secret));
+    made.filter(|one| one.is_of_migration(s.name())).for_each(|one| todo.want(one, &resume(one)));
 }
 
 /// The objects of Cluster API, from the leaves to the root.
@@ -187,7 +196,7 @@ fn of_cluster_api(s: &Snapshot) -> Vec<&Object> {
     let machines = members.iter().filter_map(|member| member.machine);
     let recorded = s.recorded().filter_map(|member| member.machine);
     let sets = s.sets_of(Side::ClusterApi);
-    let detached = s.all(Kind::CapiSet).filter(|set| set.is_of_migration(&s.deployment));
+    let detached = s.all(Kind::CapiSet).filter(|set| set.is_of_migration(s.name()));
     let mut all: Vec<&Object> = infra.chain(left).chain(machines).chain(recorded).collect();
     all.extend(sets);
     all.extend(detached);
@@ -203,11 +212,14 @@ fn natives(s: &Snapshot) -> Vec<&Object> {
     s.members_of(Side::ClusterApi).into_iter().filter_map(|member| member.native).collect()
 }
 
-/// The health checks that select machines of the deployment, or did so.
+/// The health checks that select machines of the deployment, or did so. They replace no machine without a set.
 pub fn health_checks(s: &Snapshot) -> Vec<&Object> {
+    if s.unit.is_lone() {
+        return Vec::new();
+    }
     let members = s.members_of(Side::ClusterApi);
     let selects = |check: &&Object| {
-        check.is_of_migration(&s.deployment)
+        check.is_of_migration(s.name())
             || members.iter().filter_map(|member| member.machine).any(|machine| is_selected(check, machine))
     };
     s.all(Kind::HealthCheck).filter(selects).collect()

@@ -26,7 +26,7 @@ use crate::{
 /// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// The native Machine; empty if the deployment as a whole is meant.
+    /// The native Machine; empty if what is moved is meant as a whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
     /// What is checked.
@@ -51,7 +51,7 @@ pub const OF_MACHINE: [&str; 4] = ["settled", "node", "vm", "unclaimed"];
 
 pub type Verdict = Result<String, String>;
 
-pub fn of_deployment(check: &'static str, verdict: Verdict) -> Check {
+pub fn of_whole(check: &'static str, verdict: Verdict) -> Check {
     result("", check, verdict)
 }
 
@@ -61,18 +61,19 @@ pub fn result(machine: &str, check: &'static str, verdict: Verdict) -> Check {
     Check { machine: machine.to_owned(), check, passed, text }
 }
 
-pub fn settled(deployment: &Object) -> Verdict {
-    if deployment.is_deleting() {
+pub fn settled(root: &Object) -> Verdict {
+    if root.is_deleting() {
         return Err("is being deleted".to_owned());
     }
-    if deployment.label("topology.cluster.x-k8s.io/owned").is_some() {
+    if root.label("topology.cluster.x-k8s.io/owned").is_some() {
         let text = "belongs to a ClusterClass, which would write it again: add a deployment of its own";
         return Err(text.to_owned());
     }
-    if deployment.label(names::CONTROL_PLANE).is_some() {
+    if root.label(names::CONTROL_PLANE).is_some() {
         return Err("is a control plane".to_owned());
     }
-    if !deployment.is_observed() && !deployment.is_paused() {
+    let is_machine = matches!(root.kind, Kind::CapiMachine | Kind::Machine);
+    if !is_machine && !root.is_observed() && !root.is_paused() {
         return Err("its controller has not seen its last change: wait, or start the controller".to_owned());
     }
     Ok("is settled".to_owned())
@@ -102,8 +103,8 @@ pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
         members.iter().flat_map(|member| [member.machine, member.infra, member.other, member.native]).flatten();
     let mut all = s.deployment_of(from).into_iter().chain(s.sets_of(from)).chain(machines);
     let is_held = |object: &Object| {
-        let other = object.annotation(labels::MIGRATION).is_some_and(|name| name != s.deployment);
-        other || (object.annotation(names::PAUSED).is_some() && !object.is_of_migration(&s.deployment))
+        let other = object.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
+        other || (object.annotation(names::PAUSED).is_some() && !object.is_of_migration(s.name()))
     };
     match all.find(|object| is_held(object)) {
         Some(object) => Err(format!("{} is paused by somebody else", object.id())),

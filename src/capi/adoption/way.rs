@@ -15,9 +15,12 @@ pub enum Way {
     FromOther,
     /// Back.
     ToOther,
+    /// From the stand-in for core to the native controllers alone, which have the machines already. Its way back leads to core.
+    FromStandIn,
 }
 
 impl Way {
+    /// All that lead from one side to another.
     const ALL: [Self; 4] = [Self::ToNative, Self::FromNative, Self::FromOther, Self::ToOther];
 
     /// The way between two sides, if there is one.
@@ -38,7 +41,7 @@ impl Way {
     /// Who has the machines at its beginning.
     pub const fn from(self) -> Side {
         match self {
-            Self::ToNative | Self::ToOther => Side::ClusterApi,
+            Self::ToNative | Self::ToOther | Self::FromStandIn => Side::ClusterApi,
             Self::FromNative => Side::MachineController,
             Self::FromOther => Side::OtherProvider,
         }
@@ -47,7 +50,7 @@ impl Way {
     /// Who has them in the end.
     pub const fn to(self) -> Side {
         match self {
-            Self::ToNative => Side::MachineController,
+            Self::ToNative | Self::FromStandIn => Side::MachineController,
             Self::FromNative | Self::FromOther => Side::ClusterApi,
             Self::ToOther => Side::OtherProvider,
         }
@@ -57,7 +60,7 @@ impl Way {
     #[must_use]
     pub const fn back(self) -> Self {
         match self {
-            Self::ToNative => Self::FromNative,
+            Self::ToNative | Self::FromStandIn => Self::FromNative,
             Self::FromNative => Self::ToNative,
             Self::FromOther => Self::ToOther,
             Self::ToOther => Self::FromOther,
@@ -72,10 +75,19 @@ impl Way {
     /// The kinds of which every object of the namespace is read.
     pub fn kinds(self) -> impl Iterator<Item = Kind> {
         let is_read = move |kind: &Kind| match kind {
+            kind if self == Self::FromStandIn => kind.is_of_stand_in(),
             Kind::Deployment | Kind::Set => !self.keeps_core(),
             kind => self.keeps_core() || !kind.is_of_other(),
         };
         Kind::LISTED.into_iter().filter(is_read)
+    }
+
+    /// The kinds of which single objects are read, or those of the workload cluster.
+    pub const fn others(self) -> &'static [Kind] {
+        match self {
+            Self::FromStandIn => &[Kind::Namespace],
+            Self::ToNative | Self::FromNative | Self::FromOther | Self::ToOther => &[Kind::Node, Kind::Secret],
+        }
     }
 }
 

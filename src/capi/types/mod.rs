@@ -20,8 +20,8 @@ pub use infrastructure::{
     MCMClusterSpec, MCMClusterStatus, MCMClusterTemplate, MCMClusterTemplateSpec, MCMMachine, MCMMachinePool,
     MCMMachinePoolSpec, MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec, MCMMachineSpec,
     MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec, MCMMachineTemplateStatus, MCMMigration,
-    MCMMigrationSpec, MCMMigrationStatus, MigratedMachine, NodeInfo, NodeMeta, NodeTaint, PoolInstance, PoolResource,
-    Provisioning, ReportedFailureDomain, Side, TemplateResource,
+    MCMMigrationSpec, MCMMigrationStatus, Migrated, MigratedMachine, NodeInfo, NodeMeta, NodeTaint, PoolInstance,
+    PoolResource, Provisioning, ReportedFailureDomain, Side, TemplateResource,
 };
 pub use machine::{
     Bootstrap, Initialization, Machine, MachineDeletion, MachineMeta, MachineSpec, MachineStatus, MachineTaint,

@@ -29,19 +29,13 @@ impl Report {
             let all: Vec<_> = plans.iter().map(|plan| json!({ "plan": plan, "waitingFor": plan.todo.waits })).collect();
             return format!("{:#}\n", json!({ "migrations": all }));
         }
-        let mut table = table(&["deployment", "to", "stage", "step", "waiting for"]);
+        let mut table = table(&["what", "to", "stage", "step", "waiting for"]);
         for plan in plans {
             let (number, total) = (plan.current().map_or(plan.steps.len(), |(number, _)| number), plan.steps.len());
             let title = plan.current().map_or("", |(_, step)| step.title);
             let step = if plan.stage == Stage::Done { String::new() } else { format!("{number}/{total} {title}") };
             let waits = if plan.stage == Stage::Fresh { String::new() } else { Self::shortened(&plan.todo.waits) };
-            table.add_row([
-                plan.deployment.clone(),
-                format!("{:?}", plan.to),
-                format!("{:?}", plan.stage),
-                step,
-                waits,
-            ]);
+            table.add_row([plan.unit.to_string(), format!("{:?}", plan.to), format!("{:?}", plan.stage), step, waits]);
         }
         format!("{table}\n")
     }
@@ -57,7 +51,7 @@ impl Report {
 }
 
 fn plan(plan: &Plan) -> String {
-    let mut text = format!("MachineDeployment {} to {:?}\n", plan.deployment, plan.to);
+    let mut text = format!("{} to {:?}\n", plan.unit, plan.to);
     let (of_deployment, of_machines): (Vec<&Check>, Vec<&Check>) =
         plan.checks.iter().partition(|check| check.machine.is_empty());
     if !of_deployment.is_empty() {

@@ -24,10 +24,10 @@ impl View {
     fn round(&mut self, plan: &Plan) {
         let total = plan.steps.len();
         match plan.current() {
-            None => say(&format!("{}: {total} of {total} steps are done", plan.deployment)),
+            None => say(&format!("{}: {total} of {total} steps are done", plan.unit.name())),
             Some((number, step)) => {
                 if number != self.step {
-                    say(&format!("{}: step {number} of {total}: {}", plan.deployment, step.title));
+                    say(&format!("{}: step {number} of {total}: {}", plan.unit.name(), step.title));
                     (self.step, self.waits) = (number, Vec::new());
                 }
                 if plan.todo.actions.is_empty() && plan.todo.waits != self.waits {
@@ -40,6 +40,6 @@ impl View {
 }
 
 /// A closed standard output is no reason to stop in the middle.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     writeln!(io::stdout().lock(), "{line}").ok();
 }

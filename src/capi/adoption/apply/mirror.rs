@@ -24,6 +24,7 @@ use crate::capi::{
         object::Kind,
         observe::{NotRead, World},
         snapshot::{Cloud, Snapshot},
+        unit::Unit,
         way::Way,
     },
     types::Side,
@@ -62,12 +63,12 @@ pub struct Mirror<'a> {
 
 impl<'a> Mirror<'a> {
     /// Watches for changes. Nothing is read yet.
-    pub fn new(world: &'a World, cluster: &str, deployment: &str, way: Way) -> Self {
+    pub fn new(world: &'a World, cluster: &str, unit: &Unit, way: Way) -> Self {
         let stale = Arc::new(Stale::default());
         stale.kinds.lock().extend(everything(way));
         let watched = way.kinds().filter(|kind| !kind.is_of_other() || kind.is_paused_by_annotation());
         let watches = watched.map(|kind| AbortOnDropHandle::new(tokio::spawn(watch(world, kind, &stale)))).collect();
-        let snapshot = world.nothing(cluster, deployment);
+        let snapshot = world.nothing(cluster, unit);
         Self { world, way, snapshot, stale, answer: None, _watches: watches }
     }
 
@@ -122,7 +123,7 @@ impl<'a> Mirror<'a> {
 
 /// Every kind that a plan reads.
 fn everything(way: Way) -> impl Iterator<Item = Kind> {
-    way.kinds().chain([Kind::Secret, Kind::Node])
+    way.kinds().chain(way.others().iter().copied())
 }
 
 /// Nodes are not watched: their kubelets write them all the time.

@@ -1,4 +1,6 @@
 mod classes;
+mod hand_over;
+mod lone;
 mod others;
 mod paths;
 mod refusals;

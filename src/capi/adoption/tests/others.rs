@@ -21,8 +21,7 @@ impl World {
     /// A cluster whose machines are of the provider for AWS. Their class is there; nobody uses it.
     pub fn of_other(count: usize) -> Self {
         let mut world = Self::empty();
-        let initialized = json!({ "infrastructureProvisioned": true });
-        world.put(Kind::Cluster, "c", json!({ "spec": {}, "status": { "initialization": initialized } }));
+        world.cluster();
         let spec = json!({ "instanceType": "m5.large" });
         world.put(Kind::AwsTemplate, "t", json!({ "spec": { "template": { "spec": spec } } }));
         world.put(Kind::Class, "t", json!({ "provider": "simulated", "providerSpec": { "zone": "z" } }));

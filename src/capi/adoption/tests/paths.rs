@@ -78,6 +78,33 @@ fn native_machines_return_to_cluster_api() {
     world.walk(THERE);
 }
 
+/// Core counts no machine of a Cluster without a control plane as available, ever: nobody waits for that.
+#[test]
+fn machines_return_to_a_cluster_without_a_control_plane() {
+    let mut world = World::of_cluster_api(2);
+    world.edit(Kind::Cluster, "c", &json!({ "status": { "conditions": null } }));
+    world.controllers();
+    world.walk(THERE);
+    world.walk(BACK);
+    assert_eq!(world.s.find(Kind::CapiDeployment, "d").unwrap().number("/status/availableReplicas"), Some(0));
+}
+
+/// With one, the migration is complete when they are.
+#[test]
+fn machines_that_are_not_available_are_waited_for() {
+    let mut world = World::of_cluster_api(1);
+    world.walk(THERE);
+    for _ in 0..30 {
+        world.round(BACK, usize::MAX);
+        world.controllers();
+        if world.s.find(Kind::CapiSet, "d-abc").is_some() {
+            world.edit(Kind::CapiSet, "d-abc", &json!({ "status": { "availableReplicas": 0 } }));
+        }
+    }
+    let plan = world.plan(BACK);
+    assert_eq!(plan.todo.waits, ["all machines of the MachineSet to be available"]);
+}
+
 /// 4.4: core deletes Nodes, and nobody but the native controllers would remove their finalizer.
 #[test]
 fn nodes_lose_what_only_the_native_controllers_would_remove() {
@@ -99,8 +126,13 @@ fn a_migration_that_stops_anywhere_goes_on_or_is_undone(
     #[values(Way::ToNative, Way::FromNative, Way::FromOther, Way::ToOther)] way: Way,
     #[values(false, true)] is_undone: bool,
 ) {
+    stop_anywhere(|| World::at_beginning_of(way, 2), way, is_undone, 20);
+}
+
+/// Stops after every number of writes, of which a way has more than `least`.
+pub fn stop_anywhere(beginning: impl Fn() -> World, way: Way, is_undone: bool, least: usize) {
     for stop in 0.. {
-        let mut world = World::at_beginning_of(way, 2);
+        let mut world = beginning();
         let before = world.essence_on(way);
         let mut writes = 0;
         while writes < stop && world.plan(way).stage != Stage::Done {
@@ -123,15 +155,14 @@ fn a_migration_that_stops_anywhere_goes_on_or_is_undone(
         }
         assert_eq!(world.essence_on(way), before);
         if is_over {
-            assert!(stop > 20, "it had {stop} writes");
+            assert!(stop > least, "it had {stop} writes");
             return;
         }
     }
 }
 
 /// Kills, pauses of the controllers and changes of mind, in any order.
-fn wander(there: Way, turns: Vec<(usize, bool, u8)>) {
-    let mut world = World::at_beginning_of(there, 3);
+pub fn wander(mut world: World, there: Way, turns: Vec<(usize, bool, u8)>) {
     let before = world.essence_on(there);
     let mut way = there;
     for (writes, works, mind) in turns {
@@ -155,7 +186,7 @@ fn wander(there: Way, turns: Vec<(usize, bool, u8)>) {
     assert_eq!(world.essence_on(way), before);
 }
 
-fn any_turns() -> impl Strategy<Value = Vec<(usize, bool, u8)>> {
+pub fn any_turns() -> impl Strategy<Value = Vec<(usize, bool, u8)>> {
     prop::collection::vec((0_usize..6, any::<bool>(), 0_u8..30), 1..80)
 }
 
@@ -164,12 +195,12 @@ proptest! {
 
     #[test]
     fn whatever_happens_on_the_way_no_vm_is_at_risk(turns in any_turns()) {
-        wander(THERE, turns);
+        wander(World::at_beginning_of(THERE, 3), THERE, turns);
     }
 
     /// The same between infrastructure providers.
     #[test]
     fn whatever_happens_between_providers_no_vm_is_at_risk(turns in any_turns()) {
-        wander(Way::FromOther, turns);
+        wander(World::at_beginning_of(Way::FromOther, 3), Way::FromOther, turns);
     }
 }

@@ -15,6 +15,7 @@ use crate::{
             plan::{abort, plan},
             snapshot::{Cloud, Snapshot},
             step::Action,
+            unit::Unit,
         },
         types::names,
     },
@@ -36,7 +37,7 @@ impl World {
         let s = Snapshot {
             namespace: "ns".to_owned(),
             cluster: "c".to_owned(),
-            deployment: "d".to_owned(),
+            unit: Unit::Deployment("d".to_owned()),
             objects: BTreeMap::new(),
             credentials: None,
             cloud: None,
@@ -50,8 +51,7 @@ impl World {
         let mut world = Self::empty();
         let class =
             json!({ "provider": "simulated", "providerSpec": { "zone": "z" }, "nodeTemplate": { "zone": "z" } });
-        let initialized = json!({ "infrastructureProvisioned": true });
-        world.put(Kind::Cluster, "c", json!({ "spec": {}, "status": { "initialization": initialized } }));
+        world.cluster();
         world.put(Kind::InfraTemplate, "t", json!({ "spec": { "template": { "spec": { "machineClass": class } } } }));
         let (hashed, spec, set) = world.core("MCMMachineTemplate", count);
         for number in 0..count {
@@ -59,6 +59,14 @@ impl World {
         }
         world.controllers();
         world
+    }
+
+    /// A Cluster with infrastructure and a control plane.
+    pub fn cluster(&mut self) {
+        let initialized = json!({ "infrastructureProvisioned": true, "controlPlaneInitialized": true });
+        let conditions = json!([{ "type": "ControlPlaneInitialized", "status": "True" }]);
+        let status = json!({ "initialization": initialized, "conditions": conditions });
+        self.put(Kind::Cluster, "c", json!({ "spec": {}, "status": status }));
     }
 
     /// Secret, deployment and set. Labels and spec of their machines, and the reference to the set.
@@ -110,7 +118,7 @@ impl World {
         (id, owner)
     }
 
-    fn machine(&mut self, name: &str, keys: &Value, spec: &Value, set: &Value, class: &Value) {
+    pub fn machine(&mut self, name: &str, keys: &Value, spec: &Value, set: &Value, class: &Value) {
         let (id, owner) = self.running(name, keys, spec, set, "MCMMachine");
         self.tagged.insert(name.to_owned());
         let metadata = json!({ "labels": keys, "ownerReferences": owner, "finalizers": [names::MACHINE_FINALIZER] });
@@ -255,6 +263,8 @@ impl World {
     pub fn controllers(&mut self) {
         let count =
             |s: &Snapshot, kind: Kind, uid: &str| s.all(kind).filter(|one| one.controller() == Some(uid)).count();
+        let cluster = self.s.find(Kind::Cluster, "c").cloned();
+        let knows_health = cluster.is_some_and(|cluster| cluster.condition("ControlPlaneInitialized") == "True");
         for id in self.s.objects.keys().cloned().collect::<Vec<_>>() {
             let object = self.s.objects[&id].clone();
             let ready = json!({ "type": "Ready", "status": "True" });
@@ -282,8 +292,10 @@ impl World {
                             .sum(),
                     };
                     let key = if id.kind == Kind::Set { "machineSetCondition" } else { "conditions" };
+                    let is_of_core = matches!(id.kind, Kind::CapiSet | Kind::CapiDeployment);
+                    let available = if is_of_core && !knows_health { 0 } else { machines };
                     json!({
-                        "observedGeneration": generation, "replicas": machines, "availableReplicas": machines,
+                        "observedGeneration": generation, "replicas": machines, "availableReplicas": available,
                         "updatedReplicas": machines, "upToDateReplicas": machines, (key): conditions,
                     })
                 }
@@ -309,7 +321,7 @@ impl World {
                     json!({ "conditions": conditions })
                 }
                 Kind::Machine => {
-                    let is_native = object.value["metadata"]["ownerReferences"][0]["kind"] == "MachineSet";
+                    let is_native = object.value["metadata"]["ownerReferences"][0]["kind"] != "MCMMachine";
                     let phase = if is_native { "Running" } else { "Available" };
                     json!({ "currentStatus": { "phase": phase }, "conditions": conditions })
                 }
@@ -320,8 +332,13 @@ impl World {
         }
     }
 
-    /// Core makes a Machine the owner of what it refers to.
+    /// Core makes a Machine the owner of what it refers to, and the Cluster that of a Machine without a set.
     fn own(&mut self, machine: &Object) {
+        if machine.at("/metadata/ownerReferences").is_null() {
+            let owners =
+                json!([{ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c", "uid": "c" }]);
+            self.edit(Kind::CapiMachine, machine.name(), &json!({ "metadata": { "ownerReferences": owners } }));
+        }
         let kind = match machine.text("/spec/infrastructureRef/kind") {
             "AWSMachine" => Kind::AwsMachine,
             _ => Kind::InfraMachine,
@@ -362,7 +379,8 @@ impl World {
             assert!(!native.is_deleting() || is_of_other, "{} is deleted", native.id());
             let infra = self.s.find(Kind::InfraMachine, native.name()).filter(|one| !is_held(one));
             let set = self.s.all(Kind::Set).filter(works).any(|set| native.controller() == Some(set.uid()));
-            assert!(infra.is_none() || !set, "{} has two masters", native.id());
+            let is_free = native.controller().is_none() && !is_held(native);
+            assert!(infra.is_none() || !(set || is_free), "{} has two masters", native.id());
         }
     }
 

@@ -147,7 +147,11 @@ fn claim(object: &MachineDeployment) -> MCMMigration {
             labels: Some([(labels::STAND_IN.to_owned(), labels::SERVED.to_owned())].into()),
             ..ObjectMeta::default()
         },
-        spec: MCMMigrationSpec { authority: Side::ClusterApi, cluster_name: object.spec.cluster_name.clone() },
+        spec: MCMMigrationSpec {
+            authority: Side::ClusterApi,
+            cluster_name: object.spec.cluster_name.clone(),
+            ..MCMMigrationSpec::default()
+        },
         status: None,
     }
 }

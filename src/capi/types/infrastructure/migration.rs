@@ -20,7 +20,7 @@ use crate::api::wire::is_zero;
     status = "MCMMigrationStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "MCMMigration says which controllers have the machines of the MachineDeployment of its name. `mcm adopt` writes it.",
+    doc = "MCMMigration says which controllers have the machines of the MachineDeployment, or the Machine, of its name. `mcm adopt` writes it.",
     printcolumn(
         name = "Cluster",
         type_ = "string",
@@ -56,6 +56,20 @@ pub struct MCMMigrationSpec {
     /// Name of the Cluster to which the machines belong.
     #[schemars(schema_with = "schema::class_name")]
     pub cluster_name: String,
+    /// What has this name: `MachineDeployment`, or `Machine` if it has no set. Absent means MachineDeployment.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(schema_with = "schema::migrated")]
+    pub kind: Migrated,
+}
+
+/// What is moved from one side to the other as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Migrated {
+    /// A deployment with its machines.
+    #[default]
+    MachineDeployment,
+    /// A machine without a set.
+    Machine,
 }
 
 /// A side that can have machines.

@@ -15,7 +15,7 @@ pub use machine::{
     ClassRef, InlineClass, MCMMachine, MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec,
     MCMMachineTemplateStatus, NodeInfo, NodeMeta, NodeTaint, TemplateResource,
 };
-pub use migration::{Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MigratedMachine, Side};
+pub use migration::{Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, Migrated, MigratedMachine, Side};
 pub use pool::{
     MCMMachinePool, MCMMachinePoolSpec, MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec,
     PoolInstance, PoolResource,

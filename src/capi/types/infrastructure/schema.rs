@@ -51,6 +51,10 @@ pub(super) fn side(_: &mut SchemaGenerator) -> Schema {
     one_of("self in ['MachineController', 'ClusterAPI', 'OtherProvider']", text)
 }
 
+pub(super) fn migrated(_: &mut SchemaGenerator) -> Schema {
+    one_of("self in ['MachineDeployment', 'Machine']", "write MachineDeployment or Machine")
+}
+
 pub(super) fn authority(_: &mut SchemaGenerator) -> Schema {
     let text = "write MachineController, ClusterAPI, OtherProvider or Migrating";
     one_of("self in ['MachineController', 'ClusterAPI', 'OtherProvider', 'Migrating']", text)

@@ -1,0 +1,56 @@
+//! What is moved as a whole.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::capi::types::{MCMMigrationSpec, Migrated};
+
+/// A deployment with its machines, or a machine alone. Also the name of its MCMMigration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unit {
+    /// The name of the deployment, on all sides.
+    Deployment(String),
+    /// The name of a native Machine without a set, which is that of its MCMMachine.
+    Machine(String),
+}
+
+impl Unit {
+    /// What an MCMMigration of this name is about.
+    pub fn of(spec: &MCMMigrationSpec, name: &str) -> Self {
+        match spec.kind {
+            Migrated::MachineDeployment => Self::Deployment(name.to_owned()),
+            Migrated::Machine => Self::Machine(name.to_owned()),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Deployment(name) | Self::Machine(name) => name,
+        }
+    }
+
+    /// Its kind, as an MCMMigration stores it.
+    pub const fn kind(&self) -> Migrated {
+        match self {
+            Self::Deployment(_) => Migrated::MachineDeployment,
+            Self::Machine(_) => Migrated::Machine,
+        }
+    }
+
+    /// A machine without a set.
+    pub const fn is_lone(&self) -> bool {
+        matches!(self, Self::Machine(_))
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deployment(name) => write!(f, "deployment {name}"),
+            Self::Machine(name) => write!(f, "machine {name}"),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Where the machines are, and which of them are meant.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::{
+    api::labels,
+    capi::{
+        adoption::{Kind, Object, Unit, Way, has_finalizer, lone_name, observe::World, way_of},
+        types::{MCMMigration, Side, names},
+    },
+    cli::flags::DriverOptions,
+    driver::{Catalogue, Environment, Guards},
+    runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
+    simulated_cloud::{Client, Cloud, CloudApi, Control},
+};
+
+/// Label of a native object of a Cluster.
+const CLUSTER: &str = "/metadata/labels/cluster.x-k8s.io~1cluster-name";
+
+/// Where the objects, the Nodes and the VMs are.
+#[derive(Args, Clone, Debug)]
+#[command(mut_arg("simulated_cloud", |arg| arg.help("URL of the simulated cloud; without it none of its VMs is found")))]
+pub(super) struct Place {
+    /// Name of the Cluster whose machines are moved
+    #[arg(long, value_name = "NAME")]
+    pub(super) cluster: String,
+    /// Only this MachineDeployment; may be repeated. Without --deployment and --machine everything of the Cluster is moved
+    #[arg(long, value_name = "NAME")]
+    deployment: Vec<String>,
+    /// Only this Machine without a set, by the name of its native Machine, which is that of its MCMMachine; may be repeated
+    #[arg(long, value_name = "NAME")]
+    machine: Vec<String>,
+    /// Namespace of the objects; that of the kubeconfig if absent
+    #[arg(short = 'n', long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Kubeconfig of the management cluster; if absent, KUBECONFIG, the credentials of this pod, or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Kubeconfig of the cluster of the Nodes; if absent, the Secret of the Cluster
+    #[arg(long, value_name = "FILE")]
+    target_kubeconfig: Option<PathBuf>,
+    /// Secret with the credentials of a MachineClass that is made from the template of another provider
+    #[arg(long, value_name = "NAME")]
+    credentials_secret: Option<String>,
+    #[command(flatten)]
+    drivers: DriverOptions,
+}
+
+impl Place {
+    /// API servers and drivers. On the way from the stand-in nobody looks at Nodes.
+    pub(super) async fn world(&self, ways: &[Way]) -> Result<World> {
+        let control = match &self.kubeconfig {
+            Some(path) => ControlKubeconfig::Path(path.clone()),
+            None => ControlKubeconfig::Default,
+        };
+        let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
+        let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
+        kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;
+        let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
+        let workload = match ways {
+            [Way::FromStandIn] => management.clone(),
+            _ => self.workload(&management, &namespace).await?,
+        };
+        let credentials = self.credentials_secret.clone();
+        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials })
+    }
+
+    async fn workload(&self, management: &kube::Client, namespace: &str) -> Result<kube::Client> {
+        let target = self.target(management, namespace).await?;
+        let workload = kubeconfig::client(&target, UserAgent::Mcm).await?;
+        kubeconfig::wait_until_ready(&workload, &target.config.cluster_url).await?;
+        Ok(workload)
+    }
+
+    /// The cluster of the Nodes.
+    async fn target(&self, management: &kube::Client, namespace: &str) -> Result<Cluster> {
+        if let Some(path) = &self.target_kubeconfig {
+            let target = TargetKubeconfig::Path(path.clone());
+            return Ok(Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await?.control);
+        }
+        let name = format!("{}-kubeconfig", self.cluster);
+        let text = World::kubeconfig_of(management, namespace, &self.cluster).await?;
+        let text = text.with_context(|| {
+            format!(
+                "there is no Secret {name} with key {} in namespace {namespace}: give --target-kubeconfig",
+                names::KUBECONFIG_KEY
+            )
+        })?;
+        let text = String::from_utf8(text).with_context(|| format!("Secret {name} is no text"))?;
+        Ok(Cluster::from_text(&text, "Secret", &name).await?)
+    }
+
+    fn drivers(&self) -> Result<Catalogue> {
+        // Without an address nothing is in it, so nothing is found.
+        let simulated_cloud = || {
+            Ok(match &self.drivers.simulated_cloud {
+                Some(address) => Arc::new(Client::new(address.as_str())?) as Arc<dyn CloudApi>,
+                None => Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>,
+            })
+        };
+        #[cfg(feature = "remote")]
+        let remote = self.drivers.remote.endpoints();
+        #[cfg(feature = "remote")]
+        if let Some(exposed) =
+            remote.iter().find(|one| one.address.is_exposed() && !self.drivers.remote.driver_insecure)
+        {
+            bail!("credentials would travel unencrypted to {}: use https://, or --driver-insecure", exposed.address);
+        }
+        let environment = Environment {
+            simulated_cloud: &simulated_cloud,
+            #[cfg(feature = "remote")]
+            remote: &remote,
+        };
+        Ok(Catalogue::open(&environment, self.drivers.provider.as_deref(), &Guards::unobserved())?)
+    }
+
+    /// The migrations of the Cluster. What the stand-in serves is not one.
+    pub(super) async fn migrations(&self, world: &World) -> Result<Vec<(Unit, MCMMigration)>> {
+        let all = world.list(Kind::Migration).await?;
+        let named = self.named();
+        let mut found = Vec::new();
+        for object in all.into_iter().filter(|one| one.label(labels::STAND_IN).is_none()) {
+            let Some(migration) = object.decoded::<MCMMigration>() else { bail!("{} cannot be read", object.id()) };
+            let unit = Unit::of(&migration.spec, object.name());
+            if migration.spec.cluster_name == self.cluster && (named.is_empty() || named.contains(&unit)) {
+                found.push((unit, migration));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What belongs to the Cluster and is at the beginning of the first way, and what is on one of the ways.
+    pub(super) async fn units(&self, world: &World, ways: &[Way]) -> Result<BTreeSet<Unit>> {
+        if ways.contains(&Way::FromStandIn) && !self.machine.is_empty() {
+            bail!("the stand-in serves deployments only: name them with --deployment");
+        }
+        let mut units = self.named();
+        if !units.is_empty() {
+            return Ok(units);
+        }
+        for way in ways.iter().take(1) {
+            units.extend(self.deployments(world, *way).await?);
+            units.extend(self.machines(world, *way).await?);
+        }
+        let migrations = self.migrations(world).await?;
+        units.extend(migrations.into_iter().filter(|(_, one)| ways.contains(&way_of(one))).map(|(unit, _)| unit));
+        if units.is_empty() {
+            bail!(
+                "Cluster {} has nothing to move in namespace {}: name it with --deployment or --machine",
+                self.cluster,
+                world.namespace
+            );
+        }
+        Ok(units)
+    }
+
+    fn named(&self) -> BTreeSet<Unit> {
+        let deployments = self.deployment.iter().cloned().map(Unit::Deployment);
+        deployments.chain(self.machine.iter().cloned().map(Unit::Machine)).collect()
+    }
+
+    async fn deployments(&self, world: &World, way: Way) -> Result<Vec<Unit>> {
+        let is_of_mcm = |one: &Object| one.text("/spec/template/spec/infrastructureRef/kind") == "MCMMachineTemplate";
+        let is_native = |one: &Object| one.text(CLUSTER) == self.cluster;
+        let is_of_core = |one: &Object| one.text("/spec/clusterName") == self.cluster;
+        let is_at_beginning = |one: &Object| match way {
+            Way::ToNative => is_of_core(one),
+            Way::FromNative => is_native(one),
+            Way::FromOther => is_of_core(one) && !is_of_mcm(one),
+            Way::ToOther => is_of_core(one) && is_of_mcm(one),
+            Way::FromStandIn if one.kind == Kind::Deployment => is_native(one) && one.label(labels::STAND_IN).is_some(),
+            Way::FromStandIn => is_of_core(one) && has_finalizer(one),
+        };
+        let mut all = Vec::new();
+        if way.from() != Side::MachineController {
+            all.extend(world.list(Kind::CapiDeployment).await?);
+        }
+        if matches!(way, Way::FromNative | Way::FromStandIn) {
+            all.extend(world.list(Kind::Deployment).await?);
+        }
+        let found = all.iter().filter(|one| is_at_beginning(one));
+        Ok(found.map(|one| Unit::Deployment(one.name().to_owned())).collect())
+    }
+
+    /// Machines without a set. Those of a control plane are moved only if they are named, and then refused.
+    async fn machines(&self, world: &World, way: Way) -> Result<Vec<Unit>> {
+        let (kind, cluster) = match way {
+            Way::ToNative => (Kind::CapiMachine, "/spec/clusterName"),
+            Way::FromNative => (Kind::Machine, CLUSTER),
+            Way::FromOther | Way::ToOther | Way::FromStandIn => return Ok(Vec::new()),
+        };
+        let all = world.list(kind).await?;
+        let meant =
+            all.iter().filter(|one| one.text(cluster) == self.cluster && one.label(names::CONTROL_PLANE).is_none());
+        Ok(meant.filter_map(lone_name).map(|name| Unit::Machine(name.to_owned())).collect())
+    }
+}
