@@ -193,8 +193,13 @@ impl Place {
             Way::FromOther | Way::ToOther | Way::FromStandIn => return Ok(Vec::new()),
         };
         let all = world.list(kind).await?;
-        let meant =
-            all.iter().filter(|one| one.text(cluster) == self.cluster && one.label(names::CONTROL_PLANE).is_none());
+        // Machines of a set have no owner while they are removed; their migration knows them.
+        let is_meant = |one: &&Object| {
+            one.text(cluster) == self.cluster
+                && one.label(names::CONTROL_PLANE).is_none()
+                && one.annotation(labels::MIGRATION).is_none()
+        };
+        let meant = all.iter().filter(is_meant);
         Ok(meant.filter_map(lone_name).map(|name| Unit::Machine(name.to_owned())).collect())
     }
 }

@@ -105,6 +105,16 @@ fn a_native_machine_without_a_set_returns_to_cluster_api() {
     }
 }
 
+/// What becomes of it follows from what it was natively, also when its MCMMachine has it already.
+#[test]
+fn a_machine_keeps_what_its_native_machine_had() {
+    let mut world = World::lone_at_beginning_of(BACK);
+    world.edit(Kind::Machine, "m", &json!({ "spec": { "drainTimeout": "10m0s" } }));
+    world.walk(BACK);
+    let machine = world.s.find(Kind::CapiMachine, "m").unwrap();
+    assert_eq!(machine.number("/spec/deletion/nodeDrainTimeoutSeconds"), Some(600));
+}
+
 /// Every step, stopped after every number of its writes.
 #[rstest]
 fn a_migration_of_a_lone_machine_that_stops_anywhere_goes_on_or_is_undone(
