@@ -1,5 +1,5 @@
 //! Names of labels, annotations, taints and finalizers, which other programs read, too. All values are defined by the
-//! Go reference, but those that end in `mcm/…`, and never change.
+//! Go reference, but those that end in `mcm/…` and the one of clusterctl, and never change.
 
 /// Label on a Machine: the name of its Node. The only link from Machine to Node.
 pub const NODE: &str = "node";
@@ -89,6 +89,8 @@ pub const USER_DATA_SECRET: &str = "machine.mcm/user-data-secret";
 pub const USER_DATA_KEY: &str = "value";
 /// Label on native objects: the MCMMachinePool that they belong to. The provider for Cluster API writes and reads it.
 pub const POOL: &str = "machine.mcm/pool";
+/// Annotation on a Machine of the provider for Cluster API whose VM may be in the making: `clusterctl move` waits for its end.
+pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// Annotation on objects of both sides while `mcm adopt` moves them: the name of their MCMMigration. No controller touches a
 /// native object that has it.
 pub const MIGRATION: &str = "machine.mcm/migration";

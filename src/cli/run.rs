@@ -91,7 +91,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
         diagnostics: match options.insecure_diagnostics {
             true if options.diagnostics_address == options.health_addr => Diagnostics::Beside,
             true => Diagnostics::At(options.diagnostics_address),
-            false => Diagnostics::Nowhere,
+            false => Diagnostics::Secured(options.diagnostics_address, options.certificate()),
         },
         profiling: false,
         rate: Rate { qps: f64::from(options.kube_api_qps), burst: options.kube_api_burst },
@@ -113,6 +113,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             watch_filter: Some(options.watch_filter.clone()).filter(|value| !value.is_empty()),
             concurrency: options.concurrency,
             stand_in: options.stand_in,
+            replaces_native_manager: options.replaces_machine_controller_manager,
         }),
         cells: Cells::One(CellOptions {
             name: String::new(),
@@ -255,6 +256,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::args::{self, Command},
+        runtime::http::CertificateFiles,
         safety::meltdown::Limit,
     };
 
@@ -289,7 +291,8 @@ mod tests {
     #[test]
     fn the_provider_has_the_flags_and_defaults_that_users_of_cluster_api_expect() {
         let process = capi_manager(&[]);
-        assert_eq!((process.listen.to_string().as_str(), process.diagnostics), ("0.0.0.0:9440", Diagnostics::Nowhere));
+        assert_eq!(process.listen.to_string(), "0.0.0.0:9440");
+        assert_eq!(process.diagnostics, Diagnostics::Secured(([0, 0, 0, 0], 8443).into(), None), "self-signed");
         assert!(process.leases.is_none());
         assert_eq!(process.roles, [provider::ROLE]);
         let Cells::One(cell) = process.cells else { panic!("several cells") };
@@ -309,13 +312,42 @@ mod tests {
             "--concurrency=3",
             "--kubeconfig=/k",
         ]);
-        let provider = ProviderOptions { watch_filter: Some("blue".to_owned()), concurrency: 3, stand_in: false };
+        let provider = ProviderOptions {
+            watch_filter: Some("blue".to_owned()),
+            concurrency: 3,
+            stand_in: false,
+            replaces_native_manager: false,
+        };
         assert_eq!((process.provider, process.slots), (Some(provider), 3));
         assert_eq!(process.diagnostics, Diagnostics::At(([127, 0, 0, 1], 2).into()));
         assert!(process.leases.is_some());
         let Cells::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(cell.scope, Scope::Namespace("team".to_owned()));
         assert_eq!((cell.control, cell.leases.as_str()), (ControlKubeconfig::Path("/k".into()), "capmcm-system"));
+    }
+
+    #[test]
+    fn metrics_have_the_certificate_of_the_flags() {
+        let process = capi_manager(&["--tls-cert-file=/c", "--tls-private-key-file=/k", "--diagnostics-address=:1"]);
+        let files = CertificateFiles { cert: "/c".into(), key: "/k".into() };
+        assert_eq!(process.diagnostics, Diagnostics::Secured(([0, 0, 0, 0], 1).into(), Some(files)));
+        for (flags, expected) in [
+            (&["--tls-cert-file=/c"][..], "a certificate needs its key"),
+            (&["--tls-private-key-file=/k"], "a certificate needs its key"),
+            (&["--tls-cert-file=/c", "--tls-private-key-file=/k", "--insecure-diagnostics"], "leave one of them out"),
+        ] {
+            let words = ["mcm", "capi-manager"].iter().chain(flags).map(OsString::from);
+            let refused = format!("{:?}", args::parse(words).err().unwrap());
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    /// T26: only who says so takes a Go MCM over.
+    #[test]
+    fn t26_a_native_manager_is_replaced_only_by_a_flag() {
+        assert!(!capi_manager(&[]).provider.unwrap().replaces_native_manager);
+        let process = capi_manager(&["--replaces-machine-controller-manager"]);
+        assert!(process.provider.unwrap().replaces_native_manager);
     }
 
     /// S1: off by default; with the flag nothing else runs, and no driver.

@@ -1,14 +1,17 @@
 /// Why an object may not be touched now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hold {
     /// What has to happen before; completes "waiting for".
     pub on: String,
     /// Whether the controller of the object confirms it with the condition `Paused`, because somebody waits for that.
     pub is_confirmed: bool,
+    /// Whether the cluster of the object is paused and this process cares for it afterwards, too. Then a VM that may be in the
+    /// making is still looked for.
+    pub is_pause: bool,
 }
 
 impl From<String> for Hold {
     fn from(on: String) -> Self {
-        Self { on, is_confirmed: false }
+        Self { on, ..Self::default() }
     }
 }

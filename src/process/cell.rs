@@ -145,6 +145,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
                 native: settings,
                 watch_filter: options.watch_filter.clone(),
                 concurrency: options.concurrency,
+                replaces_native_manager: options.replaces_native_manager,
                 connect: Arc::new(move |cluster| clients::of_target(cluster, &flags, &metrics)),
             };
             Cell::new(config, provider::KINDS, &process.roles, &settings)

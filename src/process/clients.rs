@@ -16,6 +16,9 @@ use crate::runtime::{
 /// Rate limit of the event client, so that events do not delay other requests.
 const EVENT_RATE: Rate = Rate { qps: 50.0, burst: 100 };
 
+/// Rate limit of the client that asks who may read diagnostics. Strangers cause its requests.
+const REVIEW_RATE: Rate = Rate { qps: 5.0, burst: 10 };
+
 /// Clients with limits of their own, so that events and Leases do not wait for other requests.
 pub(super) struct Clients {
     pub control: Client,
@@ -36,6 +39,11 @@ impl Clients {
             leases: client::lease_client(&clusters.control, UserAgent::LeaderElection.as_str(), metrics.requests())?,
         })
     }
+}
+
+/// The client that asks the control cluster who may read diagnostics.
+pub(super) fn of_reviews(connection: &Connection, options: &ProcessOptions, metrics: &Metrics) -> Result<Client> {
+    Ok(client::client(&connection.clusters.control, options.agent.as_str(), REVIEW_RATE, metrics.requests())?)
 }
 
 /// Each with the limits of the flags: in the Go programs, too, every client has these for itself. Evictions take turns at

@@ -12,6 +12,7 @@ mod options;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use connect::Connection;
 #[cfg(feature = "remote")]
 pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
 pub(crate) use options::{
@@ -22,7 +23,7 @@ use crate::driver::Guards;
 use crate::runtime::{
     cell::Shared,
     clock::{Clock, SystemClock},
-    http::{Endpoints, Readiness, Server},
+    http::{Access, Endpoints, Readiness, Server, Serving},
     metrics::Metrics,
     shutdown, trust,
 };
@@ -66,9 +67,7 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
         profiling: options.profiling,
     };
     let mut serving = vec![Server::bind(options.listen).await?.serve(endpoints.clone())];
-    if let Diagnostics::At(address) = options.diagnostics {
-        serving.push(Server::bind(address).await?.serve(Endpoints { diagnostics: true, ..endpoints }));
-    }
+    serving.extend(serve_diagnostics(&options, endpoints, connection.as_ref()).await?);
     let guards = Arc::new(drivers::guards(&shared.metrics));
     let host = Host { options: Arc::new(options), shared, readiness, guards };
     let outcome = match (&host.options.cells, &connection) {
@@ -81,4 +80,23 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
         server.stop().await;
     }
     outcome
+}
+
+/// Serves metrics at an address of their own, if they have one.
+async fn serve_diagnostics(
+    options: &ProcessOptions,
+    endpoints: Endpoints,
+    connection: Option<&Connection>,
+) -> Result<Option<Serving>> {
+    let endpoints = Endpoints { diagnostics: true, ..endpoints };
+    match &options.diagnostics {
+        Diagnostics::Beside => Ok(None),
+        Diagnostics::At(address) => Ok(Some(Server::bind(*address).await?.serve(endpoints))),
+        Diagnostics::Secured(address, files) => {
+            let connection =
+                connection.context("serve diagnostics over TLS: no control cluster says who may read them")?;
+            let access = Access::new(clients::of_reviews(connection, options, &endpoints.metrics)?);
+            Ok(Some(Server::bind(*address).await?.serve_secured(endpoints, files.clone(), access)?))
+        }
+    }
 }

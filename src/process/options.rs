@@ -4,6 +4,7 @@ use crate::{
     controllers::{machine, machine_deployment, node, orphans, overshoot},
     runtime::{
         cell::{Role, Scope},
+        http::CertificateFiles,
         kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
         leader::Timing,
         limiter::Rate,
@@ -52,15 +53,15 @@ pub(crate) struct ProcessOptions {
     pub cells: Cells,
 }
 
-/// Where metrics are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where metrics are served, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Diagnostics {
     /// With the other endpoints.
     Beside,
-    /// At an address of their own.
+    /// At an address of their own, to everybody.
     At(SocketAddr),
-    /// Nowhere.
-    Nowhere,
+    /// At an address of their own, with TLS, to those whom the control cluster allows. Self-signed without files.
+    Secured(SocketAddr, Option<CertificateFiles>),
 }
 
 /// Settings of the provider for Cluster API, or of the stand-in for its core.
@@ -72,6 +73,8 @@ pub(crate) struct ProviderOptions {
     pub concurrency: usize,
     /// The stand-in for core runs in place of the provider.
     pub stand_in: bool,
+    /// A native manager in the same namespace is no obstacle: this process replaces it.
+    pub replaces_native_manager: bool,
 }
 
 /// Configuration of the drivers.

@@ -1,8 +1,13 @@
 //! The HTTP endpoints: `/healthz`, `/readyz`, `/metrics`, `/configz` and a stub for `/debug/pprof`. Plain HTTP, for
-//! probes and scrapers inside the cluster. Anybody in the cluster can reach them, so the number and duration of
-//! connections is limited.
+//! probes and scrapers inside the cluster; or TLS, for those whom the API server allows. Anybody in the cluster can reach
+//! them, so the number and duration of connections is limited.
 
+mod access;
+mod certificate;
 mod listener;
+mod secured;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +23,7 @@ use axum::{
         HeaderValue, StatusCode,
         header::{CONNECTION, CONTENT_TYPE},
     },
-    middleware::map_response,
+    middleware::{from_fn_with_state, map_response},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -36,7 +41,11 @@ use super::{
     metrics::{self, Metrics},
     shutdown,
 };
+pub use access::Access;
+use certificate::Certificate;
+pub use certificate::{CertificateError, CertificateFiles};
 use listener::{Bounded, Limits};
+use secured::Secured;
 
 /// Concurrent responses to `/metrics`; others wait.
 const SCRAPES: usize = 2;
@@ -68,6 +77,9 @@ pub enum HttpError {
         #[source]
         source: io::Error,
     },
+    /// There is no certificate.
+    #[error("serve diagnostics over TLS")]
+    Certificate(#[from] CertificateError),
 }
 
 /// A server that listens. Connections are accepted and are served after [`Self::serve`].
@@ -112,6 +124,36 @@ impl Server {
             }
         });
         Serving { stop, task }
+    }
+
+    /// Serves with TLS in a task of its own until it is stopped, and only to those whom the API server allows.
+    ///
+    /// # Errors
+    /// The files of the certificate cannot be used.
+    pub fn serve_secured(
+        self,
+        endpoints: Endpoints,
+        files: Option<CertificateFiles>,
+        access: Access,
+    ) -> Result<Serving, HttpError> {
+        self.serve_with(endpoints, Certificate::load(files)?, access)
+    }
+
+    fn serve_with(self, endpoints: Endpoints, certificate: Certificate, access: Access) -> Result<Serving, HttpError> {
+        let address = self.address;
+        let listener = Secured::new(Bounded::new(self.listener, Limits::default()), certificate)
+            .map_err(|source| HttpError::Bind { address, source })?;
+        let stop = CancellationToken::new();
+        let until = stop.clone().cancelled_owned();
+        info!(%address, "serving endpoints with TLS");
+        let router =
+            router(endpoints).layer(from_fn_with_state(access, access::guard)).layer(map_response(last_answer));
+        let task = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until).await {
+                warn!(%error, "endpoints stopped");
+            }
+        });
+        Ok(Serving { stop, task })
     }
 }
 
@@ -270,236 +312,4 @@ async fn pprof() -> (StatusCode, &'static str) {
         StatusCode::NOT_IMPLEMENTED,
         "this program has no pprof profiles; take them from outside with `perf record -g -p PID`\n",
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{sync::Condvar, time::Duration};
-
-    use rstest::rstest;
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpStream,
-    };
-
-    use super::*;
-    use crate::runtime::metrics::{Collect, Exposition};
-
-    struct Running {
-        url: String,
-        endpoints: Endpoints,
-        serving: Serving,
-    }
-
-    async fn run(profiling: bool) -> Running {
-        run_within(profiling, Limits::default()).await
-    }
-
-    async fn run_within(profiling: bool, limits: Limits) -> Running {
-        let endpoints = Endpoints {
-            metrics: Metrics::new(),
-            readiness: Readiness::default(),
-            shutdown: CancellationToken::new(),
-            diagnostics: true,
-            profiling,
-        };
-        let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let url = format!("http://{}", server.address());
-        Running { url, endpoints: endpoints.clone(), serving: server.serve_within(endpoints, limits) }
-    }
-
-    impl Running {
-        async fn get(&self, path: &str) -> (u16, String) {
-            let answer = reqwest::get(format!("{}{path}", self.url)).await.unwrap();
-            (answer.status().as_u16(), answer.text().await.unwrap())
-        }
-    }
-
-    #[tokio::test]
-    async fn health_is_ok_until_the_shutdown() {
-        let running = run(false).await;
-        assert_eq!(running.get("/healthz").await, (200, "OK".to_owned()));
-        running.endpoints.shutdown.cancel();
-        assert_eq!(running.get("/healthz").await, (500, "Unhealthy".to_owned()));
-        assert_eq!(running.get("/readyz").await.0, 503);
-        running.serving.stop().await;
-    }
-
-    #[tokio::test]
-    async fn readiness_names_what_is_missing() {
-        let running = run(false).await;
-        let cache = running.endpoints.readiness.expect("machine cache");
-        let lease = running.endpoints.readiness.expect("lease machine-controller");
-        cache.ready();
-        assert_eq!(running.get("/readyz").await, (503, "lease machine-controller: not ready yet\n".to_owned()));
-        lease.ready();
-        assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
-        cache.missing("no watch for 2m");
-        assert_eq!(running.get("/readyz").await, (503, "machine cache: no watch for 2m\n".to_owned()));
-    }
-
-    #[tokio::test]
-    async fn readiness_is_taken_back_when_the_answer_to_a_question_changes() {
-        let running = run(false).await;
-        let age = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        let asked = Arc::clone(&age);
-        running.endpoints.readiness.ask(move || {
-            let age = asked.load(std::sync::atomic::Ordering::SeqCst);
-            (age > 45).then(|| format!("nodes of target: silent for {age} s")).into_iter().collect()
-        });
-        assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
-        age.store(50, std::sync::atomic::Ordering::SeqCst);
-        assert_eq!(running.get("/readyz").await, (503, "nodes of target: silent for 50 s\n".to_owned()));
-        age.store(1, std::sync::atomic::Ordering::SeqCst);
-        assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
-    }
-
-    #[tokio::test]
-    async fn idle_connections_are_few_and_end_so_that_probes_come_through() {
-        let limits = Limits { connections: 2, lifetime: Duration::from_millis(300) };
-        let running = run_within(false, limits).await;
-        let address = running.url.trim_start_matches("http://").to_owned();
-        let mut idle = Vec::new();
-        for _ in 0..5 {
-            idle.push(tokio::net::TcpStream::connect(&address).await.unwrap());
-        }
-        assert_eq!(running.get("/healthz").await, (200, "OK".to_owned()));
-        let mut rest = Vec::new();
-        tokio::io::AsyncReadExt::read_to_end(&mut idle.remove(0), &mut rest).await.unwrap();
-        assert!(rest.is_empty(), "the server has closed it");
-    }
-
-    #[tokio::test]
-    async fn metrics_have_the_media_type_that_old_scrapers_expect() {
-        let running = run(false).await;
-        running.endpoints.metrics.event_dropped();
-        let answer = reqwest::get(format!("{}/metrics", running.url)).await.unwrap();
-        assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-        assert!(answer.text().await.unwrap().contains("\nmcm_events_dropped_total 1\n"));
-    }
-
-    /// Holds up every scrape that reads it, until it is opened.
-    #[derive(Default)]
-    struct Gate {
-        state: Mutex<Held>,
-        changed: Condvar,
-    }
-
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    struct Held {
-        now: usize,
-        most: usize,
-        is_open: bool,
-    }
-
-    impl Collect for Gate {
-        fn collect(&self, _: &mut Exposition) {
-            let mut state = self.state.lock().unwrap();
-            state.now += 1;
-            state.most = state.most.max(state.now);
-            while !state.is_open {
-                state = self.changed.wait(state).unwrap();
-            }
-            state.now -= 1;
-        }
-    }
-
-    /// The gate of a running server; opened at last, for the runtime waits for what is held up.
-    struct Keeper(Arc<Gate>);
-
-    impl Keeper {
-        fn of(running: &Running) -> Self {
-            let gate = Arc::default();
-            running.endpoints.metrics.attach(&gate);
-            Self(gate)
-        }
-
-        fn held(&self) -> Held {
-            *self.0.state.lock().unwrap()
-        }
-
-        fn open(&self) {
-            self.0.state.lock().unwrap().is_open = true;
-            self.0.changed.notify_all();
-        }
-    }
-
-    impl Drop for Keeper {
-        fn drop(&mut self) {
-            self.open();
-        }
-    }
-
-    impl Running {
-        async fn begin_scrape(&self) -> TcpStream {
-            let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).await.unwrap();
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
-            stream
-        }
-
-        /// Until as many scrapes are held up, and then for as long as it takes to answer to others.
-        async fn until_held(&self, gate: &Keeper, count: usize) {
-            while gate.held().now < count {
-                self.get("/healthz").await;
-            }
-            for _ in 0..20 {
-                assert_eq!(self.get("/healthz").await.0, 200);
-            }
-        }
-    }
-
-    async fn answer(mut stream: TcpStream) -> String {
-        let mut text = String::new();
-        let read = timeout(Duration::from_secs(20), stream.read_to_string(&mut text)).await;
-        // A connection that breaks off may end with an error.
-        let _ = read.expect("an answer, or an end");
-        text
-    }
-
-    #[tokio::test]
-    async fn few_scrapes_are_made_at_once_also_for_those_who_do_not_wait_for_them() {
-        let running = run(false).await;
-        let gate = Keeper::of(&running);
-        let impatient = [running.begin_scrape().await, running.begin_scrape().await];
-        running.until_held(&gate, SCRAPES).await;
-        let patient = [running.begin_scrape().await, running.begin_scrape().await, running.begin_scrape().await];
-        running.until_held(&gate, SCRAPES).await;
-        drop(impatient);
-        running.until_held(&gate, SCRAPES).await;
-        assert_eq!(gate.held(), Held { now: SCRAPES, most: SCRAPES, is_open: false });
-        gate.open();
-        for stream in patient {
-            assert!(answer(stream).await.starts_with("HTTP/1.1 200 OK"), "it has waited");
-        }
-        assert_eq!(gate.held().most, SCRAPES);
-    }
-
-    #[tokio::test]
-    async fn a_scrape_that_takes_too_long_breaks_off() {
-        let limits = Limits { lifetime: Duration::from_millis(300), ..Limits::default() };
-        let running = run_within(false, limits).await;
-        let gate = Keeper::of(&running);
-        assert_eq!(answer(running.begin_scrape().await).await, "");
-        gate.open();
-        assert!(answer(running.begin_scrape().await).await.starts_with("HTTP/1.1 200 OK"));
-    }
-
-    #[rstest]
-    #[case(false, 404)]
-    #[case(true, 501)]
-    #[tokio::test]
-    async fn profiles_are_refused_where_they_were_asked_for(#[case] profiling: bool, #[case] status: u16) {
-        let running = run(profiling).await;
-        for path in ["/debug/pprof/", "/debug/pprof/heap"] {
-            assert_eq!(running.get(path).await.0, status);
-        }
-        assert_eq!(running.get("/configz").await, (200, "{}".to_owned()));
-    }
-
-    #[tokio::test]
-    async fn a_taken_port_is_named() {
-        let first = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let error = Server::bind(first.address()).await.unwrap_err();
-        assert!(error.to_string().contains(&first.address().to_string()), "{error}");
-    }
 }

@@ -40,18 +40,48 @@ fn an_externally_managed_cluster_is_left_to_its_manager() {
     });
 }
 
-/// O7, F1: a class that is gone is told, and the deletion ends once it is back.
+/// Removes a class by force: its finalizer would keep it.
+fn remove_class(scene: &Scene, name: &str) {
+    scene.kubectl(&["delete", "machineclass", name, "--wait=false"]);
+    scene.kubectl(&["patch", "machineclass", name, "--type=merge", "-p", r#"{"metadata":{"finalizers":[]}}"#]);
+}
+
+/// O7: the class of a VM that its object describes comes back by itself, so the deletion ends.
+#[test]
+fn a_cluster_whose_machines_describe_their_vms_is_deleted_without_their_classes() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "robbed", 1).await;
+        scene.until("the Machine to run", async || scene.has_running(1)).await;
+        remove_class(&scene, &scene.machines()[0]);
+        scene.kubectl(&["delete", "cluster", "robbed", "--timeout=150s"]);
+        assert!(scene.vms().await.is_empty());
+    });
+}
+
+/// O7, F1: a shared class that is gone is told, and the deletion ends once it is back: without it nobody can prove that there is
+/// no VM.
 #[test]
 fn a_cluster_whose_class_is_gone_says_so_and_is_deleted_once_it_is_back() {
     play(async |world: &'static World| {
-        let scene = Scene::with_workers(world, "bereft", 1).await;
+        let scene = Scene::with_workers(world, "bereft", 0).await;
+        let described = scene.get(&["mcmmachinetemplate", "bereft-md-0"])["spec"]["template"]["spec"].clone();
+        let mut class = described["machineClass"].clone();
+        class["apiVersion"] = json!("machine.sapcloud.io/v1alpha1");
+        class["kind"] = json!("MachineClass");
+        class["metadata"] = json!({"name": "shared", "namespace": scene.namespace});
+        world.apply(&class);
+        world.apply(&json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachineTemplate",
+            "metadata": {"name": "bereft-md-1", "namespace": scene.namespace},
+            "spec": {"template": {"spec": {"machineClassRef": {"name": "shared"}}}},
+        }));
+        let change = r#"{"spec":{"replicas":1,"template":{"spec":{"infrastructureRef":{"name":"bereft-md-1"}}}}}"#;
+        let deployment = "machinedeployment.cluster.x-k8s.io/bereft-md-0";
+        scene.kubectl(&["patch", deployment, "--type=merge", "-p", change]);
         scene.until("the Machine to run", async || scene.has_running(1)).await;
         let machines = scene.machines();
         let [machine] = machines.as_slice() else { panic!("not one Machine: {machines:?}") };
-        let class = scene.get(&["machineclass", machine]);
-        let gone = r#"{"metadata":{"finalizers":[]}}"#;
-        scene.kubectl(&["delete", "machineclass", machine, "--wait=false"]);
-        scene.kubectl(&["patch", "machineclass", machine, "--type=merge", "-p", gone]);
+        remove_class(&scene, "shared");
         scene.kubectl(&["delete", "cluster", "bereft", "--wait=false"]);
         scene
             .until("the reason", async || {
@@ -61,9 +91,7 @@ fn a_cluster_whose_class_is_gone_says_so_and_is_deleted_once_it_is_back() {
             })
             .await;
         assert_eq!(scene.vms().await.len(), 1);
-        let mut again = class.clone();
-        again["metadata"] = json!({"name": machine, "namespace": scene.namespace});
-        world.apply(&again);
+        world.apply(&class);
         scene
             .until("the Cluster to be gone", async || scene.find(&["cluster", "bereft"]).is_none().then_some(()))
             .await;

@@ -78,6 +78,9 @@ fn the_provider_may_not_do_more_than_it_needs() {
         };
         assert!(can("create", "machines.machine.sapcloud.io") && can("get", "secrets"));
         assert!(can("delete", "machines.cluster.x-k8s.io"), "those of pools, P14");
+        let of_manager = ["leases.coordination.k8s.io/machine-controller", "-n", "default", account];
+        let listed = world.try_kubectl(&[&["auth", "can-i", "list"], &of_manager[..]].concat(), "");
+        assert_eq!(listed.as_deref().map(str::trim), Ok("yes"), "T26");
         for (verb, kind) in [
             ("delete", "mcmmachines.infrastructure.cluster.x-k8s.io"),
             ("delete", "machinepools.cluster.x-k8s.io"),
@@ -86,6 +89,8 @@ fn the_provider_may_not_do_more_than_it_needs() {
             ("create", "secrets"),
             ("delete", "secrets"),
             ("list", "nodes"),
+            ("list", "leases.coordination.k8s.io"),
+            ("update", "leases.coordination.k8s.io/machine-controller"),
         ] {
             assert!(!can(verb, kind), "{verb} {kind}");
         }

@@ -14,7 +14,7 @@ use crate::{
 const WORKERS: usize = 10;
 
 /// The same cluster as another management cluster has it.
-fn seen_from(world: &'static World, scene: &Scene) -> Scene {
+pub fn seen_from(world: &'static World, scene: &Scene) -> Scene {
     Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() }
 }
 
@@ -49,9 +49,10 @@ pub fn nodes(scene: &Scene) -> BTreeMap<String, String> {
 }
 
 /// A Cluster with Machines, and a pool of as many VMs.
-async fn with_machines_and_pool(world: &'static World, name: &str) -> Scene {
-    let scene = Scene::with_workers(world, name, WORKERS).await;
-    with_pool(&scene, &scene.generate("fixed-pool", WORKERS)).await;
+pub async fn with_machines_and_pool(world: &'static World, name: &str, count: usize) -> Scene {
+    let scene = Scene::with_workers(world, name, count).await;
+    apply_pool(&scene, &scene.generate("fixed-pool", count));
+    is_complete(&scene, count).await;
     scene
 }
 
@@ -74,24 +75,25 @@ async fn with_shared_class(world: &'static World, name: &str) -> Scene {
     world.apply(&class);
     let (before, after) = (pool.find("  machineClass:").unwrap(), pool.find("  strategy:").unwrap());
     let pool = format!("{}  machineClassRef: {{name: shared}}\n{}", &pool[..before], &pool[after..]);
-    with_pool(&scene, &pool).await;
+    apply_pool(&scene, &pool);
+    is_complete(&scene, WORKERS).await;
     scene
 }
 
-async fn with_pool(scene: &Scene, pool: &str) {
-    let pool: Vec<&str> = pool.split("---\n").filter(|object| object.contains("MachinePool\n")).collect();
+/// Applies the two objects of the pool in what `clusterctl generate cluster` printed.
+pub fn apply_pool(scene: &Scene, text: &str) {
+    let pool: Vec<&str> = text.split("---\n").filter(|object| object.contains("MachinePool\n")).collect();
     assert_eq!(pool.len(), 2);
     scene.world.kubectl_with(&["apply", "-f", "-"], &pool.join("---\n"));
-    is_complete(scene).await;
 }
 
-async fn is_complete(scene: &Scene) {
-    scene.until("all Machines", async || scene.has_running(WORKERS)).await;
-    scene.until("the pool", async || scene.has_pool_of(WORKERS)).await;
+pub async fn is_complete(scene: &Scene, count: usize) {
+    scene.until("all Machines", async || scene.has_running(count)).await;
+    scene.until("the pool", async || scene.has_pool_of(count)).await;
 }
 
 /// Arguments of a move.
-fn words<'a>(from: &'a Scene, to: &'a str) -> [&'a str; 5] {
+pub fn words<'a>(from: &'a Scene, to: &'a str) -> [&'a str; 5] {
     ["move", "--to-kubeconfig", to, "--namespace", &from.namespace]
 }
 
@@ -103,7 +105,7 @@ fn move_to(from: &Scene, to: &Scene) {
 }
 
 /// Nothing of the cluster is left there.
-async fn is_gone_from(scene: &Scene) {
+pub async fn is_gone_from(scene: &Scene) {
     let kinds = [
         "cluster",
         "mcmcluster",
@@ -122,7 +124,7 @@ async fn is_gone_from(scene: &Scene) {
 #[test]
 fn a_cluster_moves_there_and_back_and_the_cloud_does_not_notice() {
     play(async |world: &'static World| {
-        let here = with_machines_and_pool(world, "moved").await;
+        let here = with_machines_and_pool(world, "moved", WORKERS).await;
         let there = seen_from(world.another().await, &here);
         let kubeconfig = there.world.management.kubeconfig().display().to_string();
         let dry_run = world.clusterctl(&[&words(&here, &kubeconfig)[..], &["--dry-run", "-v5"]].concat());
@@ -140,11 +142,11 @@ fn a_cluster_moves_there_and_back_and_the_cloud_does_not_notice() {
         assert_eq!((before.len(), nodes_before.len()), (2 * WORKERS, 2 * WORKERS));
 
         move_to(&here, &there);
-        is_complete(&there).await;
+        is_complete(&there, WORKERS).await;
         is_gone_from(&here).await;
         assert_eq!((there.vms().await, nodes(&there)), (before.clone(), nodes_before.clone()));
         move_to(&there, &here);
-        is_complete(&here).await;
+        is_complete(&here, WORKERS).await;
         is_gone_from(&there).await;
         assert_eq!((here.vms().await, nodes(&here)), (before, nodes_before));
         assert_eq!(journal_of(&here, from, &ids), [""; 0], "the cloud noticed");
@@ -182,11 +184,43 @@ fn a_move_survives_the_death_of_both_managers() {
             wait::until_within(Duration::from_secs(120), "the move to end", async || moving.try_wait().unwrap()).await;
         assert!(moved.success());
         there.initialize();
-        is_complete(&there).await;
+        is_complete(&there, WORKERS).await;
         is_gone_from(&here).await;
         assert_eq!((there.vms().await, nodes(&there)), (before, nodes_before));
         assert_eq!(journal_of(&there, from, &ids), [""; 0], "the cloud noticed");
         there.kubectl(&["delete", "cluster", "mortal", "--timeout=170s"]);
+        assert!(there.vms().await.is_empty());
+    });
+}
+
+/// MV6: a move that begins while a VM of a pool is in the making waits until its ID is stored. At the target another UID would
+/// lead to a second VM.
+#[test]
+fn mv6_a_move_waits_for_a_vm_in_the_making() {
+    play(async |world: &'static World| {
+        let here = Scene::with_pool(world, "making", 1).await;
+        here.until("the pool", async || here.has_pool_of(1)).await;
+        let there = seen_from(world.another().await, &here);
+        let change = r#"{"spec":{"machineClass":{"providerSpec":{"createLatency":"8s"}}}}"#;
+        here.kubectl(&["patch", "mcmmachinepool", "making-mp-0", "--type=merge", "-p", change]);
+        let is_new = |machine: &Value| machine["spec"]["providerID"].as_str().unwrap_or_default().is_empty();
+        let new = here
+            .until("a native Machine whose VM is in the making", async || {
+                here.all("machines.machine.sapcloud.io").into_iter().find(is_new)
+            })
+            .await;
+        let mark = "clusterctl.cluster.x-k8s.io/block-move";
+        assert_eq!(new["metadata"]["annotations"][mark], "");
+        let name = new["metadata"]["name"].as_str().unwrap();
+        move_to(&here, &there);
+        let moved = there.get(&["machines.machine.sapcloud.io", name]);
+        assert!(!is_new(&moved), "its ID was stored before it was moved: {moved}");
+        assert!(moved["metadata"]["annotations"][mark].is_null());
+        is_gone_from(&here).await;
+        there.until("the pool", async || there.has_pool_of(1)).await;
+        let vms = there.vms().await;
+        assert_eq!(vms.iter().map(|(name, ids)| (name.as_str(), ids.len())).collect::<Vec<_>>(), [(name, 1)]);
+        there.kubectl(&["delete", "cluster", "making", "--timeout=170s"]);
         assert!(there.vms().await.is_empty());
     });
 }

@@ -126,6 +126,7 @@ impl World {
             format!("--kubeconfig={}", kubeconfig.display()),
             "--leader-elect".to_owned(),
             format!("--health-addr=127.0.0.1:{health}"),
+            format!("--diagnostics-address=127.0.0.1:{}", free_port()),
             "--v=3".to_owned(),
         ];
         let environment = vec![("POD_NAMESPACE".to_owned(), account.to_owned())];
@@ -259,6 +260,7 @@ impl World {
             format!("--simulated-cloud={}", self.cloud.url),
             "--leader-elect".to_owned(),
             format!("--health-addr=127.0.0.1:{health}"),
+            format!("--diagnostics-address=127.0.0.1:{}", free_port()),
             "--v=3".to_owned(),
         ];
         let environment = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];

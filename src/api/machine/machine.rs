@@ -266,6 +266,17 @@ impl Machine {
         owners.filter(|owner| owner.controller == Some(true)).any(|owner| owner.api_version.starts_with(INFRASTRUCTURE))
     }
 
+    /// It is one of the provider for Cluster API, of an infrastructure object or of a pool of them.
+    pub fn is_of_cluster_api(&self) -> bool {
+        let own = self.metadata.labels.as_ref();
+        self.is_infrastructure() || own.is_some_and(|own| own.contains_key(labels::POOL))
+    }
+
+    /// `clusterctl move` waits for it, because its VM may be in the making.
+    pub fn blocks_move(&self) -> bool {
+        self.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(labels::BLOCK_MOVE))
+    }
+
     /// Name of its Node; `None` before the VM was created.
     pub fn node_name(&self) -> Option<&str> {
         self.metadata.labels.as_ref()?.get(labels::NODE).map(String::as_str).filter(|name| !name.is_empty())

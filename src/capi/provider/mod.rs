@@ -16,6 +16,7 @@ mod mcm_cluster;
 mod mcm_machine;
 mod mcm_machine_pool;
 mod mcm_machine_template;
+mod native_managers;
 mod natives;
 pub(in crate::capi) mod observe;
 mod reasons;

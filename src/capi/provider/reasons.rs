@@ -57,6 +57,8 @@ pub(super) const UNREADABLE: &str = "Unreadable";
 pub(super) const SYNCED: &str = "Synced";
 /// Another object has the name of the native Machine or its class.
 pub(super) const NAME_TAKEN: &str = "NameTaken";
+/// A Go Machine Controller Manager would take the native Machines for its own.
+pub(super) const NATIVE_MANAGER: &str = "NativeManager";
 /// Another native Machine has the VM.
 pub(super) const VM_TAKEN: &str = "VMTaken";
 /// The VM existed, and its ID was lost.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
-    mcm_cluster, mcm_machine, mcm_machine_pool, mcm_machine_template,
+    mcm_cluster, mcm_machine, mcm_machine_pool, mcm_machine_template, native_managers,
     natives::Surroundings,
     observe::{is_in, pool_of},
     resume,
@@ -31,6 +31,7 @@ pub(crate) const KINDS: &[Kind<Settings>] = &[
     mcm_machine::KIND,
     mcm_machine_template::KIND,
     mcm_machine_pool::KIND,
+    native_managers::KIND,
     resume::KIND,
     workload::KIND,
     Kind { role: ROLE_NAME, register: native_objects },
@@ -56,6 +57,8 @@ fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {
     });
     let (of_all, changed) = (Arc::clone(&around), Arc::clone(&holds));
     around.resumed.on_change(move || of_all.natives_of_pools(|_| true).iter().for_each(|key| changed.changed(key)));
+    let (of_all, changed) = (Arc::clone(&around), Arc::clone(&holds));
+    around.managers.on_change(move || of_all.all_natives().iter().for_each(|key| changed.changed(key)));
     let changed = Arc::clone(&holds);
     builder.on_change::<MCMMachine>(move |change| {
         let state = |object: &Arc<MCMMachine>| {

@@ -54,6 +54,12 @@ pub enum Conflict {
         /// The timeout of the check.
         timeout: GoDuration,
     },
+    /// One is useless without the other.
+    #[error("--tls-cert-file and --tls-private-key-file: a certificate needs its key, and a key its certificate")]
+    HalfIdentified,
+    /// There is no TLS.
+    #[error("--tls-cert-file: not used with --insecure-diagnostics, which serves plain HTTP; leave one of them out")]
+    UnusedCertificate,
     /// Which of them serves a class?
     #[error("--driver={0}=…: given twice; each provider has one driver")]
     DriverTwice(String),
@@ -126,7 +132,11 @@ impl CapiManagerOptions {
     /// # Errors
     /// All conflicts.
     pub fn check(&self) -> Result<(), Conflicts> {
-        verdict(election_conflicts(&self.leader_election).chain(driver_conflicts(&self.driver)))
+        verdict(
+            election_conflicts(&self.leader_election)
+                .chain(driver_conflicts(&self.driver))
+                .chain(certificate_conflicts(self)),
+        )
     }
 }
 
@@ -158,6 +168,16 @@ fn election_conflicts(options: &LeaderElectionOptions) -> impl Iterator<Item = C
     .into_iter()
     .flatten()
     .filter(|_| options.enabled)
+}
+
+fn certificate_conflicts(options: &CapiManagerOptions) -> impl Iterator<Item = Conflict> {
+    let (cert, key) = (options.tls_cert_file.is_some(), options.tls_private_key_file.is_some());
+    [
+        (cert != key).then_some(Conflict::HalfIdentified),
+        (cert && options.insecure_diagnostics).then_some(Conflict::UnusedCertificate),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn machine_conflicts(options: &MachineOptions) -> impl Iterator<Item = Conflict> {

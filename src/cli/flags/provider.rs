@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args};
 
 use super::{DriverOptions, LeaderElectionOptions, LogOptions, value};
+use crate::runtime::http::CertificateFiles;
 
 /// All flags of `capi-manager`.
 #[derive(Args, Clone, Debug, PartialEq)]
@@ -34,6 +35,20 @@ pub struct CapiManagerOptions {
         value_parser = value::boolean
     )]
     pub stand_in: bool,
+
+    /// Act also in namespaces where a Go Machine Controller Manager holds its Leases, because this provider replaces it
+    #[arg(
+        help_heading = "Clusters",
+        long,
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        value_parser = value::boolean
+    )]
+    pub replaces_machine_controller_manager: bool,
 
     /// Concurrent reconciles of each kind; creations and deletions of VMs each have as many slots per account
     #[arg(help_heading = "Clusters", long, default_value = "50", value_name = "COUNT", value_parser = value::workers)]
@@ -67,7 +82,7 @@ pub struct CapiManagerOptions {
     )]
     pub health_addr: SocketAddr,
 
-    /// Listen address of /metrics, with --insecure-diagnostics
+    /// Listen address of /metrics: over TLS, to users whom the management cluster allows to get that path
     #[arg(
         help_heading = "HTTP endpoints",
         long,
@@ -77,7 +92,7 @@ pub struct CapiManagerOptions {
     )]
     pub diagnostics_address: SocketAddr,
 
-    /// Serve metrics over plain HTTP to everybody; without it they are not served
+    /// Serve metrics over plain HTTP to everybody
     #[arg(
         help_heading = "HTTP endpoints",
         long,
@@ -91,6 +106,14 @@ pub struct CapiManagerOptions {
     )]
     pub insecure_diagnostics: bool,
 
+    /// Certificate of /metrics with its chain, in PEM form, read again when it changes; self-signed if absent
+    #[arg(help_heading = "HTTP endpoints", long, value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// Key of that certificate
+    #[arg(help_heading = "HTTP endpoints", long, value_name = "FILE")]
+    pub tls_private_key_file: Option<PathBuf>,
+
     /// Drivers.
     #[command(flatten)]
     pub driver: DriverOptions,
@@ -102,4 +125,12 @@ pub struct CapiManagerOptions {
     /// Logs.
     #[command(flatten)]
     pub log: LogOptions,
+}
+
+impl CapiManagerOptions {
+    /// The files of the certificate, if they are given.
+    pub fn certificate(&self) -> Option<CertificateFiles> {
+        let (cert, key) = (self.tls_cert_file.clone()?, self.tls_private_key_file.clone()?);
+        Some(CertificateFiles { cert, key })
+    }
 }

@@ -21,6 +21,10 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if let Some(hold) = &snapshot.hold
         && (snapshot.is_deleting() || !owes_id)
     {
+        let may_be_in_the_making = !snapshot.is_deleting() && snapshot.machine.spec.provider_id.is_empty();
+        if hold.is_pause && may_be_in_the_making && snapshot.machine.blocks_move() {
+            create::settle::plan(&mut plan, snapshot, policy);
+        }
         plan.wait(WaitKind::Hold, hold.on.as_str(), None);
         if hold.is_confirmed {
             show_pause(&mut plan, snapshot, Some(hold));

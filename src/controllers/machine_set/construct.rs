@@ -9,7 +9,7 @@ use super::Snapshot;
 use crate::{
     api::{
         GoDuration,
-        labels::{EFFECTIVE_CREATION_TIMEOUT, FINALIZER},
+        labels::{BLOCK_MOVE, EFFECTIVE_CREATION_TIMEOUT, FINALIZER, POOL},
         machine::{Machine, MachineSet},
     },
     controllers::object::owner,
@@ -41,6 +41,9 @@ fn machine(set: &MachineSet, name: String) -> Machine {
     let mut annotations = template.metadata.annotations.clone();
     if let Some(text) = set.annotations().get(EFFECTIVE_CREATION_TIMEOUT) {
         annotations.insert(EFFECTIVE_CREATION_TIMEOUT.to_owned(), text.clone());
+    }
+    if template.metadata.labels.contains_key(POOL) {
+        annotations.insert(BLOCK_MOVE.to_owned(), String::new());
     }
     let mut spec = template.spec.clone();
     // A provider ID in the template would make all Machines share one VM.

@@ -479,6 +479,15 @@ fn two_processes_on_one_host_have_two_identities() {
     assert_eq!(one.rsplit_once('_').unwrap().0, other.rsplit_once('_').unwrap().0);
 }
 
+/// T26 of Cluster API: the Go programs are told from ours by their identities.
+#[test]
+fn an_identity_of_a_go_program_is_not_of_our_form() {
+    assert!(is_own_form(&identity()));
+    for of_go in ["machine-controller-manager-7d9c5b8f6-x2x9k", "host_2f1c9e3a-7b1d-4c59-9a52-0d7e5f3c1b11", ""] {
+        assert!(!is_own_form(of_go), "{of_go}");
+    }
+}
+
 /// Stands for a process that leads for a while, and then releases, crashes or goes on until it loses, over and over.
 async fn live(server: Server, timing: Timing, id: usize, seed: u64, terms: Arc<Mutex<Vec<CancellationToken>>>) {
     let mut rng = StdRng::seed_from_u64(seed ^ (id as u64) << 32);

@@ -22,7 +22,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::view::{Owner, View};
+use super::{
+    native_managers::Obstacle,
+    view::{Owner, View},
+};
 use crate::{
     api::machine::{self as native_api, MachineClass},
     capi::types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
@@ -54,6 +57,8 @@ pub(super) struct Snapshot {
     pub bootstrap: View<()>,
     /// A live read in this reconcile showed that the native Machine does not exist.
     pub is_native_gone: bool,
+    /// A native manager beside the provider.
+    pub obstacle: Option<Obstacle>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
     /// The time.

@@ -26,13 +26,16 @@ const NO_LIMIT_HOURS: i64 = 876_000;
 pub(super) fn machine(snapshot: &Snapshot, class: &str) -> Machine {
     let object = &snapshot.object;
     let secret = snapshot.bootstrap_secret().map(|name| (labels::USER_DATA_SECRET.to_owned(), name.to_owned()));
+    let is_new = object.spec.provider_id.is_empty();
+    let in_the_making = is_new.then(|| (labels::BLOCK_MOVE.to_owned(), String::new()));
+    let annotations: BTreeMap<_, _> = secret.into_iter().chain(in_the_making).collect();
     let limit = object.spec.creation_timeout_seconds.map(i64::from);
     Machine {
         metadata: ObjectMeta {
             name: Some(object.name_any()),
             namespace: object.namespace(),
             labels: Some(labels_of(snapshot)),
-            annotations: secret.map(|secret| [secret].into()),
+            annotations: (!annotations.is_empty()).then_some(annotations),
             finalizers: Some(vec![labels::FINALIZER.to_owned()]),
             owner_references: owner::reference_to(object.as_ref()).map(|reference| vec![reference]),
             ..ObjectMeta::default()

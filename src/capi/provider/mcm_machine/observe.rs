@@ -56,6 +56,7 @@ impl MCMMachines {
             native,
             rival,
             own_class: view(&self.classes.cache, key),
+            obstacle: self.managers.of(&key.namespace),
             watch_filter: self.watch_filter.clone(),
             now: self.clock.now(),
             object,

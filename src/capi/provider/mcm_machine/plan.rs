@@ -33,6 +33,13 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         plan.wait(WaitKind::Hold, on, None);
         return plan;
     }
+    if let Some(obstacle) = &snapshot.obstacle {
+        if obstacle.is_certain && has_owner {
+            report(&mut plan, snapshot, status::beside_another(snapshot, &obstacle.on), "a native manager is there");
+        }
+        plan.wait(WaitKind::Hold, obstacle.on.as_str(), None);
+        return plan;
+    }
     if is_deleting {
         tear_down(&mut plan, snapshot);
         return plan;
@@ -62,6 +69,9 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let parts = Parts::of(snapshot, &class);
     match snapshot.own_native() {
         Some(machine) => {
+            if restore_class(plan, snapshot, &class) {
+                return;
+            }
             if let Some(patch) = native::healed(snapshot, machine) {
                 let action = Action::PatchNative { machine: machine.clone(), patch };
                 plan.then(action, "the native Machine lacks its owner or a label");
@@ -118,6 +128,17 @@ fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
     plan.then(Action::CreateNative(Box::new(native::machine(snapshot, name))), reason);
 }
 
+/// The class that the object describes, if somebody removed it by force: without it the VM can be neither seen nor deleted.
+fn restore_class(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) -> bool {
+    let Class::Usable { content, is_inline: true, .. } = class else { return false };
+    let is_gone = matches!(snapshot.own_class, View::Missing) && !snapshot.is_member();
+    if is_gone {
+        let class = Action::CreateClass(Box::new(native::class(snapshot, content)));
+        plan.then(class, "the class that the object describes is gone");
+    }
+    is_gone
+}
+
 /// The native Machine with its VM goes first, then the finalizer.
 fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let meta = &snapshot.object.metadata;
@@ -133,6 +154,9 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         return;
     }
     if let Some(machine) = snapshot.own_native() {
+        if restore_class(plan, snapshot, &class) {
+            return;
+        }
         let text = "the native Machine is being deleted";
         if report(plan, snapshot, status::deleting(snapshot, &class, text), "it is being deleted") {
             return;

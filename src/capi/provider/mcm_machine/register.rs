@@ -6,6 +6,7 @@ use crate::{
     capi::{
         provider::{
             apply::read,
+            native_managers::Managers,
             observe::cluster_name,
             settings::{ROLE_NAME, Settings},
         },
@@ -69,6 +70,7 @@ pub(super) struct MCMMachines {
     pub natives: Arc<Objects<native::Machine>>,
     pub classes: Arc<Objects<MachineClass>>,
     pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub managers: Arc<Managers>,
     pub watch_filter: Option<String>,
     pub clock: Arc<dyn Clock>,
 }
@@ -122,10 +124,11 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         natives: builder.objects(),
         classes: builder.objects(),
         secrets: builder.objects(),
+        managers: builder.shared(),
         watch_filter: settings.watch_filter.clone(),
         clock: Arc::clone(&builder.config().shared.clock),
     };
-    let machines = Arc::clone(&reconciler.machines);
+    let (machines, managers) = (Arc::clone(&reconciler.machines), Arc::clone(&reconciler.managers));
     let queue = Queue::new("mcmmachine", Pacing::default());
     builder.controller::<MCMMachine, _>(reconciler, &queue, &Arc::default(), settings.concurrency, |_| true);
 
@@ -135,6 +138,8 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
             infrastructure_of(machine).into_iter().for_each(|key| owned.add(key));
         }
     });
+    let (all, beside) = (Arc::clone(&objects), Arc::clone(&queue));
+    managers.on_change(move || keys(&all.cache.all()).for_each(|key| beside.add(key)));
     let native = Arc::clone(&queue);
     builder.on_change::<native::Machine>(move |change| native.add(change.key.clone()));
     let (all, of_cluster) = (Arc::clone(&objects), Arc::clone(&queue));

@@ -31,7 +31,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::view::{Owner, View};
+use super::{
+    native_managers::Obstacle,
+    view::{Owner, View},
+};
 use crate::{
     api::{
         machine::{self as native_api, MachineClass, MachineDeployment},
@@ -76,6 +79,8 @@ pub(super) struct Snapshot {
     pub members: BTreeMap<String, Member>,
     /// A live read in this reconcile showed that no native object of the pool exists.
     pub is_gone: bool,
+    /// A native manager beside the provider.
+    pub obstacle: Option<Obstacle>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
     /// The time.

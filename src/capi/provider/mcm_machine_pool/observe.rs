@@ -63,6 +63,7 @@ impl MCMMachinePools {
             unreadable_deployments: unreadable(&self.deployments.cache, key),
             nodes_unknown: self.nodes_unknown(&cluster),
             is_resumed: uid.is_some_and(|uid| self.resumed.contains(&uid)),
+            obstacle: self.managers.of(&key.namespace),
             watch_filter: self.watch_filter.clone(),
             now: self.clock.now(),
             object,

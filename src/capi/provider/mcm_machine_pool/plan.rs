@@ -40,6 +40,14 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         plan.wait(WaitKind::CacheUntrusted, hold::UNREAD, None);
         return plan;
     }
+    // A deployment that is only shown may well be that of a native manager.
+    if let Some(obstacle) = snapshot.obstacle.as_ref().filter(|_| snapshot.shown().is_empty()) {
+        if obstacle.is_certain && has_owner {
+            report(&mut plan, snapshot, status::beside_another(snapshot, &obstacle.on), "a native manager is there");
+        }
+        plan.wait(WaitKind::Hold, obstacle.on.as_str(), None);
+        return plan;
+    }
     if is_deleting {
         tear_down(&mut plan, snapshot);
         return plan;

@@ -8,6 +8,7 @@ use crate::{
     capi::{
         provider::{
             apply::read,
+            native_managers::Managers,
             observe::{POOLS_BY_CLUSTER, cluster_name, pool_of},
             resume::Resumed,
             settings::{ROLE_NAME, Settings},
@@ -69,6 +70,7 @@ pub(super) struct MCMMachinePools {
     pub targets: Arc<Targets>,
     pub workloads: Arc<Workloads>,
     pub resumed: Arc<Resumed>,
+    pub managers: Arc<Managers>,
     pub watch_filter: Option<String>,
     pub clock: Arc<dyn Clock>,
 }
@@ -132,12 +134,13 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         targets: Arc::clone(&builder.config().targets),
         workloads: builder.shared(),
         resumed: builder.shared(),
+        managers: builder.shared(),
         watch_filter: settings.watch_filter.clone(),
         clock: Arc::clone(&builder.config().shared.clock),
     };
     let (pools, sets) = (Arc::clone(&reconciler.pools), Arc::clone(&reconciler.sets));
     let (targets, workloads) = (Arc::clone(&reconciler.targets), Arc::clone(&reconciler.workloads));
-    let resumed = Arc::clone(&reconciler.resumed);
+    let (resumed, managers) = (Arc::clone(&reconciler.resumed), Arc::clone(&reconciler.managers));
     let queue = Queue::new("mcmmachinepool", PACING);
     builder.controller::<MCMMachinePool, _>(reconciler, &queue, &Arc::default(), settings.concurrency, |_| true);
 
@@ -147,6 +150,8 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (all, of_attempt) = (Arc::clone(&objects), Arc::clone(&queue));
     workloads
         .on_change(move |cluster| keys(&all.cache.by(POOLS_BY_CLUSTER, cluster)).for_each(|key| of_attempt.add(key)));
+    let (all, beside) = (Arc::clone(&objects), Arc::clone(&queue));
+    managers.on_change(move || keys(&all.cache.all()).for_each(|key| beside.add(key)));
     let (all, read) = (Arc::clone(&objects), Arc::clone(&queue));
     resumed.on_change(move || keys(&all.cache.all()).for_each(|key| read.add(key)));
     // The Nodes of a workload cluster become known or unknown.

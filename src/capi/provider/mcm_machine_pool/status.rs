@@ -44,6 +44,12 @@ pub(super) fn deleting(snapshot: &Snapshot) -> MCMMachinePoolStatus {
     finish(snapshot, shown(snapshot), [(reasons::READY, Desired::no(reasons::DELETING, text))])
 }
 
+/// The status beside a native manager, which has to go first.
+pub(super) fn beside_another(snapshot: &Snapshot, on: &str) -> MCMMachinePoolStatus {
+    let text = format!("Waiting for {on}");
+    finish(snapshot, snapshot.stored(), [(reasons::READY, Desired::no(reasons::NATIVE_MANAGER, text))])
+}
+
 /// What the native Machines show.
 fn shown(snapshot: &Snapshot) -> MCMMachinePoolStatus {
     let mut next = snapshot.stored();

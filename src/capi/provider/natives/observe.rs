@@ -7,6 +7,7 @@ use crate::{
     capi::{
         provider::{
             hold, mcm_machine,
+            native_managers::Managers,
             observe::{cluster_name, is_in, pool_of, view},
             resume::Resumed,
             settings::Settings,
@@ -33,6 +34,7 @@ pub(in super::super) struct Surroundings {
     pub sets: Arc<Cache<MachineSet>>,
     pub machines: Arc<Cache<Machine>>,
     pub resumed: Arc<Resumed>,
+    pub managers: Arc<Managers>,
     pub watch_filter: Option<String>,
 }
 
@@ -46,6 +48,7 @@ impl Surroundings {
             sets: Arc::clone(&builder.objects::<MachineSet>().cache),
             machines: Arc::clone(&builder.objects::<Machine>().cache),
             resumed: builder.shared(),
+            managers: builder.shared(),
             watch_filter: settings.watch_filter.clone(),
         }
     }
@@ -59,17 +62,27 @@ impl Surroundings {
             Some(name) => view(&self.clusters, &Key::beside(meta, name)),
             None => View::Missing,
         };
+        let is_pause = cluster.known().is_some_and(|cluster| cluster.spec.paused == Some(true));
+        let of_pause = |on: String| Some(Hold { is_pause, ..Hold::from(on) });
         let controller = owner::controller_of(meta);
         let is_ours = |api_version: &str| api_version.split('/').next() == Some(INFRASTRUCTURE_GROUP);
         match (pool_of(meta), controller.filter(|one| one.kind == "MCMMachine" && is_ours(&one.api_version))) {
-            (Some(pool), None) => self.held_with_pool(meta, &cluster, pool).map(Hold::from),
+            (Some(pool), None) => {
+                self.beside_another(meta).or_else(|| of_pause(self.held_with_pool(meta, &cluster, pool)?))
+            }
             (_, Some(controller)) => authority::migrating(meta)
-                .or_else(|| self.held_with_machine(meta, &cluster, &controller.name).map(Hold::from)),
+                .or_else(|| self.beside_another(meta))
+                .or_else(|| of_pause(self.held_with_machine(meta, &cluster, &controller.name)?)),
             (None, None) => {
                 let on = "an MCMMachine to control it, or a pool: this manager leaves other objects alone";
                 Some(on.to_owned().into())
             }
         }
+    }
+
+    fn beside_another(&self, meta: &ObjectMeta) -> Option<Hold> {
+        let another = self.managers.of(meta.namespace.as_deref().unwrap_or_default());
+        another.map(|another| Hold::from(another.on))
     }
 
     fn held_with_machine(&self, meta: &ObjectMeta, cluster: &View<Cluster>, name: &str) -> Option<String> {
@@ -147,6 +160,13 @@ impl Surroundings {
         let is_own = |meta: &ObjectMeta| cluster_name(meta) == Some(&cluster.name) && is_in(meta, &cluster.namespace);
         let mut keys = self.natives_of_pools(is_own);
         keys.extend(self.objects.by(mcm_machine::BY_CLUSTER, cluster).iter().map(|object| Key::of(&object.metadata)));
+        keys
+    }
+
+    /// Those of all Clusters.
+    pub fn all_natives(&self) -> BTreeSet<Key> {
+        let mut keys = self.natives_of_pools(|_| true);
+        keys.extend(self.objects.all().iter().map(|object| Key::of(&object.metadata)));
         keys
     }
 

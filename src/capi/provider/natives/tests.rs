@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Surroundings;
 use crate::{
     api::patch,
+    capi::provider::native_managers::Managers,
     runtime::{cache::Cache, cell::Kept, target::Placement},
 };
 
@@ -39,6 +40,7 @@ fn empty() -> Surroundings {
         sets: filled(),
         machines: filled(),
         resumed: Arc::default(),
+        managers: Managers::known_for_tests(&[]),
         watch_filter: None,
     }
 }
@@ -108,6 +110,29 @@ fn a_native_machine_that_is_moved_is_held_and_its_own_manager_confirms_it() {
     let mut of_nobody = moved;
     of_nobody["ownerReferences"] = Value::Null;
     assert!(!around.held(&native(&of_nobody)).unwrap().is_confirmed);
+}
+
+/// T26: the manager of a Lease in the same namespace takes native objects for its own.
+#[test]
+fn t26_native_objects_are_held_beside_a_native_manager() {
+    let around = Surroundings { managers: Managers::known_for_tests(&[("ns", "a Lease to expire")]), ..with_pool() };
+    for meta in [native(&json!({})), of_pool(&json!({})), of_pool(&deleting()["metadata"])] {
+        let hold = around.held(&meta).unwrap();
+        assert_eq!((hold.on.as_str(), hold.is_pause), ("a Lease to expire", false));
+    }
+    let elsewhere = native(&json!({ "namespace": "other" }));
+    assert_eq!(said(&around, &elsewhere), None);
+}
+
+/// MV6: only a pause of its Cluster lets a VM that may be in the making be looked for.
+#[test]
+fn mv6_a_hold_says_whether_the_cluster_is_paused() {
+    let around = empty();
+    put(&around.clusters, "c", &json!({ "spec": { "paused": true } }));
+    assert!(around.held(&native(&json!({}))).unwrap().is_pause);
+    assert!(around.held(&of_pool(&json!({}))).unwrap().is_pause);
+    let moved = json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } });
+    assert!(!around.held(&native(&moved)).unwrap().is_pause);
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::{
 use needs::{is_secret_ready, is_token_ready, usable_class};
 
 mod needs;
+pub(super) mod settle;
 
 /// When to call the driver again after an inconsistent result.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(3);
@@ -116,6 +117,11 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     if snapshot.has_target() && snapshot.now >= policy.creation_deadline_of(machine) {
         return mark_late_failed(plan, snapshot, policy);
     }
+    if machine.is_of_cluster_api() && !machine.blocks_move() {
+        let mark = json!({ "metadata": { "annotations": { (labels::BLOCK_MOVE): "" } } });
+        plan.then(Action::PatchMachine(mark), "clusterctl must not move a Machine whose VM is in the making");
+        return;
+    }
     if is_token_ready(plan, snapshot, policy) {
         let reason = match snapshot.learned.vm {
             VmView::NotFound => "the driver found no VM of this Machine",
@@ -142,6 +148,9 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     }
     if machine.metadata.annotations.as_ref().and_then(|map| map.get(labels::PRIORITY)).is_none_or(String::is_empty) {
         set(&mut identity, &["metadata", "annotations", labels::PRIORITY], labels::DEFAULT_PRIORITY.to_string());
+    }
+    if machine.blocks_move() {
+        set(&mut identity, &["metadata", "annotations", labels::BLOCK_MOVE], Value::Null);
     }
     if !identity.is_null() {
         if is_made_by_a_set(machine) {

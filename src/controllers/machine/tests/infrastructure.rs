@@ -5,8 +5,12 @@ use serde_json::{Value, json};
 
 use super::world::{World, at};
 use crate::{
+    api::labels::BLOCK_MOVE,
     api::machine::MachinePhase,
-    controllers::machine::{Action, plan, views::VmView},
+    controllers::machine::{
+        Action, Snapshot, plan,
+        views::{SecretView, VmView},
+    },
     driver::Vm,
     plan::{Hold, WaitKind},
 };
@@ -47,7 +51,7 @@ fn a_machine_that_is_moved_is_left_alone_and_says_so(#[case] machine: Value, #[c
     let mut world = World::with_machine(machine, status);
     world.has_target = false;
     let mut snapshot = world.snapshot();
-    let hold = Hold { on: "MCMMigration d to be complete".to_owned(), is_confirmed: true };
+    let hold = Hold { is_confirmed: true, ..Hold::from("MCMMigration d to be complete".to_owned()) };
     snapshot.hold = Some(hold);
     let steps = plan(&snapshot, &world.policy).steps;
     let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
@@ -78,6 +82,67 @@ fn the_id_of_a_vm_that_was_just_created_is_stored_while_the_machine_is_held() {
         panic!("{steps:?}")
     };
     assert_eq!(patch["spec"]["providerID"], "cloud:///7");
+}
+
+/// The Machine of an MCMMachine that blocks a move, in a Cluster that is paused, after the Secrets were read.
+fn paused_in_the_making() -> (World, Snapshot) {
+    let mut world = of_cluster_api(json!({}));
+    let mark = [(BLOCK_MOVE.to_owned(), String::new())];
+    world.machine.as_mut().unwrap().metadata.annotations = Some(mark.into());
+    let mut snapshot = world.snapshot();
+    snapshot.hold = Some(Hold { is_pause: true, ..Hold::from("Cluster c to be unpaused".to_owned()) });
+    snapshot.learned.secret = SecretView::Read(world.secret.clone());
+    (world, snapshot)
+}
+
+fn actions(snapshot: &Snapshot, world: &World) -> Vec<Action> {
+    plan(snapshot, &world.policy).steps.into_iter().map(|step| step.action).collect()
+}
+
+/// MV6: while its cluster is paused, a VM that may be in the making is looked for, and none is begun.
+#[test]
+fn mv6_a_machine_that_blocks_a_move_is_free_once_its_vm_is_known_or_known_not_to_exist() {
+    let (world, mut snapshot) = paused_in_the_making();
+    assert_eq!(actions(&snapshot, &world), [Action::GetVmStatus]);
+    snapshot.learned.vm = VmView::NotFound;
+    let free = json!({ "metadata": { "annotations": { (BLOCK_MOVE): null } } });
+    assert_eq!(actions(&snapshot, &world), [Action::PatchMachine(free)], "and no VM is created");
+    let vm = Vm { provider_id: "cloud:///7".to_owned(), node_name: "m".to_owned(), ..Vm::default() };
+    for found in [VmView::Found(vm.clone()), VmView::Created(vm)] {
+        snapshot.learned.vm = found;
+        let [Action::PatchMachine(patch)] = &actions(&snapshot, &world)[..] else { panic!("not one patch") };
+        assert_eq!(patch["spec"]["providerID"], "cloud:///7");
+        assert!(patch["metadata"]["annotations"].as_object().unwrap().contains_key(BLOCK_MOVE), "in the same write");
+    }
+}
+
+/// MV6: nobody asks the cloud for a Machine of somebody else, or one that goes.
+#[rstest]
+#[case::moved_or_of_another(false, false)]
+#[case::deleting(true, true)]
+fn mv6_only_a_pause_of_its_cluster_leads_to_a_look(#[case] is_pause: bool, #[case] is_deleting: bool) {
+    let (mut world, snapshot) = paused_in_the_making();
+    if is_deleting {
+        world.delete();
+    }
+    let snapshot = Snapshot { hold: Some(Hold { is_pause, ..snapshot.hold.unwrap() }), ..world.snapshot() };
+    assert_eq!(actions(&snapshot, &world), []);
+}
+
+/// MV6: a Machine that was free during a pause blocks a move again before its VM is begun; others never do.
+#[test]
+fn mv6_no_vm_of_cluster_api_is_begun_without_the_mark() {
+    let mut world = of_cluster_api(json!({}));
+    world.pass();
+    let is_marked_first = |world: &World| {
+        let at = |what: &str| world.log.iter().position(|action| action == what).unwrap();
+        at("PatchMachine") < at("CreateVm")
+    };
+    assert!(is_marked_first(&world), "{:?}", world.log);
+    assert_eq!((world.births, world.machine().blocks_move()), (1, false));
+    let mut other = World::with_machine(json!({}), Value::Null);
+    other.pass();
+    assert!(!is_marked_first(&other), "{:?}", other.log);
 }
 
 /// I15: the ID is a claim that has to be proven, and never leads to another VM.

@@ -85,7 +85,7 @@ fn a_deployment_that_is_moved_is_left_alone_and_says_so() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
     drive.edit(json!({"replicas": 4}));
     let mut snapshot = drive.snapshot();
-    snapshot.hold = Some(Hold { on: "MCMMigration d to be complete".to_owned(), is_confirmed: true });
+    snapshot.hold = Some(Hold { is_confirmed: true, ..Hold::from("MCMMigration d to be complete".to_owned()) });
     let steps = plan(&snapshot, &drive.policy).steps;
     let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
         panic!("{steps:?}")

@@ -149,7 +149,7 @@ fn long_names_of_sets_still_give_valid_host_names() {
 #[test]
 fn a_set_that_is_moved_is_left_alone_and_counts_its_machines() {
     let mut snapshot = World::new(3).snapshot();
-    snapshot.hold = Some(Hold { on: "MCMMigration d to be complete".to_owned(), is_confirmed: true });
+    snapshot.hold = Some(Hold { is_confirmed: true, ..Hold::from("MCMMigration d to be complete".to_owned()) });
     let steps = super::super::plan(&snapshot).steps;
     let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
         panic!("{steps:?}")

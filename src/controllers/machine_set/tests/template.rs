@@ -58,6 +58,15 @@ fn what_means_the_same_is_not_written(#[case] template: Value, #[case] spec: Val
     assert_eq!(world.patched, []);
 }
 
+/// MV6 of Cluster API: clusterctl waits for a Machine of a pool until its VM is known.
+#[test]
+fn mv6_a_machine_of_a_pool_is_born_with_the_mark_that_blocks_a_move() {
+    let labels = json!({ labels::POOL: "p" });
+    let mut world = World::new(1).with(json!({ "spec": { "template": { "metadata": { "labels": labels } } } }));
+    world.settle();
+    assert_eq!(world.machines[&world.created[0]]["metadata"]["annotations"][labels::BLOCK_MOVE], "");
+}
+
 #[test]
 fn a_machine_is_born_as_its_template_says_and_guarded() {
     let mut world =

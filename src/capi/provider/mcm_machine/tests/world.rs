@@ -12,6 +12,7 @@ use crate::{
     capi::{
         provider::{
             class,
+            native_managers::Obstacle,
             observe::owner_of,
             view::{Owner, View},
         },
@@ -30,6 +31,8 @@ pub(super) struct World {
     /// Another native Machine with the VM of the object.
     pub rival: Option<String>,
     pub secrets: Vec<String>,
+    /// A native manager beside the provider.
+    pub obstacle: Option<Obstacle>,
     pub filter: Option<String>,
     pub now: i64,
     /// Every action, as text.
@@ -87,6 +90,7 @@ impl World {
             native: None,
             rival: None,
             secrets: vec!["boot".to_owned()],
+            obstacle: None,
             filter: None,
             now: 0,
             log: Vec::new(),
@@ -172,6 +176,7 @@ impl World {
             owner,
             infrastructure,
             rival: self.rival.clone(),
+            obstacle: self.obstacle.clone(),
             is_native_gone,
         }
     }

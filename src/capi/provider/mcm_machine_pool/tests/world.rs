@@ -15,6 +15,7 @@ use crate::{
     api::patch,
     capi::{
         provider::{
+            native_managers::Obstacle,
             observe::owner_of,
             view::{Owner, View},
         },
@@ -41,6 +42,8 @@ pub(super) struct World {
     pub unreadable_deployments: Vec<String>,
     pub nodes_unknown: Option<String>,
     pub is_resumed: bool,
+    /// A native manager beside the provider.
+    pub obstacle: Option<Obstacle>,
     pub filter: Option<String>,
     /// Every action, as text.
     pub log: Vec<String>,
@@ -113,6 +116,7 @@ impl World {
             unreadable_deployments: Vec::new(),
             nodes_unknown: None,
             is_resumed: true,
+            obstacle: None,
             filter: None,
             log: Vec::new(),
             story: String::new(),
@@ -211,6 +215,7 @@ impl World {
             infrastructure: view(self.infrastructure.as_ref()),
             nodes_unknown: self.nodes_unknown.clone(),
             is_resumed: self.is_resumed,
+            obstacle: self.obstacle.clone(),
             members: members.collect(),
             watch_filter: self.filter.clone(),
             now: Timestamp::from_second(1_800_000_000).unwrap(),

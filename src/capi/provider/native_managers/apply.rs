@@ -1,0 +1,149 @@
+//! Reads Leases, and remembers what they say.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1;
+use kube::{ResourceExt, api::ListParams};
+use parking_lot::RwLock;
+
+use super::{
+    Action, NativeManagers, Obstacle,
+    leases::{self, Known, Lease},
+};
+use crate::{
+    plan::Step,
+    runtime::{leader, objects::chain},
+};
+
+/// What client-go writes if nothing else is said.
+const VALIDITY: i32 = 15;
+
+type Handler = Box<dyn Fn() + Send + Sync>;
+
+/// What is known of native managers. Kinds of one cell share it.
+#[derive(Default)]
+pub(in super::super) struct Managers {
+    state: RwLock<State>,
+    handlers: RwLock<Vec<Handler>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The user says that they are being replaced.
+    is_ignored: bool,
+    known: Vec<Known>,
+    /// By namespace; `None` before the first look that succeeded.
+    obstacles: Option<BTreeMap<String, Obstacle>>,
+    /// Why the last look failed.
+    problem: Option<String>,
+}
+
+impl Managers {
+    /// Why nothing may be done in a namespace.
+    pub fn of(&self, namespace: &str) -> Option<Obstacle> {
+        let state = self.state.read();
+        if state.is_ignored {
+            return None;
+        }
+        match (&state.obstacles, &state.problem) {
+            (Some(obstacles), _) => obstacles.get(namespace).cloned(),
+            (None, Some(problem)) => {
+                let on = format!("the Leases of native managers to become readable: {problem}");
+                Some(Obstacle { on, is_certain: true })
+            }
+            (None, None) => {
+                Some(Obstacle { on: "the Leases of native managers to be read".to_owned(), is_certain: false })
+            }
+        }
+    }
+
+    /// Calls `handler` when the answer may be another one.
+    pub fn on_change(&self, handler: impl Fn() + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    #[cfg(test)]
+    pub fn known_for_tests(obstacles: &[(&str, &str)]) -> std::sync::Arc<Self> {
+        let obstacle = |on: &str| Obstacle { on: on.to_owned(), is_certain: true };
+        let all = obstacles.iter().map(|(namespace, on)| ((*namespace).to_owned(), obstacle(on))).collect();
+        let managers = Self::default();
+        managers.state.write().obstacles = Some(all);
+        std::sync::Arc::new(managers)
+    }
+
+    pub(super) fn ignore(&self) {
+        self.state.write().is_ignored = true;
+    }
+
+    /// What a standby remembers may be old.
+    pub(super) fn forget(&self) {
+        let mut state = self.state.write();
+        *state = State { is_ignored: state.is_ignored, ..State::default() };
+    }
+
+    /// Whether the last look failed, and for how long Leases that are held are valid, at least.
+    pub(super) fn state(&self, now: Timestamp) -> (bool, Option<SignedDuration>) {
+        let state = self.state.read();
+        let held = leases::held(&state.known, leader::is_own_form, now);
+        (state.problem.is_some(), held.map(|lease| lease.validity).min())
+    }
+
+    /// A failure after a success changes nothing: the last answer is the best there is.
+    pub(super) fn heard(&self, answer: Result<Vec<Lease>, String>, now: Timestamp) {
+        let is_news = {
+            let mut state = self.state.write();
+            match answer {
+                Ok(read) => {
+                    state.known = leases::known(&state.known, read, now);
+                    let next = leases::obstacles(leases::held(&state.known, leader::is_own_form, now));
+                    state.problem = None;
+                    let is_news = state.obstacles.as_ref() != Some(&next);
+                    state.obstacles = Some(next);
+                    is_news
+                }
+                Err(problem) => {
+                    let is_news = state.obstacles.is_none() && state.problem.as_ref() != Some(&problem);
+                    state.problem = Some(problem);
+                    is_news
+                }
+            }
+        };
+        if is_news {
+            self.handlers.read().iter().for_each(|handler| handler());
+        }
+    }
+}
+
+pub(super) async fn apply(kind: &NativeManagers, steps: Vec<Step<Action>>) {
+    for step in steps {
+        match step.action {
+            Action::Look => {
+                let answer = look(kind).await.map_err(|error| chain(&error));
+                if let Err(problem) = &answer {
+                    tracing::warn!(problem, "Leases of native managers not read");
+                }
+                kind.managers.heard(answer, kind.clock.now());
+            }
+        }
+    }
+}
+
+async fn look(kind: &NativeManagers) -> kube::Result<Vec<Lease>> {
+    let api = kind.scope.api::<v1::Lease>(&kind.control);
+    let mut read = Vec::new();
+    for name in leases::NAMES {
+        let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
+        read.extend(api.list(&by_name).await?.items.into_iter().map(of));
+    }
+    Ok(read)
+}
+
+fn of(lease: v1::Lease) -> Lease {
+    let (namespace, name) = (lease.namespace().unwrap_or_default(), lease.name_any());
+    let version = lease.resource_version().unwrap_or_default();
+    let spec = lease.spec.unwrap_or_default();
+    let seconds = spec.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(VALIDITY);
+    let validity = SignedDuration::from_secs(i64::from(seconds));
+    Lease { namespace, name, holder: spec.holder_identity.unwrap_or_default(), version, validity }
+}

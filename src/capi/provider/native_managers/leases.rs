@@ -1,0 +1,65 @@
+//! Which Leases are held, from what was read at different times.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Obstacle;
+
+/// Names of the Leases of a Machine Controller Manager.
+pub(super) const NAMES: [&str; 2] = ["machine-controller-manager", "machine-controller"];
+
+/// A Lease as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lease {
+    pub namespace: String,
+    pub name: String,
+    /// The identity of its holder; empty if it was released.
+    pub holder: String,
+    /// Its resource version, which each renewal changes.
+    pub version: String,
+    /// How long it is valid without a renewal.
+    pub validity: SignedDuration,
+}
+
+/// A Lease, and since when it is as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub lease: Lease,
+    pub since: Timestamp,
+}
+
+/// What is known after a look. A Lease that is seen for the first time may just have been renewed.
+pub(super) fn known(before: &[Known], read: Vec<Lease>, now: Timestamp) -> Vec<Known> {
+    let since = |lease: &Lease| {
+        let same = before.iter().find(|known| known.lease == *lease);
+        same.map_or(now, |known| known.since)
+    };
+    read.into_iter().map(|lease| Known { since: since(&lease), lease }).collect()
+}
+
+/// Those that somebody holds for whom native Machines of the provider are his own.
+pub(super) fn held<'a>(
+    known: &'a [Known],
+    is_harmless: fn(&str) -> bool,
+    now: Timestamp,
+) -> impl Iterator<Item = &'a Lease> {
+    let is_held = move |known: &&Known| {
+        let holder = &known.lease.holder;
+        let is_valid = known.since.checked_add(known.lease.validity).is_ok_and(|end| now < end);
+        !holder.is_empty() && !is_harmless(holder) && is_valid
+    };
+    known.iter().filter(is_held).map(|known| &known.lease)
+}
+
+/// The obstacle in each namespace.
+pub(super) fn obstacles<'a>(held: impl Iterator<Item = &'a Lease>) -> BTreeMap<String, Obstacle> {
+    let obstacle = |Lease { namespace, name, holder, .. }: &Lease| {
+        let on = format!(
+            "Lease {name} of {holder} to expire: that program takes every native Machine of namespace {namespace} for its own; \
+             stop it, or start this one with --replaces-machine-controller-manager"
+        );
+        (namespace.clone(), Obstacle { on, is_certain: true })
+    };
+    held.map(obstacle).collect()
+}

@@ -1,0 +1,86 @@
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    Action, Managers, Obstacle, Snapshot,
+    leases::{self, Known, Lease},
+    plan::plan,
+};
+
+const GO: &str = "machine-controller-7d9c5b8f6-x2x9k";
+const OURS: &str = "host_0123456789abcdef0123456789abcdef";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn lease(holder: &str, version: &str) -> Lease {
+    Lease {
+        namespace: "ns".to_owned(),
+        name: "machine-controller".to_owned(),
+        holder: holder.to_owned(),
+        version: version.to_owned(),
+        validity: SignedDuration::from_secs(15),
+    }
+}
+
+/// T26: renewals show that a Lease is held; without one it expires by the own clock, whatever its times say.
+#[test]
+fn a_lease_is_held_until_it_was_not_renewed_for_as_long_as_it_is_valid() {
+    let managers = Managers::default();
+    managers.heard(Ok(vec![lease(GO, "1")]), at(0));
+    let Some(Obstacle { on, is_certain: true }) = managers.of("ns") else { panic!("a first sight may be a renewal") };
+    assert!(on.contains(GO) && on.contains("--replaces-machine-controller-manager"), "{on}");
+    assert_eq!(managers.of("other"), None);
+    managers.heard(Ok(vec![lease(GO, "2")]), at(15));
+    assert!(managers.of("ns").is_some(), "it was renewed");
+    managers.heard(Ok(vec![lease(GO, "2")]), at(29));
+    assert!(managers.of("ns").is_some());
+    managers.heard(Ok(vec![lease(GO, "2")]), at(30));
+    assert_eq!(managers.of("ns"), None);
+    managers.heard(Ok(vec![lease(GO, "3")]), at(60));
+    assert!(managers.of("ns").is_some(), "it has come back");
+    managers.heard(Ok(Vec::new()), at(61));
+    assert_eq!(managers.of("ns"), None);
+}
+
+/// `mcm run` leaves the machines of the provider alone, and a Lease that was released has no holder.
+#[test]
+fn a_lease_of_this_program_or_of_nobody_is_no_obstacle() {
+    for holder in [OURS, ""] {
+        let known = [Known { lease: lease(holder, "1"), since: at(0) }];
+        assert_eq!(leases::held(&known, crate::runtime::leader::is_own_form, at(1)).count(), 0, "{holder}");
+    }
+}
+
+/// Unknown is not absent: nothing is done before the Leases were read. Later failures keep the last answer.
+#[test]
+fn nothing_is_done_before_the_leases_were_read() {
+    let managers = Managers::default();
+    assert!(managers.of("ns").is_some_and(|obstacle| !obstacle.is_certain));
+    managers.heard(Err("no".to_owned()), at(0));
+    assert!(managers.of("ns").is_some_and(|obstacle| obstacle.is_certain && obstacle.on.contains("no")));
+    managers.heard(Ok(Vec::new()), at(1));
+    managers.heard(Err("no".to_owned()), at(2));
+    assert_eq!(managers.of("ns"), None);
+    managers.forget();
+    assert!(managers.of("ns").is_some());
+    managers.ignore();
+    assert_eq!(managers.of("ns"), None);
+}
+
+#[test]
+fn the_next_look_is_when_a_lease_may_have_expired() {
+    let snapshot = |has_failed, validity: Option<i64>| Snapshot {
+        has_looked: true,
+        has_failed,
+        validity: validity.map(SignedDuration::from_secs),
+        now: at(0),
+    };
+    let until = |snapshot: &Snapshot| plan(snapshot).waits[0].until;
+    assert_eq!(until(&snapshot(false, None)), Some(at(30)));
+    assert_eq!(until(&snapshot(false, Some(15))), Some(at(15)));
+    assert_eq!(until(&snapshot(false, Some(120))), Some(at(30)));
+    assert_eq!(until(&snapshot(true, None)), Some(at(5)));
+    let first = plan(&Snapshot { has_looked: false, ..snapshot(false, None) });
+    assert_eq!(first.steps[0].action, Action::Look);
+}

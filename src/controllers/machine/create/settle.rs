@@ -1,0 +1,57 @@
+//! Machines that `clusterctl move` waits for, because their VMs may be in the making. At the target a Machine has another UID,
+//! which is the token of its creation, so a Machine that is moved before its ID is stored would get a second VM.
+//!
+//! The annotation costs no write of its own: it comes with the Machine, and goes with the write that stores the ID.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{vm_known, vm_missing};
+use crate::{
+    api::labels,
+    controllers::machine::{
+        Action, Policy, Snapshot,
+        memory::Call,
+        policy::after,
+        retry,
+        views::{ClassView, SecretView, VmView},
+    },
+    plan::{Plan, WaitKind},
+};
+
+/// When to read Secrets again that could not be read.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// Its cluster is paused: no VM is begun, and one that was begun is found. The cloud is only read.
+pub(in super::super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+    let now = snapshot.now;
+    let is_creating = snapshot.memory.is_creating();
+    let call = if is_creating { Call::Create } else { Call::Status };
+    let failure = snapshot.memory.failure_of(call);
+    let retry = failure.map(|failure| (&failure.error, retry::retry_at(call, failure, policy, false)));
+    if let Some((error, until)) = retry.filter(|(_, until)| now < *until) {
+        plan.wait(WaitKind::DriverRetry, format!("the next attempt to find its VM: {error}"), Some(until));
+        return;
+    }
+    if let Some(vm) = snapshot.learned.vm.vm() {
+        return vm_known(plan, snapshot, policy, vm);
+    }
+    if !matches!(snapshot.class, ClassView::Present { .. }) {
+        plan.wait(WaitKind::Class, "its MachineClass, without which nobody can say whether it has a VM", None);
+        return;
+    }
+    match (&snapshot.learned.secret, &snapshot.learned.vm) {
+        (SecretView::NotRead, _) => drop(plan.then(Action::ReadSecret, "the driver needs credentials")),
+        (SecretView::Failed(error), _) => {
+            let text = format!("the Secrets of the class to become readable: {error}");
+            plan.wait(WaitKind::Secret, text, Some(after(now, LOOK_AGAIN)));
+        }
+        (SecretView::Read(_), VmView::NotFound) => {
+            let freed = json!({ "metadata": { "annotations": { (labels::BLOCK_MOVE): Value::Null } } });
+            plan.then(Action::PatchMachine(freed), "it has no VM, and none is begun while it is left alone");
+        }
+        // The driver continues what it began, and says how it ended.
+        (SecretView::Read(_), VmView::NotAsked) if is_creating => vm_missing(plan, snapshot, policy),
+        (SecretView::Read(_), _) => drop(plan.then(Action::GetVmStatus, "a VM of this Machine may be in the making")),
+    }
+}

@@ -1,0 +1,167 @@
+//! Who may read diagnostics: the API server says whose token it is, and whether that user may get the path.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use axum::{
+    extract::{Request, State},
+    http::{
+        HeaderValue, StatusCode,
+        header::{AUTHORIZATION, WWW_AUTHENTICATE},
+    },
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use k8s_openapi::{
+    api::{
+        authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+        authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Api, Client, api::PostParams};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+
+/// How long an answer of the API server counts. A right that was taken away ends so much later.
+const MEMORY: Duration = Duration::from_secs(60);
+/// The same for a refusal, which a new role may end at any time.
+const MEMORY_OF_REFUSALS: Duration = Duration::from_secs(10);
+/// Answers that are remembered.
+const MOST: usize = 256;
+/// How long the API server may take for both questions.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the API server says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Allowed,
+    /// Nobody has this token.
+    Unauthenticated,
+    /// The user may not read this path.
+    Forbidden,
+}
+
+/// Asks the API server, and remembers its answers for a short time. Clones share them.
+#[derive(Clone)]
+pub struct Access(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    /// By token and path. Tokens are never shown.
+    answers: Mutex<HashMap<(String, String), (Verdict, Instant)>>,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Access")
+    }
+}
+
+impl Access {
+    /// The client should have limits of its own: strangers cause its calls.
+    pub fn new(client: Client) -> Self {
+        Self(Arc::new(Inner { client, answers: Mutex::default() }))
+    }
+
+    async fn verdict(&self, token: &str, path: &str) -> Result<Verdict, Failure> {
+        let key = (token.to_owned(), path.to_owned());
+        if let Some(known) = self.known(&key) {
+            return Ok(known);
+        }
+        let verdict = timeout(PATIENCE, self.ask(token, path)).await.map_err(|_| Failure::Silent)??;
+        self.remember(key, verdict);
+        Ok(verdict)
+    }
+
+    fn known(&self, key: &(String, String)) -> Option<Verdict> {
+        let answers = self.0.answers.lock();
+        answers.get(key).filter(|(_, until)| Instant::now() < *until).map(|(verdict, _)| *verdict)
+    }
+
+    fn remember(&self, key: (String, String), verdict: Verdict) {
+        let now = Instant::now();
+        let mut answers = self.0.answers.lock();
+        answers.retain(|_, (_, until)| now < *until);
+        if answers.len() < MOST {
+            let memory = if verdict == Verdict::Allowed { MEMORY } else { MEMORY_OF_REFUSALS };
+            answers.insert(key, (verdict, now + memory));
+        }
+    }
+
+    async fn ask(&self, token: &str, path: &str) -> Result<Verdict, Failure> {
+        let Some(user) = self.user(token).await? else { return Ok(Verdict::Unauthenticated) };
+        let path = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
+        let spec = SubjectAccessReviewSpec {
+            user: user.username,
+            groups: user.groups,
+            uid: user.uid,
+            extra: user.extra,
+            non_resource_attributes: Some(path),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { metadata: ObjectMeta::default(), spec, status: None };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.0.client.clone());
+        let review = reviews.create(&PostParams::default(), &review).await.map_err(Failure::from)?;
+        let is_allowed = review.status.is_some_and(|status| status.allowed);
+        Ok(if is_allowed { Verdict::Allowed } else { Verdict::Forbidden })
+    }
+
+    /// Whose token it is; `None` if it is nobody's.
+    async fn user(&self, token: &str) -> Result<Option<UserInfo>, Failure> {
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
+        let review = TokenReview { metadata: ObjectMeta::default(), spec, status: None };
+        let reviews: Api<TokenReview> = Api::all(self.0.client.clone());
+        let review = reviews.create(&PostParams::default(), &review).await.map_err(Failure::from)?;
+        Ok(review.status.filter(|status| status.authenticated == Some(true)).and_then(|status| status.user))
+    }
+}
+
+/// The API server cannot be asked.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("the API server takes longer than {} s", PATIENCE.as_secs())]
+    Silent,
+    /// What it says could quote the request, which has the token; so only the code is told.
+    #[error(
+        "the API server refuses the review with code {0}: may this program create tokenreviews and subjectaccessreviews?"
+    )]
+    Refused(u16),
+    #[error("the API server cannot be reached")]
+    Unreachable,
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status.code),
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+/// Lets requests through that the API server allows. What it does not answer is not allowed.
+pub(super) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
+    let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim).filter(|token| !token.is_empty());
+    let (token, path) = (token.map(str::to_owned), request.uri().path().to_owned());
+    let verdict = match token {
+        Some(token) => access.verdict(&token, &path).await,
+        None => Ok(Verdict::Unauthenticated),
+    };
+    match verdict {
+        Ok(Verdict::Allowed) => next.run(request).await,
+        Ok(Verdict::Unauthenticated) => {
+            let scheme = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
+            (StatusCode::UNAUTHORIZED, scheme, "give the token of a user as Authorization: Bearer\n").into_response()
+        }
+        Ok(Verdict::Forbidden) => (
+            StatusCode::FORBIDDEN,
+            format!("this user may not get the path {path}: bind a role with that nonResourceURL\n"),
+        )
+            .into_response(),
+        Err(failure) => {
+            tracing::warn!(%failure, "request for diagnostics not answered");
+            (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked who may read this\n").into_response()
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The certificate of an endpoint: from files that are read again when they change, or self-signed and made at the start.
+
+use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
+    version::TLS13,
+};
+use tokio::{task::spawn_blocking, time::Instant};
+
+/// How often the files are read, by the next connection.
+const LOOK: Duration = Duration::from_secs(10);
+const ALPN: &[u8] = b"http/1.1";
+
+/// PEM files of a certificate, with its chain, and of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// `--tls-cert-file`.
+    pub cert: PathBuf,
+    /// `--tls-private-key-file`.
+    pub key: PathBuf,
+}
+
+/// There is no certificate to serve with.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("read {what} {}", .path.display())]
+    Read {
+        /// Certificate or key.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        source: io::Error,
+    },
+    /// There is nothing in it.
+    #[error("{} has no {what} in PEM form", .path.display())]
+    Empty {
+        /// Certificate or key.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// They do not fit each other.
+    #[error("use {} with {}", .files.cert.display(), .files.key.display())]
+    Rejected {
+        /// The files.
+        files: CertificateFiles,
+        /// What is wrong with them.
+        #[source]
+        source: rustls::Error,
+    },
+    /// None could be made.
+    #[error("make a self-signed certificate")]
+    SelfSigned(#[source] rcgen::Error),
+    /// It cannot be used.
+    #[error("use the self-signed certificate")]
+    Unusable(#[source] rustls::Error),
+}
+
+/// A certificate in use. A file that is being written leaves the last one in use.
+pub(super) struct Certificate {
+    files: Option<CertificateFiles>,
+    every: Duration,
+    state: Mutex<State>,
+}
+
+struct State {
+    config: Arc<ServerConfig>,
+    looked_at: Instant,
+}
+
+impl Certificate {
+    /// From files, or self-signed.
+    pub fn load(files: Option<CertificateFiles>) -> Result<Self, CertificateError> {
+        Self::looking(files, LOOK)
+    }
+
+    pub(super) fn looking(files: Option<CertificateFiles>, every: Duration) -> Result<Self, CertificateError> {
+        let config = match &files {
+            Some(files) => read(files)?,
+            None => self_signed()?,
+        };
+        let state = State { config: Arc::new(config), looked_at: Instant::now() };
+        Ok(Self { files, every, state: Mutex::new(state) })
+    }
+
+    /// The configuration for the next connection.
+    pub async fn config(&self) -> Arc<ServerConfig> {
+        if let Some(files) = self.due() {
+            match spawn_blocking(move || read(&files)).await {
+                Ok(Ok(config)) => self.state.lock().config = Arc::new(config),
+                Ok(Err(error)) => tracing::warn!(%error, "certificate cannot be used, the previous one stays in use"),
+                Err(error) => tracing::warn!(%error, "certificate not read"),
+            }
+        }
+        Arc::clone(&self.state.lock().config)
+    }
+
+    fn due(&self) -> Option<CertificateFiles> {
+        let files = self.files.clone()?;
+        let mut state = self.state.lock();
+        let is_due = state.looked_at.elapsed() >= self.every;
+        if is_due {
+            state.looked_at = Instant::now();
+        }
+        is_due.then_some(files)
+    }
+}
+
+/// For the host name. Nobody can check it: who scrapes trusts the network or gives files.
+fn self_signed() -> Result<ServerConfig, CertificateError> {
+    let host = hostname::get().unwrap_or_default().to_string_lossy().into_owned();
+    let names = [host, "localhost".to_owned()].into_iter().filter(|name| !name.is_empty() && name.is_ascii());
+    let made = rcgen::generate_simple_self_signed(names.collect::<Vec<_>>()).map_err(CertificateError::SelfSigned)?;
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    config(vec![made.cert.der().clone()], key.into()).map_err(CertificateError::Unusable)
+}
+
+fn read(files: &CertificateFiles) -> Result<ServerConfig, CertificateError> {
+    let text = |what, path: &PathBuf| {
+        fs::read(path).map_err(|source| CertificateError::Read { what, path: path.clone(), source })
+    };
+    let certificate = text("certificate", &files.cert)?;
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate).filter_map(Result::ok).collect();
+    if chain.is_empty() {
+        return Err(CertificateError::Empty { what: "certificate", path: files.cert.clone() });
+    }
+    // What a parser says of a key could quote it.
+    let key = PrivateKeyDer::from_pem_slice(&text("key", &files.key)?).ok();
+    let key = key.ok_or_else(|| CertificateError::Empty { what: "key", path: files.key.clone() })?;
+    config(chain, key).map_err(|source| CertificateError::Rejected { files: files.clone(), source })
+}
+
+fn config(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<ServerConfig, rustls::Error> {
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_protocol_versions(&[&TLS13])?.with_no_client_auth();
+    let mut config = builder.with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(config)
+}
