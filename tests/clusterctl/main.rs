@@ -18,6 +18,7 @@ mod other_provider;
 mod other_providers;
 mod pools;
 mod repository;
+mod scale;
 mod scene;
 mod stand_in;
 mod topology;
