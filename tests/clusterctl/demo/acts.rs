@@ -63,7 +63,7 @@ impl Play<'_> {
         });
         let reached = |props: &Props| {
             let is_available = |cluster: &Value| condition(cluster, "Available").starts_with("True");
-            props.running(DEPLOYMENT).len() == MACHINES && props.find(Kind::Cluster, NAME).is_some_and(is_available)
+            is_complete(props) && props.find(Kind::Cluster, NAME).is_some_and(is_available)
         };
         let title = format!("clusterctl generate cluster {NAME} | kubectl apply -f -");
         let result = format!("the Cluster is Available; its {MACHINES} Machines are Nodes");
@@ -81,9 +81,7 @@ impl Play<'_> {
             world.cloud.kill(&name, "stop").await;
         });
         let gone = victim.clone();
-        let reached = |props: &Props| {
-            props.find(Kind::NativeMachine, &gone).is_none() && props.running(DEPLOYMENT).len() == MACHINES
-        };
+        let reached = |props: &Props| props.find(Kind::NativeMachine, &gone).is_none() && is_complete(props);
         let result = format!("its MachineHealthCheck found {victim}, and core replaced it");
         self.show.act(&format!("Kill the VM of {victim}"), doing, reached, None, &result).await?;
         self.cluster.kubectl(&["delete", "machinehealthcheck", DEPLOYMENT]);
@@ -159,10 +157,7 @@ impl Play<'_> {
     async fn migrate_to_cluster_api(&mut self) -> Result<()> {
         let (world, before) = (self.world, self.essence().await);
         let doing = aside(async move || adopt(world, "capi"));
-        let reached = |props: &Props| {
-            let is_left = props.find(Kind::NativeDeployment, DEPLOYMENT).is_none();
-            is_left && props.running(DEPLOYMENT).len() == MACHINES
-        };
+        let reached = |props: &Props| props.find(Kind::NativeDeployment, DEPLOYMENT).is_none() && is_complete(props);
         let result = "core has the machines again; VMs and Nodes are the same";
         let title = format!("mcm adopt apply --cluster {NAME} --deployment {DEPLOYMENT} --to capi");
         let steps = self.show.act(&title, doing, reached, None, result).await?;
@@ -179,6 +174,8 @@ impl Play<'_> {
             world.kubectl(&["delete", "namespace", NAME, "--timeout=60s"]);
             world.stop_provider().await;
             world.must(&["delete", "--infrastructure", "mcm", "--include-crd", "--include-namespace"]);
+            let crd = ["crd", "mcmmachines.infrastructure.cluster.x-k8s.io"];
+            cluster.until("the definitions to be gone", async || world.find(&crd).is_none().then_some(())).await;
         });
         let reached = |props: &Props| {
             let kinds = [Kind::Cluster, Kind::Machine, Kind::NativeMachine, Kind::Node];
@@ -188,7 +185,6 @@ impl Play<'_> {
         let title = "kubectl delete cluster, clusterctl delete --infrastructure mcm";
         self.show.act(title, doing, reached, None, result).await?;
         ensure!(world.cloud.vms().await.is_empty(), "a VM is left");
-        ensure!(world.find(&["crd", "mcmmachines.infrastructure.cluster.x-k8s.io"]).is_none(), "a definition is left");
         Ok(())
     }
 
@@ -202,6 +198,12 @@ impl Play<'_> {
     fn tell(&self, said: &str) {
         said.lines().filter(|line| line.contains(": step ")).for_each(|line| self.show.say(&format!("  {line}")));
     }
+}
+
+/// All Machines of the deployment run, and it says so.
+fn is_complete(props: &Props) -> bool {
+    let is_ready = |deployment: &Value| deployment["status"]["readyReplicas"] == MACHINES;
+    props.running(DEPLOYMENT).len() == MACHINES && props.find(Kind::MachineDeployment, DEPLOYMENT).is_some_and(is_ready)
 }
 
 fn has_pool(props: &Props) -> bool {
