@@ -141,7 +141,7 @@ fn many_clusters_roll_while_the_api_server_of_one_is_away() {
         members[0].way.cut(false);
         let start = Instant::now();
         within("the one to be rolled, too", async || is_rolled(&members[0], &old[0], machines).await).await;
-        figures.row("the one is back, until it is rolled, too", start, &manager, &members[..1]).await;
+        figures.row("the one is back, until it is rolled, too", start, &manager, &members).await;
 
         let (peak, per_cluster) = (manager.peak(), full.saturating_sub(empty) / clusters);
         figures.print(&format!("{clusters} Clusters with a pool of {machines} each, in one manager"));

@@ -1,3 +1,4 @@
+mod around;
 mod members;
 mod rules;
 mod transcripts;

@@ -4,7 +4,6 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, class};
-use crate::capi::provider::native_managers::Obstacle;
 
 /// I11, I12, T4: core applies the object with server-side apply, and then cleans managed fields.
 #[test]
@@ -417,58 +416,4 @@ fn the_vm_of_an_object_that_never_came_to_adopt_it_is_deleted_by_way_of_a_native
     assert!(native["metadata"]["deletionTimestamp"].is_string());
     world.pass();
     assert!(world.object.is_none());
-}
-
-/// O7: the object has the content of its class, so its deletion does not end in want of it.
-#[rstest]
-fn a_class_that_the_object_describes_comes_back(#[values(false, true)] is_deleting: bool) {
-    let mut world = World::with_data();
-    let content = json!({ "provider": "simulated", "providerSpec": { "zone": "a" } });
-    world.set_object(&json!({ "spec": { "machineClassRef": null, "machineClass": content } }));
-    world.pass();
-    world.vm("simulated:///r/vm");
-    world.pass();
-    let class = world.classes.remove("m").unwrap();
-    if is_deleting {
-        world.delete();
-    }
-    world.pass();
-    assert_eq!(world.classes.get("m"), Some(&class));
-    assert_eq!(world.native.as_ref().unwrap()["metadata"]["deletionTimestamp"].is_string(), is_deleting);
-}
-
-/// MV6: clusterctl waits for a Machine whose VM may be in the making. One that is adopted has its ID.
-#[test]
-fn mv6_a_native_machine_without_a_vm_blocks_a_move() {
-    const MARK: &str = "clusterctl.cluster.x-k8s.io/block-move";
-    let mut world = World::with_data();
-    world.pass();
-    assert_eq!(world.native.as_ref().unwrap()["metadata"]["annotations"][MARK], "");
-    let mut world = World::with_data();
-    world.set_object(&json!({ "spec": { "providerID": "simulated:///r/vm" } }));
-    world.pass();
-    assert!(world.native.as_ref().unwrap()["metadata"]["annotations"][MARK].is_null());
-}
-
-/// T26: nothing is made, changed or deleted beside a Go MCM, which would take native Machines for its own.
-#[test]
-fn t26_nothing_is_done_beside_a_native_manager() {
-    let obstacle = |is_certain| Some(Obstacle { on: "a Lease to expire".to_owned(), is_certain });
-    let mut world = World::with_data();
-    world.obstacle = obstacle(false);
-    assert_eq!(world.pass(), ["a Lease to expire"]);
-    assert_eq!(world.log, [""; 0], "at the start it is only not known yet");
-    world.obstacle = obstacle(true);
-    world.pass();
-    assert_eq!((world.condition("Ready").as_str(), &world.native), ("False NativeManager", &None));
-    world.obstacle = None;
-    world.pass();
-    world.vm("simulated:///r/vm");
-    world.pass();
-    assert_eq!(world.condition("Ready"), "True Provisioned");
-    world.obstacle = obstacle(true);
-    world.delete();
-    world.pass();
-    assert!(world.native.as_ref().unwrap()["metadata"]["deletionTimestamp"].is_null());
-    assert_eq!(world.status().initialization.provisioned, Some(true), "I2");
 }

@@ -1,3 +1,4 @@
+mod around;
 mod deletion;
 mod members;
 mod rules;
