@@ -144,7 +144,7 @@ mod tests {
         Scene::looking(move || {
             let count = looks.fetch_add(1, Ordering::Relaxed) + 1;
             // What fails leaves what was seen before.
-            ready(if count % 2 == 0 { Err(anyhow!("blind")) } else { Ok(Looks(count)) })
+            ready(if count.is_multiple_of(2) { Err(anyhow!("blind")) } else { Ok(Looks(count)) })
         })
     }
 

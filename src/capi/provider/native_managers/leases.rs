@@ -39,11 +39,7 @@ pub(super) fn known(before: &[Known], read: Vec<Lease>, now: Timestamp) -> Vec<K
 }
 
 /// Those that somebody holds for whom native Machines of the provider are his own.
-pub(super) fn held<'a>(
-    known: &'a [Known],
-    is_harmless: fn(&str) -> bool,
-    now: Timestamp,
-) -> impl Iterator<Item = &'a Lease> {
+pub(super) fn held(known: &[Known], is_harmless: fn(&str) -> bool, now: Timestamp) -> impl Iterator<Item = &Lease> {
     let is_held = move |known: &&Known| {
         let holder = &known.lease.holder;
         let is_valid = known.since.checked_add(known.lease.validity).is_ok_and(|end| now < end);
