@@ -12,7 +12,8 @@ use crate::{
 
 const WORKERS: usize = 2;
 /// What core or mcm would write again and again if they disagreed.
-const QUIET: [&str; 7] = [
+const QUIET: [&str; 8] = [
+    "cluster",
     "mcmcluster",
     "mcmmachinetemplate",
     "mcmmachine",
