@@ -72,6 +72,9 @@ pub fn settled(root: &Object) -> Verdict {
     if root.label(names::CONTROL_PLANE).is_some() {
         return Err("is a control plane".to_owned());
     }
+    if let Some(pool) = root.label(labels::POOL) {
+        return Err(format!("is of MCMMachinePool {pool}: Cluster API has it already"));
+    }
     let is_machine = matches!(root.kind, Kind::CapiMachine | Kind::Machine);
     if !is_machine && !root.is_observed() && !root.is_paused() {
         return Err("its controller has not seen its last change: wait, or start the controller".to_owned());

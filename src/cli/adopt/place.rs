@@ -164,7 +164,7 @@ impl Place {
 
     async fn deployments(&self, world: &World, way: Way) -> Result<Vec<Unit>> {
         let is_of_mcm = |one: &Object| one.text("/spec/template/spec/infrastructureRef/kind") == "MCMMachineTemplate";
-        let is_native = |one: &Object| one.text(CLUSTER) == self.cluster;
+        let is_native = |one: &Object| one.text(CLUSTER) == self.cluster && one.label(labels::POOL).is_none();
         let is_of_core = |one: &Object| one.text("/spec/clusterName") == self.cluster;
         let is_at_beginning = |one: &Object| match way {
             Way::ToNative => is_of_core(one),

@@ -157,6 +157,17 @@ fn only_one_way_at_a_time_and_back_only_before_the_switch() {
     assert!(abort(&world.s).is_err(), "the authority is switched");
 }
 
+/// An MCMMachinePool has a native deployment of its own.
+#[test]
+fn the_native_deployment_of_a_pool_is_not_moved() {
+    let mut world = World::of_cluster_api(1);
+    world.walk(THERE);
+    world.edit(Kind::Deployment, "d", &json!({ "metadata": { "labels": { "machine.mcm/pool": "p" } } }));
+    let plan = world.plan(Way::FromNative);
+    let told: Vec<&str> = plan.failed().map(|check| check.text.as_str()).collect();
+    assert!(told.contains(&"is of MCMMachinePool p: Cluster API has it already"), "{told:?}");
+}
+
 /// 8, a Go MCM in the namespace: it knows of no migration, so it never confirms one. All it ever gets is a set without machines.
 #[test]
 fn a_native_manager_that_does_not_confirm_gets_an_empty_set_and_no_machine() {
