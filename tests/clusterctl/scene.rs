@@ -1,6 +1,9 @@
 //! A cluster with simulated workers in a namespace of its own.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -11,7 +14,9 @@ use crate::{
 
 /// What the simulated kubelets report; another one would never be up to date.
 pub const KUBERNETES: &str = "v1.33.0";
-const LIMIT: std::time::Duration = std::time::Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(180);
+/// How long nothing is written where all is idle. `IDLE_SECONDS` sets another time.
+const QUIET: Duration = Duration::from_secs(10);
 
 pub struct Scene {
     pub world: &'static World,
@@ -165,14 +170,15 @@ impl Scene {
             let all = kinds.iter().flat_map(|kind| self.all(kind));
             all.map(|object| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
+        let quiet = std::env::var("IDLE_SECONDS").map_or(QUIET, |text| Duration::from_secs(text.parse().unwrap()));
         let mut last = versions();
-        let mut quiet_since = std::time::Instant::now();
-        self.until("nothing to be written for a while", async || {
+        let mut quiet_since = Instant::now();
+        wait::until_within(LIMIT + quiet, "nothing to be written for a while", async || {
             let now = versions();
             if now != last {
-                (last, quiet_since) = (now, std::time::Instant::now());
+                (last, quiet_since) = (now, Instant::now());
             }
-            (quiet_since.elapsed().as_secs() >= 10).then_some(())
+            (quiet_since.elapsed() >= quiet).then_some(())
         })
         .await;
     }
