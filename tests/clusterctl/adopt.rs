@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    moves::{ids, journal_of, length_of_journal, nodes},
+    moves::{ids, journal_of, journal_so_far, nodes},
     scene::{Scene, name_of},
     support::{
         guard, identity,
@@ -216,7 +216,7 @@ fn machines_leave_core_and_return_and_the_cloud_does_not_notice() {
     play(async |world: &'static World| {
         let adoption = Adoption::new(world, "adopted", MACHINES).await;
         let scene = &adoption.scene;
-        let (before, ids, from) = (adoption.essence().await, ids(scene).await, length_of_journal(scene));
+        let (before, ids, from) = (adoption.essence().await, ids(scene).await, journal_so_far(scene));
         let of_capi = adoption.names(&OF_CLUSTER_API);
         assert_eq!((before.nodes.len(), before.natives.len(), of_capi.len()), (MACHINES, MACHINES, 2 * MACHINES + 2));
 
@@ -233,7 +233,7 @@ fn machines_leave_core_and_return_and_the_cloud_does_not_notice() {
         assert_eq!(adoption.names(&OF_CLUSTER_API), of_capi, "no new MachineSet, the same names");
         assert_eq!(adoption.names(&NATIVE), [""; 0]);
         adoption.found_no_orphans();
-        assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+        assert_eq!(journal_of(scene, &from, &ids), [""; 0], "the cloud noticed");
         adoption.nodes_have_no_finalizer();
 
         // It is alive: machines come and go again.
@@ -250,7 +250,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
     play(async |world: &'static World| {
         let adoption = Adoption::new(world, "undecided", 2).await;
         let scene = &adoption.scene;
-        let (before, ids, from) = (adoption.essence().await, ids(scene).await, length_of_journal(scene));
+        let (before, ids, from) = (adoption.essence().await, ids(scene).await, journal_so_far(scene));
         let plan = adoption.must(&["plan", "--from", "capi"]);
         for text in ["every check passed", "undecided-md-0", "give the native Machines to the native set"] {
             assert!(plan.contains(text), "{plan}");
@@ -285,7 +285,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
 
         adoption.must(&["apply", "--to", "native", "--timeout=60s"]);
         assert_eq!(adoption.essence().await, before);
-        assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+        assert_eq!(journal_of(scene, &from, &ids), [""; 0], "the cloud noticed");
         // The native controllers are at work.
         let deployment = "machinedeployments.machine.sapcloud.io/undecided-md-0";
         scene.kubectl(&["patch", deployment, "--type=merge", "-p", r#"{"spec":{"replicas":3}}"#]);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     adopt::Adoption,
-    moves::{ids, journal_of, length_of_journal},
+    moves::{ids, journal_of, journal_so_far},
     scene::{KUBERNETES, Scene, name_of},
     world::{World, play},
 };
@@ -51,7 +51,7 @@ fn machines_without_a_set_leave_core_and_return_and_the_cloud_does_not_notice() 
     play(async |world: &'static World| {
         let adoption = with_lone_machines(world, "single", ALONE).await;
         let scene = &adoption.scene;
-        let (before, ids, from) = (adoption.essence().await, ids(scene).await, length_of_journal(scene));
+        let (before, ids, from) = (adoption.essence().await, ids(scene).await, journal_so_far(scene));
         let of_core = adoption.names(&["machines.cluster.x-k8s.io", "mcmmachines"]);
         assert_eq!((ids.len(), of_core.len(), free(scene).len()), (ALONE + 1, 2 * (ALONE + 1), 0));
 
@@ -71,7 +71,7 @@ fn machines_without_a_set_leave_core_and_return_and_the_cloud_does_not_notice() 
         assert_eq!(adoption.names(&["machines.cluster.x-k8s.io", "mcmmachines"]), of_core, "the same names");
         assert_eq!(free(scene), [""; 0]);
         adoption.found_no_orphans();
-        assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+        assert_eq!(journal_of(scene, &from, &ids), [""; 0], "the cloud noticed");
 
         // Core is at work.
         scene.until("all Machines to run", async || scene.has_running(ALONE + 1)).await;

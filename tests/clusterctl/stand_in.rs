@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     adopt::{Adoption, bind},
-    moves::{ids, journal_of, length_of_journal, nodes},
+    moves::{ids, journal_of, journal_so_far, nodes},
     scene::{KUBERNETES, Scene, condition, name_of},
     world::{VERSION, World, play},
 };
@@ -141,7 +141,7 @@ fn machines_can_be_handed_over_to_core() {
         bind(scene, "mcm-adopt-hand-over");
         world.kubectl_with(&["apply", "-f", "-"], &manifests(scene, HANDED));
         scene.until("all Machines to run", async || scene.has_running(HANDED)).await;
-        let (before, ids, from) = (adoption.essence().await, ids(scene).await, length_of_journal(scene));
+        let (before, ids, from) = (adoption.essence().await, ids(scene).await, journal_so_far(scene));
         let plan = adoption.must(&["plan", "--from", "stand-in"]);
         assert!(plan.contains("every check passed") && asks_for_stand_in(scene), "{plan}");
 
@@ -162,7 +162,7 @@ fn machines_can_be_handed_over_to_core() {
         assert_eq!(adoption.essence().await, before, "while core has the machines");
         scene.until("all Machines to run", async || scene.has_running(HANDED)).await;
         assert!(scene.all("machinedeployments.machine.sapcloud.io").is_empty());
-        assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+        assert_eq!(journal_of(scene, &from, &ids), [""; 0], "the cloud noticed");
         adoption.found_no_orphans();
 
         // Core is at work.
@@ -246,7 +246,7 @@ fn refuses(scene: &Scene) {
 
 /// S2, T14: no VM is made or deleted, and an object of ours says why nothing happens.
 async fn core_arrives(scene: &Scene) {
-    let (vms, nodes_before, from) = (scene.vms().await, nodes(scene), length_of_journal(scene));
+    let (vms, nodes_before, from) = (scene.vms().await, nodes(scene), journal_so_far(scene));
     let ids = ids(scene).await;
     scene.world.install_core(&[]).await;
     scene
@@ -278,7 +278,7 @@ async fn core_arrives(scene: &Scene) {
     scene.is_idle(&["machines.machine.sapcloud.io", "machinesets.machine.sapcloud.io", "mcmmigrations"]).await;
     assert_eq!(scene.vms().await, vms);
     assert_eq!(nodes(scene), nodes_before);
-    assert_eq!(journal_of(scene, from, &ids), [""; 0], "the cloud noticed");
+    assert_eq!(journal_of(scene, &from, &ids), [""; 0], "the cloud noticed");
     for kind in OF_CORE {
         let all = scene.all(&format!("{kind}.machine.sapcloud.io"));
         assert!(all.iter().all(|one| one["metadata"]["deletionTimestamp"].is_null()), "{kind}");

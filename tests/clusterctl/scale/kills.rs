@@ -8,7 +8,7 @@ use std::{
 use super::{count, is_full, print, seconds};
 use crate::{
     moves::{
-        ids, is_complete, is_gone_from, journal_of, length_of_journal, nodes, seen_from, with_machines_and_pool, words,
+        ids, is_complete, is_gone_from, journal_of, journal_so_far, nodes, seen_from, with_machines_and_pool, words,
     },
     scene::Scene,
     support::wait,
@@ -69,8 +69,7 @@ fn a_cluster_moves_there_and_back_while_our_manager_is_killed_at_every_moment() 
         let moments: Vec<&Moment> = if is_full() { MOMENTS.iter().collect() } else { vec![&MOMENTS[3], &MOMENTS[5]] };
         let mut here = with_machines_and_pool(world, "hunted", machines).await;
         let mut there = seen_from(world.another().await, &here);
-        let (vms, ids, nodes_before, from) =
-            (here.vms().await, ids(&here).await, nodes(&here), length_of_journal(&here));
+        let (vms, ids, nodes_before, from) = (here.vms().await, ids(&here).await, nodes(&here), journal_so_far(&here));
         assert_eq!((vms.len(), nodes_before.len()), (2 * machines, 2 * machines));
         let mut rows = Vec::new();
         for (index, moment) in moments.iter().enumerate() {
@@ -79,7 +78,7 @@ fn a_cluster_moves_there_and_back_while_our_manager_is_killed_at_every_moment() 
             is_complete(&there, machines).await;
             is_gone_from(&here).await;
             assert_eq!((there.vms().await, nodes(&there)), (vms.clone(), nodes_before.clone()), "{}", moment.what);
-            let noticed = journal_of(&there, from, &ids);
+            let noticed = journal_of(&there, &from, &ids);
             assert_eq!(noticed, [""; 0], "the cloud noticed: {}", moment.what);
             let way = if index % 2 == 0 { "there" } else { "back" };
             rows.push([vec![way.to_owned()], row, vec![seconds(start), noticed.len().to_string()]].concat());
