@@ -40,18 +40,12 @@ impl Place {
         .unwrap();
         config.auth_info.impersonate = Some(ACCOUNT.to_owned());
         let place = async |prefix: &str, is_served: bool| {
-            let namespace = control_plane.namespace(prefix).await;
-            let place = Self {
+            let labels: &[_] = if is_served { &[("machine.mcm/stand-in", "enabled")] } else { &[] };
+            Self {
                 somebody: control_plane.client(),
                 stand_in: Client::try_from(config.clone()).unwrap(),
-                namespace,
-            };
-            if is_served {
-                let label = json!({ "metadata": { "labels": { "machine.mcm/stand-in": "enabled" } } });
-                let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(place.somebody.clone());
-                namespaces.patch(&place.namespace, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+                namespace: control_plane.namespace_with(prefix, labels).await,
             }
-            place
         };
         READY.get_or_init(async || place("first", true).await.prepare().await).await;
         place("stand-in", is_served).await

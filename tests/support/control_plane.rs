@@ -58,8 +58,18 @@ impl ControlPlane {
 
     /// A new namespace; its name starts with the prefix.
     pub async fn namespace(&self, prefix: &str) -> String {
+        self.namespace_with(prefix, &[]).await
+    }
+
+    /// A new namespace with labels from its first moment: policies go by a cache, which notices a later label late.
+    pub async fn namespace_with(&self, prefix: &str, labels: &[(&str, &str)]) -> String {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let namespace = Namespace {
-            metadata: ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{prefix}-")),
+                labels: Some(labels),
+                ..ObjectMeta::default()
+            },
             ..Namespace::default()
         };
         let created = Api::all(self.client()).create(&PostParams::default(), &namespace).await.unwrap();
