@@ -17,6 +17,7 @@ pub mod limiter;
 pub mod metrics;
 pub mod objects;
 pub(crate) mod on_demand;
+pub(crate) mod pem;
 pub mod queue;
 pub mod reconcile;
 pub(crate) mod reload;

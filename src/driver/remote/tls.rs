@@ -3,7 +3,6 @@
 use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
-    io,
     path::PathBuf,
     sync::Arc,
 };
@@ -11,10 +10,11 @@ use std::{
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
     version::TLS13,
 };
+
+use crate::runtime::pem::{self, Identity, PemError};
 
 /// HTTP/2, the only one that gRPC uses.
 const ALPN: &[u8] = b"h2";
@@ -33,17 +33,9 @@ pub struct TlsFiles {
 /// Files that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    /// A file cannot be read.
-    #[error("read {what} {}", .path.display())]
-    Read {
-        what: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// There is nothing in it.
-    #[error("{} has no {what} in PEM form", .path.display())]
-    Empty { what: &'static str, path: PathBuf },
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] PemError),
     /// Certificate and key go together.
     #[error("a certificate needs its key, and a key its certificate: give both files or none")]
     Half,
@@ -113,37 +105,19 @@ impl TlsFiles {
         const WHAT: &str = "CA certificate";
         let Some(path) = &self.ca else { return Ok(None) };
         let mut roots = RootCertStore::empty();
-        let (added, _) = roots.add_parsable_certificates(certificates(WHAT, path)?);
-        if added == 0 { Err(TlsError::Empty { what: WHAT, path: path.clone() }) } else { Ok(Some(roots)) }
+        let (added, _) = roots.add_parsable_certificates(pem::certificates(WHAT, path)?);
+        if added == 0 { Err(PemError::Empty { what: WHAT, path: path.clone() }.into()) } else { Ok(Some(roots)) }
     }
 
-    fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, TlsError> {
-        const WHAT: &str = "certificate";
-        let (cert, key) = match (&self.cert, &self.key) {
-            (None, None) => return Ok(None),
-            (Some(cert), Some(key)) => (cert, key),
-            _ => return Err(TlsError::Half),
-        };
-        let chain = certificates(WHAT, cert)?;
-        if chain.is_empty() {
-            return Err(TlsError::Empty { what: WHAT, path: cert.clone() });
+    fn identity(&self) -> Result<Option<Identity>, TlsError> {
+        match (&self.cert, &self.key) {
+            (None, None) => Ok(None),
+            (Some(cert), Some(key)) => Ok(Some(pem::identity(cert, key)?)),
+            _ => Err(TlsError::Half),
         }
-        // What a parser says of a key could quote it.
-        let key_of = |text: &[u8]| PrivateKeyDer::from_pem_slice(text).ok();
-        let key = key_of(&read("key", key)?).ok_or(TlsError::Empty { what: "key", path: key.clone() })?;
-        Ok(Some((chain, key)))
     }
 }
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
-}
-
-fn certificates(what: &'static str, path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let text = read(what, path)?;
-    Ok(CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect())
-}
-
-fn read(what: &'static str, path: &PathBuf) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|source| TlsError::Read { what, path: path.clone(), source })
 }

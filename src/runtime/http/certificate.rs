@@ -1,15 +1,17 @@
 //! The certificate of an endpoint: from files that are read again when they change, or self-signed and made at the start.
 
-use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use rustls::{
     ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
     version::TLS13,
 };
 use tokio::{task::spawn_blocking, time::Instant};
+
+use crate::runtime::pem::{self, PemError};
 
 /// How often the files are read, by the next connection.
 const LOOK: Duration = Duration::from_secs(10);
@@ -27,25 +29,9 @@ pub struct CertificateFiles {
 /// There is no certificate to serve with.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be read.
-    #[error("read {what} {}", .path.display())]
-    Read {
-        /// Certificate or key.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        #[source]
-        source: io::Error,
-    },
-    /// There is nothing in it.
-    #[error("{} has no {what} in PEM form", .path.display())]
-    Empty {
-        /// Certificate or key.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-    },
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] PemError),
     /// They do not fit each other.
     #[error("use {} with {}", .files.cert.display(), .files.key.display())]
     Rejected {
@@ -123,17 +109,7 @@ fn self_signed() -> Result<ServerConfig, CertificateError> {
 }
 
 fn read(files: &CertificateFiles) -> Result<ServerConfig, CertificateError> {
-    let text = |what, path: &PathBuf| {
-        fs::read(path).map_err(|source| CertificateError::Read { what, path: path.clone(), source })
-    };
-    let certificate = text("certificate", &files.cert)?;
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate).filter_map(Result::ok).collect();
-    if chain.is_empty() {
-        return Err(CertificateError::Empty { what: "certificate", path: files.cert.clone() });
-    }
-    // What a parser says of a key could quote it.
-    let key = PrivateKeyDer::from_pem_slice(&text("key", &files.key)?).ok();
-    let key = key.ok_or_else(|| CertificateError::Empty { what: "key", path: files.key.clone() })?;
+    let (chain, key) = pem::identity(&files.cert, &files.key)?;
     config(chain, key).map_err(|source| CertificateError::Rejected { files: files.clone(), source })
 }
 

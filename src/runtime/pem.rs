@@ -1,0 +1,60 @@
+//! Certificates and keys in PEM files.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+/// What a file of a certificate is called in errors.
+const CERTIFICATE: &str = "certificate";
+
+/// A certificate with its chain, and its key.
+pub(crate) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PemError {
+    /// It cannot be read.
+    #[error("read {what} {}", .path.display())]
+    Read {
+        /// Certificate or key.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        source: io::Error,
+    },
+    /// There is nothing in it.
+    #[error("{} has no {what} in PEM form", .path.display())]
+    Empty {
+        /// Certificate or key.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Reads a certificate with its chain, and its key.
+pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Identity, PemError> {
+    let chain = certificates(CERTIFICATE, cert)?;
+    if chain.is_empty() {
+        return Err(PemError::Empty { what: CERTIFICATE, path: cert.to_owned() });
+    }
+    // What a parser says of a key could quote it.
+    let read = PrivateKeyDer::from_pem_slice(&read("key", key)?).ok();
+    let key = read.ok_or_else(|| PemError::Empty { what: "key", path: key.to_owned() })?;
+    Ok((chain, key))
+}
+
+/// Reads the certificates of a file, perhaps none. `what` is for errors.
+pub(crate) fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    let text = read(what, path)?;
+    Ok(CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect())
+}
+
+fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, PemError> {
+    fs::read(path).map_err(|source| PemError::Read { what, path: path.to_owned(), source })
+}
