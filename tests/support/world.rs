@@ -1,6 +1,8 @@
 //! A namespace with its own cloud and its own managers.
 
 use std::{
+    io::{Read, Write},
+    net::TcpStream,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -32,6 +34,14 @@ static SLOTS: Semaphore = Semaphore::const_new(MOST);
 const MOST: usize = 3;
 /// Lines of each log that a failed test prints.
 const TAIL: usize = 60;
+/// Metrics that a failed test prints.
+const TELLING: [&str; 5] = [
+    "no answer",
+    "mcm_cache_age_seconds",
+    "mcm_workqueue_adds_total",
+    "mcm_workqueue_depth",
+    "mcm_workqueue_unfinished_work_seconds",
+];
 const SERVER: &str = "/clusters/0/cluster/server";
 
 /// One test's world.
@@ -344,6 +354,29 @@ impl Manager {
         let answer = reqwest::get(format!("{}{path}", self.url)).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
+}
+
+impl Drop for Manager {
+    /// A failed test shows what waits in the queues, and how old the caches are.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let address = self.url.trim_start_matches("http://");
+            let metrics = said(address, "/metrics").unwrap_or_else(|error| format!("no answer: {error}"));
+            let tells = |line: &&str| TELLING.iter().any(|name| line.starts_with(name)) && !line.ends_with(" 0");
+            let lines: Vec<&str> = metrics.lines().filter(tells).collect();
+            println!("--- metrics of {}\n{}", self.url, lines.join("\n"));
+        }
+    }
+}
+
+/// What an endpoint says, without a runtime: that of a failed test may be gone.
+fn said(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(3)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 impl Drop for World {
