@@ -64,6 +64,8 @@ pub(super) struct Snapshot {
     pub used_classes: BTreeSet<String>,
     /// The native deployment of its name.
     pub native: View<native_api::MachineDeployment>,
+    /// Native sets and machines of the deployment, as the caches know them.
+    pub children: usize,
     /// Its machines on both sides.
     pub machines: Vec<(Arc<Machine>, Arc<native_api::Machine>)>,
     /// Resource version of the Secret with bootstrap data that it names.

@@ -1,11 +1,11 @@
 //! The native deployment that a MachineDeployment becomes, and the other way round.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::Snapshot;
+use super::{Action, Snapshot};
 use crate::{
     api::{
         labels,
@@ -16,6 +16,7 @@ use crate::{
         stand_in::mirror,
         types::{CORE, INFRASTRUCTURE_GROUP, MachineDeployment, MachineDeploymentSpec},
     },
+    plan::Plan,
 };
 
 /// What a MachineDeployment needs natively.
@@ -102,15 +103,26 @@ pub(super) fn shown(
     shown.map(|deployment| deployment.spec).ok_or(refusals)
 }
 
-/// Classes of the stand-in that nobody uses any more.
+/// Classes of the stand-in that nobody uses any more, perhaps already being deleted.
 pub(super) fn unused_classes<'a>(
     snapshot: &'a Snapshot,
     wanted: Option<&str>,
-) -> impl Iterator<Item = &'a std::sync::Arc<MachineClass>> {
+) -> impl Iterator<Item = &'a Arc<MachineClass>> {
     let used: BTreeSet<String> =
         snapshot.used_classes.iter().map(String::as_str).chain(wanted).map(str::to_owned).collect();
     let own = snapshot.classes.values().filter(|class| class.labels().contains_key(labels::STAND_IN));
-    own.filter(move |class| !used.contains(&class.name_any()) && class.metadata.deletion_timestamp.is_none())
+    own.filter(move |class| !used.contains(&class.name_any()))
+}
+
+/// Deletes those classes, and copies of bootstrap data that no class names.
+pub(super) fn clean_up(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: Option<&str>) {
+    let ending = |class: &&Arc<MachineClass>| class.metadata.deletion_timestamp.is_some();
+    for class in unused_classes(snapshot, wanted).filter(|class| !ending(class)) {
+        plan.then(Action::DeleteClass(Arc::clone(class)), "no native object uses it");
+    }
+    for copy in &snapshot.stale_copies {
+        plan.then(Action::DeleteCopy(copy.clone()), "no class names it");
+    }
 }
 
 fn with_type<K: serde::Serialize>(object: &K, api_version: &str, kind: &str) -> Value {

@@ -16,7 +16,7 @@ use crate::{
         },
         types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment},
     },
-    controllers::{machine, machine_class},
+    controllers::{machine, machine_class, object::owner},
     runtime::cache::Key,
 };
 
@@ -43,6 +43,7 @@ impl MachineDeployments {
             classes: self.classes(&key.namespace),
             used_classes: self.used_classes(&key.namespace),
             native: view(&self.natives.cache, key),
+            children: self.children(key),
             machines: self.machines(key),
             bootstrap: source.as_ref().map_or(View::Missing, |name| self.version(&beside(name))),
             copy: source.as_ref().map_or(View::Missing, |name| self.copied(&beside(&user_data_of(name)))),
@@ -69,6 +70,18 @@ impl MachineDeployments {
         let of_machines = machines.iter().map(|one| (&one.metadata, &one.spec.class.name));
         let all = of_deployments.chain(of_sets).chain(of_machines);
         all.filter(|(meta, _)| is_in(meta, namespace)).map(|(_, class)| class.clone()).collect()
+    }
+
+    fn children(&self, key: &Key) -> usize {
+        let sets = self.native_sets.cache.all().into_iter().filter(|set| {
+            let owner = owner::controller_of(&set.metadata);
+            is_in(&set.metadata, &key.namespace) && owner.is_some_and(|owner| owner.name == key.name)
+        });
+        let machines = self.native_machines.cache.by(machine::BY_DEPLOYMENT, &key.name).into_iter();
+        let owned = machines.filter(|machine| {
+            is_in(&machine.metadata, &key.namespace) && owner::controller_of(&machine.metadata).is_some()
+        });
+        sets.count() + owned.count()
     }
 
     fn machines(&self, key: &Key) -> Vec<(Arc<Machine>, Arc<crate::api::machine::Machine>)> {

@@ -184,12 +184,7 @@ fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment
     }
     if plan.steps.is_empty() {
         let class = wanted.deployment.spec.template.spec.class.name.as_str();
-        for class in native::unused_classes(snapshot, Some(class)) {
-            plan.then(Action::DeleteClass(Arc::clone(class)), "no native object uses it");
-        }
-        for copy in &snapshot.stale_copies {
-            plan.then(Action::DeleteCopy(copy.clone()), "no class names it");
-        }
+        native::clean_up(plan, snapshot, Some(class));
     }
     Desired::yes(reasons::RESOURCE_SYNCHRONIZED)
 }

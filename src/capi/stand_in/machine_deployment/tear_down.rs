@@ -53,14 +53,18 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
         View::Missing if !snapshot.session.is_gone => {
             plan.then(Action::ReadNative, "the cache may not have it yet");
         }
+        // The caches of other kinds may be behind that of deployments; class and copy are in use until they catch up.
+        View::Missing if snapshot.children > 0 => {
+            plan.wait(WaitKind::MachineDeletion, "the native machines to be deleted", None);
+        }
         View::Missing => {
-            for class in native::unused_classes(snapshot, None) {
-                plan.then(Action::DeleteClass(Arc::clone(class)), "no native object uses it");
-            }
-            for copy in &snapshot.stale_copies {
-                plan.then(Action::DeleteCopy(copy.clone()), "no class names it");
-            }
+            native::clean_up(plan, snapshot, None);
             if !plan.steps.is_empty() {
+                return;
+            }
+            // A class names its copy until its own finalizer is removed, and nobody else would delete the copy then.
+            if let Some(class) = native::unused_classes(snapshot, None).next() {
+                plan.wait(WaitKind::Class, format!("MachineClass {} to be deleted", class.name_any()), None);
                 return;
             }
             if migration.is_some() {

@@ -53,6 +53,7 @@ fn fresh() -> Snapshot {
         })).unwrap()))]),
         used_classes: ["worker".to_owned()].into(),
         native: View::Missing,
+        children: 0,
         machines: Vec::new(),
         bootstrap: View::Present(Arc::new("7".to_owned())),
         copy: View::Missing,
@@ -244,6 +245,30 @@ fn s6_a_deleted_deployment_that_has_the_authority_takes_the_native_one_along() {
     assert_eq!(settle(&mut world)[..7], expected);
     assert_eq!(known(&world.object).metadata.finalizers.clone().unwrap_or_default(), [""; 0]);
     assert!(world.classes.contains_key("worker"), "the class of the user stays");
+}
+
+/// S6: the native controllers may be slow to remove their finalizers, and caches to hear of what is gone.
+#[test]
+fn s6_a_deleted_deployment_stays_until_its_class_is_gone_and_the_copy_can_be_deleted() {
+    let mut world = served();
+    let derived = native_of(&world).spec.template.spec.class.name.clone();
+    edit(&mut world, &json!({ "metadata": { "deletionTimestamp": DELETED } }));
+    (world.children, world.native) = (1, View::Missing);
+    let waits = |world: &Snapshot| plan(world).waits.iter().map(|wait| wait.text.clone()).collect::<Vec<_>>();
+    assert_eq!(settle(&mut world), ["read the native MachineDeployment live"]);
+    assert_eq!(waits(&world), ["the native machines to be deleted"]);
+
+    world.children = 0;
+    world.used_classes.remove(&derived);
+    let class = Arc::make_mut(world.classes.get_mut(&derived).unwrap());
+    class.metadata.deletion_timestamp = serde_json::from_value(json!(DELETED)).unwrap();
+    assert_eq!(settle(&mut world), ["read the native MachineDeployment live"]);
+    assert_eq!(waits(&world), [format!("MachineClass {derived} to be deleted")]);
+
+    world.classes.remove(&derived);
+    world.stale_copies.insert("join-userdata".to_owned());
+    let ends = ["delete Secret join-userdata", "delete the MCMMigration", "patch metadata.finalizers"];
+    assert_eq!(settle(&mut world)[1..4], ends);
 }
 
 /// S2: between the request and the deletion, core came.
