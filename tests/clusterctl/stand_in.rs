@@ -145,8 +145,7 @@ fn machines_can_be_handed_over_to_core() {
         let plan = adoption.must(&["plan", "--from", "stand-in"]);
         assert!(plan.contains("every check passed") && asks_for_stand_in(scene), "{plan}");
 
-        let killed = adoption.apply_with_kills(&["--from", "stand-in", "--to", "native"]);
-        assert!(killed.len() >= 6, "{killed:#?}");
+        adoption.apply_with_kills(&["--from", "stand-in", "--to", "native"]);
         assert_eq!(adoption.essence().await, before, "while the native controllers have the machines alone");
         assert_eq!(adoption.names(&SHOWN), [""; 0]);
         assert!(scene.all("mcmmigrations").is_empty() && !asks_for_stand_in(scene));
