@@ -14,6 +14,7 @@ pub mod kubeconfig;
 pub(crate) mod lead;
 pub mod leader;
 pub mod limiter;
+pub(crate) mod look;
 pub mod metrics;
 pub mod objects;
 pub(crate) mod on_demand;

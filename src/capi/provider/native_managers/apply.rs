@@ -1,20 +1,28 @@
 //! Reads Leases, and remembers what they say.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1;
-use kube::{ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt, api::ListParams};
 use parking_lot::RwLock;
 
 use super::{
-    Action, NativeManagers, Obstacle,
+    Obstacle,
     leases::{self, Known, Lease},
 };
 use crate::{
-    plan::Step,
-    runtime::{leader, objects::chain},
+    capi::provider::settings::{ROLE_NAME, Settings},
+    runtime::{
+        cell::{Builder, Kind, Scope},
+        clock::Clock,
+        leader,
+        look::{self, Look, Seen},
+        objects::chain,
+    },
 };
+
+pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
 /// What client-go writes if nothing else is said.
 const VALIDITY: i32 = 15;
@@ -82,11 +90,17 @@ impl Managers {
         *state = State { is_ignored: state.is_ignored, ..State::default() };
     }
 
-    /// Whether the last look failed, and for how long Leases that are held are valid, at least.
-    pub(super) fn state(&self, now: Timestamp) -> (bool, Option<SignedDuration>) {
+    /// What the last look brought. A Lease that nobody renews is free as soon as it expires.
+    pub(super) fn seen(&self, now: Timestamp) -> Seen {
         let state = self.state.read();
+        if state.problem.is_some() {
+            return Seen::Failure;
+        }
         let held = leases::held(&state.known, leader::is_own_form, now);
-        (state.problem.is_some(), held.map(|lease| lease.validity).min())
+        match held.map(|lease| lease.validity).min().and_then(|end| end.try_into().ok()) {
+            Some(end) => Seen::AnswerFor(end),
+            None => Seen::Answer,
+        }
     }
 
     /// A failure after a success changes nothing: the last answer is the best there is.
@@ -115,28 +129,53 @@ impl Managers {
     }
 }
 
-pub(super) async fn apply(kind: &NativeManagers, steps: Vec<Step<Action>>) {
-    for step in steps {
-        match step.action {
-            Action::Look => {
-                let answer = look(kind).await.map_err(|error| chain(&error));
-                if let Err(problem) = &answer {
-                    tracing::warn!(problem, "Leases of native managers not read");
-                }
-                kind.managers.heard(answer, kind.clock.now());
-            }
+/// Looks for native managers.
+struct NativeManagers {
+    managers: Arc<Managers>,
+    control: Client,
+    scope: Scope,
+    clock: Arc<dyn Clock>,
+}
+
+impl Look for NativeManagers {
+    const NAME: &'static str = "nativemanagers";
+
+    async fn look(&self) -> Seen {
+        let answer = self.leases().await.map_err(|error| chain(&error));
+        if let Err(problem) = &answer {
+            tracing::warn!(problem, "Leases of native managers not read");
         }
+        let now = self.clock.now();
+        self.managers.heard(answer, now);
+        self.managers.seen(now)
+    }
+
+    fn forget(&self) {
+        self.managers.forget();
     }
 }
 
-async fn look(kind: &NativeManagers) -> kube::Result<Vec<Lease>> {
-    let api = kind.scope.api::<v1::Lease>(&kind.control);
-    let mut read = Vec::new();
-    for name in leases::NAMES {
-        let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
-        read.extend(api.list(&by_name).await?.items.into_iter().map(of));
+impl NativeManagers {
+    async fn leases(&self) -> kube::Result<Vec<Lease>> {
+        let api = self.scope.api::<v1::Lease>(&self.control);
+        let mut read = Vec::new();
+        for name in leases::NAMES {
+            let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
+            read.extend(api.list(&by_name).await?.items.into_iter().map(of));
+        }
+        Ok(read)
     }
-    Ok(read)
+}
+
+fn register(builder: &mut Builder<'_>, settings: &Settings) {
+    let managers = builder.shared::<Managers>();
+    if settings.replaces_native_manager {
+        managers.ignore();
+        return;
+    }
+    let config = builder.config();
+    let (control, scope, clock) = (config.control.clone(), config.scope.clone(), Arc::clone(&config.shared.clock));
+    look::register(builder, NativeManagers { managers, control, scope, clock });
 }
 
 fn of(lease: v1::Lease) -> Lease {

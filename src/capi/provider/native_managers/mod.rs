@@ -5,19 +5,10 @@
 
 mod apply;
 mod leases;
-mod observe;
-mod plan;
-mod register;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
-use jiff::{SignedDuration, Timestamp};
-
-pub(super) use apply::Managers;
-pub(super) use register::KIND;
-use register::NativeManagers;
+pub(super) use apply::{KIND, Managers};
 
 /// Why nothing may be done in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,32 +17,4 @@ pub(super) struct Obstacle {
     pub on: String,
     /// It is known, and worth telling. At the start it is only not known yet whether there is one.
     pub is_certain: bool,
-}
-
-/// The input of a plan.
-#[derive(Clone, Debug)]
-pub(super) struct Snapshot {
-    /// This reconcile has looked.
-    pub has_looked: bool,
-    /// The last look failed.
-    pub has_failed: bool,
-    /// How long the Leases that seem to be held are valid without a renewal, at least.
-    pub validity: Option<SignedDuration>,
-    /// The time.
-    pub now: Timestamp,
-}
-
-/// One operation of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// Read the Leases live.
-    Look,
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Look => f.write_str("read the Leases of native managers live"),
-        }
-    }
 }

@@ -1,10 +1,12 @@
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Action, Managers, Obstacle, Snapshot,
+    Managers, Obstacle,
     leases::{self, Known, Lease},
-    plan::plan,
 };
+use crate::runtime::look::Seen;
 
 const GO: &str = "machine-controller-7d9c5b8f6-x2x9k";
 const OURS: &str = "host_0123456789abcdef0123456789abcdef";
@@ -68,19 +70,14 @@ fn nothing_is_done_before_the_leases_were_read() {
     assert_eq!(managers.of("ns"), None);
 }
 
+/// A Lease that is not renewed is looked at again when it may have expired.
 #[test]
-fn the_next_look_is_when_a_lease_may_have_expired() {
-    let snapshot = |has_failed, validity: Option<i64>| Snapshot {
-        has_looked: true,
-        has_failed,
-        validity: validity.map(SignedDuration::from_secs),
-        now: at(0),
-    };
-    let until = |snapshot: &Snapshot| plan(snapshot).waits[0].until;
-    assert_eq!(until(&snapshot(false, None)), Some(at(30)));
-    assert_eq!(until(&snapshot(false, Some(15))), Some(at(15)));
-    assert_eq!(until(&snapshot(false, Some(120))), Some(at(30)));
-    assert_eq!(until(&snapshot(true, None)), Some(at(5)));
-    let first = plan(&Snapshot { has_looked: false, ..snapshot(false, None) });
-    assert_eq!(first.steps[0].action, Action::Look);
+fn the_answer_is_good_until_a_lease_may_have_expired() {
+    let managers = Managers::default();
+    managers.heard(Err("no".to_owned()), at(0));
+    assert_eq!(managers.seen(at(0)), Seen::Failure);
+    managers.heard(Ok(vec![lease(GO, "1")]), at(1));
+    assert_eq!(managers.seen(at(1)), Seen::AnswerFor(Duration::from_secs(15)));
+    managers.heard(Ok(vec![lease(OURS, "1")]), at(2));
+    assert_eq!(managers.seen(at(2)), Seen::Answer);
 }

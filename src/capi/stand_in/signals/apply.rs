@@ -1,5 +1,7 @@
 //! Looks for core, and remembers what came of it.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client, ResourceExt,
@@ -7,12 +9,23 @@ use kube::{
 };
 use parking_lot::RwLock;
 
-use super::{Action, Signals};
 use crate::{
-    capi::{stand_in::standing::Answer, types::names},
-    plan::Step,
-    runtime::objects::chain,
+    capi::{
+        stand_in::{
+            observe::{Definition, Ground},
+            settings::{ROLE_NAME, Settings},
+            standing::{self, Answer},
+        },
+        types::names,
+    },
+    runtime::{
+        cell::{Builder, Kind},
+        look::{self, Look, Seen},
+        objects::chain,
+    },
 };
+
+pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
 type Handler = Box<dyn Fn() + Send + Sync>;
 
@@ -35,7 +48,7 @@ impl Core {
     }
 
     /// Nobody has looked yet.
-    pub(super) fn forget(&self) {
+    fn forget(&self) {
         *self.asked.write() = None;
     }
 
@@ -48,13 +61,13 @@ impl Core {
 
     /// Looks live.
     pub async fn ask(&self, client: &Client, has_inventory: bool) {
-        let answer = look(client, has_inventory).await.map_err(|error| chain(&error));
+        let answer = signs(client, has_inventory).await.map_err(|error| chain(&error));
         self.heard(answer);
     }
 }
 
 /// What shows that core is there.
-async fn look(client: &Client, has_inventory: bool) -> kube::Result<Option<String>> {
+async fn signs(client: &Client, has_inventory: bool) -> kube::Result<Option<String>> {
     let by_name = ListParams::default().fields(&format!("metadata.name={}", names::CORE_LEASE));
     let leases = Api::<Lease>::all(client.clone()).list_metadata(&by_name).await?;
     if let Some(lease) = leases.items.first() {
@@ -72,10 +85,34 @@ async fn look(client: &Client, has_inventory: bool) -> kube::Result<Option<Strin
     }))
 }
 
-pub(super) async fn apply(kind: &Signals, steps: Vec<Step<Action>>) {
-    for step in steps {
-        match step.action {
-            Action::Look => kind.core.ask(&kind.control, kind.ground.has_inventory()).await,
-        }
+/// Looks for core.
+struct Signals {
+    core: Arc<Core>,
+    ground: Ground,
+    control: Client,
+}
+
+impl Look for Signals {
+    const NAME: &'static str = "coreprovider";
+
+    async fn look(&self) -> Seen {
+        self.core.ask(&self.control, self.ground.has_inventory()).await;
+        if matches!(self.core.asked(), Some(Err(_))) { Seen::Failure } else { Seen::Answer }
     }
+
+    fn forget(&self) {
+        self.core.forget();
+    }
+}
+
+fn register(builder: &mut Builder<'_>, _: &Settings) {
+    let core = builder.shared::<Core>();
+    let signals = Signals { core, ground: Ground::new(builder), control: builder.config().control.clone() };
+    let looks = look::register(builder, signals);
+    // clusterctl labels the definitions of core before anything else, and those are watched.
+    builder.on_change::<Definition>(move |change| {
+        if standing::is_of_core(&change.key.name) || change.key.name == standing::INVENTORY {
+            looks.ask();
+        }
+    });
 }

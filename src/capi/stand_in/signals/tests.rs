@@ -1,19 +1,4 @@
-use jiff::Timestamp;
-
-use super::{Action, Core, Snapshot, plan::plan};
-
-/// S2: whoever installs core otherwise than by clusterctl is seen half a minute later.
-#[test]
-fn s2_each_reconcile_looks_once_and_then_waits() {
-    let now = Timestamp::from_second(100).unwrap();
-    let first = plan(&Snapshot { has_looked: false, has_failed: true, now });
-    assert_eq!(first.steps.iter().map(|step| &step.action).collect::<Vec<_>>(), [&Action::Look]);
-    let then = plan(&Snapshot { has_looked: true, has_failed: false, now });
-    assert!(then.steps.is_empty());
-    assert_eq!(then.requeue_at(), Timestamp::from_second(130).ok());
-    let failed = plan(&Snapshot { has_looked: true, has_failed: true, now });
-    assert_eq!(failed.requeue_at(), Timestamp::from_second(105).ok());
-}
+use super::Core;
 
 #[test]
 fn handlers_hear_of_another_answer_only() {
