@@ -57,8 +57,24 @@ impl Part {
         .await;
     }
 
-    /// The same again, after it was killed. Waits until the API server answers.
+    /// The same again, after it was killed. Waits until the API server answers. One that ends by itself is started again, as a
+    /// kubelet would: the port of a killed program is free only when the kernel has closed all its sockets.
     pub async fn start(&mut self) {
+        let mut child = self.spawn();
+        let client = Client::try_from(self.config.clone()).unwrap();
+        wait::until("the API server to be ready", async || {
+            if child.try_wait().unwrap().is_some() {
+                child = self.spawn();
+            }
+            let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
+            let answer = tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await;
+            answer.ok()?.ok().map(drop)
+        })
+        .await;
+        self.children.push(child);
+    }
+
+    fn spawn(&self) -> Child {
         let (program, arguments) = self.command.split_first().unwrap();
         let log = self.folder.join("logs").join(format!("{}.log", self.name));
         let log = OpenOptions::new().append(true).create(true).open(log).unwrap();
@@ -76,14 +92,7 @@ impl Part {
         let mut pids: String = others.map(|line| format!("{line}\n")).collect();
         pids.push_str(&format!("{} {}\n", self.name, child.id()));
         fs::write(self.folder.join("pids"), pids).unwrap();
-        self.children.push(child);
-        let client = Client::try_from(self.config.clone()).unwrap();
-        wait::until("the API server to be ready", async || {
-            let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
-            let answer = tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await;
-            answer.ok()?.ok().map(drop)
-        })
-        .await;
+        child
     }
 
     fn pids(&self) -> String {
