@@ -14,6 +14,7 @@ mod volumes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -48,6 +49,8 @@ pub(super) struct Ledger {
     target_away_since: Option<Instant>,
     /// Volumes of pods that were evicted.
     moves: Vec<volumes::Move>,
+    /// Pods whose eviction was asked for, by process.
+    asked: BTreeSet<(Arc<str>, String)>,
     /// VMs without a Machine, and since when.
     strays: BTreeMap<String, Instant>,
     /// When VMs were deleted as orphans.
@@ -115,6 +118,7 @@ impl Ledger {
             given_up: BTreeSet::new(),
             target_away_since: None,
             moves: Vec::new(),
+            asked: BTreeSet::new(),
             strays: BTreeMap::new(),
             collected: Vec::new(),
             marks: BTreeMap::new(),

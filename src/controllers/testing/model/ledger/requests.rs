@@ -1,5 +1,7 @@
 //! Preconditions: no request of a process may hit another object than the one it was made for.
 
+use std::sync::Arc;
+
 use super::{
     super::{
         super::api_server::{Call, OUTSIDE, Verb},
@@ -10,9 +12,12 @@ use super::{
 
 impl Ledger {
     /// Each request that writes.
-    pub(in super::super) fn check_request(&self, call: &Call, luck: &Luck) {
+    pub(in super::super) fn check_request(&mut self, call: &Call, luck: &Luck) {
         if &*call.caller == OUTSIDE || is_harmless(call) {
             return;
+        }
+        if call.subresource == "eviction" {
+            self.asked.insert((Arc::clone(&call.caller), call.name.clone()));
         }
         let (has_uid, has_version) = (call.uid().is_some(), call.version().is_some());
         let is_safe = match call.verb {

@@ -1,8 +1,9 @@
 //! Volumes of pods that are drained: few move at a time, the important ones first, and a VM goes when its volumes have gone,
 //! unless they take too long.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
@@ -35,6 +36,8 @@ pub(super) struct Move {
     priority: i64,
     /// The process got the answer. Otherwise it does not know whether the pod goes.
     is_answered: bool,
+    /// When it was asked for, if it had been refused before: it is in the way of none that is asked for at the same time.
+    asked_again_at: Option<Timestamp>,
     volumes: BTreeSet<String>,
     /// Those that are attached to the Node still.
     here: BTreeSet<String>,
@@ -67,6 +70,7 @@ impl Ledger {
     /// A process that starts knows of no move.
     pub(in super::super) fn process_starts(&mut self, name: &str) {
         self.moves.retain(|it| it.by != name);
+        self.asked.retain(|(by, _)| &**by != name);
     }
 
     /// A process leads: it knows only of its own moves.
@@ -103,13 +107,15 @@ impl Ledger {
         luck.must(moving == 0 || moving + volumes.len() <= MOST_MOVING, || {
             format!("pod {} with {} volumes is evicted, and {moving} are on the move", pod.name(), volumes.len())
         });
-        let ahead = beside().find(|it| it.priority > priority).map(|it| &it.pod);
+        let is_beside = |it: &Move| it.asked_again_at.is_some_and(|at| at >= write.call.at);
+        let ahead = beside().find(|it| it.priority > priority && !is_beside(it)).map(|it| &it.pod);
         luck.must(ahead.is_none(), || {
             format!(
                 "pod {} is evicted before the volumes of {ahead:?}, which is more important, have moved",
                 pod.name()
             )
         });
+        let was_refused = self.asked.contains(&(Arc::clone(&write.call.caller), pod.name().to_owned()));
         let grace = pod.value["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or_default();
         self.moves.push(Move {
             by,
@@ -117,6 +123,7 @@ impl Ledger {
             pod: pod.name().to_owned(),
             priority,
             is_answered: luck.rates().api == 0,
+            asked_again_at: was_refused.then_some(write.call.at),
             here: volumes.clone(),
             adrift: volumes.clone(),
             volumes,
