@@ -15,7 +15,7 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt};
-use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -244,7 +244,8 @@ impl Builder<'_> {
         self.objects::<K>().cache.on_change(handler);
     }
 
-    /// Reconciles the objects of a kind after their own changes. `is_relevant` selects the changes that count.
+    /// Reconciles the objects of a kind after their own changes. `is_relevant` selects the changes that count; one of the
+    /// spec waits for no pause.
     pub fn controller<K: Kept, R: Reconciler<Key = Key>>(
         &mut self,
         reconciler: R,
@@ -260,7 +261,10 @@ impl Builder<'_> {
                 workers.forget(&change.key);
                 states.forget(&change.key);
             } else if is_relevant(change) {
-                queue.add(change.key.clone());
+                match is_new_wish(change) {
+                    true => queue.add_now(change.key.clone()),
+                    false => queue.add(change.key.clone()),
+                }
             }
         });
         self.report_unreadable::<K>();
@@ -319,6 +323,12 @@ impl Builder<'_> {
     pub fn config(&self) -> &Config {
         self.config
     }
+}
+
+/// Somebody changed the spec of an object, or asked for its deletion.
+fn is_new_wish<K: Resource>(change: &Change<K>) -> bool {
+    let wish = |meta: &ObjectMeta| (meta.generation, meta.deletion_timestamp.is_some());
+    change.old.as_ref().is_some_and(|old| change.new.is_some() && wish(old.meta()) != wish(&change.meta))
 }
 
 impl Cell {

@@ -66,9 +66,20 @@ enum Place {
         position: (Instant, u64),
     },
     InFlight {
-        is_changed: bool,
+        again: Option<Haste>,
         is_forgotten: bool,
     },
+}
+
+/// When a key that changed is reconciled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Haste {
+    /// After the interval of its [`Pacing`].
+    Paced,
+    /// As soon as a worker is free.
+    Now,
+    #[cfg(test)]
+    At(Instant),
 }
 
 impl<T: Clone + Eq + Hash + Debug> Queue<T> {
@@ -100,29 +111,34 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
 
     /// Enqueues a key.
     pub fn add(&self, key: T) {
-        self.schedule(key, None);
+        self.schedule(key, Haste::Paced);
+    }
+
+    /// Enqueues a key without pacing: somebody wants something else now, and what is under way may be wrong.
+    pub fn add_now(&self, key: T) {
+        self.schedule(key, Haste::Now);
     }
 
     /// Enqueues a key at a time, unless it is due earlier anyway.
     #[cfg(test)]
     fn add_at(&self, key: T, at: Instant) {
-        self.schedule(key, Some(at));
+        self.schedule(key, Haste::At(at));
     }
 
-    fn schedule(&self, key: T, at: Option<Instant>) {
+    fn schedule(&self, key: T, haste: Haste) {
         {
             let mut state = self.state.lock();
             let now = Instant::now();
             let entry = state.keys.entry(key.clone()).or_default();
             entry.place = match entry.place {
                 Place::Ready { .. } => return,
-                Place::InFlight { is_forgotten, .. } => {
-                    entry.place = Place::InFlight { is_changed: true, is_forgotten };
+                Place::InFlight { again, is_forgotten } => {
+                    entry.place = Place::InFlight { again: again.max(Some(haste)), is_forgotten };
                     return;
                 }
                 place @ (Place::Idle | Place::Delayed { .. }) => place,
             };
-            let due = at.unwrap_or_else(|| entry.earliest(self.pacing, now));
+            let due = entry.due(haste, self.pacing, now);
             state.place(key, due, now, self.meter.get());
         }
         self.changed.notify_one();
@@ -155,7 +171,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         while let Some(key) = state.ready.pop_front() {
             let Some(entry) = state.keys.get_mut(&key) else { continue };
             let Place::Ready { since } = entry.place else { continue };
-            entry.place = Place::InFlight { is_changed: false, is_forgotten: false };
+            entry.place = Place::InFlight { again: None, is_forgotten: false };
             entry.taken_at = Some(now);
             return Ok((key, meter.map(|meter| meter.taken(now.duration_since(since)))));
         }
@@ -168,11 +184,11 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
             let mut state = self.state.lock();
             let now = Instant::now();
             let Some(entry) = state.keys.get_mut(key) else { return };
-            let Place::InFlight { is_changed, is_forgotten } = entry.place else { return };
+            let Place::InFlight { again, is_forgotten } = entry.place else { return };
             entry.place = Place::Idle;
-            let due = match (is_changed, requeue_at) {
-                (true, _) => Some(entry.earliest(self.pacing, now)),
-                (false, at) => at.filter(|_| !is_forgotten),
+            let due = match again {
+                Some(haste) => Some(entry.due(haste, self.pacing, now)),
+                None => requeue_at.filter(|_| !is_forgotten),
             };
             match due {
                 Some(due) => state.place(key.clone(), due, now, self.meter.get()),
@@ -209,7 +225,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         let Some(entry) = state.keys.get_mut(key) else { return };
         match entry.place {
             Place::InFlight { .. } => {
-                entry.place = Place::InFlight { is_changed: false, is_forgotten: true };
+                entry.place = Place::InFlight { again: None, is_forgotten: true };
                 return;
             }
             Place::Ready { .. } => {
@@ -253,10 +269,14 @@ impl<T: Clone + Eq + Hash> State<T> {
 }
 
 impl Entry {
-    /// The earliest time of the next reconcile after a change.
-    fn earliest(&self, pacing: Pacing, now: Instant) -> Instant {
-        let interval = pacing.gather.max(self.pause);
-        self.taken_at.map_or(now, |taken_at| taken_at + interval)
+    /// The time of the next reconcile after a change.
+    fn due(&self, haste: Haste, pacing: Pacing, now: Instant) -> Instant {
+        match haste {
+            Haste::Paced => self.taken_at.map_or(now, |taken_at| taken_at + pacing.gather.max(self.pause)),
+            Haste::Now => now,
+            #[cfg(test)]
+            Haste::At(at) => at,
+        }
     }
 }
 
@@ -375,6 +395,27 @@ mod tests {
             queue.done(&"a", None);
             tokio::time::advance(GATHER).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_wish_waits_for_no_pause_wherever_its_key_is() {
+        let queue = queue(GATHER);
+        let start = Instant::now();
+        queue.add("a");
+        assert_eq!(queue.take().await.0, "a");
+        queue.charge(&"a", Duration::from_secs(1));
+        queue.add_now("a");
+        queue.add("a");
+        queue.done(&"a", None);
+        assert_eq!(now(&queue), Some("a"), "it was in flight");
+        queue.done(&"a", None);
+        queue.add("a");
+        assert_eq!(now(&queue), None);
+        queue.add_now("a");
+        assert_eq!(now(&queue), Some("a"), "it was delayed");
+        queue.done(&"a", None);
+        queue.add_now("a");
+        assert_eq!((now(&queue), start.elapsed()), (Some("a"), Duration::ZERO), "it was idle");
     }
 
     #[tokio::test(start_paused = true)]

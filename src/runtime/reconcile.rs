@@ -96,8 +96,11 @@ pub(crate) struct UnresolvedWrite {
     pub key: Key,
 }
 
-/// Rounds of one reconcile; more are a bug.
+/// Rounds of one reconcile. After more of them, others get their turn.
 const ROUNDS: usize = 32;
+/// How often the same step comes in as many rounds of a plan that does not converge. In a large rollout there is something else to
+/// do in each round.
+const REPETITIONS: usize = 4;
 /// Minimum time between two status writes of one object, unless there are other steps.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 /// Requeue period of an object that waits for others to become readable.
@@ -231,7 +234,7 @@ impl<R: Reconciler> Handler for Loop<R> {
         self.resolve_writes(key).await?;
         let controller = self.queue.name();
         let mut turn = Turn { key, session: R::Session::default(), states: &self.states };
-        let mut last = String::new();
+        let mut done: HashMap<String, usize> = HashMap::new();
         let mut spent = Duration::ZERO;
         for _ in 0..ROUNDS {
             let begun = Instant::now();
@@ -261,7 +264,7 @@ impl<R: Reconciler> Handler for Loop<R> {
             if let Some(violation) = violation {
                 return Err(ReconcileError::Refused { key: key.to_string(), violation });
             }
-            last.clone_from(&step.reason);
+            *done.entry(format!("{}: {}", step.action, step.reason)).or_default() += 1;
             for step in &plan.steps {
                 tracing::debug!(controller, object = %key, action = %step.action, reason = %step.reason, "step");
             }
@@ -269,7 +272,10 @@ impl<R: Reconciler> Handler for Loop<R> {
                 return Ok(requeue);
             }
         }
-        Err(ReconcileError::Restless { key: key.to_string(), step: last })
+        match done.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= REPETITIONS) {
+            Some((step, _)) => Err(ReconcileError::Restless { key: key.to_string(), step }),
+            None => Ok(Requeue::After(Duration::ZERO)),
+        }
     }
 }
 
@@ -334,6 +340,55 @@ mod tests {
             it.handle(&Key::new("ns", "set")).await.unwrap();
         }
         assert_eq!(*reconciler.resolved.lock(), ["a", "b"]);
+    }
+
+    /// Always has something to do: the same, or something else.
+    struct Busy {
+        same: bool,
+        rounds: Mutex<usize>,
+    }
+
+    impl Reconciler for Arc<Busy> {
+        type Key = Key;
+        type Snapshot = usize;
+        type Action = &'static str;
+        type Memory = ();
+        type Session = ();
+
+        fn observe(&self, _: &Key, (): &(), (): &()) -> Option<usize> {
+            Some(*self.rounds.lock())
+        }
+
+        fn plan(&self, round: &usize) -> Plan<&'static str> {
+            let mut plan = Plan::default();
+            let number = if self.same { round % 2 } else { *round };
+            plan.then("scale", format!("{number} machines became available"));
+            plan
+        }
+
+        async fn apply(
+            &self,
+            round: usize,
+            _: Vec<Step<&'static str>>,
+            _: &mut Turn<'_, Self>,
+        ) -> Result<Next, ReconcileError> {
+            *self.rounds.lock() = round + 1;
+            Ok(Next::Plan)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_does_not_converge_is_a_bug_and_one_that_the_world_keeps_busy_is_not() {
+        for same in [true, false] {
+            let busy = Arc::new(Busy { same, rounds: Mutex::default() });
+            let it = Loop::new(Arc::clone(&busy), Queue::new("test", Pacing::default()), Arc::default());
+            let outcome = it.handle(&Key::new("ns", "set")).await;
+            assert_eq!(*busy.rounds.lock(), ROUNDS);
+            match outcome {
+                Err(ReconcileError::Restless { step, .. }) => assert!(same && step.starts_with("scale: "), "{step}"),
+                outcome => assert_eq!((outcome.unwrap(), same), (Requeue::After(Duration::ZERO), false)),
+            }
+        }
     }
 
     /// Has something to do only when its failure is forgotten.

@@ -117,6 +117,12 @@ impl Ledger {
         self.wanted[first..].iter().map(|(_, wanted)| *wanted)
     }
 
+    /// How long ago something else was wanted; for texts.
+    fn since_change(&self) -> String {
+        let seconds = self.wanted.last().map_or(0.0, |(at, _)| at.elapsed().as_secs_f64());
+        format!("{seconds:.1} s after the last change")
+    }
+
     fn saw(&mut self, machine: &Machine) {
         let Some(uid) = machine.metadata.uid.clone() else { return };
         let is_deleting = machine.metadata.deletion_timestamp.is_some();
@@ -131,14 +137,16 @@ impl Ledger {
                 self.compared += 1;
                 let most = self.recently().map(|wanted| wanted + (wanted * PERCENT).div_ceil(100)).max();
                 if most.is_some_and(|most| live > most) {
-                    self.broken.push(format!("{live} live machines after a creation, {most:?} at most"));
+                    let since = self.since_change();
+                    self.broken.push(format!("{live} live machines after a creation, {most:?} at most, {since}"));
                 }
             }
             Some((true, false)) if is_deleting => {
                 self.compared += 1;
                 let least = self.recently().map(|wanted| wanted - wanted * PERCENT / 100).min();
                 if least.is_some_and(|least| available < least) {
-                    self.broken.push(format!("{available} available machines after a deletion, {least:?} at least"));
+                    let since = self.since_change();
+                    self.broken.push(format!("{available} available after a deletion, {least:?} at least, {since}"));
                 }
             }
             Some(_) => {}

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use aho_corasick::AhoCorasick;
 use futures::StreamExt;
 use k8s_openapi::{
     ByteString,
@@ -72,9 +73,11 @@ impl Markers {
         let mut needles: Vec<String> = self.planted.iter().flat_map(|value| forms(value)).collect();
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner).clone();
         needles.extend(tokens.iter().flat_map(|token| forms(token)));
+        // Thousands of tokens are looked for in hundreds of megabytes.
+        let needles = AhoCorasick::new(needles).unwrap();
         let mut places = Vec::new();
         let mut search = |place: String, text: &str| {
-            if needles.iter().any(|needle| text.contains(needle)) {
+            if needles.is_match(text) {
                 places.push(place);
             }
         };

@@ -162,6 +162,8 @@ impl Stage {
     /// The end of every run: what was recorded is judged, and nothing secret was told.
     pub async fn close(self, ever: Option<usize>, managers: &[&Manager]) {
         self.judge(ever, managers).await;
+        // The logs are still there.
+        self.run.assert_holds();
         self.end().finish();
     }
 

@@ -1,5 +1,6 @@
 mod autoscaler;
 mod bounds;
+mod cell;
 mod drive;
 mod history;
 mod in_place;
