@@ -261,7 +261,7 @@ impl Builder<'_> {
                 workers.forget(&change.key);
                 states.forget(&change.key);
             } else if is_relevant(change) {
-                match is_new_wish(change) {
+                match is_spec_changed(change) {
                     true => queue.add_now(change.key.clone()),
                     false => queue.add(change.key.clone()),
                 }
@@ -325,10 +325,10 @@ impl Builder<'_> {
     }
 }
 
-/// Somebody changed the spec of an object, or asked for its deletion.
-fn is_new_wish<K: Resource>(change: &Change<K>) -> bool {
-    let wish = |meta: &ObjectMeta| (meta.generation, meta.deletion_timestamp.is_some());
-    change.old.as_ref().is_some_and(|old| change.new.is_some() && wish(old.meta()) != wish(&change.meta))
+/// The spec of an object changed, or its deletion was requested.
+fn is_spec_changed<K: Resource>(change: &Change<K>) -> bool {
+    let desired = |meta: &ObjectMeta| (meta.generation, meta.deletion_timestamp.is_some());
+    change.old.as_ref().is_some_and(|old| change.new.is_some() && desired(old.meta()) != desired(&change.meta))
 }
 
 impl Cell {

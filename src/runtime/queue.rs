@@ -114,7 +114,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         self.schedule(key, Haste::Paced);
     }
 
-    /// Enqueues a key without pacing: somebody wants something else now, and what is under way may be wrong.
+    /// Enqueues a key without pacing: the desired state changed, and what is in flight may be wrong.
     pub fn add_now(&self, key: T) {
         self.schedule(key, Haste::Now);
     }
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_wish_waits_for_no_pause_wherever_its_key_is() {
+    async fn a_key_that_is_added_now_waits_for_no_pause_wherever_it_is() {
         let queue = queue(GATHER);
         let start = Instant::now();
         queue.add("a");

@@ -16,7 +16,7 @@ const POOL: &str = "machinedeployments/pool";
 const AT_ONCE: Duration = Duration::from_millis(10);
 
 #[tokio::test(start_paused = true)]
-async fn a_new_wish_waits_for_no_pause() {
+async fn a_change_of_the_spec_waits_for_no_pause() {
     let wire = Wire::new();
     let deployment = json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
