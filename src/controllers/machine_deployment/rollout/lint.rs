@@ -8,6 +8,7 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
+use serde_json::Value;
 
 use super::super::{
     Action, Snapshot,
@@ -178,7 +179,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
         let is_adopted = owner::controller_of(meta).is_none() && meta.deletion_timestamp.is_none();
         selector.matches(meta.labels.as_ref()) && (is_adopted || owner::is_controlled_by(meta, uid))
     };
-    let (nothing, choice) = (InFlight::default(), Choice::of(deployment));
+    let (nothing, choice, annotated) = (InFlight::default(), Choice::of(deployment), annotated(steps));
     let own = snapshot.sets.iter().filter(is_own);
     own.map(|set| {
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
@@ -194,7 +195,10 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
             machines.iter().copied().partition(|machine| machine.is_terminating());
         let (deleting, mut live): (Vec<&Machine>, Vec<&Machine>) =
             live.into_iter().partition(|machine| in_flight.is_deleting(machine));
-        live.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
+        live.sort_by_cached_key(|machine| {
+            let after = machine.metadata.name.as_deref().and_then(|name| annotated.get(name));
+            DeletionOrder::of(after.unwrap_or(machine), snapshot.now)
+        });
         let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid);
         let (going, unreadable): (Vec<_>, Vec<_>) = unreadable.partition(|machine| machine.is_terminating);
         let is_deleting = set.metadata.deletion_timestamp.is_some();
@@ -217,6 +221,23 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
         }
     })
     .collect()
+}
+
+/// The Machines whose annotations the steps change, as they are then: a mark decides which of them a set deletes first.
+fn annotated(steps: &[Step<Action>]) -> BTreeMap<String, Machine> {
+    let mut machines = BTreeMap::new();
+    for step in steps {
+        let Action::PatchMachine { machine, patch } = &step.action else { continue };
+        let Some(changes) = patch.pointer("/metadata/annotations").and_then(Value::as_object) else { continue };
+        let after = machines.entry(machine.name_any()).or_insert_with(|| Machine::clone(machine));
+        for (key, value) in changes {
+            match value.as_str() {
+                Some(text) => after.annotations_mut().insert(key.clone(), text.to_owned()),
+                None => after.annotations_mut().remove(key),
+            };
+        }
+    }
+    machines
 }
 
 /// The replicas that the steps set on a set, if they do.

@@ -1,5 +1,5 @@
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 
@@ -96,6 +96,37 @@ fn fewer_replicas_delete_the_machine_that_is_marked_even_if_only_that_one_serves
     snapshot.machines = vec![marked.into(), serde_json::from_value(pending).unwrap()];
     assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 1)]), []);
     assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 0)]), [Rule::TooFewAvailable], "nobody asked for that");
+}
+
+#[test]
+fn a_machine_that_the_plan_marks_is_the_one_that_its_set_deletes() {
+    let mut snapshot = snapshot(
+        json!({"type": "InPlaceUpdate", "inPlaceUpdate": {"maxSurge": 1, "maxUnavailable": 0, "orchestrationType": "Auto"}}),
+    );
+    let mut deployment = (*snapshot.deployment).clone();
+    deployment.spec.replicas = 2;
+    let time = "2025-12-31T00:00:00Z";
+    for (key, text) in [(labels::TRIGGER_DELETION, format!("c~{time}")), (labels::LAST_SCALER_CHANGE, time.to_owned())]
+    {
+        deployment.annotations_mut().insert(key.to_owned(), text);
+    }
+    deployment.spec.template = snapshot.sets[0].spec.template.clone();
+    snapshot.deployment = deployment.into();
+    snapshot.sets.truncate(1);
+    snapshot.machines.truncate(3);
+    for machine in &mut snapshot.machines {
+        let (name, machine) = (machine.name_any(), Arc::make_mut(machine));
+        machine.labels_mut().insert(labels::NODE.to_owned(), name.clone());
+        snapshot
+            .nodes
+            .insert(name.clone(), Arc::new(serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()));
+    }
+    let patch = json!({"metadata": {"annotations": {labels::PRIORITY: "1"}}});
+    let mark = Action::PatchMachine { machine: snapshot.machines[2].clone(), patch };
+    let mark = Step { action: mark, reason: String::new(), event: None };
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 2)]), [Rule::TooFewAvailable], "the chosen one would stay");
+    assert_eq!(rules(&snapshot, &[mark.clone(), resize(&snapshot, 0, 2)]), []);
+    assert_eq!(rules(&snapshot, &[mark, resize(&snapshot, 0, 1)]), [Rule::TooFewAvailable]);
 }
 
 #[test]
