@@ -229,13 +229,15 @@ fn machines_leave_core_and_return_and_the_cloud_does_not_notice() {
         let of_capi = adoption.names(&OF_CLUSTER_API);
         assert_eq!((before.nodes.len(), before.natives.len(), of_capi.len()), (MACHINES, MACHINES, 2 * MACHINES + 2));
 
-        adoption.apply_with_kills(&["--to", "native"]);
+        let killed = adoption.apply_with_kills(&["--to", "native"]);
+        assert!(killed.len() >= 12, "{killed:#?}");
         assert_eq!(adoption.essence().await, before, "after the way there");
         assert_eq!(adoption.names(&OF_CLUSTER_API), [""; 0]);
         assert_eq!(adoption.names(&NATIVE).len(), 2);
         adoption.found_no_orphans();
 
-        adoption.apply_with_kills(&["--to", "capi"]);
+        let killed = adoption.apply_with_kills(&["--to", "capi"]);
+        assert!(killed.len() >= 12, "{killed:#?}");
         assert_eq!(adoption.essence().await, before, "after the way back");
         assert_eq!(adoption.names(&OF_CLUSTER_API), of_capi, "no new MachineSet, the same names");
         assert_eq!(adoption.names(&NATIVE), [""; 0]);

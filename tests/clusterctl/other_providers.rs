@@ -104,13 +104,15 @@ fn machines_of_another_provider_come_to_mcm_and_return_and_nobody_notices() {
         let plan = adoption.must(&["plan", "--from", "other", "--to", "capi"]);
         assert!(plan.contains("every check passed") && plan.contains("refer to the MCMMachines"), "{plan}");
 
-        adoption.apply_with_kills(&["--from", "other", "--to", "capi"]);
+        let killed = adoption.apply_with_kills(&["--from", "other", "--to", "capi"]);
+        assert!(killed.len() >= 12, "{killed:#?}");
         assert_eq!(essence(&adoption).await, before, "after the way there");
         assert!(scene.all("awsmachines").is_empty());
         assert_eq!(adoption.names(&["mcmmachines", "machines.machine.sapcloud.io"]).len(), 2 * MACHINES);
         scene.until("the Cluster to be Available", async || scene.is_available()).await;
 
-        adoption.apply_with_kills(&["--from", "capi", "--to", "other"]);
+        let killed = adoption.apply_with_kills(&["--from", "capi", "--to", "other"]);
+        assert!(killed.len() >= 12, "{killed:#?}");
         assert_eq!(essence(&adoption).await, before, "after the way back");
         assert_eq!(scene.all("awsmachines").len(), MACHINES);
         assert_eq!(adoption.names(&["mcmmachines", "machines.machine.sapcloud.io"]), [""; 0]);
