@@ -88,7 +88,7 @@ impl Play<'_> {
         let doing = async { cloud.kill(&victim.spec.provider_id).await.context("kill the VM") };
         let gone = name.clone();
         let reached = move |props: &Props| !props.machines.contains_key(&gone) && running(props, "large") == replicas;
-        let result = format!("{name} became Unknown, then Failed, and was replaced");
+        let result = format!("mcm saw that the VM of {name} was gone, and replaced the machine");
         self.show.act(&format!("Kill the VM of {name}"), doing, reached, None, &result).await
     }
 
