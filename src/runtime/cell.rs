@@ -14,11 +14,15 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::{
+    StreamExt,
+    future::{BoxFuture, FutureExt},
+    stream,
+};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
@@ -31,11 +35,16 @@ use super::{
     queue::Queue,
     reconcile::{Loop, Reconciler, States},
     shutdown,
-    target::Targets,
+    target::{Target, Targets},
     trust::{self, Liveness},
     unreadable,
     worker::{Handler, Workers},
 };
+
+/// Targets whose Nodes are read at the same time when a role begins.
+const TARGETS_AT_ONCE: usize = 8;
+/// Time for the Nodes of one of several targets.
+const NODES_OF_ONE: Duration = Duration::from_secs(5);
 
 /// Which objects of the control cluster belong to a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -409,9 +418,19 @@ impl Cell {
         for cache in &self.caches {
             until_done(&cache.kind(), || cache.refresh(control, scope)).await;
         }
-        if let Some(target) = self.config.targets.only() {
-            let nodes = Api::all(target.client.clone());
-            until_done("nodes", || target.nodes.cache.refresh(&nodes)).await;
+        let targets = stream::iter(self.config.targets.all());
+        targets.for_each_concurrent(TARGETS_AT_ONCE, |target| self.read_nodes(target)).await;
+    }
+
+    /// Reads the Nodes of a target live. Where there are several, one that does not answer holds up nobody: its cache is
+    /// trusted as far as its watch is.
+    async fn read_nodes(&self, target: Arc<Target>) {
+        let nodes = Api::all(target.client.clone());
+        let read = until_done("nodes", || target.nodes.cache.refresh(&nodes));
+        if self.config.targets.only().is_some() {
+            read.await;
+        } else if timeout(NODES_OF_ONE, read).await.is_err() {
+            tracing::warn!(target = %target.id, "its nodes could not be read before the controllers start");
         }
     }
 }

@@ -24,7 +24,7 @@ fn world() -> Wire {
 fn machine(wire: &Wire) {
     let machine = json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
-        "metadata": {"name": "m", "namespace": "shoot", "labels": {"node": "n"}},
+        "metadata": {"name": "m", "namespace": "shoot", "labels": {"node": "n", "target": "here"}},
         "spec": {"class": {"kind": "MachineClass", "name": "c"}, "providerID": "cloud:///1"},
     });
     wire.put::<Value>("machines/m", &machine);
@@ -54,4 +54,30 @@ async fn what_a_standby_saw_go_costs_no_machine() {
     let _playing = standby.play();
     sleep(LONG).await;
     assert_eq!(wire.len("machines"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_nodes_of_each_target_are_read_at_a_takeover() {
+    let (wire, other) = (world(), Wire::new());
+    let standby = Standby::start_with_targets(&wire, &[KIND], &settings(), &[("here", &wire), ("there", &other)]);
+    // Not when a watch is opened again.
+    sleep(LONG + Duration::from_secs(7)).await;
+    let reads = || [&wire, &other].map(|target| target.requests().iter().filter(|it| *it == "GET nodes").count());
+    let before = reads();
+    let _playing = standby.play();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(reads(), before.map(|count| count + 2), "once for each role");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_does_not_answer_holds_up_no_other_at_a_takeover() {
+    let (wire, away) = (world(), Wire::new());
+    away.judge(|_| Fate::Unavailable);
+    let standby = Standby::start_with_targets(&wire, &[KIND], &settings(), &[("here", &wire), ("away", &away)]);
+    sleep(LONG).await;
+    let _playing = standby.play();
+    sleep(Duration::from_secs(10)).await;
+    wire.remove("nodes/n");
+    let took = until("the machine of the node is deleted", || wire.len("machines") == 0).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
