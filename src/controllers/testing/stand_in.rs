@@ -13,7 +13,10 @@ use crate::{
         node::Node,
         reasons::{InPlaceUpdateReason, NodeConditionType},
     },
-    controllers::object::{deletion_order::DeletionOrder, in_place, owner},
+    controllers::object::{
+        deletion_order::{self, DeletionOrder},
+        in_place, owner,
+    },
 };
 
 /// One thing that can happen next.
@@ -73,7 +76,8 @@ impl World {
             if machine.is_terminating() {
                 due.push(Happening::Gone { machine: machine_name });
             } else if matches!(machine.phase(), MachinePhase::New | MachinePhase::Pending | MachinePhase::Unknown) {
-                due.push(Happening::Running { machine: machine_name });
+                let is_served = !self.unserved.contains(&machine.spec.class.name);
+                due.extend(is_served.then_some(Happening::Running { machine: machine_name }));
             } else {
                 due.extend(self.due_update(machine));
             }
@@ -117,10 +121,14 @@ impl World {
         // Machines that just moved here are not deleted.
         live.retain(|machine| !machine.labels().contains_key(labels::UPDATE_RESULT));
         let surplus = i32::try_from(live.len()).unwrap() > wanted;
+        let scaled_at = deletion_order::scaled_at(&set.metadata);
+        let is_due = |machine: &Machine| {
+            surplus || machine.phase() == MachinePhase::Failed || deletion_order::is_chosen(machine, scaled_at)
+        };
         if count < wanted {
             due.extend((!is_held).then_some(Happening::Created { set: name }));
         } else if let Some(least) = live.first()
-            && (surplus || least.phase() == MachinePhase::Failed)
+            && is_due(least)
         {
             due.push(Happening::Chosen { set: name, machine: least.name_any() });
         }

@@ -26,6 +26,8 @@ pub(crate) struct World {
     pub nodes: Store<Node>,
     /// Machines whose Nodes cannot be updated in place.
     pub stubborn: BTreeSet<String>,
+    /// Classes of which the cloud makes no VM: their Machines stay pending.
+    pub unserved: BTreeSet<String>,
 }
 
 impl World {
@@ -37,6 +39,7 @@ impl World {
             machines: Store::default(),
             nodes: Store::default(),
             stubborn: BTreeSet::new(),
+            unserved: BTreeSet::new(),
         }
     }
 

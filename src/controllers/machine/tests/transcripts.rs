@@ -6,7 +6,9 @@ use serde_json::json;
 use super::world::{World, at, pod, ready};
 use crate::{
     api::{labels, machine::MachinePhase},
+    controllers::machine::Call,
     drain::Refusal,
+    driver::{Code, DriverError},
     safety::trust::{Interruption, TargetTrust},
 };
 
@@ -29,6 +31,35 @@ fn the_life_of_a_machine() {
     world.pods = vec![pod("db-0"), pod("web-1")];
     world.delete();
     world.run_until(|world| world.machine.is_none());
+    assert_snapshot!(world.story);
+}
+
+#[test]
+fn a_cloud_without_capacity() {
+    let mut world = World::new();
+    let message = "there are no VMs of this type left in this zone".to_owned();
+    world.broken.insert(Call::Create, DriverError::new(Code::ResourceExhausted, message));
+    world.run_until(|world| world.phase() == MachinePhase::Failed);
+    world.settle();
+    world.story.push_str("--- its set replaces it\n");
+    world.delete();
+    world.run_until(|world| world.machine.is_none());
+    assert_snapshot!(world.story);
+}
+
+#[test]
+fn credentials_that_the_cloud_refuses() {
+    let mut world = World::new();
+    let refused = DriverError::new(Code::Unauthenticated, "the access key is not valid".to_owned());
+    world.broken.insert(Call::Status, refused.clone());
+    world.broken.insert(Call::Create, refused);
+    world.settle();
+    world.sleep(120);
+    world.settle();
+    world.story.push_str("--- the Secret is corrected\n");
+    world.broken.clear();
+    world.memory.forget_failures();
+    world.run_until(|world| world.phase() == MachinePhase::Running);
     assert_snapshot!(world.story);
 }
 

@@ -20,7 +20,7 @@ use crate::{
         node::Node,
     },
     controllers::{
-        object::suffix::Suffixes,
+        object::{deletion_order::marked_at, suffix::Suffixes},
         testing::{Happening, World, merge},
     },
     plan::{Plan, Step},
@@ -114,10 +114,23 @@ impl Drive {
 
     /// The user changes the spec.
     pub(super) fn edit(&mut self, change: Value) {
-        self.is_plain &= change.get("replicas").is_none();
         self.say(&format!("user: {change}"));
+        self.write(json!({ "spec": change }));
+    }
+
+    /// The autoscaler chooses Machines: their names, the time and the number of replicas, in one write.
+    pub(super) fn scale_down(&mut self, replicas: i32, machines: &[&str]) {
+        self.say(&format!("autoscaler: delete {}, replicas {replicas}", machines.join(" and ")));
+        let now = self.world.clock.now;
+        let list: Vec<_> = machines.iter().map(|name| format!("{name}~{now}")).collect();
+        let annotations = json!({ labels::TRIGGER_DELETION: list.join(","), labels::LAST_SCALER_CHANGE: now });
+        self.write(json!({ "metadata": { "annotations": annotations }, "spec": { "replicas": replicas } }));
+    }
+
+    /// Somebody else writes the deployment.
+    fn write(&mut self, patch: Value) {
+        self.is_plain &= patch["spec"].get("replicas").is_none();
         let seen = self.deployment().clone();
-        let patch = json!({ "spec": change });
         let mut after = serde_json::to_value(seen.as_ref()).unwrap();
         merge(&mut after, &patch);
         let after: MachineDeployment = serde_json::from_value(after).unwrap();
@@ -194,10 +207,17 @@ impl Drive {
     pub(super) fn let_happen(&mut self, happening: &Happening) {
         self.say(&happening.to_string());
         self.is_plain &= !is_mishap(happening);
+        let may_take_an_available_one = is_mishap(happening) || self.is_for_the_autoscaler(happening);
         let before = Tally::of(&self.world);
         self.world.happen(happening);
         self.world.clock.pass(1);
-        self.check_happening(before.as_ref(), happening);
+        self.check_happening(before.as_ref(), happening, may_take_an_available_one);
+    }
+
+    /// Whether a set deletes a Machine that the autoscaler chose: it does not ask whether others are available.
+    fn is_for_the_autoscaler(&self, happening: &Happening) -> bool {
+        let Happening::Chosen { machine, .. } = happening else { return false };
+        marked_at(self.world.machines.get(machine).unwrap()).is_some()
     }
 
     /// Settles, and lets a number of things happen.
@@ -236,7 +256,9 @@ impl Drive {
         sets.sort_by_key(|set| set.spec.template.spec.class.name.clone());
         for set in sets {
             let machines = self.world.machines_of(set).count();
-            let annotations: Vec<_> = set.annotations().iter().map(|(key, value)| format!("{key}={value}")).collect();
+            // The time differs with the order.
+            let kept = set.annotations().iter().filter(|(key, _)| *key != labels::LAST_SCALER_CHANGE);
+            let annotations: Vec<_> = kept.map(|(key, value)| format!("{key}={value}")).collect();
             writeln!(
                 text,
                 "set {} of class {}: {} replicas, {machines} exist; {}",
@@ -335,10 +357,10 @@ impl Drive {
         self.check_total(&after);
     }
 
-    fn check_happening(&self, before: Option<&Tally>, happening: &Happening) {
+    fn check_happening(&self, before: Option<&Tally>, happening: &Happening, may_take_an_available_one: bool) {
         let (Some(before), Some(after)) = (before, Tally::of(&self.world)) else { return };
         // What serves in the end stays so until we decide otherwise: what a set deletes was not counted.
-        if !is_mishap(happening) {
+        if !may_take_an_available_one {
             assert!(after.serving >= before.serving, "{happening} took an available machine\n{}", self.log);
         }
         if after.strategy == "Recreate" {

@@ -53,6 +53,17 @@ fn in_steps_of_a_share() {
 }
 
 #[test]
+fn all_at_once_with_a_surge() {
+    assert_story("all_at_once_with_a_surge", &tell(3, rolling("100%", 0), |drive| drive.edit_class("v2")));
+}
+
+#[test]
+fn with_neither_a_surge_nor_an_unavailable_machine() {
+    let name = "with_neither_a_surge_nor_an_unavailable_machine";
+    assert_story(name, &tell(3, rolling(0, 0), |drive| drive.edit_class("v2")));
+}
+
+#[test]
 fn all_at_once_with_recreate() {
     assert_story("all_at_once_with_recreate", &tell(3, recreate(), |drive| drive.edit_class("v2")));
 }
@@ -105,6 +116,35 @@ fn a_third_template_during_a_rollout() {
             drive.edit_class("v2");
             drive.run_for(5);
             drive.edit_class("v3");
+        }),
+    );
+}
+
+#[test]
+fn a_class_of_which_no_vm_can_be_made() {
+    assert_story(
+        "a_class_of_which_no_vm_can_be_made",
+        &tell(4, rolling("25%", "25%"), |drive| {
+            drive.world.unserved.insert("v2".to_owned());
+            drive.edit_class("v2");
+            drive.run();
+            drive.edit_class("v3");
+        }),
+    );
+}
+
+#[test]
+fn machines_chosen_by_the_autoscaler() {
+    assert_story(
+        "machines_chosen_by_the_autoscaler",
+        &tell(4, rolling(1, 0), |drive| {
+            let names = drive.machine_names();
+            drive.scale_down(3, &[&names[2]]);
+            drive.run();
+            drive.edit_class("v2");
+            drive.run_for(5);
+            let of_both = drive.machine_names();
+            drive.scale_down(1, &[&of_both[1], of_both.last().unwrap()]);
         }),
     );
 }
