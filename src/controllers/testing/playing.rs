@@ -72,7 +72,12 @@ impl Standby {
     }
 
     /// The namespace `shoot`, whose objects have the label `target` with the name of the API server of their Nodes.
-    pub(crate) fn start_with_targets(wire: &Wire, kinds: &[Kind], settings: &Settings, named: &[(&str, &Wire)]) -> Self {
+    pub(crate) fn start_with_targets(
+        wire: &Wire,
+        kinds: &[Kind],
+        settings: &Settings,
+        named: &[(&str, &Wire)],
+    ) -> Self {
         let targets = Targets::new(Assignment::Label("target".to_owned()), node::cache);
         for (name, target) in named {
             targets.connect(&TargetId::named(name), &TargetClients::one(&target.client()));
