@@ -1,0 +1,227 @@
+//! What becomes of calls of the driver and of writes: lost answers, permits, slots, metrics.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use rstest::rstest;
+use serde_json::json;
+
+use super::{
+    super::{
+        api::{Reply, status},
+        world::{at, ready, unready},
+    },
+    MACHINES, NODE, Shop, key,
+};
+use crate::{
+    api::machine::MachinePhase,
+    controllers::machine::{Action, Memory, take_permit},
+    driver::{Code, DriverError},
+    runtime::{
+        cache::Key,
+        reconcile::Reconciler,
+        worker::{Handler, Requeue},
+    },
+    safety::meltdown::{Group, PermitKey},
+};
+
+#[tokio::test]
+async fn a_machine_comes_to_life_and_ends_with_everything_that_it_had() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    shop.reconcile().await.unwrap();
+    assert_eq!((shop.stored().phase(), shop.stored().spec.provider_id.as_str()), (MachinePhase::Pending, "cloud:///1"));
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "create"]);
+    shop.known_node(&ready());
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().phase(), MachinePhase::Running);
+    shop.machine("m", json!({
+        "metadata": { "labels": { "node": "n" }, "deletionTimestamp": at(101) }, "spec": { "providerID": "cloud:///1" },
+    }));
+    shop.reconcile().await.unwrap();
+    assert!(shop.api.get(&format!("{MACHINES}/m")).is_none() && shop.api.get(NODE).is_none());
+    assert!(shop.cloud.vm.lock().is_none());
+}
+
+#[tokio::test]
+async fn what_the_cloud_said_of_a_machine_is_not_believed_of_the_next_one_of_its_name() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    let (machines, api) = (Arc::clone(&shop.context.machines.cache), shop.api.clone());
+    *shop.cloud.hook.lock() = Some(Box::new(move |call| {
+        let path = format!("{MACHINES}/m");
+        let mut machine = api.get(&path).unwrap();
+        if call == "status" && machine["metadata"]["uid"] == "uid-m" {
+            machine["metadata"]["uid"] = "its successor".into();
+            machines.wrote(serde_json::from_value(api.put(&path, machine)).unwrap());
+        }
+    }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "status", "create"]);
+}
+
+#[tokio::test]
+async fn after_a_lost_answer_nothing_is_done_before_the_machine_was_read() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    let mut is_first = true;
+    shop.api.rule(move |call| {
+        (call.is("PATCH", "/machines/m") && std::mem::take(&mut is_first)).then_some(Reply::DoAndLose)
+    });
+    assert!(shop.reconcile().await.is_err());
+    // The VM dies; who does not know that there was one would make another.
+    *shop.cloud.vm.lock() = None;
+    shop.cloud.calls.lock().clear();
+    shop.api.forget_calls();
+    let is_away = Arc::new(Mutex::new(true));
+    let away = Arc::clone(&is_away);
+    shop.api.rule(move |call| (call.is("GET", "/machines/m") && *away.lock()).then(|| Reply::Say(500, json!({}))));
+    assert!(shop.reconcile().await.is_err());
+    assert_eq!((shop.api.told(), shop.cloud.calls.lock().len()), (vec!["GET m".to_owned()], 0));
+    *is_away.lock() = false;
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.api.told()[1], "GET m");
+    assert!(!shop.cloud.calls.lock().contains(&"create"), "its ID is known");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_gone_when_it_is_read_leaves_the_cache() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    shop.api.rule(|call| call.is("PATCH", "/machines/m").then_some(Reply::DoAndLose));
+    assert!(shop.reconcile().await.is_err());
+    shop.api.remove(&format!("{MACHINES}/m"));
+    assert_eq!(shop.reconcile().await.unwrap(), Requeue::OnChange);
+    assert!(shop.context.machines.cache.get(&key()).is_none());
+}
+
+#[rstest]
+#[case::alone("Running", "Failed")]
+#[case::one_is_being_replaced("Pending", "Unknown")]
+#[tokio::test]
+async fn who_is_out_of_service_counts(#[case] sibling: &str, #[case] expected: &str) {
+    let shop = Shop::new();
+    shop.linked("Unknown", &json!({}));
+    shop.machine("sibling", json!({ "status": { "currentStatus": { "phase": sibling } } }));
+    shop.known_node(&unready());
+    shop.wait(3600);
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().phase().as_str(), expected);
+    let permit = [PermitKey { namespace: "ns".to_owned(), group: Group::Deployment("pool".to_owned()) }];
+    let (held, _) =
+        take_permit(&shop.context.permits, &shop.context.machines.cache, &permit, &Key::new("ns", "sibling"));
+    assert!(held.is_some(), "the permit was given back");
+}
+
+#[tokio::test]
+async fn a_permit_is_kept_while_nobody_knows_whether_it_was_used() {
+    let shop = Shop::new();
+    shop.linked("Unknown", &json!({}));
+    shop.machine("sibling", json!({ "status": { "currentStatus": { "phase": "Running" } } }));
+    shop.known_node(&unready());
+    shop.wait(3600);
+    let mut is_first = true;
+    shop.api
+        .rule(move |call| (call.is("PATCH", "/m/status") && std::mem::take(&mut is_first)).then_some(Reply::DoAndLose));
+    let permit = [PermitKey { namespace: "ns".to_owned(), group: Group::Deployment("pool".to_owned()) }];
+    let take =
+        || take_permit(&shop.context.permits, &shop.context.machines.cache, &permit, &Key::new("ns", "sibling")).0;
+    assert!(shop.reconcile().await.is_err());
+    assert!(take().is_none(), "m may be Failed, and the cache does not say so");
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().phase(), MachinePhase::Failed);
+    assert!(take().is_some());
+}
+
+#[tokio::test]
+async fn a_slot_is_given_back_when_the_reconcile_ends() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    *shop.cloud.failure.lock() = Some(DriverError::new(Code::Internal, "because"));
+    shop.reconcile().await.unwrap();
+    shop.machine("other", json!({}));
+    shop.reconciler.handle(&Key::new("ns", "other")).await.unwrap();
+    assert_eq!(shop.cloud.calls.lock().len(), 2, "there is one slot, and both had it");
+}
+
+#[tokio::test]
+async fn credentials_that_come_during_a_call_are_tried_at_once() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    *shop.cloud.failure.lock() = Some(DriverError::new(Code::PermissionDenied, "old credentials"));
+    let (states, cloud) = (Arc::clone(&shop.states), Arc::clone(&shop.cloud));
+    let changed = Mutex::new(false);
+    *shop.cloud.hook.lock() = Some(Box::new(move |_| {
+        if std::mem::replace(&mut *changed.lock(), true) {
+            *cloud.failure.lock() = None;
+        } else {
+            states.update_if_known(&key(), Memory::forget_failures);
+        }
+    }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().spec.provider_id, "cloud:///1", "without waiting for the next attempt");
+    assert_eq!(shop.calls("GET", "/secrets/s").len(), 2, "and with what the Secret has now");
+}
+
+#[tokio::test]
+async fn a_vm_that_could_not_join_is_no_deletion_of_a_machine_in_the_metrics() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    shop.known_node(&ready());
+    let mut node = shop.api.get(NODE).unwrap();
+    node["spec"]["providerID"] = json!("cloud:///old");
+    let node = shop.api.put(NODE, node);
+    shop.target.nodes.cache.wrote(serde_json::from_value(node).unwrap());
+    shop.reconcile().await.unwrap();
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "create", "delete"]);
+    assert!(!shop.metrics.render().contains("mcm_machine_delete_duration_seconds{"));
+}
+
+#[tokio::test]
+async fn the_deletion_of_a_machine_is_measured_from_the_wish_to_the_end_of_its_vm() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.reconcile().await.unwrap();
+    let text = shop.metrics.render();
+    let series =
+        r#"mcm_machine_delete_duration_seconds{namespace="ns",machine_deployment="pool",instance_type="",zone=""} 10"#;
+    assert!(text.lines().any(|line| line == series), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_reconcile_lets_others_have_its_slot() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod("p", "n");
+    let clock = shop.clock.clone();
+    shop.api.rule(move |call| {
+        call.is("POST", "/eviction").then(|| {
+            clock.advance(SignedDuration::from_secs(30));
+            Reply::Say(429, status(429, "TooManyRequests", ""))
+        })
+    });
+    let reconciled = async {
+        tokio::select! {
+            outcome = shop.reconcile() => outcome,
+            () = async { loop { tokio::time::advance(Duration::from_secs(1)).await; } } => unreachable!(),
+        }
+    };
+    let requeue = reconciled.await.unwrap();
+    assert!(matches!(requeue, Requeue::After(Duration::ZERO)), "{requeue:?}");
+}
+
+#[tokio::test]
+async fn the_loop_asks_the_lint() {
+    let shop = Shop::new();
+    shop.linked("Running", &json!({}));
+    let reconciler = &shop.reconciler.reconciler;
+    let snapshot = reconciler.observe(&key(), &Memory::default(), &Default::default()).unwrap();
+    let mut plan = reconciler.plan(&snapshot);
+    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    plan.then(Action::CreateVm, "no reason");
+    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    assert_eq!(refusal, "it would create a VM too many: spec.providerID is cloud:///1");
+}

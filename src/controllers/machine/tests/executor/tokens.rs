@@ -1,0 +1,72 @@
+//! Bootstrap tokens.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::json;
+
+use super::{
+    super::world::{at, ready},
+    Shop,
+};
+use crate::controllers::machine::token;
+
+const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
+
+/// `<<MACHINE_NAME>> <<BOOTSTRAP_TOKEN>>`
+const PLACEHOLDERS: &str = "PDxNQUNISU5FX05BTUU+PiA8PEJPT1RTVFJBUF9UT0tFTj4+";
+
+/// A Machine that is to be made with its own token; where the Secret of the token is.
+fn wants_token(shop: &Shop) -> String {
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "ns" }, "data": { "userData": PLACEHOLDERS } });
+    shop.api.put("/api/v1/namespaces/ns/secrets/s", secret);
+    shop.machine("m", json!({ "spec": { "creationTimeout": "5m" } }));
+    format!("{TOKENS}/bootstrap-token-{}", token::id_of(&shop.stored()))
+}
+
+#[tokio::test]
+async fn a_token_is_made_as_the_api_server_reads_it_and_filled_in_where_a_vm_is_made() {
+    let shop = Shop::new();
+    let path = wants_token(&shop);
+    shop.reconcile().await.unwrap();
+    let stored: Secret = serde_json::from_value(shop.api.get(&path).unwrap()).unwrap();
+    assert_eq!(stored.type_.as_deref(), Some("bootstrap.kubernetes.io/token"));
+    let data: BTreeMap<String, String> =
+        stored.data.unwrap().into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect();
+    let (id, secret) = (data["token-id"].clone(), data["token-secret"].clone());
+    assert!(path.ends_with(&format!("-{id}")), "{path} {id}");
+    assert!(secret.len() == 16 && secret.bytes().all(|it| it.is_ascii_digit() || it.is_ascii_lowercase()), "{secret}");
+    assert_eq!(data["expiration"], at(100 + 300).to_string());
+    assert_eq!(
+        (data["usage-bootstrap-authentication"].as_str(), data["usage-bootstrap-signing"].as_str()),
+        ("true", "true")
+    );
+    assert_eq!(data["auth-extra-groups"], "", "written even if empty");
+    assert!(data["description"].contains(" m "), "{data:?}");
+
+    let asked: Vec<_> = shop.cloud.calls.lock().iter().copied().zip(shop.cloud.user_data.lock().clone()).collect();
+    let raw = "<<MACHINE_NAME>> <<BOOTSTRAP_TOKEN>>".to_owned();
+    assert_eq!(asked, [("status", raw.clone()), ("create", format!("m {id}.{secret}"))]);
+
+    shop.known_node(&ready());
+    shop.machine("m", json!({
+        "metadata": { "labels": { "node": "n" }, "deletionTimestamp": at(101) }, "spec": { "providerID": "cloud:///1" },
+    }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.cloud.user_data.lock().last(), Some(&raw), "a deletion gets the Secret as it is");
+}
+
+#[tokio::test]
+async fn a_token_that_is_there_is_used_as_it_is() {
+    let shop = Shop::new();
+    let path = wants_token(&shop);
+    let id = token::id_of(&shop.stored());
+    let base64 = |text: &str| serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap();
+    let data =
+        json!({ "token-id": base64(&id), "token-secret": base64("old"), "expiration": base64("2020-01-01T00:00:00Z") });
+    let name = path.rsplit('/').next().unwrap();
+    let before = shop.api.put(&path, json!({ "metadata": { "name": name, "namespace": "kube-system" }, "data": data }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.cloud.user_data.lock().last(), Some(&format!("m {id}.old")));
+    assert_eq!(shop.api.get(&path), Some(before));
+}
