@@ -34,8 +34,14 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
     /// State of the running reconcile: results of calls, and what it holds until it ends.
     type Session: Default + Send;
 
-    /// Reads the caches; `None` if the object does not exist.
+    /// Reads the caches; `None` if the object does not exist or is unreadable.
     fn observe(&self, key: &Self::Key, memory: &Self::Memory, session: &Self::Session) -> Option<Self::Snapshot>;
+
+    /// Whether the object exists and cannot be decoded. Its memory is kept until it can.
+    fn is_unreadable(&self, key: &Self::Key) -> bool {
+        let _ = key;
+        false
+    }
 
     /// Returns the next steps and waits.
     fn plan(&self, snapshot: &Self::Snapshot) -> Plan<Self::Action>;
@@ -239,7 +245,9 @@ impl<R: Reconciler> Handler for Loop<R> {
         for _ in 0..ROUNDS {
             let begun = Instant::now();
             let Some(snapshot) = self.observe(key, &turn.session) else {
-                self.states.forget(key);
+                if !self.reconciler.is_unreadable(key) {
+                    self.states.forget(key);
+                }
                 return Ok(Requeue::OnChange);
             };
             let plan = self.reconciler.plan(&snapshot);

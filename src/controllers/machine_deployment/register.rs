@@ -54,6 +54,10 @@ impl Reconciler for MachineDeployments {
         self.snapshot(key, memory, self.clock.now())
     }
 
+    fn is_unreadable(&self, key: &Key) -> bool {
+        self.deployments.cache.is_unreadable(key)
+    }
+
     fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
         plan(snapshot, &self.policy)
     }

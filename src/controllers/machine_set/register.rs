@@ -54,6 +54,10 @@ impl Reconciler for MachineSets {
         self.snapshot(key, memory.failure.clone(), self.clock.now(), (self.entropy)())
     }
 
+    fn is_unreadable(&self, key: &Key) -> bool {
+        self.sets.cache.is_unreadable(key)
+    }
+
     fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
         plan(snapshot)
     }

@@ -178,6 +178,11 @@ impl<K: Cached> Cache<K> {
         self.store.read().unreadable().cloned().collect()
     }
 
+    /// Whether an object exists and cannot be decoded.
+    pub fn is_unreadable(&self, key: &Key) -> bool {
+        self.store.read().is_unreadable(key)
+    }
+
     /// A list is complete, so the cache is filled.
     pub fn is_synced(&self) -> bool {
         self.pulse.is_filled()

@@ -66,6 +66,10 @@ impl<K: Cached> Store<K> {
         self.unreadable.values()
     }
 
+    pub fn is_unreadable(&self, key: &Key) -> bool {
+        self.unreadable.contains_key(key)
+    }
+
     /// The objects with a term, by key. `None` if the cache does not have the index.
     pub fn by<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized>(&self, index: &Index<K, T>, term: &Q) -> Option<&[Arc<K>]> {
         let kept = self.indexes.iter().find(|kept| kept.name() == index.name())?;

@@ -87,6 +87,10 @@ impl Reconciler for Machines {
         self.snapshot(key, memory, session).map(Box::new)
     }
 
+    fn is_unreadable(&self, key: &Key) -> bool {
+        self.context.machines.cache.is_unreadable(key)
+    }
+
     fn plan(&self, snapshot: &Self::Snapshot) -> Plan<Action> {
         plan(snapshot, &self.context.policy)
     }

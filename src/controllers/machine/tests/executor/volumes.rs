@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use futures::FutureExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -13,7 +15,11 @@ use super::{
     },
     ATTACHMENTS, Shop, csi, forced, key,
 };
-use crate::driver::{Code, DriverError};
+use crate::{
+    api::machine::Machine,
+    driver::{Code, DriverError},
+    runtime::guard::Guard,
+};
 
 #[tokio::test]
 async fn a_volume_is_followed_from_its_claim_to_another_node() {
@@ -42,6 +48,26 @@ async fn a_volume_is_followed_from_its_claim_to_another_node() {
     shop.reconcile().await.unwrap();
     assert!(shop.cloud.vm.lock().is_none());
     assert_eq!(*shop.cloud.calls.lock(), ["volume_ids", "delete"], "the ID is asked for once");
+}
+
+#[tokio::test]
+async fn volumes_are_awaited_although_the_machine_could_not_be_read_for_a_while() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    shop.pod_with_volume("db", &csi());
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.calls("POST", "/eviction").len(), 1);
+    let machine = shop.stored();
+    let newer = |version: &str| ObjectMeta { resource_version: Some(version.to_owned()), ..machine.metadata.clone() };
+    let unreadable = Guard::Unreadable { metadata: Box::new(newer("998")), error: "a wrong type".to_owned() };
+    shop.context.machines.cache.observe(Event::Apply(unreadable));
+    shop.reconcile().await.unwrap();
+    shop.wait(10);
+    let readable = Guard::Readable(Machine { metadata: newer("999"), ..machine.clone() });
+    shop.context.machines.cache.observe(Event::Apply(readable));
+    shop.reconcile().await.unwrap();
+    assert!(shop.cloud.vm.lock().is_some(), "the pod is gone, and its volume is still attached");
 }
 
 #[rstest]
