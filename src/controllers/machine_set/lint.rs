@@ -172,8 +172,16 @@ impl<'a> Facts<'a> {
         candidates.retain(|machine| !machine.is_terminating() && !was_updated_in_place(machine));
         candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.snapshot.now));
         let present = candidates.len();
-        let surplus: BTreeSet<String> =
-            candidates.iter().take(present.saturating_sub(self.replicas)).map(|machine| machine.name_any()).collect();
+        // Machines that it replaces are part of the surplus.
+        let is_replaced = |machine: &Machine| {
+            let has_failed = machine.phase() == MachinePhase::Failed && self.preserved_by(machine).is_none();
+            self.is_chosen(machine) || has_failed
+        };
+        let replaced: BTreeSet<String> =
+            self.deleted.iter().filter(|machine| is_replaced(machine)).map(|machine| machine.name_any()).collect();
+        candidates.retain(|machine| !replaced.contains(&machine.name_any()));
+        let others = candidates.len().saturating_sub(self.replicas);
+        let surplus: BTreeSet<String> = candidates.iter().take(others).map(|machine| machine.name_any()).collect();
         let bound = format!(
             "it is not among the first {} in deletion order ({present} machines - {} replicas)",
             surplus.len(),

@@ -99,7 +99,8 @@ fn growth_forbidden(set: &MachineSet) -> Option<String> {
         .then(|| format!("the in-place update to end, during which this set must not grow (label {SCALE_UP_DISABLED})"))
 }
 
-/// The Machines to delete, each with the reason, in deletion order.
+/// The Machines to delete, each with the reason, in deletion order. Those that are replaced whatever the number are part of
+/// the surplus, although some may come late in that order.
 fn superfluous<'a>(
     snapshot: &Snapshot,
     replicas: usize,
@@ -113,23 +114,27 @@ fn superfluous<'a>(
     let present = candidates.len();
     let surplus = present.saturating_sub(replicas);
     let scaled = scaled_at(&snapshot.set.metadata);
-    let reason = |index: usize, machine: &Machine| {
-        if index < surplus {
-            Some(format!("{present} machines > {replicas} replicas: {}", describe(machine)))
-        } else if is_chosen(machine, scaled) {
-            Some("the autoscaler chose it for deletion".to_owned())
-        } else if must_be_replaced(machine, snapshot.now, preservation) && replaced_at(machine, snapshot.now).is_none()
-        {
-            Some("it failed and has to be replaced".to_owned())
-        } else {
-            None
-        }
+    let is_replaced = |machine: &Machine| {
+        must_be_replaced(machine, snapshot.now, preservation) && replaced_at(machine, snapshot.now).is_none()
     };
-    candidates
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, machine)| reason(index, machine).map(|reason| (machine, reason)))
-        .collect()
+    let goes_anyway = |machine: &Machine| is_chosen(machine, scaled) || is_replaced(machine);
+    let mut others = surplus.saturating_sub(candidates.iter().filter(|machine| goes_anyway(machine)).count());
+    candidates.retain(|machine| {
+        let is_surplus = others > 0 && !goes_anyway(machine);
+        others -= usize::from(is_surplus);
+        is_surplus || goes_anyway(machine)
+    });
+    let reason = |(index, machine): (usize, &'a Arc<Machine>)| {
+        let reason = if index < surplus {
+            format!("{present} machines > {replicas} replicas: {}", describe(machine))
+        } else if is_chosen(machine, scaled) {
+            "the autoscaler chose it for deletion".to_owned()
+        } else {
+            "it failed and has to be replaced".to_owned()
+        };
+        (machine, reason)
+    };
+    candidates.into_iter().enumerate().map(reason).collect()
 }
 
 /// A Machine can be left in phase Terminating without a deletion timestamp; without this it would stay forever.

@@ -69,8 +69,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
                 "the annotation {key} of the Node to be corrected: {word:?} is none of now, when-failed, false"
             );
             plan.wait(WaitKind::SpecCorrection, text, machine.preserved_until(now));
-            let is_expired = machine.preserve_expiry().is_some_and(|expiry| expiry <= now);
-            if is_expired { Stage::End(EXPIRED) } else { Stage::Idle }
+            stage_without_node(machine, now)
         }
     };
     match stage {
@@ -97,6 +96,17 @@ fn stage_of(machine: &Machine, mode: Option<PreserveMode>, now: Timestamp) -> St
         Some(mode) if is_failed => Stage::Keep(mode),
         Some(PreserveMode::WhenFailed) if expiry.is_none() => Stage::Idle,
         Some(PreserveMode::WhenFailed | PreserveMode::Auto) => Stage::End(not_failed),
+    }
+}
+
+/// What happens while nobody can say what the Node's annotation asks for. A set keeps a failed Machine whose own annotation
+/// asks for it, so that its preservation has to begin and end.
+fn stage_without_node(machine: &Machine, now: Timestamp) -> Stage {
+    let own = machine.preserve_mode().filter(|mode| *mode != PreserveMode::Never);
+    match own {
+        Some(mode) if machine.phase() == MachinePhase::Failed => stage_of(machine, Some(mode), now),
+        _ if machine.preserve_expiry().is_some_and(|expiry| expiry <= now) => Stage::End(EXPIRED),
+        _ => Stage::Idle,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
             FORCE_DRAIN, JOIN_DURATION, LAST_NODE_PRESERVE, PRESERVE, PRESERVED_TAINT, SCALE_DOWN_DISABLED,
             SCALE_DOWN_DISABLED_BY_MCM,
         },
-        machine::MachinePhase,
+        machine::{AUTO_PRESERVED, MachinePhase},
     },
     controllers::machine::Call,
     drain::Refusal,
@@ -170,6 +170,19 @@ fn a_word_on_the_node_that_means_nothing_decides_nothing(
     assert_eq!(of_machine(&world, LAST_NODE_PRESERVE), None);
     let is_told = world.waits.iter().any(|wait| wait.contains("to be corrected: \"nwo\""));
     assert_eq!(is_told, left == until, "{:?}", world.waits);
+}
+
+#[rstest]
+#[case::by_its_set(AUTO_PRESERVED)]
+#[case::by_a_user("when-failed")]
+fn a_failed_machine_that_is_kept_has_an_end_whatever_the_node_says(#[case] own: &str) {
+    let mut world = asked("Failed", own);
+    world.annotate_node(PRESERVE, "nwo");
+    world.settle();
+    let end = expiry(&world).expect("its set keeps it");
+    world.now = end;
+    world.settle();
+    assert_eq!((expiry(&world), of_machine(&world, PRESERVE)), (None, some("false")));
 }
 
 #[test]

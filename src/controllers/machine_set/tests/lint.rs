@@ -112,6 +112,11 @@ fn four(change: Value) -> World {
     World::new(3).machine("a", json!({})).machine("b", change).machine("c", json!({})).machine("d", json!({}))
 }
 
+/// `b` failed, and comes last in deletion order.
+fn failed_last() -> World {
+    four(both(annotated(labels::PRIORITY, "9"), phase("Failed")))
+}
+
 /// `b` goes first, the autoscaler marked `d`, and changed the replicas last at second 0.
 fn scaled(marked: &str) -> World {
     let chosen = both(annotated(labels::PRIORITY, "1"), annotated(labels::MARKED_FOR_DELETION_TIME, marked));
@@ -123,10 +128,12 @@ fn scaled(marked: &str) -> World {
 #[case::the_surplus(four(json!({})), &["a"], None)]
 #[case::one_more(four(json!({})), &["a", "b"], Some("b"))]
 #[case::another_one(four(json!({})), &["c"], Some("c"))]
-#[case::and_one_that_failed(four(both(annotated(labels::PRIORITY, "9"), phase("Failed"))), &["a", "b"], None)]
+#[case::one_that_failed_is_the_surplus(failed_last(), &["b"], None)]
+#[case::and_another_one(failed_last(), &["a", "b"], Some("a"))]
 #[case::the_one_that_failed_is_the_surplus(four(phase("Failed")), &["b", "a"], Some("a"))]
 #[case::and_one_that_is_stuck(four(json!({})).machine("e", phase("Terminating")), &["a", "e"], None)]
-#[case::and_one_that_the_autoscaler_chose(scaled(&after(0)), &["b", "d"], None)]
+#[case::one_that_the_autoscaler_chose_is_the_surplus(scaled(&after(0)), &["d"], None)]
+#[case::and_the_first_in_order(scaled(&after(0)), &["b", "d"], Some("b"))]
 #[case::chosen_after_the_last_scaling(scaled(&after(1)), &["b", "d"], Some("d"))]
 #[case::just_updated_in_place(four(json!({ "metadata": { "labels": { labels::UPDATE_RESULT: "successful" } } })), &["b"], Some("b"))]
 #[case::unreadable_ones_push_nobody_out(unreadable(World::new(1).machine("b", json!({}))), &["b"], Some("b"))]

@@ -87,3 +87,15 @@ fn a_machine_the_autoscaler_chose_is_replaced_even_if_the_number_is_right(
     assert_eq!(world.deleted, if goes { vec!["b"] } else { vec![] });
     assert_eq!(world.active(), 2);
 }
+
+#[rstest]
+#[case::chosen_by_the_autoscaler(both(preserved_until(60), json!({ "metadata": { "annotations": {
+    labels::PRIORITY: "1", labels::MARKED_FOR_DELETION_TIME: "2023-11-14T10:00:00Z",
+} } })))]
+#[case::failed(both(annotated(labels::PRIORITY, "9"), phase("Failed")))]
+fn what_is_replaced_anyway_is_the_surplus_although_it_comes_last(#[case] last: Value) {
+    let mut world = World::new(2).with(annotated(labels::LAST_SCALER_CHANGE, "2023-11-14T10:00:00Z"));
+    world = world.machine("a", json!({})).machine("b", json!({})).machine("c", last);
+    world.settle();
+    assert_eq!(world.deleted, ["c"]);
+}
