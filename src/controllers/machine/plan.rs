@@ -37,11 +37,11 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if snapshot.is_deleting() {
         return delete::plan(snapshot, policy);
     }
-    if let Some(patch) = finalizer::add(&snapshot.machine.metadata, labels::FINALIZER) {
+    if !owes_id && let Some(patch) = finalizer::add(&snapshot.machine.metadata, labels::FINALIZER) {
         plan.then(Action::PatchMachine(patch), "a Machine that may have a VM carries the finalizer");
         return plan;
     }
-    if snapshot.has_target() && matches!(snapshot.target, TargetTrust::Untrusted { .. }) {
+    if !owes_id && snapshot.has_target() && matches!(snapshot.target, TargetTrust::Untrusted { .. }) {
         wait_for_nodes(&mut plan, snapshot);
         return plan;
     }

@@ -15,7 +15,7 @@ use super::{
     MACHINES, NODE, Shop, key,
 };
 use crate::{
-    api::machine::MachinePhase,
+    api::{labels, machine::MachinePhase},
     controllers::machine::{Action, Memory, take_permit},
     driver::{Code, DriverError},
     runtime::{
@@ -94,6 +94,25 @@ async fn a_machine_that_is_gone_when_it_is_read_leaves_the_cache() {
     shop.api.remove(&format!("{MACHINES}/m"));
     assert_eq!(shop.reconcile().await.unwrap(), Requeue::OnChange);
     assert!(shop.context.machines.cache.get(&key()).is_none());
+}
+
+#[tokio::test]
+async fn the_id_of_a_vm_is_stored_before_the_finalizer_that_a_user_removed_meanwhile() {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    let (machines, api) = (Arc::clone(&shop.context.machines), shop.api.clone());
+    *shop.cloud.hook.lock() = Some(Box::new(move |call| {
+        if call == "create" {
+            let path = format!("{MACHINES}/m");
+            let mut machine = api.get(&path).unwrap();
+            machine["metadata"]["finalizers"] = json!([]);
+            machines.cache.wrote(serde_json::from_value(api.put(&path, machine)).unwrap());
+        }
+    }));
+    shop.reconcile().await.unwrap();
+    let patches: Vec<_> = shop.calls("PATCH", "/m").into_iter().map(|call| call.body).collect();
+    assert_eq!(patches[0]["spec"]["providerID"], "cloud:///1");
+    assert_eq!(shop.stored().metadata.finalizers, Some(vec![labels::FINALIZER.to_owned()]));
 }
 
 #[rstest]
