@@ -270,6 +270,9 @@ impl<R: Reconciler> Handler for Loop<R> {
                 return Ok(Requeue::After(left));
             }
             if let Some(violation) = violation {
+                for step in &plan.steps {
+                    tracing::info!(controller, object = %key, action = %step.action, reason = %step.reason, "refused step");
+                }
                 return Err(ReconcileError::Refused { key: key.to_string(), violation });
             }
             *done.entry(format!("{}: {}", step.action, step.reason)).or_default() += 1;
