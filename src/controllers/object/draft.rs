@@ -74,6 +74,11 @@ impl<K: Resource<DynamicType = ()> + Clone + Serialize> Drafts<K> {
         self.0.entry(current.name_any()).or_insert_with(|| Draft::of(Arc::clone(current))).edit(reason, change);
     }
 
+    /// Whether an object is changed.
+    pub(crate) fn has(&self, current: &K) -> bool {
+        self.0.contains_key(&current.name_any())
+    }
+
     /// The desired object so far.
     pub(crate) fn desired<'a>(&'a self, current: &'a Arc<K>) -> &'a K {
         self.0.get(&current.name_any()).map_or(current, Draft::desired)

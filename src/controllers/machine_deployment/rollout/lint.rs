@@ -159,7 +159,8 @@ struct Set<'a> {
     /// Replicas before and after the plan.
     before: i64,
     after: i64,
-    /// Machines without a delete call in flight, in deletion order.
+    /// Machines without a delete call in flight, in deletion order. Those that were updated in place come last: they move to
+    /// another set, and this one does not delete them.
     live: Vec<&'a Machine>,
     /// Those of them that the autoscaler chose: they do not serve any more.
     chosen: Chosen,
@@ -197,7 +198,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
             live.into_iter().partition(|machine| in_flight.is_deleting(machine));
         live.sort_by_cached_key(|machine| {
             let after = machine.metadata.name.as_deref().and_then(|name| annotated.get(name));
-            DeletionOrder::of(after.unwrap_or(machine), snapshot.now)
+            (was_updated_in_place(machine), DeletionOrder::of(after.unwrap_or(machine), snapshot.now))
         });
         let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid);
         let (going, unreadable): (Vec<_>, Vec<_>) = unreadable.partition(|machine| machine.is_terminating);
@@ -277,7 +278,8 @@ impl Set<'_> {
 
     /// How many Machines the set deletes as its surplus.
     fn surplus(&self, replicas: i64) -> usize {
-        self.live.len().saturating_sub(usize::try_from(replicas).unwrap_or(0))
+        let candidates = self.live.iter().filter(|machine| !was_updated_in_place(machine)).count();
+        candidates.saturating_sub(usize::try_from(replicas).unwrap_or(0))
     }
 
     fn available_before(&self) -> i64 {
@@ -299,10 +301,19 @@ impl Set<'_> {
 
     /// Machines that remain and are not available, while an available one was deleted before them.
     fn outliving(&self, replicas: i64) -> i64 {
+        length(self.outlived(replicas).filter(|machine| !self.serves(machine)).count()) + self.unreadable
+    }
+
+    /// The same without those that are available and chosen by the autoscaler.
+    fn unavailable_outliving(&self, replicas: i64) -> i64 {
+        length(self.outlived(replicas).filter(|machine| !machine.is_available()).count()) + self.unreadable
+    }
+
+    /// Machines that remain while an available one was deleted before them.
+    fn outlived(&self, replicas: i64) -> impl Iterator<Item = &&Machine> {
         let first_available = self.live.iter().position(|machine| self.serves(machine));
-        let Some(first_available) = first_available else { return self.unreadable };
-        let outlived = self.live.iter().skip(first_available.max(self.surplus(replicas)));
-        length(outlived.filter(|machine| !self.serves(machine)).count()) + self.unreadable
+        let skipped = first_available.map_or(usize::MAX, |first| first.max(self.surplus(replicas)));
+        self.live.iter().skip(skipped)
     }
 
     fn has_machines(&self) -> bool {
@@ -329,8 +340,11 @@ fn too_few(limits: &Limits, sets: &[Set<'_>]) -> Option<Violation> {
             let deletes = |set: &&Set<'_>| !set.is_new || set.after < set.before;
             sets.iter().filter(deletes).map(|set| set.outliving(set.after)).sum()
         }
-        // A Node that is not available is updated where it is.
-        StrategyType::InPlaceUpdate => 0,
+        // A Node that is not available is updated where it is. A set that shrinks deletes what the priorities name.
+        StrategyType::InPlaceUpdate => {
+            let deletes = |set: &&Set<'_>| set.surplus(set.after) > set.surplus(set.before);
+            sets.iter().filter(deletes).map(|set| set.unavailable_outliving(set.after)).sum()
+        }
         StrategyType::Recreate => return None,
     };
     let (replicas, max_unavailable) = (limits.replicas, limits.max_unavailable);
@@ -390,6 +404,10 @@ fn moves(snapshot: &Snapshot, limits: &Limits, steps: &[Step<Action>]) -> Option
         let (rule, text) = problem(machine, &to)?;
         Some(Violation::new(rule, format!("machine {} would get another set, and {text}", machine.name_any())))
     })
+}
+
+fn was_updated_in_place(machine: &Machine) -> bool {
+    machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == labels::SUCCESSFUL)
 }
 
 fn length(count: usize) -> i64 {

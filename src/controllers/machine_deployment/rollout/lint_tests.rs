@@ -2,6 +2,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
+use crate::api::machine::MachinePhase;
 
 /// An old set of 3 that serve and a new one of 1 that serves, with a surge of 1.
 fn snapshot(strategy: Value) -> Snapshot {
@@ -127,6 +128,44 @@ fn a_machine_that_the_plan_marks_is_the_one_that_its_set_deletes() {
     assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 2)]), [Rule::TooFewAvailable], "the chosen one would stay");
     assert_eq!(rules(&snapshot, &[mark.clone(), resize(&snapshot, 0, 2)]), []);
     assert_eq!(rules(&snapshot, &[mark, resize(&snapshot, 0, 1)]), [Rule::TooFewAvailable]);
+}
+
+#[test]
+fn a_machine_that_was_updated_in_place_is_not_deleted_and_one_that_is_not_available_may_outlive_another() {
+    let knobs = json!({"maxSurge": 1, "maxUnavailable": 0, "orchestrationType": "Auto"});
+    let paused = || {
+        let mut snapshot = snapshot(json!({"type": "InPlaceUpdate", "inPlaceUpdate": knobs}));
+        Arc::make_mut(&mut snapshot.deployment).spec.replicas = 2;
+        snapshot.sets.truncate(1);
+        snapshot.machines.truncate(3);
+        for machine in &snapshot.machines {
+            let (name, node) = (machine.name_any(), json!({"metadata": {"name": machine.name_any()}}));
+            snapshot.nodes.insert(name, Arc::new(serde_json::from_value(node).unwrap()));
+        }
+        for machine in &mut snapshot.machines {
+            let name = machine.name_any();
+            Arc::make_mut(machine).labels_mut().insert(labels::NODE.to_owned(), name);
+        }
+        snapshot
+    };
+    let first = |snapshot: &mut Snapshot| {
+        let annotations = Arc::make_mut(&mut snapshot.machines[0]).annotations_mut();
+        annotations.insert(labels::PRIORITY.to_owned(), "1".to_owned());
+    };
+    let mut updated = paused();
+    first(&mut updated);
+    let result = (labels::UPDATE_RESULT.to_owned(), labels::SUCCESSFUL.to_owned());
+    Arc::make_mut(&mut updated.machines[0]).labels_mut().extend([result]);
+    Arc::make_mut(&mut updated.deployment).spec.replicas = 3;
+    assert_eq!(rules(&updated, &[resize(&updated, 0, 2)]), [], "two can be deleted, and two stay");
+    assert_eq!(rules(&updated, &[resize(&updated, 0, 1)]), [Rule::TooFewAvailable]);
+
+    let mut pending = paused();
+    first(&mut pending);
+    assert_eq!(rules(&pending, &[resize(&pending, 0, 2)]), [], "three serve, and two remain");
+    Arc::make_mut(&mut pending.machines[1]).status.get_or_insert_default().current_status.phase = MachinePhase::Pending;
+    assert_eq!(rules(&pending, &[resize(&pending, 0, 2)]), [], "the one with the priority goes, the pending one stays");
+    assert_eq!(rules(&pending, &[resize(&pending, 0, 1)]), [Rule::TooFewAvailable]);
 }
 
 #[test]

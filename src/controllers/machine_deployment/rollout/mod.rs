@@ -90,6 +90,7 @@ impl<'a> RolloutPlanner<'a> {
             return plan;
         }
         autoscaler::mark_machines(&mut self.deployment, &mut self.machines, self.snapshot);
+        self.sets.see_marks(&self.machines);
         let spec = &self.snapshot.deployment.spec;
         if let Some(request) = spec.rollback_to.as_ref().filter(|_| !spec.paused) {
             rollback::roll_back(&mut self.deployment, &mut self.sets, &mut self.nodes, request);

@@ -24,7 +24,11 @@ use crate::{
     },
     controllers::{
         machine_set::InFlight,
-        object::{deletion_order::DeletionOrder, draft::Draft, owner},
+        object::{
+            deletion_order::DeletionOrder,
+            draft::{Draft, Drafts},
+            owner,
+        },
     },
 };
 
@@ -42,6 +46,8 @@ pub(super) struct SetView {
     pub in_flight: InFlight,
     /// Those that the autoscaler chose. The set deletes them and creates others.
     chosen: Chosen,
+    /// Those that the plan marks for the autoscaler, as they are then: a mark decides which Machines the set deletes first.
+    marked: BTreeMap<String, Machine>,
     /// The counts of its Machines.
     pub counts: ReplicaCounts,
     now: Timestamp,
@@ -113,11 +119,23 @@ impl OwnedSets {
             let in_flight = snapshot.in_flight.get(uid).cloned().unwrap_or_default();
             let (is_new, now, counts) = (Some(index) == new, snapshot.now, ReplicaCounts::default());
             let chosen = choice.among(machines.iter().map(Arc::as_ref), draft.current(), is_new);
-            SetView { draft, is_new, machines, unreadable, in_flight, chosen, counts, now }.counted()
+            let marked = BTreeMap::new();
+            SetView { draft, is_new, machines, unreadable, in_flight, chosen, marked, counts, now }.counted()
         });
         let sets = sets.collect();
         unknown.extend(unreadable.into_values().flatten().map(|machine| machine.name));
         Self { sets, released: Vec::new(), unknown }
+    }
+
+    /// From now on the Machines count as marked.
+    pub(super) fn see_marks(&mut self, marks: &Drafts<Machine>) {
+        for set in &mut self.sets {
+            let marked = set.machines.iter().filter(|machine| marks.has(machine));
+            set.marked = marked.map(|machine| (machine.name_any(), marks.desired(machine).clone())).collect();
+            if !set.marked.is_empty() {
+                set.counts = set.counts_by(Machine::is_available);
+            }
+        }
     }
 
     /// The set with the current template.
@@ -202,19 +220,24 @@ impl SetView {
         machine.is_terminating() || self.in_flight.is_deleting(machine)
     }
 
+    /// When the set deletes a Machine, compared with others.
+    fn order<'a>(&'a self, machine: &'a Machine) -> DeletionOrder<'a> {
+        let marked = machine.metadata.name.as_ref().and_then(|name| self.marked.get(name));
+        DeletionOrder::of(marked.unwrap_or(machine), self.now)
+    }
+
     /// The counts, if these Machines are the available ones. They are computed from the Machines themselves, because the
     /// status of a set may be stale.
     pub(super) fn counts_by(&self, is_available: impl Fn(&Machine) -> bool) -> ReplicaCounts {
-        let Self { machines, unreadable, in_flight, chosen, now, .. } = self;
+        let Self { machines, unreadable, in_flight, chosen, .. } = self;
         let live: Vec<&Machine> =
             machines.iter().map(Arc::as_ref).filter(|machine| !machine.is_terminating()).collect();
         let (deleting, staying): (Vec<&Machine>, Vec<&Machine>) =
             live.iter().copied().partition(|machine| in_flight.is_deleting(machine));
         let (available, idle): (Vec<&Machine>, Vec<&Machine>) =
             staying.into_iter().partition(|machine| is_available(machine) && !chosen.has(machine));
-        let first_available = available.iter().map(|machine| DeletionOrder::of(machine, *now)).min();
-        let goes_first =
-            |machine: &Machine| first_available.as_ref().is_none_or(|first| DeletionOrder::of(machine, *now) < *first);
+        let first_available = available.iter().map(|machine| self.order(machine)).min();
+        let goes_first = |machine: &Machine| first_available.as_ref().is_none_or(|first| self.order(machine) < *first);
         let seen = machines.iter().filter(|machine| in_flight.is_creating(machine)).count();
         let seen = seen + unreadable.iter().filter(|machine| in_flight.creates.contains(&machine.name)).count();
         let lasting = unreadable.iter().filter(|machine| !machine.is_terminating).count();

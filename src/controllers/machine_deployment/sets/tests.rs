@@ -22,6 +22,7 @@ fn set(replicas: i32, machines: Vec<Arc<Machine>>) -> SetView {
         machines,
         unreadable: Vec::new(),
         in_flight: InFlight::default(),
+        marked: BTreeMap::new(),
         chosen: Chosen::default(),
         counts: ReplicaCounts::default(),
         now: Timestamp::from_second(NOW).unwrap(),
@@ -77,4 +78,14 @@ fn a_delete_in_flight_may_fail_or_succeed_and_a_create_counts_once() {
         ..ReplicaCounts::default()
     };
     assert_eq!(set.counted().counts, expected);
+}
+
+#[test]
+fn an_available_machine_that_the_plan_marks_goes_before_one_that_is_not_available() {
+    let machines = vec![machine("a", "Running", json!({})), machine("b", "Pending", json!({}))];
+    let mut set = set(2, machines);
+    assert_eq!(set.counts_by(Machine::is_available).expendable, 1);
+    let marked = machine("a", "Running", json!({PRIORITY: "1", MARK: "2026-01-01T00:00:00Z"}));
+    set.marked.insert("a".to_owned(), Machine::clone(&marked));
+    assert_eq!(set.counts_by(Machine::is_available).expendable, 0);
 }
