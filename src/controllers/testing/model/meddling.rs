@@ -1,11 +1,11 @@
 //! People and programs that change what belongs to others.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::{
-    super::api_server::{DEPLOYMENTS, MACHINES, NODES, SETS},
+    super::api_server::{DEPLOYMENTS, MACHINES, NODES, Object, SETS},
     wish::POOL,
     world::{NAMESPACE, World},
 };
@@ -135,18 +135,26 @@ impl World {
         drop(self.control.edit(&MACHINES, NAMESPACE, name, change));
     }
 
-    /// Nobody needs the Machines that were taken out. Those whose set is gone are the garbage collector's.
-    pub(super) fn tidy_after_meddling(&self) {
+    /// Nobody needs the Machines that were taken out, or that no set wants. Those whose set is gone are the garbage
+    /// collector's.
+    pub(super) fn tidy_machines(&self) {
         let all_go = self.wish.lock().is_deleted;
-        let sets: BTreeSet<String> = self.control.all(&SETS).iter().map(|set| set.uid().to_owned()).collect();
+        let sets = self.control.all(&SETS);
         for machine in self.control.all(&MACHINES) {
             let metadata = &machine.value["metadata"];
-            let owner = metadata["ownerReferences"][0]["uid"].as_str();
-            let is_stray = owner.is_none_or(|owner| !sets.contains(owner));
-            if metadata["labels"][labels::DEPLOYMENT_NAME] != POOL || (all_go && is_stray) {
+            let is_stray = match metadata["ownerReferences"][0]["uid"].as_str() {
+                Some(owner) => sets.iter().all(|set| set.uid() != owner),
+                None => all_go || !sets.iter().any(|set| !set.is_terminating() && selects(set, &metadata["labels"])),
+            };
+            if metadata["labels"][labels::DEPLOYMENT_NAME] != POOL || is_stray {
                 self.say(format!("user: delete machine {}", machine.name()));
                 self.control.delete(&MACHINES, NAMESPACE, machine.name()).unwrap();
             }
         }
     }
+}
+
+fn selects(set: &Object, of_machine: &Value) -> bool {
+    let wanted = set.value["spec"]["selector"]["matchLabels"].as_object();
+    wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| of_machine[key] == *value))
 }

@@ -212,7 +212,7 @@ impl World {
         }
         self.collect_pods();
         if self.rooms.meddling || self.rooms.freezes {
-            self.tidy_after_meddling();
+            self.tidy_machines();
         }
         if self.rooms.in_place {
             self.help_updates();

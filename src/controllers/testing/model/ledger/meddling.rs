@@ -11,6 +11,8 @@ impl Ledger {
         self.span.most += change;
         self.span.least = self.span.least.saturating_sub(change);
         self.span.fewest = self.span.fewest.saturating_sub(change);
+        // It may be an old set.
+        self.span.only_recreate = false;
     }
 
     /// A set chose a Machine. Those with a lower priority go first.

@@ -168,7 +168,12 @@ impl Ledger {
     }
 
     fn live(&self) -> usize {
-        self.machines.values().filter(|machine| !machine.is_terminating() && machine.is_in_pool).count()
+        self.machines.values().filter(|machine| !machine.is_terminating() && self.is_counted(machine)).count()
+    }
+
+    /// Machines whose set is gone are the garbage collector's.
+    fn is_counted(&self, machine: &MachineFacts) -> bool {
+        machine.is_in_pool && (machine.set.is_empty() || self.sets.contains_key(&machine.set))
     }
 
     /// After each write.
@@ -228,6 +233,8 @@ impl Ledger {
                 owned.into_iter().for_each(|id| self.stranded(id));
                 if !old.is_deleted && by_process {
                     self.check_deletion(old, luck);
+                } else if !old.is_deleted {
+                    self.taken.push(Taken { at: now, set: old.set.clone(), served: old.is_available() });
                 }
                 self.machines.remove(&old.uid);
                 self.given_up.remove(&old.uid);
@@ -249,7 +256,7 @@ impl Ledger {
             let allowed = set.most_replicas(NEWS);
             luck.must(own <= allowed, || format!("set {} has {own} machines and {allowed} replicas", set.name));
         }
-        let is_other = |it: &&MachineFacts| it.set != new.set && it.is_in_pool;
+        let is_other = |it: &&MachineFacts| it.set != new.set && self.is_counted(it);
         let others = self.machines.values().filter(is_other).count();
         let mixes = self.span.only_recreate && others > 0;
         luck.must(!mixes, || format!("{} is created while {others} of other templates exist", new.name));
@@ -275,10 +282,15 @@ impl Ledger {
             self.given_up.remove(&new.uid);
         }
         if matches!(&*old.phase, "Unknown" | "InPlaceUpdateFailed") && new.phase == "Failed" {
-            // One that is preserved is not replaced.
-            let is_kept = |uid: &String| self.machines.get(uid).is_some_and(|machine| machine.kept_until.is_some());
-            let others: Vec<&String> = self.given_up.iter().filter(|uid| !is_kept(uid)).collect();
-            luck.must(others.is_empty(), || format!("machine {name} is given up while {others:?} are not gone yet"));
+            // One that is preserved is not replaced, and one that a user took out of its set does not count.
+            let counts = |uid: &&String| {
+                let machine = self.machines.get(*uid);
+                machine.is_some_and(|machine| machine.kept_until.is_none() && machine.is_in_pool)
+            };
+            let others: Vec<&String> = self.given_up.iter().filter(counts).collect();
+            luck.must(others.is_empty() || !new.is_in_pool, || {
+                format!("machine {name} is given up while {others:?} are not gone yet")
+            });
             self.given_up.insert(new.uid.clone());
         }
         let is_update = old.phase == "InPlaceUpdateFailed";
@@ -339,7 +351,12 @@ impl Ledger {
         let is_stuck =
             |it: &&MachineFacts| !it.is_readable && it.is_in_pool && !it.is_terminating() && !it.is_available();
         let stuck = self.machines.values().filter(is_stuck).count();
-        luck.must(available + lost + stuck >= least, || {
+        // Who decides about a set may not know yet that a user gave a Machine of it another priority.
+        let is_chosen = |it: &&MachineFacts| {
+            it.priority_since.elapsed() <= NEWS && it.deleted_at.is_some_and(|at| at.elapsed() <= NEWS)
+        };
+        let chosen = self.machines.values().filter(is_chosen).count();
+        luck.must(available + lost + stuck + chosen >= least, || {
             format!("{} goes: {available} serve and {lost} were lost, at least {least} must serve", machine.name)
         });
     }
