@@ -127,7 +127,9 @@ impl World {
 
     fn place_pods(&self, node: &str) {
         let has_pods = self.target.all(&PODS).iter().any(|pod| pod.value["spec"]["nodeName"] == node);
-        if has_pods {
+        let held = self.target.get(&NODES, "", node);
+        let is_closed = held.is_none_or(|held| held.value["spec"]["unschedulable"] == true);
+        if has_pods || is_closed {
             return;
         }
         let most = if self.rooms.volumes { 6 } else { 3 };

@@ -41,6 +41,10 @@ const SOON: Duration = Duration::from_secs(3);
 const BOOT: Duration = Duration::from_mins(3);
 /// The longest grace period of a pod, and what lies around a drain.
 const DRAIN: Duration = Duration::from_mins(5);
+/// How much longer a drain takes whose volumes move a few at a time, some of them late.
+const VOLUMES: Duration = Duration::from_mins(30);
+/// How long a user's last word is on its way.
+const ON_ITS_WAY: Duration = Duration::from_secs(70);
 
 /// The drain of a Node, the work of its agent, and what users and others do around it.
 const UPDATE: Duration = Duration::from_mins(8);
@@ -193,8 +197,10 @@ impl Life {
         let rooms = self.world.rooms;
         let more = [(rooms.preservation, KEPT), (rooms.orphans, COLLECTED)];
         let patience = PATIENCE + more.into_iter().filter(|(has, _)| *has).map(|(_, more)| more).sum::<Duration>();
+        // What is asked for on a Node shows nowhere else before.
+        let earliest = if rooms.preservation { ON_ITS_WAY } else { Duration::ZERO };
         while begun.elapsed() < patience {
-            if self.world.is_at_rest() {
+            if self.world.is_at_rest() && begun.elapsed() >= earliest {
                 self.world.say(format!("the wish is met after {:?}", begun.elapsed()));
                 return Ok(());
             }
@@ -225,7 +231,8 @@ impl Life {
         world.recover(&node);
         world.within(SOON, "a recovered machine", || world.what_is_missing().is_empty()).await?;
         world.delete_some_machine();
-        world.within(BOOT + DRAIN, "the replacement of a machine", || world.what_is_missing().is_empty()).await?;
+        let drain = DRAIN + if world.rooms.volumes { VOLUMES } else { Duration::ZERO };
+        world.within(BOOT + drain, "the replacement of a machine", || world.what_is_missing().is_empty()).await?;
         if world.wish.lock().is_in_place() { self.probe_update().await } else { Ok(()) }
     }
 

@@ -13,7 +13,7 @@ impl Ledger {
     /// A user makes so many Machines, which may exist beside all others, of whatever template.
     pub(in super::super) fn made_by_hand(&mut self, count: usize) {
         self.last_write = Instant::now();
-        self.span.most += count;
+        self.span.by_hand += count;
         self.span.only_recreate = false;
     }
 

@@ -8,7 +8,7 @@ impl Ledger {
     /// A user gives a set so many replicas more or less, until its deployment takes them back.
     pub(in super::super) fn scaled_by_hand(&mut self, change: usize) {
         self.last_write = Instant::now();
-        self.span.most += change;
+        self.span.by_hand += change;
         self.span.least = self.span.least.saturating_sub(change);
         self.span.fewest = self.span.fewest.saturating_sub(change);
         // It may be an old set.

@@ -25,7 +25,6 @@ use self::facts::{MachineFacts, NodeFacts, SetFacts};
 use super::{
     super::api_server::{ApiServer, MACHINES, NODES, OUTSIDE, Object, PODS, SETS, Write},
     cloud::Cloud,
-    kubelet::ready_status,
     luck::Luck,
     wish::{Strategy, Wish},
 };
@@ -74,6 +73,8 @@ struct Taken {
 #[derive(Debug)]
 struct Span {
     most: usize,
+    /// Machines beside all wishes, because users made them or scaled a set.
+    by_hand: usize,
     least: usize,
     /// The smallest number of replicas.
     fewest: usize,
@@ -93,6 +94,7 @@ impl Span {
     fn of(wish: &Wish) -> Self {
         Self {
             most: usize::try_from(wish.most()).unwrap(),
+            by_hand: 0,
             least: usize::try_from(wish.least()).unwrap(),
             fewest: usize::try_from(wish.replicas).unwrap(),
             only_recreate: wish.strategy == Strategy::Recreate,
@@ -134,6 +136,7 @@ impl Ledger {
         self.last_write = Instant::now();
         self.span = Span {
             most: self.span.most.max(new.most).max(self.live()),
+            by_hand: self.span.by_hand,
             least: self.span.least.min(new.least),
             fewest: self.span.fewest.min(new.fewest),
             only_recreate: self.span.only_recreate && new.only_recreate,
@@ -193,7 +196,7 @@ impl Ledger {
         } else if write.call.kind == &NODES {
             self.saw_node(write, by_process, luck, cloud, target);
         } else if write.call.kind == &PODS && by_process {
-            self.saw_pod(write, luck, cloud, target);
+            self.saw_pod(write, luck, cloud);
         }
     }
 
@@ -248,7 +251,7 @@ impl Ledger {
 
     /// Bounds hold at every instant, and Recreate never mixes.
     fn check_creation(&self, new: &MachineFacts, luck: &Luck) {
-        let (live, most) = (self.live(), self.span.most);
+        let (live, most) = (self.live(), self.span.most + self.span.by_hand);
         luck.must(live <= most, || format!("{} makes {live} machines, and {most} may exist", new.name));
         if let Some(set) = self.sets.get(&new.set) {
             let is_own = |it: &&MachineFacts| it.set == new.set && !it.is_terminating() && it.is_in_pool;
@@ -398,7 +401,7 @@ impl Ledger {
     }
 
     /// Pods go only from Nodes that are drained.
-    fn saw_pod(&mut self, write: &Write<'_>, luck: &Luck, cloud: &Cloud, target: &ApiServer) {
+    fn saw_pod(&mut self, write: &Write<'_>, luck: &Luck, cloud: &Cloud) {
         let Some(pod) = write.before else { return };
         self.saw_eviction(write, pod, luck);
         let (name, node) = (pod.name(), pod.value["spec"]["nodeName"].as_str().unwrap_or_default());
@@ -409,7 +412,7 @@ impl Ledger {
         luck.must(is_drained, || format!("pod {name} goes, and nobody drains its node {node}"));
         let ends = pod.value["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse().ok());
         let is_cut_short = write.after.is_none() && ends.is_some_and(|ends: jiff::Timestamp| write.call.at < ends);
-        let is_ready = target.get(&NODES, "", node).is_some_and(|node| ready_status(&node) == "True");
+        let is_ready = self.nodes.get(node).is_some_and(|node| node.has_been_ready_for(NEWS));
         let is_forced = self.machines.values().any(|machine| machine.node == node && machine.is_forced);
         luck.must(!(is_cut_short && is_ready && !is_forced && cloud.has_vm_for_node(node)), || {
             format!("pod {name} is ended before its grace period is over, on a healthy node")
