@@ -402,6 +402,110 @@ mod tests {
         }
     }
 
+    /// Cannot be observed.
+    struct Unseen {
+        is_unreadable: bool,
+    }
+
+    impl Reconciler for Unseen {
+        type Key = Key;
+        type Snapshot = ();
+        type Action = &'static str;
+        type Memory = bool;
+        type Session = ();
+
+        fn observe(&self, _: &Key, _: &bool, (): &()) -> Option<()> {
+            None
+        }
+
+        fn is_unreadable(&self, _: &Key) -> bool {
+            self.is_unreadable
+        }
+
+        fn plan(&self, (): &()) -> Plan<&'static str> {
+            Plan::default()
+        }
+
+        async fn apply(
+            &self,
+            (): (),
+            _: Vec<Step<&'static str>>,
+            _: &mut Turn<'_, Self>,
+        ) -> Result<Next, ReconcileError> {
+            Ok(Next::Plan)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_remembered_of_an_object_goes_with_it_and_stays_while_it_is_unreadable() {
+        for is_unreadable in [true, false] {
+            let (states, key) = (Arc::<States<_>>::default(), Key::new("ns", "set"));
+            states.update(&key, |memory| *memory = true);
+            let it = Loop::new(Unseen { is_unreadable }, Queue::new("test", Pacing::default()), Arc::clone(&states));
+            assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
+            let mut is_remembered = false;
+            states.update_if_known(&key, |memory| is_remembered = *memory);
+            assert_eq!(is_remembered, is_unreadable);
+        }
+    }
+
+    /// Its status is out of date whenever it is looked at, which takes a while.
+    #[derive(Default)]
+    struct Counting {
+        written: Mutex<usize>,
+    }
+
+    impl Reconciler for Arc<Counting> {
+        type Key = Key;
+        type Snapshot = ();
+        type Action = &'static str;
+        type Memory = ();
+        type Session = ();
+
+        fn observe(&self, _: &Key, (): &(), (): &()) -> Option<()> {
+            Some(())
+        }
+
+        fn plan(&self, (): &()) -> Plan<&'static str> {
+            std::thread::sleep(Duration::from_millis(20));
+            let mut plan = Plan::default();
+            plan.then("write the status", "a number changed");
+            plan
+        }
+
+        async fn apply(
+            &self,
+            (): (),
+            _: Vec<Step<&'static str>>,
+            turn: &mut Turn<'_, Self>,
+        ) -> Result<Next, ReconcileError> {
+            *self.written.lock() += 1;
+            turn.status_written();
+            Ok(Next::Requeue(Requeue::OnChange))
+        }
+
+        fn is_status(_: &&'static str) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_status_is_written_a_few_times_a_second_and_expensive_plans_have_pauses() {
+        let (counting, key) = (Arc::new(Counting::default()), Key::new("ns", "set"));
+        let queue = Queue::new("test", Pacing { gather: Duration::ZERO, per_cost: 100 });
+        let it = Loop::new(Arc::clone(&counting), Arc::clone(&queue), Arc::default());
+        queue.add(key.clone());
+        queue.take().await;
+        assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
+        let again = it.handle(&key).await.unwrap();
+        assert!(matches!(again, Requeue::After(left) if left <= STATUS_INTERVAL), "{again:?}");
+        assert_eq!(*counting.written.lock(), 1);
+        queue.add(key.clone());
+        queue.done(&key, None);
+        let next = tokio::time::timeout(Duration::from_millis(500), queue.take()).await;
+        assert!(next.is_err(), "a hundred times the cost of the plans");
+    }
+
     /// Has something to do only when its failure is forgotten.
     #[derive(Default)]
     struct Failed {
