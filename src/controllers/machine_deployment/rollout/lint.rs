@@ -190,7 +190,9 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
             Some(to) => to == uid,
             None => owner::is_controlled_by(&machine.metadata, uid),
         });
-        let known: HashSet<&str> = machines.iter().filter_map(|machine| machine.metadata.name.as_deref()).collect();
+        let unreadable: Vec<_> = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid).collect();
+        let mut known: HashSet<&str> = machines.iter().filter_map(|machine| machine.metadata.name.as_deref()).collect();
+        known.extend(unreadable.iter().map(|machine| machine.name.as_str()));
         let creating = in_flight.creates.iter().filter(|name| !known.contains(name.as_str())).count();
         let (terminating, live): (Vec<&Machine>, Vec<&Machine>) =
             machines.iter().copied().partition(|machine| machine.is_terminating());
@@ -200,8 +202,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
             let after = machine.metadata.name.as_deref().and_then(|name| annotated.get(name));
             (was_updated_in_place(machine), DeletionOrder::of(after.unwrap_or(machine), snapshot.now))
         });
-        let unreadable = snapshot.unreadable_machines.iter().filter(|machine| machine.set_uid == uid);
-        let (going, unreadable): (Vec<_>, Vec<_>) = unreadable.partition(|machine| machine.is_terminating);
+        let (going, unreadable): (Vec<_>, Vec<_>) = unreadable.into_iter().partition(|machine| machine.is_terminating);
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let is_held = set.labels().contains_key(labels::SCALE_UP_DISABLED);
         let before = if is_deleting { 0 } else { i64::from(set.spec.replicas) };

@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::api::machine::MachinePhase;
+use crate::{api::machine::MachinePhase, controllers::machine_deployment::UnreadableMachine};
 
 /// An old set of 3 that serve and a new one of 1 that serves, with a surge of 1.
 fn snapshot(strategy: Value) -> Snapshot {
@@ -178,6 +178,10 @@ fn calls_in_flight_take_room_and_do_not_serve() {
         .in_flight
         .insert("old".to_owned(), crate::controllers::machine_set::InFlight { creates, ..Default::default() });
     assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), [Rule::TooManyMachines]);
+    creating.machines.remove(0);
+    let unreadable = UnreadableMachine { name: "x".to_owned(), set_uid: "old".to_owned(), is_terminating: false };
+    creating.unreadable_machines.push(unreadable);
+    assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), [], "it is one machine");
     let mut deleting = snapshot(rolling());
     let deletes = ["a".to_owned()].into();
     deleting

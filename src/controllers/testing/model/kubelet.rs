@@ -39,6 +39,8 @@ impl World {
             return self.later(Duration::from_secs(10), move |world| world.join(&vm));
         }
         if held.is_none() {
+            // Those of an earlier Node of the name.
+            self.collect_pods();
             let node = json!({
                 "metadata": { "name": name },
                 "spec": { "providerID": vm },

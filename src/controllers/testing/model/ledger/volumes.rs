@@ -60,7 +60,7 @@ impl Move {
             None => self.is_certainly_detaching(),
             Some(at) => {
                 let was_in_time = at.duration_since(self.since) + NEWS < self.grace + DETACH;
-                was_in_time && !self.adrift.is_empty() && at.elapsed() + Duration::from_secs(5) < REATTACH
+                was_in_time && !self.adrift.is_empty() && at.elapsed() + CLOCKS < REATTACH
             }
         }
     }
