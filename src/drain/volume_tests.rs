@@ -225,6 +225,22 @@ fn pods_whose_volumes_could_not_be_read_wait_and_no_others() {
 }
 
 #[test]
+fn the_volumes_of_a_pod_that_vanished_are_awaited_as_well() {
+    let pods = [with("a", 0, &["x"])];
+    let mut volumes = known(&pods);
+    volumes.seen(&pods, &attached(&["x"], &[]), at(NOW));
+    volumes.seen(&[], &attached(&["x"], &[]), at(NOW + 1));
+    let plan = planned(&[], &volumes, &Attempts::new(), NOW + 1);
+    assert_eq!(waits(&plan), ["volumes x of pod ns/a to be detached from node n"]);
+    let mut finished = pods[0].clone();
+    finished.is_finished = true;
+    let mut volumes = known(&pods);
+    volumes.seen(&[finished], &attached(&["x"], &[]), at(NOW));
+    volumes.seen(&[], &attached(&["x"], &[]), at(NOW + 1));
+    assert_eq!(waits(&planned(&[], &volumes, &Attempts::new(), NOW + 1)), [""; 0], "nothing uses them");
+}
+
+#[test]
 fn a_forced_drain_waits_for_no_volume_and_has_no_order() {
     let pods = [with("a", 7, &["x"]), with("b", 0, &["y"])];
     let gone = with("c", 0, &["z"]);

@@ -94,6 +94,8 @@ pub struct Volumes {
     claims: BTreeMap<ClaimRef, ClaimFacts>,
     /// By UID of the pod.
     moves: BTreeMap<Arc<str>, Move>,
+    /// The pods of the last list that have to go and have claims, by UID, and when that was.
+    listed: BTreeMap<Arc<str>, (PodFacts, Timestamp)>,
 }
 
 /// Where volumes are attached now.
@@ -192,13 +194,20 @@ impl Volumes {
         self.moves.insert(Arc::clone(&pod.pod.uid), begun);
     }
 
-    /// The pods of the Node were listed, and it was seen where volumes are attached.
+    /// The pods of the Node were listed, and it was seen where volumes are attached. A pod that is gone although nobody is
+    /// known to have told it to go was told by somebody else, or by us and the answer was lost.
     pub fn seen(&mut self, pods: &[PodFacts], attachments: &Attachments, now: Timestamp) {
-        for pod in pods.iter().filter(|pod| pod.is_drained() && !pod.is_finished) {
+        let going = || pods.iter().filter(|pod| pod.is_drained() && !pod.is_finished);
+        for pod in going() {
             if let Some(since) = pod.terminating_since {
                 self.told_to_go(pod, since);
             }
         }
+        let mut gone = std::mem::take(&mut self.listed);
+        gone.retain(|uid, _| pods.iter().all(|pod| pod.pod.uid != *uid));
+        gone.values().for_each(|(pod, at)| self.told_to_go(pod, *at));
+        let with_claims = going().filter(|pod| !pod.claims.is_empty());
+        self.listed = with_claims.map(|pod| (Arc::clone(&pod.pod.uid), (pod.clone(), now))).collect();
         let users: Vec<(Arc<str>, BTreeSet<Volume>)> =
             pods.iter().filter(|pod| !pod.is_finished).map(|pod| (Arc::clone(&pod.pod.uid), self.of(pod))).collect();
         for (uid, it) in &mut self.moves {

@@ -42,7 +42,7 @@ use super::{
 };
 
 /// Targets whose Nodes are read at the same time when a role begins.
-const TARGETS_AT_ONCE: usize = 8;
+const TARGETS_AT_ONCE: usize = 32;
 /// Time for the Nodes of one of several targets.
 const NODES_OF_ONE: Duration = Duration::from_secs(5);
 

@@ -125,13 +125,14 @@ fn superfluous<'a>(
         is_surplus || goes_anyway(machine)
     });
     let reason = |(index, machine): (usize, &'a Arc<Machine>)| {
-        let reason = if index < surplus {
-            format!("{present} machines > {replicas} replicas: {}", describe(machine))
-        } else if is_chosen(machine, scaled) {
+        let why = if is_chosen(machine, scaled) {
             "the autoscaler chose it for deletion".to_owned()
-        } else {
+        } else if is_replaced(machine) {
             "it failed and has to be replaced".to_owned()
+        } else {
+            describe(machine)
         };
+        let reason = if index < surplus { format!("{present} machines > {replicas} replicas: {why}") } else { why };
         (machine, reason)
     };
     candidates.into_iter().enumerate().map(reason).collect()
