@@ -28,7 +28,10 @@ use super::{
     luck::Luck,
     wish::{Strategy, Wish},
 };
-use crate::{api::machine::Machine, runtime::clock::Clock};
+use crate::{
+    api::{labels, machine::Machine},
+    runtime::clock::Clock,
+};
 
 /// A process may not know yet what became true so short a time ago: watches are late, and requests travel.
 const NEWS: Duration = Duration::from_secs(70);
@@ -336,7 +339,9 @@ impl Ledger {
                 self.check_priority(machine, set, luck);
             }
         }
-        let is_free_choice = !set_goes && !lost_its_node && !machine.is_marked && machine.has_served_for(NEWS);
+        // A user may want it to go before those that do not serve.
+        let is_wanted_gone = machine.is_marked || machine.priority < labels::DEFAULT_PRIORITY;
+        let is_free_choice = !set_goes && !lost_its_node && !is_wanted_gone && machine.has_served_for(NEWS);
         if lost_its_node {
             // The process that has the sets may not know of that deletion yet.
             self.taken.push(Taken { at: Instant::now(), set: machine.set.clone(), served: false });
