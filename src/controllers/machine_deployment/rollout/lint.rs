@@ -117,14 +117,20 @@ impl Updates {
             return Self::default();
         }
         let mut updates = Self::default();
+        let selection = |patch: &'_ Value| patch.pointer("/metadata/labels")?.get(labels::SELECTED_FOR_UPDATE).cloned();
+        let selects = steps.iter().any(|step| match &step.action {
+            Action::PatchNode { patch, .. } => selection(patch).is_some_and(|label| !label.is_null()),
+            _ => false,
+        });
         for machine in &snapshot.machines {
             let node = machine.node_name().and_then(|name| snapshot.nodes.get(name));
-            let is_selected = node.is_none_or(|node| node.labels().contains_key(labels::SELECTED_FOR_UPDATE));
+            // A Node that is not known may be selected: then no other is.
+            let is_selected = node.map_or(selects, |node| node.labels().contains_key(labels::SELECTED_FOR_UPDATE));
             let patched = steps.iter().find_map(|step| match &step.action {
                 Action::PatchNode { node: patched, patch }
                     if node.is_some_and(|node| node.name_any() == patched.name_any()) =>
                 {
-                    patch.get("metadata")?.get("labels")?.get(labels::SELECTED_FOR_UPDATE)
+                    selection(patch)
                 }
                 _ => None,
             });

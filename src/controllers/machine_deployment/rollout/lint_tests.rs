@@ -163,6 +163,9 @@ fn a_machine_that_was_updated_in_place_is_not_deleted_and_one_that_is_not_availa
     let mut pending = paused();
     first(&mut pending);
     assert_eq!(rules(&pending, &[resize(&pending, 0, 2)]), [], "three serve, and two remain");
+    let nodes = std::mem::take(&mut pending.nodes);
+    assert_eq!(rules(&pending, &[resize(&pending, 0, 2)]), [], "also on nodes that the cache does not have yet");
+    pending.nodes = nodes;
     Arc::make_mut(&mut pending.machines[1]).status.get_or_insert_default().current_status.phase = MachinePhase::Pending;
     assert_eq!(rules(&pending, &[resize(&pending, 0, 2)]), [], "the one with the priority goes, the pending one stays");
     assert_eq!(rules(&pending, &[resize(&pending, 0, 1)]), [Rule::TooFewAvailable]);

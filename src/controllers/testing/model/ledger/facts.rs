@@ -46,6 +46,8 @@ pub(super) struct MachineFacts {
     pub own_wish: Option<PreserveMode>,
     /// Since when both are so.
     pub wish_since: Instant,
+    /// Until when it could not be decoded.
+    pub unreadable_until: Option<Instant>,
     /// It can be decoded.
     pub is_readable: bool,
     /// A set that has too many may choose it.
@@ -88,6 +90,7 @@ impl MachineFacts {
             own_wish: wish(labels::PRESERVE),
             wish_since: now,
             is_readable,
+            unreadable_until: before.and_then(|it| if it.is_readable { it.unreadable_until } else { Some(now) }),
             may_be_chosen: is_readable && value["metadata"]["labels"][labels::UPDATE_RESULT].is_null(),
             serves_since: None,
         };

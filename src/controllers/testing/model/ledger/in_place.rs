@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{
     super::{
         super::api_server::{ApiServer, PODS},
@@ -63,7 +65,7 @@ impl Ledger {
     }
 
     /// A process moved a Machine from one set to another one.
-    pub(super) fn check_move(&self, old: &MachineFacts, new: &MachineFacts, luck: &Luck) {
+    pub(super) fn check_move(&mut self, old: &MachineFacts, new: &MachineFacts, luck: &Luck) {
         if old.set.is_empty() || new.set.is_empty() || old.set == new.set {
             return;
         }
@@ -71,6 +73,7 @@ impl Ledger {
         luck.must(result == Some(labels::SUCCESSFUL), || {
             format!("machine {} moves to another set, and its node's update is {result:?}", new.name)
         });
+        self.moved.push((Instant::now(), new.set.clone()));
     }
 
     /// Another phase of a Machine whose Node is updated: nothing fails before its time.
@@ -100,7 +103,8 @@ impl Ledger {
     pub(super) fn check_choice(&self, machine: &MachineFacts, luck: &Luck) {
         if self.span.only_in_place && !self.span.is_deleted {
             let (live, missing, fewest) = (self.live(), self.missing(), self.span.fewest);
-            luck.must(live + missing > fewest, || {
+            let taken = self.recently_taken_from(&machine.set);
+            luck.must(live + missing + taken > fewest, || {
                 format!("{} is deleted during an in-place update: {live} machines, {fewest} replicas", machine.name)
             });
         }

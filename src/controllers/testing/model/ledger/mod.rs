@@ -35,6 +35,8 @@ use crate::{
 
 /// A process may not know yet what became true so short a time ago: watches are late, and requests travel.
 const NEWS: Duration = Duration::from_secs(70);
+/// The same if a watch of the control cluster has fallen silent: it is opened again after a while.
+const SILENT_NEWS: Duration = Duration::from_secs(110);
 
 pub(super) struct Ledger {
     span: Span,
@@ -45,6 +47,10 @@ pub(super) struct Ledger {
     lost: BTreeSet<String>,
     /// Machines that a user deleted, those whose Node is gone, and those that were lost and are gone.
     taken: Vec<Taken>,
+    /// Nodes of Machines that are gone, and since when.
+    left: Vec<(Instant, String)>,
+    /// UIDs of sets that got a Machine of another set, and when.
+    moved: Vec<(Instant, String)>,
     /// UIDs of Machines that were given up for bad health.
     given_up: BTreeSet<String>,
     /// Since when the target does not answer, if that is for long.
@@ -120,6 +126,8 @@ impl Ledger {
             nodes: BTreeMap::new(),
             lost: BTreeSet::new(),
             taken: Vec::new(),
+            left: Vec::new(),
+            moved: Vec::new(),
             given_up: BTreeSet::new(),
             target_away_since: None,
             moves: Vec::new(),
@@ -165,12 +173,12 @@ impl Ledger {
 
     /// How many Machines went away that served, so short a time ago that a process may not know.
     fn recently_taken(&self) -> usize {
-        self.taken.iter().filter(|taken| taken.served && taken.at.elapsed() <= NEWS).count()
+        self.taken.iter().filter(|taken| taken.served && taken.at.elapsed() <= SILENT_NEWS).count()
     }
 
     /// The same for all Machines of a set.
     fn recently_taken_from(&self, set: &str) -> usize {
-        self.taken.iter().filter(|taken| taken.set == set && taken.at.elapsed() <= NEWS).count()
+        self.taken.iter().filter(|taken| taken.set == set && taken.at.elapsed() <= SILENT_NEWS).count()
     }
 
     fn live(&self) -> usize {
@@ -243,6 +251,7 @@ impl Ledger {
                     self.taken.push(Taken { at: now, set: old.set.clone(), served: old.is_available() });
                 }
                 self.machines.remove(&old.uid);
+                self.left.push((now, old.node.clone()));
                 self.given_up.remove(&old.uid);
                 if self.lost.remove(&old.uid) {
                     self.taken.push(Taken { at: now, set: old.set.clone(), served: true });
@@ -259,7 +268,9 @@ impl Ledger {
         if let Some(set) = self.sets.get(&new.set) {
             let is_own = |it: &&MachineFacts| it.set == new.set && !it.is_terminating() && it.is_in_pool;
             let own = self.machines.values().filter(is_own).count();
-            let allowed = set.most_replicas(NEWS);
+            // The replicas follow a Machine that moves.
+            let moved = self.moved.iter().filter(|(at, to)| *to == new.set && at.elapsed() <= NEWS).count();
+            let allowed = set.most_replicas(NEWS) + moved;
             luck.must(own <= allowed, || format!("set {} has {own} machines and {allowed} replicas", set.name));
         }
         let is_other = |it: &&MachineFacts| it.set != new.set && self.is_counted(it);
@@ -356,9 +367,12 @@ impl Ledger {
         let available = self.serving().filter(|it| it.uid != machine.uid).count();
         let (lost, least) = (self.lost.len() + self.recently_taken(), self.span.least);
         // A rollout goes on beside Machines that stay and do not serve.
-        let is_stuck =
-            |it: &&MachineFacts| !it.is_readable && it.is_in_pool && !it.is_terminating() && !it.is_available();
-        let stuck = self.machines.values().filter(is_stuck).count();
+        let is_stuck = |it: &&MachineFacts| match it.is_readable {
+            true => it.unreadable_until.is_some_and(|until| until.elapsed() <= NEWS),
+            false => !it.is_available(),
+        };
+        let others = self.machines.values().filter(|it| it.is_in_pool && !it.is_terminating());
+        let stuck = others.filter(is_stuck).count();
         // Who decides about a set may not know yet that a user gave a Machine of it another priority.
         let is_chosen = |it: &&MachineFacts| {
             it.priority_since.elapsed() <= NEWS && it.deleted_at.is_some_and(|at| at.elapsed() <= NEWS)
@@ -413,7 +427,9 @@ impl Ledger {
         let is_updated = self.nodes.get(node).is_some_and(|node| node.is_selected && node.is_cordoned);
         let goes =
             |machine: &MachineFacts| machine.is_deleted || machine.phase == "Failed" && machine.kept_until.is_some();
-        let is_drained = is_updated || self.machines.values().any(|machine| machine.node == node && goes(machine));
+        let has_left = self.left.iter().any(|(at, left)| left == node && at.elapsed() <= SILENT_NEWS);
+        let is_drained =
+            is_updated || has_left || self.machines.values().any(|machine| machine.node == node && goes(machine));
         luck.must(is_drained, || format!("pod {name} goes, and nobody drains its node {node}"));
         let ends = pod.value["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse().ok());
         let is_cut_short = write.after.is_none() && ends.is_some_and(|ends: jiff::Timestamp| write.call.at < ends);
