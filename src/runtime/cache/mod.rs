@@ -198,6 +198,11 @@ impl<K: Cached> Cache<K> {
         self.pulse.last_silence()
     }
 
+    /// Whether the last list left open which objects exist.
+    fn is_in_doubt(&self) -> bool {
+        self.store.read().is_in_doubt()
+    }
+
     /// Waits for the first list.
     pub async fn wait_synced(&self) {
         loop {

@@ -25,8 +25,11 @@ pub(super) struct Store<K: Cached> {
     unreadable: BTreeMap<Key, Unreadable>,
     indexes: Vec<Box<dyn Kept<K>>>,
     gone: Gone,
-    /// Objects that a write returned and the watch has not shown yet, with the number of lists begun before.
+    /// Objects that a write or a live read returned and the watch has not shown yet, with the number of lists begun before.
     unconfirmed: HashMap<Key, u64>,
+    /// Those of them that were returned while the last list was under way, and that it did not have: either they are newer
+    /// than it, and the watch will show them, or they are gone.
+    doubtful: HashSet<Key>,
     /// How many lists have begun.
     listing: u64,
     listed: Vec<Guard<K>>,
@@ -49,6 +52,7 @@ impl<K: Cached> Store<K> {
             indexes: indexes.iter().map(|index| index.keep()).collect(),
             gone: Gone::default(),
             unconfirmed: HashMap::new(),
+            doubtful: HashSet::new(),
             listing: 0,
             listed: Vec::new(),
         }
@@ -80,6 +84,7 @@ impl<K: Cached> Store<K> {
     pub fn begin_listing(&mut self) {
         self.listing += 1;
         self.listed.clear();
+        self.doubtful.clear();
     }
 
     pub fn list(&mut self, object: Guard<K>) {
@@ -106,10 +111,11 @@ impl<K: Cached> Store<K> {
         let uids: HashSet<&str> = listed.iter().filter_map(|object| object.meta().uid.as_deref()).collect();
         let held = self.objects.values().map(|object| object.meta());
         let held = held.chain(self.unreadable.values().map(|held| &held.meta));
-        let unlisted: Vec<(Key, String)> = held
+        let (doubtful, unlisted): (Vec<_>, Vec<_>) = held
             .map(|meta| (Key::of(meta), meta.uid.clone().unwrap_or_default()))
-            .filter(|(key, uid)| !uids.contains(uid.as_str()) && !self.is_written_since_listing(key))
-            .collect();
+            .filter(|(_, uid)| !uids.contains(uid.as_str()))
+            .partition(|(key, _)| self.is_written_since_listing(key));
+        self.doubtful = doubtful.into_iter().map(|(key, _)| key).collect();
         unlisted.into_iter().filter_map(|(key, uid)| self.remove(&key, &uid, None)).collect()
     }
 
@@ -117,21 +123,32 @@ impl<K: Cached> Store<K> {
         self.unconfirmed.get(key).is_some_and(|written| *written >= self.listing)
     }
 
+    /// Whether there are objects of which only another list can tell whether they exist, unless the watch shows them.
+    pub fn is_in_doubt(&self) -> bool {
+        !self.doubtful.is_empty()
+    }
+
     /// The watch shows an object.
     pub fn apply(&mut self, object: Guard<K>) -> Option<Change<K>> {
-        self.unconfirmed.remove(&Key::of(object.meta()));
+        let key = Key::of(object.meta());
+        self.unconfirmed.remove(&key);
+        self.doubtful.remove(&key);
         self.put(object, Rule::Newer)
     }
 
-    /// A read that may be older than what is held.
+    /// A live read, which may be older than what is held.
     pub fn read(&mut self, object: Guard<K>) -> Option<Change<K>> {
-        self.put(object, Rule::Newer)
+        let key = Key::of(object.meta());
+        let change = self.put(object, Rule::Newer)?;
+        self.unconfirmed.insert(key, self.listing);
+        Some(change)
     }
 
     /// A write returned an object.
     pub fn wrote(&mut self, object: Arc<K>) -> Option<Change<K>> {
         let key = Key::of(object.meta());
         let change = self.hold(object, Rule::Newer)?;
+        self.doubtful.remove(&key);
         self.unconfirmed.insert(key, self.listing);
         Some(change)
     }
@@ -144,6 +161,7 @@ impl<K: Cached> Store<K> {
         let unreadable = self.unreadable.get(key).filter(|held| is_same(&held.meta)).map(|held| held.meta.clone());
         let meta = old.as_ref().map(|old| old.meta().clone()).or_else(|| unreadable.clone())?;
         self.unconfirmed.remove(key);
+        self.doubtful.remove(key);
         if unreadable.is_some() {
             self.unreadable.remove(key);
         }

@@ -86,6 +86,20 @@ fn a_listing_removes_what_it_lacks_but_not_what_was_written_meanwhile() {
 }
 
 #[test]
+fn what_was_read_while_a_listing_was_under_way_stays_and_its_events_count() {
+    let cache = cache();
+    cache.observe(Event::Init);
+    cache.store.write().read(guard(object("fresh", "2", 9)));
+    cache.observe(Event::InitDone);
+    assert_eq!(version(&cache, "fresh").as_deref(), Some("9"));
+    assert!(cache.is_in_doubt(), "it is newer than the list, or it is gone");
+    cache.observe(Event::Apply(guard(object("fresh", "2", 9))));
+    assert!(!cache.is_in_doubt());
+    cache.observe(Event::Apply(guard(object("fresh", "2", 10))));
+    assert_eq!(version(&cache, "fresh").as_deref(), Some("10"));
+}
+
+#[test]
 fn a_delete_of_a_former_object_leaves_its_successor() {
     let cache = cache();
     cache.observe(Event::Apply(guard(object("a", "2", 8))));

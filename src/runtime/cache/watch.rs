@@ -30,6 +30,8 @@ use crate::runtime::{
 
 /// Page size of a list.
 const PAGE: u32 = 500;
+/// Time for the watch to show an object that a list did not have, and that was read or written while it was under way.
+const DOUBT: Duration = Duration::from_secs(10);
 /// Pause before a relist after an error of the watch.
 const BREATH: Duration = Duration::from_secs(1);
 
@@ -49,7 +51,9 @@ impl<K: Cached> Cache<K> {
     /// Stores the events of a watch until it ends or reports an error; then a relist is needed.
     async fn follow(&self, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) {
         let mut events = pin!(events.backoff(Pauses::default()));
+        let mut relist_at = None;
         loop {
+            relist_at = self.is_in_doubt().then(|| relist_at.unwrap_or_else(|| Instant::now() + DOUBT));
             tokio::select! {
                 biased;
                 event = events.next() => match event {
@@ -65,6 +69,7 @@ impl<K: Cached> Cache<K> {
                     None => return,
                 },
                 () = self.pulse.changes() => {}
+                () = sleep_until(relist_at.unwrap_or_else(Instant::now)), if relist_at.is_some() => return,
             }
             self.look();
         }

@@ -27,6 +27,8 @@ struct State {
     is_mute: AtomicBool,
     /// What every new watch says at once.
     greeting: Mutex<Option<String>>,
+    /// How long a listing takes after the objects were read.
+    delay: Mutex<Duration>,
     /// The answer to a listing, instead of the objects.
     refusal: Mutex<Option<u16>>,
 }
@@ -56,7 +58,8 @@ impl Server {
         if let Some(code) = *state.refusal.lock() {
             return Ok(Response::builder().status(code).body(Answer::from(failure(code).to_string())).unwrap());
         }
-        let items = state.nodes.lock().clone();
+        let (items, delay) = (state.nodes.lock().clone(), *state.delay.lock());
+        sleep(delay).await;
         let list = json!({ "metadata": { "resourceVersion": "10" }, "items": items });
         Ok(Response::new(Answer::from(list.to_string())))
     }
@@ -245,4 +248,24 @@ async fn a_cache_that_cannot_be_filled_says_why() {
     let world = world_of(server);
     sleep(Duration::from_secs(5)).await;
     assert_eq!(world.cache.trust().problem().unwrap(), "not read yet: the list failed: no");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_listing_lacks_and_the_watch_does_not_show_is_listed_again() {
+    let server = Server::default();
+    *server.0.delay.lock() = Duration::from_secs(3);
+    let world = world_of(server);
+    world.until(|world| world.server.listings() == 1).await;
+    for (name, version) in [("gone", 9), ("fresh", 11)] {
+        world.cache.wrote(serde_json::from_value(node(name, version)).unwrap());
+    }
+    *world.server.0.nodes.lock() = vec![node("fresh", 11)];
+    world.until(|world| world.server.opened() == 1).await;
+    world.server.say("ADDED", &node("fresh", 11));
+    assert_eq!(world.cache.len(), 2, "nobody knows");
+    let took = world.until(|world| world.cache.len() == 1).await;
+    assert_eq!(world.cache.all()[0].name_any(), "fresh");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.server.listings(), 2, "the watch shows everything else");
 }
