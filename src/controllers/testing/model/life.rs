@@ -206,6 +206,9 @@ impl Life {
             }
             sleep(LOOK).await;
             self.world.collect_pods();
+            if rooms.meddling || rooms.freezes {
+                self.world.tidy_machines();
+            }
             self.start_missing();
         }
         let missing = self.world.what_is_missing();

@@ -122,6 +122,12 @@ impl MachineFacts {
         matches!(&*self.phase, "Running" | "Available") && !self.is_terminating() && self.is_in_pool
     }
 
+    /// It is preserved, or somebody asked for that.
+    pub(super) fn is_to_be_kept(&self) -> bool {
+        let asks = |wish: Option<PreserveMode>| wish.is_some_and(|wish| wish != PreserveMode::Never);
+        self.kept_until.is_some() || asks(self.copied_wish) || asks(self.own_wish)
+    }
+
     /// It is out of service because its Node is updated in place.
     pub(super) fn is_being_updated(&self) -> bool {
         matches!(&*self.phase, "InPlaceUpdating" | "InPlaceUpdateSuccessful" | "InPlaceUpdateFailed")

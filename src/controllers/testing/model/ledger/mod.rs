@@ -367,9 +367,10 @@ impl Ledger {
         let available = self.serving().filter(|it| it.uid != machine.uid).count();
         let (lost, least) = (self.lost.len() + self.recently_taken(), self.span.least);
         // A rollout goes on beside Machines that stay and do not serve.
-        let is_stuck = |it: &&MachineFacts| match it.is_readable {
-            true => it.unreadable_until.is_some_and(|until| until.elapsed() <= NEWS),
-            false => !it.is_available(),
+        let stays = |it: &MachineFacts| !it.is_readable || it.is_to_be_kept() || it.priority > machine.priority;
+        let is_stuck = |it: &&MachineFacts| {
+            let was_unreadable = it.is_readable && it.unreadable_until.is_some_and(|until| until.elapsed() <= NEWS);
+            was_unreadable || !it.is_available() && stays(it)
         };
         let others = self.machines.values().filter(|it| it.is_in_pool && !it.is_terminating());
         let stuck = others.filter(is_stuck).count();
