@@ -181,8 +181,13 @@ impl RolloutPlanner<'_> {
     /// Old sets lose the replicas of Machines that left, and those that are not needed any more. True if Machines will be
     /// deleted.
     fn resize_old(&mut self, new: &ReplicaCounts, old: &[ReplicaCounts]) -> bool {
-        let bounds = self.bounds;
-        let targets = old_replicas(bounds, new, old);
+        let (bounds, snapshot) = (self.bounds, self.snapshot);
+        let mut targets = old_replicas(bounds, new, old);
+        for ((set, count), target) in self.sets.old_sets().zip(old).zip(&mut targets) {
+            if may_serve_unseen(snapshot, set) {
+                *target = count.replicas;
+            }
+        }
         let is_shrinking = old.iter().zip(&targets).any(|(count, target)| *target < count.replicas);
         let shrinking: Vec<String> = self
             .sets
@@ -336,6 +341,12 @@ fn counts_of(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
     let replicas = counts.replicas + excess;
     let replicas = if set.is_held() && !set.is_new { replicas.min(counts.present()) } else { replicas };
     ReplicaCounts { replicas, ..counts }
+}
+
+/// A Machine of the set may serve, but its Node is not known. It does not count as available, and it does not go for that.
+fn may_serve_unseen(snapshot: &Snapshot, set: &SetView) -> bool {
+    let is_unseen = |machine: &Machine| machine.is_available() && node_of(snapshot, machine).is_none();
+    set.machines.iter().any(|machine| is_unseen(machine) && !set.is_going(machine))
 }
 
 /// The Node of a Machine, if it is known.
