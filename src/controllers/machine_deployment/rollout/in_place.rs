@@ -331,16 +331,25 @@ fn has_at_least(set: &SetView, replicas: i32) -> bool {
 /// The counts of a set. Available is a Machine whose Node is known and not selected. The replicas include Machines that
 /// moved to the set, and no longer those that left it.
 fn counts_of(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
-    let serves = |machine: &Machine| {
-        let is_closed = |node: &Node| in_place::is_selected(node) || in_place::result_of(node).is_some();
-        machine.is_available() && node_of(snapshot, machine).is_some_and(|node| !is_closed(node))
-    };
+    let serves =
+        |machine: &Machine| machine.is_available() && node_of(snapshot, machine).is_some_and(|node| !is_closed(node));
     let counts = set.counts_by(serves);
     let moved = i32_count(set.machines.iter().filter(|machine| is_marked(machine) && !set.is_going(machine)));
     let excess = (counts.present() - counts.replicas).clamp(0, moved);
     let replicas = counts.replicas + excess;
     let replicas = if set.is_held() && !set.is_new { replicas.min(counts.present()) } else { replicas };
     ReplicaCounts { replicas, ..counts }
+}
+
+/// The counts of a set that is scaled while the rollout is paused: a Machine whose Node waits for its update, or to move, does
+/// not serve.
+pub(super) fn paused_counts(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
+    set.counts_by(|machine| machine.is_available() && !node_of(snapshot, machine).is_some_and(is_closed))
+}
+
+/// The Node is drained for an update, or was updated.
+fn is_closed(node: &Node) -> bool {
+    in_place::is_selected(node) || in_place::result_of(node).is_some()
 }
 
 /// A Machine of the set may serve, but its Node is not known. It does not count as available, and it does not go for that.

@@ -119,7 +119,13 @@ impl<'a> RolloutPlanner<'a> {
     }
 
     fn scalable(&self) -> Vec<scale::Scalable> {
-        self.sets.sets.iter().filter(|set| !set.is_deleting()).map(SetView::scalable).collect()
+        let scalable = |set: &SetView| match self.strategy {
+            StrategyType::InPlaceUpdate => {
+                scale::Scalable { counts: in_place::paused_counts(self.snapshot, set), ..set.scalable() }
+            }
+            StrategyType::RollingUpdate | StrategyType::Recreate => set.scalable(),
+        };
+        self.sets.sets.iter().filter(|set| !set.is_deleting()).map(scalable).collect()
     }
 
     /// Handles a change of `spec.replicas`, and all scaling of a paused deployment. True if a set gets other replicas;
