@@ -15,7 +15,7 @@ use crate::{
         patch,
         selector::Selector,
     },
-    controllers::object::{deletion_order::DeletionOrder, finalizer, owner},
+    controllers::object::{deletion_order::DeletionOrder, finalizer, in_place, owner},
     plan::{
         Step,
         lint::{Rule, Violation},
@@ -169,7 +169,7 @@ impl<'a> Facts<'a> {
             return (!is_held).then(|| Violation::new(Rule::TooManyDeleted, text));
         }
         let mut candidates: Vec<&Machine> = self.own.clone();
-        candidates.retain(|machine| !machine.is_terminating() && !was_updated_in_place(machine));
+        candidates.retain(|machine| !machine.is_terminating() && !in_place::was_updated(machine));
         candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.snapshot.now));
         let present = candidates.len();
         // Machines that it replaces are part of the surplus.
@@ -196,7 +196,7 @@ impl<'a> Facts<'a> {
                 let text = format!("machine {name} is preserved ({why}); {bound}");
                 return Some(Violation::new(Rule::DeletesPreserved, text));
             }
-            let is_replaced = machine.phase() == MachinePhase::Failed && !was_updated_in_place(machine);
+            let is_replaced = machine.phase() == MachinePhase::Failed && !in_place::was_updated(machine);
             (!is_replaced)
                 .then(|| Violation::new(Rule::TooManyDeleted, format!("machine {name} has not failed; {bound}")))
         })
@@ -252,9 +252,4 @@ impl<'a> Facts<'a> {
 
 fn holds(list: &Value, name: &str) -> bool {
     list.as_array().into_iter().flatten().any(|one| one == name)
-}
-
-/// A Machine that moves to another set after an in-place update.
-fn was_updated_in_place(machine: &Machine) -> bool {
-    machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == "successful")
 }

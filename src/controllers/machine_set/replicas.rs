@@ -8,11 +8,14 @@ use kube::ResourceExt;
 use super::{Action, Snapshot, construct, preserve::Assignment};
 use crate::{
     api::{
-        labels::{FREEZE, SCALE_UP_DISABLED, TRUE, UPDATE_RESULT},
+        labels::{FREEZE, SCALE_UP_DISABLED, TRUE},
         machine::{Machine, MachinePhase, MachineSet, OperationState, OperationType},
         reasons::EventReason,
     },
-    controllers::object::deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at},
+    controllers::object::{
+        deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at},
+        in_place,
+    },
     plan::{Event, Plan, WaitKind},
 };
 
@@ -109,7 +112,7 @@ fn superfluous<'a>(
 ) -> Vec<(&'a Arc<Machine>, String)> {
     let mut candidates: Vec<&Arc<Machine>> = active.to_vec();
     // A Machine whose Node was just updated in place moves to the new set, so this set does not delete it.
-    candidates.retain(|machine| machine.labels().get(UPDATE_RESULT).is_none_or(|result| result != "successful"));
+    candidates.retain(|machine| !in_place::was_updated(machine));
     candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
     let present = candidates.len();
     let surplus = present.saturating_sub(replicas);

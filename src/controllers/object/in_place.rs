@@ -2,9 +2,11 @@
 //! writes the labels, the machine controller the condition, and the agent on the Node the result.
 
 use k8s_openapi::api::core::v1::NodeCondition;
+use kube::ResourceExt;
 
 use crate::api::{
     labels,
+    machine::Machine,
     node::Node,
     reasons::{InPlaceUpdateReason, NodeConditionType},
 };
@@ -55,6 +57,11 @@ pub(crate) fn result_of(node: &Node) -> Option<UpdateResult> {
         labels::FAILED => Some(UpdateResult::Failed),
         _ => None,
     }
+}
+
+/// The Node of a Machine was updated: the Machine moves to the set of the current template, or just did.
+pub(crate) fn was_updated(machine: &Machine) -> bool {
+    machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == labels::SUCCESSFUL)
 }
 
 /// Why the update failed, as the agent reports it; empty if it does not say.

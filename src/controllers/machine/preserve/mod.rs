@@ -69,7 +69,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
                 "the annotation {key} of the Node to be corrected: {word:?} is none of now, when-failed, false"
             );
             plan.wait(WaitKind::SpecCorrection, text, machine.preserved_until(now));
-            stage_without_node(machine, now)
+            stage_by_own_annotation(machine, now)
         }
     };
     match stage {
@@ -99,9 +99,9 @@ fn stage_of(machine: &Machine, mode: Option<PreserveMode>, now: Timestamp) -> St
     }
 }
 
-/// What happens while nobody can say what the Node's annotation asks for. A set keeps a failed Machine whose own annotation
+/// What happens while the annotation of the Node means nothing. A set keeps a failed Machine whose own annotation
 /// asks for it, so that its preservation has to begin and end.
-fn stage_without_node(machine: &Machine, now: Timestamp) -> Stage {
+fn stage_by_own_annotation(machine: &Machine, now: Timestamp) -> Stage {
     let own = machine.preserve_mode().filter(|mode| *mode != PreserveMode::Never);
     match own {
         Some(mode) if machine.phase() == MachinePhase::Failed => stage_of(machine, Some(mode), now),

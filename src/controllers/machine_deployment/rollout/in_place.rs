@@ -68,12 +68,12 @@ impl RolloutPlanner<'_> {
             let counts = set.counts;
             for machine in set.machines.iter().filter(|machine| !set.is_going(machine)) {
                 let Some(node) = node_of(self.snapshot, machine) else { continue };
-                if (set.is_new || is_marked(machine)) && is_updated(machine, node) {
+                if (set.is_new || in_place::was_updated(machine)) && is_updated(machine, node) {
                     self.nodes.finish_update(machine);
                 }
                 let is_tidy = in_place::result_of(node).is_none() && !in_place::is_selected(node);
                 let is_counted = counts.present() <= counts.replicas || self.strategy != StrategyType::InPlaceUpdate;
-                if is_marked(machine) && is_tidy && is_counted {
+                if in_place::was_updated(machine) && is_tidy && is_counted {
                     let reason = format!("set {} counts machine {}", set.name(), machine.name_any());
                     self.machines.edit(machine, reason, |machine| {
                         machine.labels_mut().remove(labels::UPDATE_RESULT);
@@ -140,7 +140,9 @@ impl RolloutPlanner<'_> {
         };
         for set in self.sets.old_sets().filter(is_at_rest) {
             let from = Arc::clone(set.draft.current());
-            for machine in set.machines.iter().filter(|machine| !set.is_going(machine) && !is_marked(machine)) {
+            for machine in
+                set.machines.iter().filter(|machine| !set.is_going(machine) && !in_place::was_updated(machine))
+            {
                 let desired = labels_of_moved(machine, &from, &to);
                 let is_ready = node_of(self.snapshot, machine).is_some_and(|node| is_updated(machine, node));
                 if !is_ready || !selector.matches(Some(&desired)) {
@@ -214,7 +216,7 @@ impl RolloutPlanner<'_> {
     /// A set that has to delete Machines may choose those that moved to it, too.
     fn let_go(&mut self, is_shrinking: impl Fn(&SetView) -> bool) {
         for set in self.sets.sets.iter().filter(|set| is_shrinking(set)) {
-            for machine in set.machines.iter().filter(|machine| is_marked(machine)) {
+            for machine in set.machines.iter().filter(|machine| in_place::was_updated(machine)) {
                 let reason = format!("set {} has more machines than it is to have", set.name());
                 self.machines.edit(machine, reason, |machine| {
                     machine.labels_mut().remove(labels::UPDATE_RESULT);
@@ -334,7 +336,8 @@ fn counts_of(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
     let serves =
         |machine: &Machine| machine.is_available() && node_of(snapshot, machine).is_some_and(|node| !is_closed(node));
     let counts = set.counts_by(serves);
-    let moved = i32_count(set.machines.iter().filter(|machine| is_marked(machine) && !set.is_going(machine)));
+    let moved =
+        i32_count(set.machines.iter().filter(|machine| in_place::was_updated(machine) && !set.is_going(machine)));
     let excess = (counts.present() - counts.replicas).clamp(0, moved);
     let replicas = counts.replicas + excess;
     let replicas = if set.is_held() && !set.is_new { replicas.min(counts.present()) } else { replicas };
@@ -377,11 +380,6 @@ fn is_updated(machine: &Machine, node: &Node) -> bool {
     in_place::result_of(node) == Some(UpdateResult::Successful)
         && in_place::progress_of(copied) == Some(InPlaceUpdateReason::UpdateSuccessful)
         && !is_busy
-}
-
-/// The Machine just moved to its set.
-fn is_marked(machine: &Machine) -> bool {
-    machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == labels::SUCCESSFUL)
 }
 
 /// The Node of a Machine is selected. One that is not known may be.

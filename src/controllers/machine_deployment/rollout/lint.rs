@@ -22,7 +22,11 @@ use crate::{
     },
     controllers::{
         machine_set::InFlight,
-        object::{deletion_order::DeletionOrder, owner},
+        object::{
+            deletion_order::DeletionOrder,
+            in_place::{self, UpdateResult},
+            owner,
+        },
     },
     plan::{
         Step,
@@ -206,7 +210,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
             live.into_iter().partition(|machine| in_flight.is_deleting(machine));
         live.sort_by_cached_key(|machine| {
             let after = machine.metadata.name.as_deref().and_then(|name| annotated.get(name));
-            (was_updated_in_place(machine), DeletionOrder::of(after.unwrap_or(machine), snapshot.now))
+            (in_place::was_updated(machine), DeletionOrder::of(after.unwrap_or(machine), snapshot.now))
         });
         let (going, unreadable): (Vec<_>, Vec<_>) = unreadable.into_iter().partition(|machine| machine.is_terminating);
         let is_deleting = set.metadata.deletion_timestamp.is_some();
@@ -285,7 +289,7 @@ impl Set<'_> {
 
     /// How many Machines the set deletes as its surplus.
     fn surplus(&self, replicas: i64) -> usize {
-        let candidates = self.live.iter().filter(|machine| !was_updated_in_place(machine)).count();
+        let candidates = self.live.iter().filter(|machine| !in_place::was_updated(machine)).count();
         candidates.saturating_sub(usize::try_from(replicas).unwrap_or(0))
     }
 
@@ -403,18 +407,14 @@ fn moves(snapshot: &Snapshot, limits: &Limits, steps: &[Step<Action>]) -> Option
             return Some((Rule::TooManyMachines, "its set would replace it"));
         }
         let node = machine.node_name().and_then(|name| snapshot.nodes.get(name));
-        let result = node.and_then(|node| node.labels().get(labels::UPDATE_RESULT));
-        let is_known = snapshot.nodes_unknown.is_none() && result.is_some_and(|result| result == labels::SUCCESSFUL);
+        let result = node.and_then(|node| in_place::result_of(node));
+        let is_known = snapshot.nodes_unknown.is_none() && result == Some(UpdateResult::Successful);
         (!is_known).then_some((Rule::ActsOnUnknown, "its node does not report a successful update"))
     };
     moved(steps).find_map(|(machine, to)| {
         let (rule, text) = problem(machine, &to)?;
         Some(Violation::new(rule, format!("machine {} would get another set, and {text}", machine.name_any())))
     })
-}
-
-fn was_updated_in_place(machine: &Machine) -> bool {
-    machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == labels::SUCCESSFUL)
 }
 
 fn length(count: usize) -> i64 {
