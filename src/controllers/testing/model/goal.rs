@@ -73,6 +73,9 @@ impl World {
             if !text(machine, "/status/currentStatus/preserveExpiryTime").is_empty() {
                 missing.push(format!("{} is preserved", machine.name()));
             }
+            if label(machine, labels::DEPLOYMENT_NAME) != POOL {
+                missing.push(format!("{} is not in the pool", machine.name()));
+            }
             if !label(machine, labels::UPDATE_RESULT).is_empty() {
                 missing.push(format!("{} is marked as if it moved", machine.name()));
             }

@@ -56,14 +56,15 @@ const SHOWN: usize = 70;
 /// Plays a seed; what went wrong and how it came to that otherwise.
 fn play(seed: u64, rooms: Rooms, shown: usize) -> Result<Vec<String>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let (world, outcome) = runtime.block_on(async {
+    let (world, outcome, seconds) = runtime.block_on(async {
         let world = World::of(seed, rooms);
         let outcome = Life::of(&world).live().await;
-        (world, outcome)
+        let seconds = world.now().as_second() - super::clock::EPOCH;
+        (world, outcome, seconds)
     });
     let log = world.luck.log();
     if env::var("MODEL_TRAFFIC").is_ok() {
-        eprintln!("seed {seed}: {} s, {:?}", world.now().as_second() - super::clock::EPOCH, world.traffic());
+        eprintln!("seed {seed}: {seconds} s, {:?}", world.traffic());
     }
     let Err(what) = outcome else { return Ok(log) };
     let mut text = format!("seed {seed}: {what}\n{}\n", log[0]);
