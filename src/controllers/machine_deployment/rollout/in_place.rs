@@ -345,9 +345,10 @@ fn counts_of(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
 }
 
 /// The counts of a set that is scaled while the rollout is paused: a Machine whose Node waits for its update, or to move, does
-/// not serve.
+/// not serve. What was last seen of a Node counts as long as nothing newer is known.
 pub(super) fn paused_counts(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
-    set.counts_by(|machine| machine.is_available() && !node_of(snapshot, machine).is_some_and(is_closed))
+    let last_seen = |machine: &Machine| snapshot.nodes.get(machine.node_name()?);
+    set.counts_by(|machine| machine.is_available() && !last_seen(machine).is_some_and(|node| is_closed(node)))
 }
 
 /// The Node is drained for an update, or was updated.

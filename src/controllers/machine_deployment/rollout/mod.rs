@@ -10,7 +10,7 @@ mod recreate;
 mod rolling_update;
 pub(super) mod scale;
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use kube::ResourceExt;
 
@@ -143,23 +143,33 @@ impl<'a> RolloutPlanner<'a> {
         let departing = self.sets.sets.iter().filter(|set| set.is_deleting()).map(|set| set.counts).sum();
         let mode = Mode { paused, may_overlap: self.may_overlap(), departing };
         let desired = scale::desired_replicas(self.bounds, &sets, mode);
-        let capped = scale::capped(self.bounds, &sets, mode, &desired);
+        let mut capped = scale::capped(self.bounds, &sets, mode, &desired);
+        if self.strategy == StrategyType::InPlaceUpdate {
+            capped = scale::keeping_minimum(self.bounds, &sets, capped);
+        }
         let is_changed = sets.iter().zip(&capped).any(|(set, replicas)| set.counts.replicas != *replicas);
         if !paused && !is_changed {
             return false;
         }
-        let why = format!("spec.replicas is {}", self.bounds.desired);
+        let Bounds { desired: all, max_surge, max_unavailable } = *self.bounds;
+        let why = format!("spec.replicas is {all}");
+        if capped.iter().zip(&desired).any(|(now, later)| now > later) {
+            let text = format!(
+                "machines to serve before others are deleted: {all} replicas - {max_unavailable} maxUnavailable"
+            );
+            self.also_waits.push(Wait { kind: WaitKind::MachineAvailability, text, until: None });
+        }
         let sets = self.sets.sets.iter_mut().filter(|set| !set.is_deleting());
         for (set, (capped, desired)) in sets.zip(capped.into_iter().zip(desired)) {
-            if capped == desired {
-                scale_set(set, &self.annotated, Replicas::Final(capped), &why);
-            } else {
-                let why = format!(
-                    "{why}, for now planned <= {} replicas + {} maxSurge",
-                    self.bounds.desired, self.bounds.max_surge
-                );
-                scale_set(set, &self.annotated, Replicas::ForNow(capped), &why);
-            }
+            let replicas = if capped == desired { Replicas::Final(capped) } else { Replicas::ForNow(capped) };
+            let why = match capped.cmp(&desired) {
+                Ordering::Less => format!("{why}, for now planned <= {all} replicas + {max_surge} maxSurge"),
+                Ordering::Equal => why.clone(),
+                Ordering::Greater => {
+                    format!("{why}, for now available >= {all} replicas - {max_unavailable} maxUnavailable")
+                }
+            };
+            scale_set(set, &self.annotated, replicas, &why);
         }
         is_changed
     }

@@ -128,9 +128,21 @@ fn shrink(bounds: &Bounds, sets: &[Scalable], surplus: i32, replicas: &mut [i32]
         *count -= step;
         left -= step;
     }
+    keep_minimum(bounds, sets, &order, replicas);
+}
+
+/// `replicas`, or as many as leave the minimum available. A set does not know of Machines whose Nodes wait for an update in
+/// place, and may delete those that serve before them.
+pub(super) fn keeping_minimum(bounds: &Bounds, sets: &[Scalable], mut replicas: Vec<i32>) -> Vec<i32> {
+    let order: Vec<usize> = (0..sets.len()).collect();
+    keep_minimum(bounds, sets, &order, &mut replicas);
+    replicas
+}
+
+fn keep_minimum(bounds: &Bounds, sets: &[Scalable], order: &[usize], replicas: &mut [i32]) {
     let available: i32 = sets.iter().map(|set| set.counts.available_now()).sum();
     let mut spare = (available - bounds.min_available()).max(0);
-    for index in &order {
+    for index in order {
         let (Some(count), Some(set)) = (replicas.get_mut(*index), sets.get(*index)) else { continue };
         let now = set.counts.available_now();
         *count = set.counts.fewest_keeping(now - spare).max(*count);
@@ -183,6 +195,12 @@ mod tests {
         Scalable { counts: ReplicaCounts { available: 0, expendable: set.counts.live, ..set.counts }, ..set }
     }
 
+    /// Some Machines do not serve, and the set may delete the others before them.
+    fn waiting(set: Scalable, count: i32) -> Scalable {
+        let available = set.counts.available - count;
+        Scalable { counts: ReplicaCounts { available, ..set.counts }, ..set }
+    }
+
     fn bounds(desired: i32) -> Bounds {
         Bounds { desired, max_surge: 3, max_unavailable: 2.min(desired) }
     }
@@ -229,6 +247,20 @@ mod tests {
         #[case] expected: Vec<i32>,
     ) {
         assert_eq!(capped(&bounds(8), &sets, Mode { departing, ..ROLLING }, &replicas), expected);
+    }
+
+    #[rstest]
+    #[case::enough_serve(vec![new(8, 8)], vec![3], vec![3])]
+    #[case::what_serves_goes_first(vec![waiting(new(8, 8), 6)], vec![3], vec![7])]
+    #[case::as_far_as_possible(vec![waiting(new(8, 8), 4)], vec![3], vec![5])]
+    #[case::others_go_first(vec![old(2, 8), waiting(old(3, 8), 2)], vec![0, 0], vec![0, 3])]
+    #[case::growth_stays(vec![waiting(new(3, 3), 3)], vec![5], vec![5])]
+    fn sets_shrink_as_far_as_the_minimum_allows(
+        #[case] sets: Vec<Scalable>,
+        #[case] replicas: Vec<i32>,
+        #[case] expected: Vec<i32>,
+    ) {
+        assert_eq!(keeping_minimum(&bounds(3), &sets, replicas), expected);
     }
 
     #[rstest]

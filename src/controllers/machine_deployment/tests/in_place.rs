@@ -19,7 +19,7 @@ use crate::{
         selector::Selector,
     },
     controllers::{
-        object::{in_place as progress, owner},
+        object::{deletion_order::DeletionOrder, in_place as progress, owner},
         testing::Happening,
     },
     plan::{WaitKind, lint::Rule},
@@ -288,6 +288,38 @@ fn a_paused_update_is_scaled_all_the_same() {
     drive.edit(json!({"paused": false}));
     drive.settle();
     assert!(sets(&drive).0.labels().contains_key(labels::SCALE_UP_DISABLED));
+}
+
+/// The set knows nothing of Nodes that are drained, and would delete the only Machine that serves.
+#[rstest]
+#[case::known(None)]
+#[case::seen_before_the_target_went_away(Some("silent since noon"))]
+fn a_paused_update_is_not_scaled_down_while_too_few_machines_serve(#[case] unknown: Option<&str>) {
+    let mut drive = Drive::settled(deployment(3, in_place(0, 1, "Manual")));
+    drive.edit_version("v2");
+    drive.settle();
+    drive.edit(json!({"paused": true, "replicas": 2}));
+    let mut snapshot = drive.snapshot();
+    snapshot.nodes_unknown = unknown.map(Into::into);
+    let replicas = |snapshot: &Snapshot| {
+        planned(snapshot).steps.iter().find_map(|step| match &step.action {
+            Action::PatchSet { patch, .. } => patch.pointer("/spec/replicas").cloned(),
+            _ => None,
+        })
+    };
+    let mut machines = snapshot.machines.clone();
+    machines.sort_by(|a, b| DeletionOrder::of(a, snapshot.now).cmp(&DeletionOrder::of(b, snapshot.now)));
+    let names: Vec<_> = machines[1..].iter().map(|machine| machine.node_name().unwrap().to_owned()).collect();
+    let label = (labels::SELECTED_FOR_UPDATE.to_owned(), labels::SET.to_owned());
+    for (name, expected) in names.into_iter().zip([Some(json!(2)), None]) {
+        let mut node = Node::clone(&snapshot.nodes[&name]);
+        node.labels_mut().extend([label.clone()]);
+        snapshot.nodes.insert(name, Arc::new(node));
+        assert_eq!(replicas(&snapshot), expected);
+    }
+    let waits = planned(&snapshot).waits;
+    let text = "machines to serve before others are deleted: 2 replicas - 1 maxUnavailable";
+    assert!(waits.iter().any(|wait| wait.text == text), "{waits:?}");
 }
 
 #[rstest]

@@ -70,7 +70,7 @@ pub(super) struct Ledger {
     pub last_write: Instant,
 }
 
-/// A Machine that went away without a process.
+/// A Machine that went away without a process, or whose Node a user selected for its update.
 struct Taken {
     at: Instant,
     /// UID of its set.
@@ -162,7 +162,13 @@ impl Ledger {
 
     /// Everything is as it should be, and everybody knows.
     pub(super) fn settled(&mut self, wish: &Wish) {
+        let Span { most_preserved, longest_preservation, .. } = self.span;
         self.span = Span::of(wish);
+        if wish.is_paused {
+            // The sets do not learn of it before the rollout goes on.
+            self.span.most_preserved = self.span.most_preserved.max(most_preserved);
+            self.span.longest_preservation = self.span.longest_preservation.max(longest_preservation);
+        }
         self.lost.clear();
     }
 
@@ -400,6 +406,8 @@ impl Ledger {
             if write.after.is_some() {
                 self.check_update(&name, &facts, luck, target);
             }
+        } else if facts.is_selected && self.nodes.get(&name).is_some_and(|before| !before.is_selected) {
+            self.taken.push(Taken { at: Instant::now(), set: String::new(), served: true });
         }
         self.nodes.insert(name, facts);
     }
