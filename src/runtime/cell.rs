@@ -154,6 +154,7 @@ trait Watched: Send + Sync {
     fn follow(&self, followed: &trust::Caches, cluster: &str);
     fn watch(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, ()>;
     fn refresh(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>>;
+    fn forget_handlers(&self);
 }
 
 impl<K: Kept> Watched for Arc<Cache<K>> {
@@ -175,6 +176,10 @@ impl<K: Kept> Watched for Arc<Cache<K>> {
 
     fn refresh(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>> {
         K::refresh(Arc::clone(self), client, scope)
+    }
+
+    fn forget_handlers(&self) {
+        Cache::forget_handlers(self);
     }
 }
 
@@ -432,6 +437,15 @@ impl Cell {
         } else if timeout(NODES_OF_ONE, read).await.is_err() {
             tracing::warn!(target = %target.id, "its nodes could not be read before the controllers start");
         }
+    }
+}
+
+/// Caches hold their handlers, these hold queues and reconcilers, and these hold the caches: without an end they would keep
+/// each other alive.
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.caches.iter().for_each(|cache| cache.forget_handlers());
+        self.config.targets.forget_handlers();
     }
 }
 

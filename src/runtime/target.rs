@@ -218,6 +218,13 @@ impl Targets {
         self.trust_handlers.write().push(Box::new(handler));
     }
 
+    /// Drops all handlers, and what they hold.
+    pub fn forget_handlers(&self) {
+        // Dropped after the locks are released: a handler may hold the last reference to anything.
+        let _forgotten =
+            (std::mem::take(&mut *self.handlers.write()), std::mem::take(&mut *self.trust_handlers.write()));
+    }
+
     /// Connects a target and watches its Nodes. Replaces one of the same name.
     pub fn connect(&self, id: &TargetId, clients: &TargetClients) -> Arc<Target> {
         let client = &clients.requests;

@@ -23,7 +23,7 @@ use crate::{
 /// The object that probes read. It does not exist; the name is the reference's.
 const NAME: &str = "dummy_name";
 
-type Handler = Box<dyn Fn() + Send + Sync>;
+type Handler = Box<dyn Fn(&ApiServers) + Send + Sync>;
 
 /// What probes have shown of the API servers of a cell.
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub(crate) struct ApiServers {
 
 impl ApiServers {
     /// Calls `handler` when Machines have to be frozen or unfrozen.
-    pub fn on_change(&self, handler: impl Fn() + Send + Sync + 'static) {
+    pub fn on_change(&self, handler: impl Fn(&Self) + Send + Sync + 'static) {
         self.handlers.write().push(Box::new(handler));
     }
 
@@ -73,7 +73,7 @@ impl ApiServers {
             }
         }
         if is_changed {
-            self.handlers.read().iter().for_each(|handler| handler());
+            self.handlers.read().iter().for_each(|handler| handler(self));
         }
     }
 }

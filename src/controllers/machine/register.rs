@@ -202,20 +202,20 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     // Decisions about the Nodes of this target, and postponed ones, have to be made again.
     let unfrozen = Arc::clone(&ports.measured);
     builder.on_start(move || unfrozen.frozen(false));
-    let (all_targets, probed) = (Arc::clone(&targets), Arc::clone(&ports));
-    let measure = Arc::new(move || {
+    let (all_targets, frozen) = (Arc::clone(&targets), Arc::clone(&ports.measured));
+    let measure = Arc::new(move |servers: &ApiServers| {
         let is_untrusted = |target: &Arc<Target>| matches!(target.nodes.cache.trust(), Trust::Untrusted { .. });
-        let is_frozen = probed.servers.is_any_frozen() || all_targets.all().iter().any(is_untrusted);
-        probed.measured.frozen(is_frozen);
+        frozen.frozen(servers.is_any_frozen() || all_targets.all().iter().any(is_untrusted));
     });
     let (measured, frozen, reconciled) = (Arc::clone(&measure), Arc::clone(&machines), Arc::clone(&queue));
-    ports.servers.on_change(move || {
-        measured();
+    ports.servers.on_change(move |servers| {
+        measured(servers);
         frozen.cache.all().iter().for_each(|machine| reconciled.add(Key::of(&machine.metadata)));
     });
     let (all, of_target, reconciled) = (Arc::clone(&machines), Arc::clone(&targets), Arc::clone(&queue));
+    let servers = Arc::clone(&ports.servers);
     targets.on_trust_change(move |target, _| {
-        measure();
+        measure(&servers);
         for machine in all.cache.all() {
             if matches!(of_target.of(&machine.metadata), TargetOf::Known(own) if own.id == target.id) {
                 reconciled.add(Key::of(&machine.metadata));

@@ -5,10 +5,10 @@ use super::{
     apply::{Overshoot, SubjectKey},
 };
 use crate::{
-    api::machine::MachineSet,
+    api::machine::{MachineDeployment, MachineSet},
     controllers::{machine, machine_set, object::owner},
     runtime::{
-        cache::{Key, Unreadable},
+        cache::{Cache, Key, Unreadable},
         trust::Watched,
     },
 };
@@ -28,7 +28,7 @@ impl Overshoot {
                 (Some(deployment), sets, unreadable.filter_map(|set| set.meta.name).collect())
             }
             Subject::Set(key) => {
-                let is_it = |set: &Arc<MachineSet>| self.subject_of(set) == Some(subject.clone());
+                let is_it = |set: &Arc<MachineSet>| subject_of(&self.deployments.cache, set) == Some(subject.clone());
                 let set = self.sets.cache.get(key).filter(is_it)?;
                 if self.holds.of(&set.metadata).is_some() {
                     return None;
@@ -40,19 +40,6 @@ impl Overshoot {
         let sets = sets.into_iter().map(|set| self.count(set, &unreadable)).collect();
         let memory = memory.clone();
         Some(Snapshot { deployment, sets, unreadable_sets, uncertain: self.uncertain(), memory, now: self.clock.now() })
-    }
-
-    /// Under which subject a set is checked; `None` if its deployment cannot be decoded.
-    pub(super) fn subject_of(&self, set: &MachineSet) -> Option<SubjectKey> {
-        let own = Key::of(&set.metadata);
-        let Some(reference) = owner::controller_of(&set.metadata) else { return Some(Subject::Set(own)) };
-        let key = Key::new(&own.namespace, &reference.name);
-        let is_it = |uid: Option<&String>| uid == Some(&reference.uid);
-        if self.deployments.cache.get(&key).is_some_and(|deployment| is_it(deployment.metadata.uid.as_ref())) {
-            return Some(Subject::Deployment(key));
-        }
-        let is_unreadable = |other: &Unreadable| is_it(other.meta.uid.as_ref());
-        (!self.deployments.cache.unreadable().iter().any(is_unreadable)).then_some(Subject::Set(own))
     }
 
     fn count(&self, set: Arc<MachineSet>, unreadable: &[Unreadable]) -> CountedSet {
@@ -67,4 +54,17 @@ impl Overshoot {
         let caches: [&dyn Watched; 3] = [&*self.machines.cache, &*self.sets.cache, &*self.deployments.cache];
         caches.into_iter().find_map(|cache| Some(format!("{}: {}", cache.plural(), cache.trust().problem()?)))
     }
+}
+
+/// Under which subject a set is checked; `None` if its deployment cannot be decoded.
+pub(super) fn subject_of(deployments: &Cache<MachineDeployment>, set: &MachineSet) -> Option<SubjectKey> {
+    let own = Key::of(&set.metadata);
+    let Some(reference) = owner::controller_of(&set.metadata) else { return Some(Subject::Set(own)) };
+    let key = Key::new(&own.namespace, &reference.name);
+    let is_it = |uid: Option<&String>| uid == Some(&reference.uid);
+    if deployments.get(&key).is_some_and(|deployment| is_it(deployment.metadata.uid.as_ref())) {
+        return Some(Subject::Deployment(key));
+    }
+    let is_unreadable = |other: &Unreadable| is_it(other.meta.uid.as_ref());
+    (!deployments.unreadable().iter().any(is_unreadable)).then_some(Subject::Set(own))
 }

@@ -5,6 +5,7 @@ use kube::ResourceExt;
 use super::{
     Action, Memory, Snapshot, Subject,
     apply::{Overshoot, SubjectKey},
+    observe::subject_of,
     plan,
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     },
     plan::{Plan, Step},
     runtime::{
-        cache::{Change, Key},
+        cache::{Cache, Change, Key},
         cell::Builder,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, States, Turn},
@@ -63,49 +64,51 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (deployments, sets) = (builder.objects::<MachineDeployment>(), builder.objects::<MachineSet>());
     let (machines, holds) = (builder.objects::<Machine>(), object::holds(builder));
     let config = builder.config();
-    let (events, clock) = (config.events.clone(), Arc::clone(&config.shared.clock));
-    let freeze = || Overshoot {
+    let reconciler = Overshoot {
         deployments: Arc::clone(&deployments),
         sets: Arc::clone(&sets),
-        machines: Arc::clone(&machines),
+        machines,
         holds: Arc::clone(&holds),
         policy: settings.overshoot,
-        events: events.clone(),
-        clock: Arc::clone(&clock),
+        events: config.events.clone(),
+        clock: Arc::clone(&config.shared.clock),
     };
     let queue = Queue::new("machinesafetyovershooting", PACING);
     let states = Arc::<States<Overshoot>>::default();
-    let workers = builder.reconciler(freeze(), &queue, &states, WORKERS);
+    let workers = builder.reconciler(reconciler, &queue, &states, WORKERS);
 
-    let (caches, held) = (freeze(), Arc::clone(&queue));
+    let subject_of = {
+        let deployments = Arc::clone(&deployments);
+        Arc::new(move |set: &Arc<MachineSet>| subject_of(&deployments.cache, set))
+    };
+    let (all_sets, subject, held) = (Arc::clone(&sets), Arc::clone(&subject_of), Arc::clone(&queue));
     holds.on_change(move |key| {
-        let subject = caches.sets.cache.get(key).and_then(|set| caches.subject_of(&set));
+        let subject = all_sets.cache.get(key).and_then(|set| subject(&set));
         subject.into_iter().chain([Subject::Deployment(key.clone())]).for_each(|subject| held.add(subject));
     });
 
-    let (caches, all) = (freeze(), Arc::clone(&queue));
+    let (all_sets, subject, all) = (Arc::clone(&sets), Arc::clone(&subject_of), Arc::clone(&queue));
     builder.on_start(move || {
-        let deployments = caches.deployments.cache.all().into_iter();
+        let deployments = deployments.cache.all().into_iter();
         deployments.for_each(|deployment| all.add(Subject::Deployment(Key::of(&deployment.metadata))));
-        caches.sets.cache.all().iter().filter_map(|set| caches.subject_of(set)).for_each(|subject| all.add(subject));
+        all_sets.cache.all().iter().filter_map(|set| subject(set)).for_each(|subject| all.add(subject));
     });
 
-    let (caches, asked) = (freeze(), Arc::clone(&queue));
+    let (all_sets, asked) = (Arc::clone(&sets), Arc::clone(&queue));
     let (forgetting, forgotten) = (Arc::clone(&workers), Arc::clone(&states));
     builder.on_change::<MachineDeployment>(move |change| {
         let subject = Subject::Deployment(change.key.clone());
         if change.gone {
             forgetting.forget(&subject);
             forgotten.forget(&subject);
-            let orphans =
-                caches.sets.cache.by(machine_set::BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default());
+            let orphans = all_sets.cache.by(machine_set::BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default());
             orphans.iter().for_each(|set| asked.add(Subject::Set(Key::of(&set.metadata))));
         } else if change.old.is_none() || change.new.as_ref().is_some_and(|new| is_asked(new.as_ref())) {
             asked.add(subject);
         }
     });
 
-    let (caches, asked) = (freeze(), Arc::clone(&queue));
+    let (subject, asked) = (Arc::clone(&subject_of), Arc::clone(&queue));
     builder.on_change::<MachineSet>(move |change| {
         let controller = |set: &Arc<MachineSet>| owner::controller_uid(set.as_ref());
         let has_moved = change.old.as_ref().map(controller) != change.new.as_ref().map(controller);
@@ -116,26 +119,25 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         }
         let set = change.new.as_ref().or(change.old.as_ref());
         if (has_moved || change.new.as_ref().is_some_and(|new| is_asked(new.as_ref())))
-            && let Some(subject) = set.and_then(|set| caches.subject_of(set))
+            && let Some(subject) = set.and_then(|set| subject(set))
         {
             asked.add(subject);
         }
     });
 
-    let caches = freeze();
     builder.on_change::<Machine>(move |change| {
-        let set = set_of(&caches, change);
+        let set = set_of(&sets.cache, change);
         if let Some(set) = set.filter(|set| change.old.is_none() || (change.gone && is_frozen(set)))
-            && let Some(subject) = caches.subject_of(&set)
+            && let Some(subject) = subject_of(&set)
         {
             queue.add(subject);
         }
     });
 }
 
-fn set_of(caches: &Overshoot, change: &Change<Machine>) -> Option<Arc<MachineSet>> {
+fn set_of(sets: &Cache<MachineSet>, change: &Change<Machine>) -> Option<Arc<MachineSet>> {
     let reference = owner::controller_of(&change.meta)?;
-    let set = caches.sets.cache.get(&Key::new(&change.key.namespace, &reference.name))?;
+    let set = sets.get(&Key::new(&change.key.namespace, &reference.name))?;
     (set.metadata.uid.as_ref() == Some(&reference.uid)).then_some(set)
 }
 

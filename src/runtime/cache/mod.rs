@@ -138,6 +138,13 @@ impl<K: Cached> Cache<K> {
         self.trust_handlers.write().push(Box::new(handler));
     }
 
+    /// Drops all handlers, and what they hold.
+    pub fn forget_handlers(&self) {
+        // Dropped after the locks are released: a handler may hold the last reference to anything.
+        let _forgotten =
+            (std::mem::take(&mut *self.handlers.write()), std::mem::take(&mut *self.trust_handlers.write()));
+    }
+
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
         self.store.read().get(key).cloned()
     }

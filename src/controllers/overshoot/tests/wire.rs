@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::{ResourceExt, runtime::watcher::Event};
 use serde_json::{Value, json};
 
-use super::super::{Policy, Subject, apply::Overshoot};
+use super::super::{Policy, Subject, apply::Overshoot, observe::subject_of};
 use crate::{
     api::machine::{Machine, MachineDeployment, MachineSet},
     controllers::testing::{Fate, Wire},
@@ -200,9 +200,8 @@ async fn machines_that_cannot_be_decoded_count() {
 #[tokio::test]
 async fn a_set_is_checked_with_its_deployment_or_by_itself() {
     let shell = Shell::new(3);
-    let reconciler = &shell.runner.reconciler;
     let set = shell.sets.get(&Key::new("shoot", "pool")).unwrap();
-    assert_eq!(reconciler.subject_of(&set), Some(pool()));
+    assert_eq!(subject_of(&shell.deployments, &set), Some(pool()));
     let alone = Subject::Set(Key::new("shoot", "pool"));
     shell.check(&alone).await.unwrap();
     assert_eq!(shell.wire.requests(), [""; 0], "its deployment's key is another one");

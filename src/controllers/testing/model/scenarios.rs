@@ -12,7 +12,7 @@ use super::{
     dice::Dice,
     luck::Rates,
     rooms::Rooms,
-    system::{Process, Program, TAKE_OVER},
+    system::{self, Process, Program, TAKE_OVER},
     wish::{Strategy, Wish},
     world::{NAMESPACE, World},
 };
@@ -56,6 +56,21 @@ async fn nodes_that_a_mute_watch_does_not_show_are_found_and_no_machine_is_given
     fine(&world);
     assert!(!world.has_machine_in("Failed"));
     assert_eq!(vms(&world).len(), 3);
+}
+
+/// Cells come and go in a process that serves many.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_a_cell_that_has_ended() {
+    let world = world(1, Style::SIMPLE);
+    let cell = system::cell(&world, &Program::everything("a"), &world.luck.clock.of_another_host());
+    let (targets, node_cache) = (cell.targets().clone(), cell.targets().only().unwrap().nodes.cache.clone());
+    cell.wait_synced().await;
+    drop(cell);
+    let left = (Arc::downgrade(&targets), Arc::downgrade(&node_cache));
+    drop((targets, node_cache));
+    // Aborted tasks end when they are polled.
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((left.0.strong_count(), left.1.strong_count()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -140,7 +140,7 @@ async fn run(
     }
 }
 
-fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell> {
+pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell> {
     let control = world.control.client(&program.name);
     let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
     targets.connect(&TargetId::only(), &TargetClients::one(&world.target.client(&program.name)));

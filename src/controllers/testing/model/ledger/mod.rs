@@ -237,6 +237,9 @@ impl Ledger {
                     self.check_deletion(old, luck);
                 } else if !old.is_deleted && new.is_deleted {
                     self.taken.push(Taken { at: now, set: old.set.clone(), served: old.is_available() });
+                } else if old.is_in_pool && !new.is_in_pool && !old.is_available() {
+                    // A process may count on it as one that stays and does not serve.
+                    self.taken.push(Taken { at: now, set: old.set.clone(), served: true });
                 }
                 if by_process {
                     self.check_move(old, new, luck);
