@@ -2,10 +2,14 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Arc,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
 use parking_lot::{Mutex, RwLock};
 
@@ -113,6 +117,7 @@ struct Batch<'a> {
     seen: &'a MachineSet,
     /// Announced writes whose outcome is not known yet.
     open: Mutex<BTreeSet<String>>,
+    has_failed: AtomicBool,
 }
 
 impl MachineSets {
@@ -141,9 +146,15 @@ impl MachineSets {
             }
         }
         batch.create_by_slow_start(creates).await?;
-        let deletes = stream::iter(deletes).map(|(machine, event)| batch.delete(machine, event));
-        deletes.buffer_unordered(WRITES_IN_FLIGHT).try_collect().await
+        all_of(stream::iter(deletes).map(|(machine, event)| batch.delete(machine, event))).await
     }
+}
+
+/// The first failure, once no write is in flight any more: a request that is cut may still be carried out, and nobody would
+/// know.
+async fn all_of(writes: impl Stream<Item = impl Future<Output = Result<(), WriteError>>>) -> Result<(), WriteError> {
+    let results: Vec<_> = writes.buffer_unordered(WRITES_IN_FLIGHT).collect().await;
+    results.into_iter().collect()
 }
 
 impl<'a> Batch<'a> {
@@ -165,7 +176,7 @@ impl<'a> Batch<'a> {
         }
         let open = Mutex::new(writes.creates.union(&writes.deletes).cloned().collect());
         kind.in_flight.announce(seen, writes);
-        Self { kind, turn, seen, open }
+        Self { kind, turn, seen, open, has_failed: AtomicBool::new(false) }
     }
 
     /// Whether spec, labels and deletion timestamp of the set are still those of the plan. A long batch stops
@@ -186,9 +197,7 @@ impl<'a> Batch<'a> {
         let mut size = 1;
         while rest.len() > 0 {
             let wave: Vec<_> = rest.by_ref().take(size).collect();
-            let creates = stream::iter(wave).map(|(machine, event)| self.create(machine, event));
-            let results: Vec<_> = creates.buffer_unordered(WRITES_IN_FLIGHT).collect().await;
-            results.into_iter().collect::<Result<(), WriteError>>()?;
+            all_of(stream::iter(wave).map(|(machine, event)| self.create(machine, event))).await?;
             size *= 2;
         }
         Ok(())
@@ -205,7 +214,7 @@ impl<'a> Batch<'a> {
     }
 
     async fn delete(&self, machine: Arc<Machine>, event: Option<Event>) -> Result<(), WriteError> {
-        if !self.is_current() {
+        if self.has_failed.load(Ordering::Relaxed) || !self.is_current() {
             return Ok(());
         }
         let name = machine.name_any();
@@ -234,6 +243,7 @@ impl<'a> Batch<'a> {
         match self.turn.track(answer) {
             Ok(()) => event.iter().for_each(|event| events.record(self.seen, event)),
             Err(error) => {
+                self.has_failed.store(true, Ordering::Relaxed);
                 self.remember(&error);
                 let (reason, text) = failed(&error.text());
                 events.record(self.seen, &Event::warning(reason, text));

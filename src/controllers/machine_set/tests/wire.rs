@@ -153,6 +153,18 @@ async fn a_batch_of_deletions_ends_when_the_set_asks_for_something_else() {
     assert_eq!(shell.alive(), 90, "those that went are replaced");
 }
 
+/// Otherwise the set would not know that they go, and could delete others in their stead.
+#[tokio::test]
+async fn a_rejected_delete_does_not_cut_those_beside_it() {
+    let shell = Shell::new(0, 90);
+    shell.wire.judge(|request| if request.ends_with("machines/m000") { Fate::Refused } else { Fate::Answered });
+    shell.reconcile().await.unwrap_err();
+    assert!(shell.wire.count("DELETE machines") <= 32, "none is made after it failed");
+    let going = shell.wire.all::<Machine>("machines").iter().filter(|machine| machine.is_terminating()).count();
+    assert!(going > 0);
+    assert_eq!((shell.alive(), shell.in_flight()), (90 - going, InFlight::default()));
+}
+
 #[tokio::test]
 async fn one_plan_creates_a_hundred_machines_at_most() {
     let shell = Shell::new(150, 0);
