@@ -46,6 +46,8 @@ pub struct Snapshot {
     pub machines: Vec<Arc<Machine>>,
     /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are left alone.
     pub unreadable: Vec<String>,
+    /// How many of them are preserved automatically, as their annotation says.
+    pub unreadable_preserved: usize,
     /// The failure of the last plan, if it failed.
     pub failure: Option<Failure>,
     /// Why it may not be touched now, such as a pause of its cluster.

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{Failure, MachineSets, Snapshot};
+use super::{Failure, MachineSets, Snapshot, preserve::is_auto_preserved};
 use crate::{
     api::selector::Selector,
     controllers::{machine, object::owner},
@@ -23,12 +23,13 @@ impl MachineSets {
             }));
         }
         let unreadable = cache.unreadable().into_iter();
-        let unreadable = unreadable.filter(|machine| owner::is_controlled_by(&machine.meta, &uid));
+        let unreadable: Vec<_> = unreadable.filter(|machine| owner::is_controlled_by(&machine.meta, &uid)).collect();
         Some(Snapshot {
             hold: self.holds.of(&set.metadata),
             set,
             machines,
-            unreadable: unreadable.filter_map(|machine| machine.meta.name).collect(),
+            unreadable_preserved: unreadable.iter().filter(|machine| is_auto_preserved(&machine.meta)).count(),
+            unreadable: unreadable.into_iter().filter_map(|machine| machine.meta.name).collect(),
             failure,
             now,
             seed,

@@ -49,7 +49,7 @@ fn keep(snapshot: &Snapshot, valid: &ValidSet) -> Plan<Action> {
     let mut drafts = Drafts::default();
     let mine = claim::claim(snapshot, &valid.selector, &mut drafts);
     propagate::bring_up_to_date(set, &mine, &mut drafts);
-    let preservation = preserve::assign(set, &mine, &mut drafts);
+    let preservation = preserve::assign(snapshot, &mine, &mut drafts);
     for Change { current, patch, reason, .. } in drafts.finish() {
         plan.then(Action::PatchMachine { machine: current, patch }, reason);
     }

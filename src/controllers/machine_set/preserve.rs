@@ -3,12 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
+use super::Snapshot;
 use crate::{
     api::{
         labels::PRESERVE,
-        machine::{AUTO_PRESERVED, Machine, MachinePhase, MachineSet, PreserveMode},
+        machine::{AUTO_PRESERVED, Machine, MachinePhase, PreserveMode},
     },
     controllers::object::draft::Drafts,
 };
@@ -34,9 +36,10 @@ impl Assignment {
     }
 }
 
-/// Preserves at most `autoPreserveFailedMachineMax` failed Machines, the youngest first. If that number is lowered, the
-/// oldest lose their preservation first.
-pub(super) fn assign(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) -> Assignment {
+/// Preserves at most `autoPreserveFailedMachineMax` failed Machines, the youngest first; those that cannot be decoded count.
+/// If that number is lowered, the oldest lose their preservation first.
+pub(super) fn assign(snapshot: &Snapshot, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) -> Assignment {
+    let set = &snapshot.set;
     let active = machines.iter().copied().filter(|machine| !machine.is_terminating());
     let (mut kept, rest): (Vec<_>, Vec<_>) = active.partition(|machine| machine.is_auto_preserved());
     let allowed = usize::try_from(set.spec.auto_preserve_failed_machine_max).unwrap_or_default();
@@ -54,15 +57,20 @@ pub(super) fn assign(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut 
 
     let mut eligible: Vec<_> = rest.into_iter().filter(|machine| may_be_auto_preserved(machine)).collect();
     eligible.sort_by_key(|machine| (std::cmp::Reverse(machine.creation_timestamp()), machine.name_any()));
-    for machine in eligible.into_iter().take(allowed.saturating_sub(kept.len())) {
-        let reason =
-            format!("it failed: {} preserved automatically < {allowed} autoPreserveFailedMachineMax", kept.len());
+    let preserved = kept.len().saturating_add(snapshot.unreadable_preserved);
+    for machine in eligible.into_iter().take(allowed.saturating_sub(preserved)) {
+        let reason = format!("it failed: {preserved} preserved automatically < {allowed} autoPreserveFailedMachineMax");
         drafts.edit(machine, reason, |machine| {
             machine.annotations_mut().insert(PRESERVE.to_owned(), AUTO_PRESERVED.to_owned());
         });
         assignment.0.insert(machine.name_any(), Some(PreserveMode::Auto));
     }
     assignment
+}
+
+/// Whether the metadata of a Machine say so.
+pub(super) fn is_auto_preserved(meta: &ObjectMeta) -> bool {
+    meta.annotations.as_ref().and_then(|all| all.get(PRESERVE)).is_some_and(|mode| mode == AUTO_PRESERVED)
 }
 
 /// The Node's annotation takes precedence. The machine controller copies it to the Machine before it can fail, and

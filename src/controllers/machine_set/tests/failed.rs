@@ -106,6 +106,18 @@ fn the_youngest_failed_machines_are_preserved_automatically_up_to_the_limit() {
 }
 
 #[rstest]
+#[case::preserved(1, false)]
+#[case::not_preserved(0, true)]
+fn a_preserved_machine_that_cannot_be_decoded_counts(#[case] unreadable: usize, #[case] expected: bool) {
+    let mut world =
+        World::new(2).with(json!({ "spec": { "autoPreserveFailedMachineMax": 1 } })).machine("a", phase("Failed"));
+    world.unreadable = vec!["u".to_owned()];
+    world.unreadable_preserved = unreadable;
+    world.settle();
+    assert_eq!((!world.patched.is_empty(), world.deleted.is_empty()), (expected, expected));
+}
+
+#[rstest]
 #[case::by_its_time(both(annotated(labels::PRESERVE, "auto-preserved"), preserved_until(0)))]
 #[case::as_the_machine_controller_leaves_it(annotated(labels::PRESERVE, "false"))]
 fn a_machine_whose_preservation_is_over_is_not_preserved_again(#[case] wish: Value) {
