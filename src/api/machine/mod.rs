@@ -20,6 +20,7 @@ pub use machine::{
     CurrentStatus, INFRASTRUCTURE, LastOperation, Machine, MachineConfiguration, MachinePhase, MachineSpec,
     MachineStatus, OperationState, OperationType,
 };
+pub(crate) use preservation::is_auto_preserved;
 pub use preservation::{AUTO_PRESERVED, NOT_PRESERVED, PreserveMode};
 pub use set::{MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus};
 pub use shared::{ClassSpec, MachineSummary, MachineTemplate, NodeTemplate, TemplateMeta};

@@ -1,6 +1,7 @@
 //! Preservation: failed Machines that are kept for inspection.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Machine, MachinePhase};
 use crate::api::labels;
@@ -46,6 +47,11 @@ impl PreserveMode {
     }
 }
 
+/// [`Machine::is_auto_preserved`] of a Machine of which only the metadata can be decoded.
+pub(crate) fn is_auto_preserved(meta: &ObjectMeta) -> bool {
+    meta.annotations.as_ref().and_then(|all| all.get(labels::PRESERVE)).is_some_and(|mode| mode == AUTO_PRESERVED)
+}
+
 impl Machine {
     /// What the Machine's own annotation asks for.
     pub fn preserve_mode(&self) -> Option<PreserveMode> {
@@ -75,7 +81,7 @@ impl Machine {
 
     /// The set chose to preserve the Machine.
     pub fn is_auto_preserved(&self) -> bool {
-        self.annotation(labels::PRESERVE) == Some(AUTO_PRESERVED)
+        is_auto_preserved(&self.metadata)
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {

@@ -1,9 +1,9 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{Failure, MachineSets, Snapshot, preserve::is_auto_preserved};
+use super::{Failure, MachineSets, Snapshot};
 use crate::{
-    api::selector::Selector,
+    api::{machine::is_auto_preserved, selector::Selector},
     controllers::{machine, object::owner},
     runtime::cache::Key,
 };

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::Snapshot;
@@ -66,11 +65,6 @@ pub(super) fn assign(snapshot: &Snapshot, machines: &[&Arc<Machine>], drafts: &m
         assignment.0.insert(machine.name_any(), Some(PreserveMode::Auto));
     }
     assignment
-}
-
-/// Whether the metadata of a Machine say so.
-pub(super) fn is_auto_preserved(meta: &ObjectMeta) -> bool {
-    meta.annotations.as_ref().and_then(|all| all.get(PRESERVE)).is_some_and(|mode| mode == AUTO_PRESERVED)
 }
 
 /// The Node's annotation takes precedence. The machine controller copies it to the Machine before it can fail, and
