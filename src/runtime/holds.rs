@@ -3,19 +3,18 @@
 use std::sync::OnceLock;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use parking_lot::RwLock;
 
-use super::cache::Key;
+use super::{cache::Key, handlers::Handlers};
 use crate::plan::Hold;
 
 type Judge = Box<dyn Fn(&ObjectMeta) -> Option<Hold> + Send + Sync>;
-type Handler = Box<dyn Fn(&Key) + Send + Sync>;
+type Handler = dyn Fn(&Key) + Send + Sync;
 
 /// Why objects of a cell may not be touched. Kinds of one cell share it.
 #[derive(Default)]
 pub(crate) struct Holds {
     judge: OnceLock<Judge>,
-    handlers: RwLock<Vec<Handler>>,
+    handlers: Handlers<Handler>,
 }
 
 impl Holds {
@@ -31,12 +30,12 @@ impl Holds {
 
     /// Calls `handler` with each object for which the answer may have changed.
     pub fn on_change(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+        self.handlers.add(Box::new(handler));
     }
 
     /// The answer for an object may have changed.
     pub fn changed(&self, key: &Key) {
-        self.handlers.read().iter().for_each(|handler| handler(key));
+        self.handlers.each(|handler| handler(key));
     }
 }
 

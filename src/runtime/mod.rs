@@ -8,6 +8,7 @@ pub mod clock;
 pub mod events;
 pub(crate) mod fair;
 pub mod guard;
+pub(crate) mod handlers;
 pub(crate) mod holds;
 pub mod http;
 pub mod kubeconfig;

@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     cache::{AnyIndex, Cache, Change, Index, Key},
     fair::FairBucket,
+    handlers::Handlers,
     limiter::Rate,
     objects::Objects,
     on_demand::{self, OnDemand},
@@ -150,8 +151,8 @@ pub(crate) enum TargetOf {
     Known(Arc<Target>),
 }
 
-type NodeHandler = Box<dyn Fn(&Target, &Change<Node>) + Send + Sync>;
-type TrustHandler = Box<dyn Fn(&Target, &Trust) + Send + Sync>;
+type NodeHandler = dyn Fn(&Target, &Change<Node>) + Send + Sync;
+type TrustHandler = dyn Fn(&Target, &Trust) + Send + Sync;
 type Rule = Box<dyn Fn(&ObjectMeta) -> Placement + Send + Sync>;
 
 /// Registration of the Node caches for `/readyz` and `/metrics`.
@@ -170,8 +171,8 @@ fn allowing(budget: &PodDisruptionBudget) -> String {
 pub(crate) struct Targets {
     assignment: Assignment,
     connected: RwLock<BTreeMap<TargetId, Arc<Target>>>,
-    handlers: Arc<RwLock<Vec<NodeHandler>>>,
-    trust_handlers: Arc<RwLock<Vec<TrustHandler>>>,
+    handlers: Arc<Handlers<NodeHandler>>,
+    trust_handlers: Arc<Handlers<TrustHandler>>,
     make_cache: fn() -> Arc<Cache<Node>>,
     /// Set once watches may begin.
     followed: OnceLock<Followed>,
@@ -210,19 +211,18 @@ impl Targets {
 
     /// Calls `handler` after each change of a Node in any target.
     pub fn on_node_change(&self, handler: impl Fn(&Target, &Change<Node>) + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+        self.handlers.add(Box::new(handler));
     }
 
     /// Calls `handler` when the Nodes of a target are known, when they become untrusted, and when they are trusted again.
     pub fn on_trust_change(&self, handler: impl Fn(&Target, &Trust) + Send + Sync + 'static) {
-        self.trust_handlers.write().push(Box::new(handler));
+        self.trust_handlers.add(Box::new(handler));
     }
 
     /// Drops all handlers, and what they hold.
     pub fn forget_handlers(&self) {
-        // Dropped after the locks are released: a handler may hold the last reference to anything.
-        let _forgotten =
-            (std::mem::take(&mut *self.handlers.write()), std::mem::take(&mut *self.trust_handlers.write()));
+        self.handlers.forget();
+        self.trust_handlers.forget();
     }
 
     /// Connects a target and watches its Nodes. Replaces one of the same name.
@@ -233,13 +233,13 @@ impl Targets {
             let (trusting, trust_handlers) = (weak.clone(), Arc::clone(&self.trust_handlers));
             cache.on_trust(move |trust| {
                 if let Some(target) = trusting.upgrade() {
-                    trust_handlers.read().iter().for_each(|handler| handler(&target, trust));
+                    trust_handlers.each(|handler| handler(&target, trust));
                 }
             });
             let (weak, handlers) = (weak.clone(), Arc::clone(&self.handlers));
             cache.on_change(move |change| {
                 if let Some(target) = weak.upgrade() {
-                    handlers.read().iter().for_each(|handler| handler(&target, change));
+                    handlers.each(|handler| handler(&target, change));
                 }
             });
             Target {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::join_all;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::{Action, Answers, Server};
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     plan::Step,
     runtime::{
         clock::Clock,
+        handlers::Handlers,
         objects::{Objects, chain},
         target::{TargetId, Targets},
     },
@@ -23,19 +24,19 @@ use crate::{
 /// The object that probes read. It does not exist; the name is the reference's.
 const NAME: &str = "dummy_name";
 
-type Handler = Box<dyn Fn(&ApiServers) + Send + Sync>;
+type Handler = dyn Fn(&ApiServers) + Send + Sync;
 
 /// What probes have shown of the API servers of a cell.
 #[derive(Default)]
 pub(crate) struct ApiServers {
     known: Mutex<BTreeMap<Server, Health>>,
-    handlers: RwLock<Vec<Handler>>,
+    handlers: Handlers<Handler>,
 }
 
 impl ApiServers {
     /// Calls `handler` when Machines have to be frozen or unfrozen.
     pub fn on_change(&self, handler: impl Fn(&Self) + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+        self.handlers.add(Box::new(handler));
     }
 
     /// Limits the trust in a target by its own API server and by that of the control cluster.
@@ -73,7 +74,7 @@ impl ApiServers {
             }
         }
         if is_changed {
-            self.handlers.read().iter().for_each(|handler| handler(self));
+            self.handlers.each(|handler| handler(self));
         }
     }
 }

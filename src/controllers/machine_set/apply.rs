@@ -11,7 +11,7 @@ use std::{
 
 use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::{Action, Failure, InFlight, Snapshot};
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
         cache::Key,
         clock::Clock,
         events::Events,
+        handlers::Handlers,
         holds::Holds,
         objects::{Objects, WriteError, WriteFailure},
         reconcile::Turn,
@@ -51,13 +52,13 @@ pub(crate) struct MachineSets {
     pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
-type Handler = Box<dyn Fn(&Key) + Send + Sync>;
+type Handler = dyn Fn(&Key) + Send + Sync;
 
 /// The writes in flight of all sets, by UID: sets announce them, deployments read them.
 #[derive(Default)]
 pub(crate) struct InFlightWrites {
     writes: Mutex<HashMap<String, InFlight>>,
-    on_settled: RwLock<Vec<Handler>>,
+    on_settled: Handlers<Handler>,
 }
 
 impl InFlightWrites {
@@ -68,7 +69,7 @@ impl InFlightWrites {
 
     /// Calls `handler` with the deployment of each set whose last write in flight ended. No watch reports that.
     pub fn on_settled(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
-        self.on_settled.write().push(Box::new(handler));
+        self.on_settled.add(Box::new(handler));
     }
 
     /// Records writes that a set is about to make.
@@ -88,7 +89,7 @@ impl InFlightWrites {
             && let Some(deployment) = owner::controller_of(&set.metadata)
         {
             let key = Key::new(set.namespace().unwrap_or_default(), &deployment.name);
-            self.on_settled.read().iter().for_each(|handler| handler(&key));
+            self.on_settled.each(|handler| handler(&key));
         }
     }
 

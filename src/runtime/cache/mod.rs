@@ -27,6 +27,7 @@ pub use index::{AnyIndex, Index, Term};
 
 use super::{
     guard::Guard,
+    handlers::Handlers,
     trust::{Pulse, Trust, Watched},
 };
 use store::Store;
@@ -96,14 +97,14 @@ pub struct Unreadable {
     pub error: String,
 }
 
-type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
-type TrustHandler = Box<dyn Fn(&Trust) + Send + Sync>;
+type Handler<K> = dyn Fn(&Change<K>) + Send + Sync;
+type TrustHandler = dyn Fn(&Trust) + Send + Sync;
 
 /// Objects of one kind, with indexes and handlers.
 pub struct Cache<K: Cached> {
     store: RwLock<Store<K>>,
-    handlers: RwLock<Vec<Handler<K>>>,
-    trust_handlers: RwLock<Vec<TrustHandler>>,
+    handlers: Handlers<Handler<K>>,
+    trust_handlers: Handlers<TrustHandler>,
     prune: fn(&mut K),
     pulse: Arc<Pulse>,
     /// The trust as last reported to handlers.
@@ -118,8 +119,8 @@ impl<K: Cached> Cache<K> {
     pub fn new(indexes: &[&dyn AnyIndex<K>], prune: fn(&mut K)) -> Arc<Self> {
         Arc::new(Self {
             store: RwLock::new(Store::new(indexes)),
-            handlers: RwLock::default(),
-            trust_handlers: RwLock::default(),
+            handlers: Handlers::default(),
+            trust_handlers: Handlers::default(),
             prune,
             pulse: Arc::default(),
             is_trust_lost: AtomicBool::new(false),
@@ -130,19 +131,18 @@ impl<K: Cached> Cache<K> {
 
     /// Calls `handler` after each change, in the task that caused it, so it must return quickly.
     pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+        self.handlers.add(Box::new(handler));
     }
 
     /// Calls `handler` when the cache is filled, when it becomes untrusted, and when it is trusted again.
     pub fn on_trust(&self, handler: impl Fn(&Trust) + Send + Sync + 'static) {
-        self.trust_handlers.write().push(Box::new(handler));
+        self.trust_handlers.add(Box::new(handler));
     }
 
     /// Drops all handlers, and what they hold.
     pub fn forget_handlers(&self) {
-        // Dropped after the locks are released: a handler may hold the last reference to anything.
-        let _forgotten =
-            (std::mem::take(&mut *self.handlers.write()), std::mem::take(&mut *self.trust_handlers.write()));
+        self.handlers.forget();
+        self.trust_handlers.forget();
     }
 
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
@@ -277,13 +277,12 @@ impl<K: Cached> Cache<K> {
     /// Changes the store, then calls the handlers, which may read it.
     fn change<C: IntoIterator<Item = Change<K>>>(&self, change: impl FnOnce(&mut Store<K>) -> C) {
         let changes = change(&mut self.store.write());
-        let handlers = self.handlers.read();
         for change in changes {
             if let Some(error) = &change.unreadable {
                 let kind = K::plural(&());
                 tracing::warn!(%kind, object = %change.key, error, "object cannot be decoded and is left alone");
             }
-            handlers.iter().for_each(|handler| handler(&change));
+            self.handlers.each(|handler| handler(&change));
         }
     }
 }

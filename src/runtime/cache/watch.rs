@@ -103,7 +103,7 @@ impl<K: Cached> Cache<K> {
             _ if was_lost => tracing::info!(%kind, "cache trusted again"),
             _ => tracing::debug!(%kind, "cache filled"),
         }
-        self.trust_handlers.read().iter().for_each(|handler| handler(&trust));
+        self.trust_handlers.each(|handler| handler(&trust));
     }
 
     /// Relists: stores objects that are newer than the stored ones, and drops stored ones that do not exist.

@@ -16,6 +16,7 @@ use crate::{
     runtime::{
         cell::{Builder, Kind, Scope},
         clock::Clock,
+        handlers::Handlers,
         leader,
         look::{self, Look, Seen},
         objects::chain,
@@ -27,13 +28,13 @@ pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, regist
 /// What client-go writes if nothing else is said.
 const VALIDITY: i32 = 15;
 
-type Handler = Box<dyn Fn() + Send + Sync>;
+type Handler = dyn Fn() + Send + Sync;
 
 /// What is known of native managers. Kinds of one cell share it.
 #[derive(Default)]
 pub(in super::super) struct Managers {
     state: RwLock<State>,
-    handlers: RwLock<Vec<Handler>>,
+    handlers: Handlers<Handler>,
 }
 
 #[derive(Default)]
@@ -68,7 +69,7 @@ impl Managers {
 
     /// Calls `handler` when the answer may be another one.
     pub fn on_change(&self, handler: impl Fn() + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+        self.handlers.add(Box::new(handler));
     }
 
     #[cfg(test)]
@@ -124,7 +125,7 @@ impl Managers {
             }
         };
         if is_news {
-            self.handlers.read().iter().for_each(|handler| handler());
+            self.handlers.each(|handler| handler());
         }
     }
 }

@@ -8,17 +8,17 @@ use super::{Action, Resume};
 use crate::{
     api::machine::{Machine, MachineDeployment, MachineSet},
     plan::Step,
-    runtime::{cell::Kept, worker::ReconcileError},
+    runtime::{cell::Kept, handlers::Handlers, worker::ReconcileError},
 };
 
-type Handler = Box<dyn Fn() + Send + Sync>;
+type Handler = dyn Fn() + Send + Sync;
 
 /// The Clusters whose native objects are known. Kinds of one cell share it.
 #[derive(Default)]
 pub(in super::super) struct Resumed {
     /// By UID; `false` while the objects are being read.
     clusters: RwLock<BTreeMap<String, bool>>,
-    handlers: RwLock<Vec<Handler>>,
+    handlers: Handlers<Handler>,
 }
 
 impl Resumed {
@@ -29,7 +29,7 @@ impl Resumed {
 
     /// Calls `handler` after each read.
     pub fn on_change(&self, handler: impl Fn() + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+        self.handlers.add(Box::new(handler));
     }
 
     /// The Cluster is paused or gone: what is known of its objects may be out of date at the end of that.
@@ -55,7 +55,7 @@ impl Resumed {
         for uid in uids {
             self.clusters.write().get_mut(uid).into_iter().for_each(|is_known| *is_known = true);
         }
-        self.handlers.read().iter().for_each(|handler| handler());
+        self.handlers.each(|handler| handler());
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
     plan::Step,
     runtime::{
         cache::Key,
+        handlers::Handlers,
         kubeconfig::Cluster,
         objects::chain,
         reload::ClientError,
@@ -26,13 +27,13 @@ pub(in super::super) fn target_of(cluster: &Key) -> TargetId {
     TargetId::named(&cluster.to_string())
 }
 
-type Handler = Box<dyn Fn(&Key) + Send + Sync>;
+type Handler = dyn Fn(&Key) + Send + Sync;
 
 /// The last attempt to connect each workload cluster. Kinds of one cell share it.
 #[derive(Default)]
 pub(in super::super) struct Workloads {
     attempts: RwLock<BTreeMap<Key, Attempt>>,
-    handlers: RwLock<Vec<Handler>>,
+    handlers: Handlers<Handler>,
 }
 
 impl Workloads {
@@ -43,7 +44,7 @@ impl Workloads {
 
     /// Calls `handler` with each Cluster for which there was an attempt.
     pub fn on_change(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+        self.handlers.add(Box::new(handler));
     }
 
     fn set(&self, cluster: &Key, attempt: Option<Attempt>) {
@@ -51,7 +52,7 @@ impl Workloads {
             Some(attempt) => drop(self.attempts.write().insert(cluster.clone(), attempt)),
             None => drop(self.attempts.write().remove(cluster)),
         }
-        self.handlers.read().iter().for_each(|handler| handler(cluster));
+        self.handlers.each(|handler| handler(cluster));
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     },
     runtime::{
         cell::{Builder, Kind},
+        handlers::Handlers,
         look::{self, Look, Seen},
         objects::chain,
     },
@@ -27,13 +28,13 @@ use crate::{
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-type Handler = Box<dyn Fn() + Send + Sync>;
+type Handler = dyn Fn() + Send + Sync;
 
 /// The last look. Kinds of one cell share it.
 #[derive(Default)]
 pub(in super::super) struct Core {
     asked: RwLock<Option<Answer>>,
-    handlers: RwLock<Vec<Handler>>,
+    handlers: Handlers<Handler>,
 }
 
 impl Core {
@@ -44,7 +45,7 @@ impl Core {
 
     /// Calls `handler` after each look that brought something else.
     pub fn on_change(&self, handler: impl Fn() + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+        self.handlers.add(Box::new(handler));
     }
 
     /// Nobody has looked yet.
@@ -55,7 +56,7 @@ impl Core {
     pub(super) fn heard(&self, answer: Answer) {
         let before = self.asked.write().replace(answer.clone());
         if before != Some(answer) {
-            self.handlers.read().iter().for_each(|handler| handler());
+            self.handlers.each(|handler| handler());
         }
     }
 
