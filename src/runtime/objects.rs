@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::{Status, response::StatusSummary},
 };
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::cache::{Cache, Cached, Key};
@@ -51,7 +51,7 @@ impl WriteError {
     pub fn failure(&self) -> WriteFailure {
         let kube::Error::Api(status) = &*self.source else { return WriteFailure::Unknown };
         match (status.code, status.reason.as_str()) {
-            (404, _) if is_about(status, &self.key) => WriteFailure::Gone,
+            (404, _) if is_about(status, &self.key.name) => WriteFailure::Gone,
             (409, "AlreadyExists") => WriteFailure::AlreadyExists,
             (409 | 422, _) if is_about_uid(status) => WriteFailure::Gone,
             (409, _) => WriteFailure::Conflict,
@@ -78,8 +78,21 @@ impl WriteError {
 }
 
 /// Whether a response is about this object. A 404 can also mean that the API server does not serve the kind.
-fn is_about(status: &Status, key: &Key) -> bool {
-    status.details.as_ref().is_some_and(|details| details.name == key.name)
+fn is_about(status: &Status, name: &str) -> bool {
+    status.details.as_ref().is_some_and(|details| details.name == name)
+}
+
+/// Reads an object live. `None` only if the API server reports that this object does not exist; an API server that does
+/// not serve the kind at the moment is an error.
+pub(crate) async fn read<K>(api: &Api<K>, name: &str) -> kube::Result<Option<K>>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match Box::pin(api.get(name)).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status, name) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a response shows that another object has the name now: a delete fails by its precondition, a patch because a
@@ -154,20 +167,16 @@ impl<K: Cached + Serialize> Objects<K> {
         (self.api)(namespace)
     }
 
-    /// Reads an object live and stores it in the cache. `None` only if the API server reports that this object does not
-    /// exist; an API server that does not serve the kind at the moment is an error.
+    /// Reads an object live, as [`read`] does, and stores it in the cache.
     pub async fn read_again(&self, key: &Key) -> kube::Result<Option<Arc<K>>> {
         let known = self.cache.get(key);
-        match Box::pin(self.api(&key.namespace).get(&key.name)).await {
-            Ok(object) => Ok(Some(self.cache.wrote(object))),
-            Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status, key) => {
-                if let Some(uid) = known.and_then(|known| known.meta().uid.clone()) {
-                    self.cache.removed(key, &uid);
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error),
+        if let Some(object) = read(&self.api(&key.namespace), &key.name).await? {
+            return Ok(Some(self.cache.wrote(object)));
         }
+        if let Some(uid) = known.and_then(|known| known.meta().uid.clone()) {
+            self.cache.removed(key, &uid);
+        }
+        Ok(None)
     }
 
     /// Creates an object.

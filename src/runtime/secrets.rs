@@ -10,7 +10,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, core::PartialObjectMeta};
 use parking_lot::Mutex;
 
-use super::cache::{Cache, Key};
+use super::{
+    cache::{Cache, Key},
+    objects::read,
+};
 
 /// The data of a Secret. It must not be logged.
 pub type Data = BTreeMap<String, Vec<u8>>;
@@ -72,7 +75,7 @@ impl Secrets {
     }
 
     async fn read(&self, key: &Key) -> Result<Option<Secret>, kube::Error> {
-        Api::namespaced(self.client.clone(), &key.namespace).get_opt(&key.name).await
+        read(&Api::namespaced(self.client.clone(), &key.namespace), &key.name).await
     }
 }
 
@@ -89,6 +92,24 @@ mod tests {
     fn metadata(version: &str) -> PartialObjectMeta<Secret> {
         let metadata = json!({ "name": "s", "namespace": "n", "uid": "u", "resourceVersion": version });
         serde_json::from_value(json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_missing_only_if_the_api_server_says_so_of_it() {
+        for (details, is_known) in [(json!({ "name": "s", "kind": "secrets" }), true), (json!({}), false)] {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound",
+                "message": "not found", "details": details,
+            });
+            let service = tower::service_fn(move |_: http::Request<Body>| {
+                let body = Body::from(status.to_string().into_bytes());
+                let answer = http::Response::builder().status(404).body(body);
+                async move { answer }
+            });
+            let secrets = Secrets::new(Cache::new(&[], |_| {}), &Client::new(service, "default"));
+            let answer = secrets.data(&Key::new("n", "s")).await;
+            assert_eq!(answer.is_ok_and(|data| data.is_none()), is_known);
+        }
     }
 
     #[tokio::test]
