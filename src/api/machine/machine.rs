@@ -2,7 +2,7 @@ use k8s_openapi::{
     api::core::v1::{NodeAddress, NodeCondition},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kube::CustomResource;
+use kube::{CustomResource, core::ObjectMeta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -279,6 +279,11 @@ impl Machine {
 
     /// Name of its Node; `None` before the VM was created.
     pub fn node_name(&self) -> Option<&str> {
-        self.metadata.labels.as_ref()?.get(labels::NODE).map(String::as_str).filter(|name| !name.is_empty())
+        node_name(&self.metadata)
     }
+}
+
+/// [`Machine::node_name`] of a Machine of which only the metadata can be decoded.
+pub(crate) fn node_name(meta: &ObjectMeta) -> Option<&str> {
+    meta.labels.as_ref()?.get(labels::NODE).map(String::as_str).filter(|name| !name.is_empty())
 }

@@ -16,6 +16,7 @@ pub use deployment::{
     InPlaceUpdate, MachineDeployment, MachineDeploymentCondition, MachineDeploymentSpec, MachineDeploymentStatus,
     RollbackConfig, RollingUpdate, Strategy, StrategyType,
 };
+pub(crate) use machine::node_name;
 pub use machine::{
     CurrentStatus, INFRASTRUCTURE, LastOperation, Machine, MachineConfiguration, MachinePhase, MachineSpec,
     MachineStatus, OperationState, OperationType,

@@ -147,7 +147,7 @@ impl Facts<'_> {
     }
 
     fn waive_permit(&self, dead: &Machine) -> Verdict {
-        let shares_node = self.snapshot.rivals.iter().any(|rival| rival.metadata.uid == dead.metadata.uid);
+        let shares_node = self.snapshot.rivals.readable.iter().any(|rival| rival.metadata.uid == dead.metadata.uid);
         if dead.phase() == MachinePhase::Unknown && shares_node {
             return Ok(());
         }

@@ -50,9 +50,9 @@ pub(crate) use observe::trust_of;
 use plan::forced_from;
 pub use plan::plan;
 pub use policy::Policy;
-pub(crate) use register::{BY_CONTROLLER, BY_DEPLOYMENT, KIND, Ports, naming_class, of_node};
-pub use snapshot::Snapshot;
+pub(crate) use register::{BY_CONTROLLER, BY_DEPLOYMENT, KIND, Ports, naming_class, of_node, unreadable_of_node};
 pub(crate) use snapshot::is_same_vm;
+pub use snapshot::{Rivals, Snapshot};
 pub use views::{ClassView, Learned, NodeKey, NodeView, PodCall, PodsView, SecretFacts};
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Reads the caches into a snapshot.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
+use kube::core::ObjectMeta;
 
 use super::{
-    ClassView, Memory, NodeKey, NodeView, Snapshot,
+    ClassView, Memory, NodeKey, NodeView, Ports, Rivals, Snapshot,
     apply::{Machines, Session},
 };
 use crate::{
@@ -50,15 +51,19 @@ impl Machines {
         }
     }
 
-    fn rivals(&self, machine: &Machine, node: &NodeView) -> Vec<Arc<Machine>> {
-        let NodeView::Present(node) = node else { return Vec::new() };
+    fn rivals(&self, machine: &Machine, node: &NodeView) -> Rivals {
+        let Ports { machines, targets, .. } = &*self.context;
+        let NodeView::Present(node) = node else { return Rivals::default() };
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        let Some(node) = self.context.targets.node_key(&machine.metadata, name) else { return Vec::new() };
-        let named = machine::of_node(&self.context.machines.cache, &self.context.targets, &node);
-        let is_rival = |other: &Arc<Machine>| {
-            other.metadata.namespace == machine.metadata.namespace && other.metadata.uid != machine.metadata.uid
-        };
-        named.filter(is_rival).collect()
+        let Some(node) = targets.node_key(&machine.metadata, name) else { return Rivals::default() };
+        let is_rival =
+            |other: &ObjectMeta| other.namespace == machine.metadata.namespace && other.uid != machine.metadata.uid;
+        let readable = machine::of_node(&machines.cache, targets, &node);
+        let unreadable = machine::unreadable_of_node(&machines.cache, targets, &node);
+        Rivals {
+            readable: readable.filter(|other| is_rival(&other.metadata)).collect(),
+            unreadable: unreadable.filter(is_rival).collect(),
+        }
     }
 }
 

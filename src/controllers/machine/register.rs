@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use kube::core::ObjectMeta;
 
 use super::{
     Policy, Snapshot,
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachineClass},
+        machine::{Machine, MachineClass, node_name},
     },
     controllers::{
         self, Kind, Settings,
@@ -81,6 +82,18 @@ pub(crate) fn of_node<'a>(
 ) -> impl Iterator<Item = Arc<Machine>> + use<'a> {
     let named = machines.by(BY_NODE, &node.name).into_iter();
     named.filter(move |machine| targets.node_key(&machine.metadata, &node.name).as_ref() == Some(node))
+}
+
+/// The metadata of the Machines whose Node this is and that cannot be decoded.
+pub(crate) fn unreadable_of_node<'a>(
+    machines: &Cache<Machine>,
+    targets: &'a Targets,
+    node: &'a NodeKey,
+) -> impl Iterator<Item = ObjectMeta> + use<'a> {
+    let named = machines.unreadable().into_iter().map(|machine| machine.meta);
+    named.filter(move |meta| {
+        node_name(meta) == Some(&node.name) && targets.node_key(meta, &node.name).as_ref() == Some(node)
+    })
 }
 
 /// What Machines are reconciled with.
@@ -238,7 +251,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
 fn content(class: &Arc<MachineClass>) -> MachineClass {
     let mut class = MachineClass::clone(class);
     let finalizers = class.metadata.finalizers.take();
-    class.metadata = kube::core::ObjectMeta { finalizers, ..Default::default() };
+    class.metadata = ObjectMeta { finalizers, ..Default::default() };
     class
 }
 

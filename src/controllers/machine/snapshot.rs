@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::core::ObjectMeta;
 
 use super::{
     memory::Memory,
@@ -19,14 +20,21 @@ const READ_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// How often to check whether a target cluster is trusted again.
 const TRUST_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
+/// Other Machines that name the same Node.
+#[derive(Clone, Debug, Default)]
+pub struct Rivals {
+    pub readable: Vec<Arc<Machine>>,
+    /// Metadata of those that cannot be decoded: which VM they have is unknown.
+    pub unreadable: Vec<ObjectMeta>,
+}
+
 /// The input of a plan for a Machine.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub machine: Arc<Machine>,
     /// The Node that [`Snapshot::node_key`] names.
     pub node: NodeView,
-    /// Other Machines that name the same Node.
-    pub rivals: Vec<Arc<Machine>>,
+    pub rivals: Rivals,
     /// The class that the Machine names.
     pub class: ClassView,
     /// Whether the cache of the target cluster can be trusted.
@@ -50,7 +58,17 @@ impl Snapshot {
         now: Timestamp,
     ) -> Self {
         let learned = learned.at(memory.forgotten());
-        Self { machine, node: NodeView::Unknown, rivals: Vec::new(), class, target, learned, memory, hold: None, now }
+        Self {
+            machine,
+            node: NodeView::Unknown,
+            rivals: Rivals::default(),
+            class,
+            target,
+            learned,
+            memory,
+            hold: None,
+            now,
+        }
     }
 
     /// How to look up the Node for `node`.
@@ -63,7 +81,7 @@ impl Snapshot {
     }
 
     /// Stores the Node as the cache has it: [`NodeView::NoTarget`], `Unknown`, `Missing` or `Present`.
-    pub fn with_node(mut self, cached: NodeView, rivals: Vec<Arc<Machine>>) -> Self {
+    pub fn with_node(mut self, cached: NodeView, rivals: Rivals) -> Self {
         let is_trusted = matches!(self.target, TargetTrust::Trusted { .. });
         self.node = match (cached, self.node_read()) {
             (NodeView::NoTarget, _) => NodeView::NoTarget,
@@ -171,7 +189,7 @@ impl Snapshot {
         match labelled_for(node) {
             None => is_of_other(&self.machine),
             Some(owner) => {
-                let named = self.rivals.iter().find(|rival| rival.metadata.name.as_deref() == Some(owner));
+                let named = self.rivals.readable.iter().find(|rival| rival.metadata.name.as_deref() == Some(owner));
                 let is_wrong = is_same_vm(of_node, of_machine) && named.is_some_and(|named| is_of_other(named));
                 owner != self.name() && !is_wrong
             }
@@ -181,12 +199,18 @@ impl Snapshot {
     /// Two Machines can name one Node, because names of Nodes are reused and a deletion can be missed. The Node belongs
     /// to the Machine with its provider ID, else to the one in its label, else to the younger one.
     fn is_of_rival(&self, node: &Node) -> bool {
-        let claim = |machine: &Machine| {
-            let name = machine.metadata.name.as_deref().unwrap_or_default();
-            let is_its_vm = is_same_vm(&node.spec.provider_id, &machine.spec.provider_id);
-            (is_its_vm, labelled_for(node) == Some(name), created_at(machine), name.to_owned())
+        let of_node = &node.spec.provider_id;
+        let claim = |has_its_vm: bool, meta: &ObjectMeta| {
+            let name = meta.name.clone().unwrap_or_default();
+            (has_its_vm, labelled_for(node) == Some(&name), meta.creation_timestamp.as_ref().map(|time| time.0), name)
         };
-        self.rivals.iter().any(|rival| claim(rival) > claim(&self.machine))
+        let of = |machine: &Machine| claim(is_same_vm(of_node, &machine.spec.provider_id), &machine.metadata);
+        let own = of(&self.machine);
+        let (has_its_vm, has_its_label) = (own.0, own.1);
+        // A Node of another VM without the label of this Machine is that of whoever may have the VM.
+        let may_be_of_rival = !of_node.is_empty() && !has_its_vm && !has_its_label;
+        let unreadable = self.rivals.unreadable.iter().map(|rival| claim(may_be_of_rival, rival));
+        self.rivals.readable.iter().map(|rival| of(rival)).chain(unreadable).any(|rival| rival > own)
     }
 }
 

@@ -69,7 +69,8 @@ fn counts(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> MachineSetStatus {
         ready_replicas: count(&|machine| machine.phase() == MachinePhase::Running && !machine.is_terminating()),
         available_replicas: count(&Machine::is_available),
         preserved_failed_replicas: count(&Machine::is_preserved_failed),
-        auto_preserve_failed_machine_count: count(&Machine::is_auto_preserved),
+        auto_preserve_failed_machine_count: count(&Machine::is_auto_preserved)
+            .saturating_add(saturated(snapshot.unreadable_preserved)),
         ..MachineSetStatus::default()
     }
 }

@@ -235,7 +235,7 @@ fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, v
 /// As long as a dead Machine keeps its Node, no VM with that name can join. So the replacement of the dead Machine must
 /// not wait for a permit, which Machines without a joined VM block.
 fn delete_stale(plan: &mut Plan<Action>, snapshot: &Snapshot, vm: &Vm) {
-    for dead in snapshot.rivals.iter().filter(|rival| rival.phase() == MachinePhase::Unknown) {
+    for dead in snapshot.rivals.readable.iter().filter(|rival| rival.phase() == MachinePhase::Unknown) {
         plan.then(Action::WaivePermit(Arc::clone(dead)), "its VM is gone: a new VM has the name of its Node");
     }
     let reason = format!("Node {} belongs to an earlier VM, so this VM cannot join", vm.node_name);

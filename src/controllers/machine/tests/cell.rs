@@ -148,3 +148,29 @@ async fn a_machine_is_not_failed_by_a_node_that_was_last_heard_of_before_the_hea
     wire.judge(|_| Fate::Answered);
     until("the machine runs", || phase(&wire) == MachinePhase::Running).await;
 }
+
+/// The VM of the one is gone, and that of the other has got the same name.
+#[tokio::test(start_paused = true)]
+async fn the_node_of_a_machine_that_cannot_be_decoded_is_left_to_it() {
+    let wire = Wire::new();
+    let node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "cloud:///2"}});
+    wire.put::<Value>("nodes/n", &node);
+    ready(&wire, "True");
+    for (name, id) in [("m", "cloud:///1"), ("newer", "cloud:///2")] {
+        machine(&wire, name);
+        let pending = json!({
+            "metadata": {"labels": {"node": "n"}}, "spec": {"providerID": id},
+            "status": {"currentStatus": {"phase": "Pending"}},
+        });
+        wire.put::<Value>(&format!("machines/{name}"), &pending);
+    }
+    wire.put::<Value>("machines/newer", &json!({"spec": {"drainTimeout": "two hours"}}));
+    let _playing = Playing::start_with_target(&wire, &[KIND], &settings());
+    sleep(Duration::from_mins(1)).await;
+    let labels = || wire.get::<Value>("nodes/n").unwrap()["metadata"]["labels"].clone();
+    assert_eq!((phase(&wire), labels()), (MachinePhase::Pending, Value::Null));
+    wire.put::<Value>("machines/newer", &json!({"spec": {"drainTimeout": "2h"}}));
+    until("the other one has it", || labels()[labels::MACHINE_NAME] == "newer").await;
+    assert_eq!(phase(&wire), MachinePhase::Pending);
+}

@@ -7,7 +7,7 @@ use crate::{
         labels,
         machine::{Machine, MachinePhase, OperationState, OperationType},
     },
-    controllers::machine::{Action, NodeWrite, plan, token},
+    controllers::machine::{Action, NodeWrite, Rivals, plan, token},
     safety::trust::{Interruption, TargetTrust},
 };
 
@@ -241,7 +241,7 @@ fn nothing_is_believed_of_nodes_while_they_are_unknown_or_the_target_cannot_be_t
         if is_read {
             snapshot.node_was_read(snapshot.node_key(), Ok(false));
         }
-        plan(&snapshot.with_node(node, Vec::new()), &Policy::default())
+        plan(&snapshot.with_node(node, Rivals::default()), &Policy::default())
     };
     let unknown = judged(NodeView::Unknown, TargetTrust::default(), false);
     assert!(unknown.steps.is_empty() && unknown.waits.len() == 1);

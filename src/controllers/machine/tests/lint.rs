@@ -13,7 +13,7 @@ use crate::{
         node::Node,
     },
     controllers::machine::{
-        Action, Call, ClassView, NodeView, NodeWrite, PodsView, Policy, SecretFacts, Snapshot,
+        Action, Call, ClassView, NodeView, NodeWrite, PodsView, Policy, Rivals, SecretFacts, Snapshot,
         lint::lint,
         plan,
         views::{NodeKey, SecretView, VmView},
@@ -210,7 +210,7 @@ fn the_planner_stores_it_before_it_looks_at_the_node() {
     set_phase(&mut snapshot, MachinePhase::Pending);
     set_label(&mut snapshot, labels::NODE, "n");
     snapshot.learned.vm = VmView::Created(vm());
-    let snapshot = snapshot.with_node(NodeView::Present(Arc::new(node("n", ready()))), Vec::new());
+    let snapshot = snapshot.with_node(NodeView::Present(Arc::new(node("n", ready()))), Rivals::default());
     let steps = plan(&snapshot, &Policy::default()).steps;
     assert_eq!(lint(&snapshot, &Policy::default(), &steps), []);
 }
@@ -220,7 +220,7 @@ fn stale(node: Node) -> Snapshot {
     let mut snapshot = creating();
     snapshot.learned.vm = VmView::Found(vm());
     edit(&mut snapshot, |machine| machine.spec.provider_id = "cloud:///1".to_owned());
-    snapshot.with_node(NodeView::Present(Arc::new(node)), Vec::new())
+    snapshot.with_node(NodeView::Present(Arc::new(node)), Rivals::default())
 }
 
 fn node_of(provider_id: &str, born: i64) -> Node {
@@ -565,7 +565,7 @@ fn a_permit_is_waived_only_for_a_dead_machine_whose_node_is_in_the_way(
     dead.metadata.uid = Some("dead".to_owned());
     dead.status.get_or_insert_default().current_status.phase = phase;
     let dead = Arc::new(dead);
-    snapshot.rivals.extend(is_rival.then(|| Arc::clone(&dead)));
+    snapshot.rivals.readable.extend(is_rival.then(|| Arc::clone(&dead)));
     assert_eq!(refusal(&snapshot, Action::WaivePermit(dead)).as_deref(), refused);
 }
 

@@ -213,6 +213,31 @@ fn of_two_machines_that_name_one_node_one_has_it(
     assert_eq!(is_labelled, expected == MachinePhase::Running, "who has it not writes nothing");
 }
 
+/// Its metadata says which Node it names, and not which VM it has.
+#[rstest]
+#[case::it_may_be_its_vm("cloud:///9", "", 0, MachinePhase::Unknown)]
+#[case::it_may_be_its_vm_although_it_is_older("cloud:///9", "", -5, MachinePhase::Unknown)]
+#[case::this_one_has_the_vm("cloud:///1", "", 5, MachinePhase::Running)]
+#[case::this_one_has_the_label("cloud:///9", "m", 5, MachinePhase::Running)]
+#[case::it_has_the_label("", "rival", -5, MachinePhase::Unknown)]
+#[case::the_younger_one("", "", 5, MachinePhase::Unknown)]
+#[case::the_older_one("", "", -5, MachinePhase::Running)]
+fn a_machine_that_cannot_be_decoded_may_have_the_node(
+    #[case] of_node: &str,
+    #[case] label: &str,
+    #[case] created: i64,
+    #[case] expected: MachinePhase,
+) {
+    let mut world = World::running();
+    let (name, shared) = (world.machine().metadata.name.clone().unwrap(), world.nodes.get_mut("n").unwrap());
+    let label = if label == "m" { name } else { label.to_owned() };
+    shared.spec.provider_id = of_node.to_owned();
+    shared.metadata.labels = Some([(labels::MACHINE_NAME.to_owned(), label)].into());
+    world.unreadable_rivals = vec![rival("cloud:///9", created).metadata];
+    world.settle();
+    assert_eq!(world.phase(), expected, "{:?}", world.log);
+}
+
 #[test]
 fn while_no_token_can_be_made_the_cloud_is_asked_once() {
     let mut world = World::new();

@@ -7,6 +7,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
+use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,8 +18,8 @@ use crate::{
     },
     controllers::{
         machine::{
-            Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, NodeWrite, PodCall, Policy, SecretFacts,
-            Snapshot, lint::lint, plan,
+            Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, NodeWrite, PodCall, Policy, Rivals,
+            SecretFacts, Snapshot, lint::lint, plan,
         },
         testing::{merge, merge_strategically},
     },
@@ -56,6 +57,8 @@ pub struct World {
     pub unreadable_nodes: Option<String>,
     pub trust: TargetTrust,
     pub rivals: Vec<Machine>,
+    /// Of rivals that cannot be decoded.
+    pub unreadable_rivals: Vec<ObjectMeta>,
     /// False: there is no target cluster.
     pub has_target: bool,
     /// Provider ID to node name and time of birth.
@@ -180,6 +183,7 @@ impl World {
             unreadable_nodes: None,
             trust: TargetTrust::default(),
             rivals: Vec::new(),
+            unreadable_rivals: Vec::new(),
             has_target: true,
             vms: BTreeMap::new(),
             is_initialized: false,
@@ -401,7 +405,14 @@ impl World {
         let (machine, class, trust) = (Arc::new(self.machine().clone()), self.class.clone(), self.trust.clone());
         let snapshot = Snapshot::new(machine, class, trust, Learned::default(), self.memory.clone(), self.now);
         let node = self.look_up(&snapshot.node_key());
-        snapshot.with_node(node, self.rivals.iter().cloned().map(Arc::new).collect())
+        snapshot.with_node(node, self.rivals())
+    }
+
+    fn rivals(&self) -> Rivals {
+        Rivals {
+            readable: self.rivals.iter().cloned().map(Arc::new).collect(),
+            unreadable: self.unreadable_rivals.clone(),
+        }
     }
 
     /// One pass: plan and act until there is nothing to do. Memory survives it unless the process crashes.
@@ -413,8 +424,7 @@ impl World {
             Snapshot::new(machine, self.class.clone(), self.trust.clone(), Learned::default(), memory, self.now);
         for _ in 0..60 {
             let node = self.look_up(&snapshot.node_key());
-            let rivals = self.rivals.iter().cloned().map(Arc::new).collect();
-            snapshot = snapshot.with_node(node, rivals);
+            snapshot = snapshot.with_node(node, self.rivals());
             snapshot.now = self.now;
             let plan = plan(&snapshot, &self.policy);
             assert_eq!(lint(&snapshot, &self.policy, &plan.steps), [], "{plan}");

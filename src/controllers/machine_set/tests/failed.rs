@@ -115,6 +115,7 @@ fn a_preserved_machine_that_cannot_be_decoded_counts(#[case] unreadable: usize, 
     world.unreadable_preserved = unreadable;
     world.settle();
     assert_eq!((!world.patched.is_empty(), world.deleted.is_empty()), (expected, expected));
+    assert_eq!(world.status().auto_preserve_failed_machine_count, 1);
 }
 
 #[rstest]
