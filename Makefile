@@ -6,13 +6,16 @@ CLOUD_MACHINES ?= 500
 export CAPI CLOUD K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clusterctl test-drivers test-clouds count-calls check check-features fmt crds proto-go bench faults deny clean
+.PHONY: help build static demo test test-clusterctl test-drivers test-clouds count-calls check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the debug binary without cloud drivers, target/debug/mcm
 	$(CARGO) build --locked
+
+static: ## Build the release binary for an image, without shared libraries
+	@hack/build-static
 
 demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws or gcp; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
