@@ -1,6 +1,12 @@
 //! moto or another simulation of EC2 with a network, behind its proxy.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use roxmltree::{Document, Node};
@@ -19,6 +25,8 @@ const VERSION: (&str, &str) = ("Version", "2016-11-15");
 const CLUSTER: &str = "kubernetes.io/cluster/";
 const ROLE: &str = "kubernetes.io/role/node";
 const UID: &str = "machine.sapcloud.io/machine-uid";
+/// Each has addresses of its own: a VM's address is the name of its Node, and tests share a target cluster.
+static SUBNETS: AtomicU8 = AtomicU8::new(0);
 /// An image that moto has from the start.
 pub const IMAGE: &str = "ami-12c6146b";
 /// The instance profile.
@@ -41,18 +49,16 @@ impl Ec2 {
 
     pub async fn on(server: Server) -> Self {
         let (proxy, url) = Proxy::start(&server.url).await;
-        let subnets = proxy.ask(&[("Action", "DescribeSubnets"), VERSION]).await;
+        let vpcs = proxy.ask(&[("Action", "DescribeVpcs"), VERSION]).await;
         let groups = proxy.ask(&[("Action", "DescribeSecurityGroups"), VERSION]).await;
-        let (subnet, group) = (between(&subnets, "subnetId"), between(&groups, "groupId"));
+        let (vpc, group) = (between(&vpcs, "vpcId"), between(&groups, "groupId"));
+        let block = format!("172.31.{}.0/22", 64 + 4 * SUBNETS.fetch_add(1, Ordering::Relaxed));
+        let subnet = [("Action", "CreateSubnet"), VERSION, ("VpcId", vpc.as_str()), ("CidrBlock", block.as_str())];
+        let subnet = between(&proxy.ask(&subnet).await, "subnetId");
         let profile =
             [("Action", "CreateInstanceProfile"), ("Version", "2010-05-08"), ("InstanceProfileName", PROFILE)];
         proxy.ask_service("iam", &profile).await;
         Self { proxy, url, subnet, group, _server: server }
-    }
-
-    /// All VMs there ever were, ended ones included.
-    pub async fn ever(&self) -> Vec<Vm> {
-        self.instances().await.into_iter().map(Vm::from).collect()
     }
 
     /// In all states, as the simulation itself shows them.
@@ -105,7 +111,7 @@ impl Simulation for Ec2 {
     }
 
     async fn created(&self) -> u64 {
-        self.ever().await.len() as u64
+        self.instances().await.len() as u64
     }
 
     async fn create(&self, name: &str, cluster: &str) {
