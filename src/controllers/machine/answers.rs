@@ -102,6 +102,9 @@ impl Snapshot {
 
     /// Result of `Driver::delete`.
     pub fn vm_deleted(&mut self, answer: Result<Option<String>, DriverError>) {
+        if !self.is_deleting() {
+            self.memory.gave_up_vm();
+        }
         match answer {
             Err(error) if error.code != Code::NotFound => self.memory.call_failed(Call::Delete, error, self.now),
             Ok(_) | Err(_) => {

@@ -246,7 +246,12 @@ impl Facts<'_> {
             return Ok(());
         }
         let deletes_failed = memory.failure_of(Call::Delete).is_some();
-        if !self.is_deleting() && (learned.vm == VmView::Deleted || self.is_node_of_another_vm() && deletes_failed) {
+        let is_deleted = match learned.vm {
+            VmView::Deleted => true,
+            VmView::NotFound => memory.has_given_up_vm() && !machine.spec.provider_id.is_empty(),
+            _ => self.is_node_of_another_vm() && deletes_failed,
+        };
+        if is_deleted && !self.is_deleting() {
             return Ok(());
         }
         let (deadline, timeout) = match &phase {

@@ -21,6 +21,8 @@ pub struct Memory {
     calls: BTreeMap<Call, CallFailure>,
     node: BTreeMap<NodeWrite, NodeFailure>,
     token: Option<NodeFailure>,
+    /// The deletion of a new VM was begun, because its name is that of another VM's Node.
+    has_given_up_vm: bool,
     /// The last eviction or delete of each pod.
     pub(super) pods: Attempts,
     /// The pods to drain, as they were listed last.
@@ -208,6 +210,15 @@ impl Memory {
 
     pub(super) fn call_succeeded(&mut self, call: Call) {
         self.calls.remove(&call);
+    }
+
+    pub(super) fn gave_up_vm(&mut self) {
+        self.has_given_up_vm = true;
+    }
+
+    /// Whether a VM that does not exist was deleted by this controller before it joined.
+    pub(super) const fn has_given_up_vm(&self) -> bool {
+        self.has_given_up_vm
     }
 
     pub(super) fn failure_of(&self, call: Call) -> Option<&CallFailure> {

@@ -99,6 +99,9 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     if !id.is_empty() {
         let node_name = machine.node_name().unwrap_or_default();
         let is_unproven = snapshot.has_target() && node_name.is_empty();
+        if is_unproven && snapshot.memory.has_given_up_vm() {
+            return mark_stale_failed(plan, snapshot);
+        }
         if is_unproven || machine.is_infrastructure() {
             let error = DriverError::new(Code::NotFound, format!("VM {id} does not exist"));
             return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));

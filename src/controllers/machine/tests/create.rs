@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{World, at, node, ready, unready};
+use super::world::{Fault, World, at, node, ready, unready};
 use crate::{
     api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType},
     controllers::machine::{Call, ClassView, Learned, Memory, Snapshot, views::VmView},
@@ -260,6 +260,22 @@ fn a_node_of_an_earlier_vm_is_not_taken_over(
     } else {
         assert_eq!((world.phase(), world.machine().node_name()), (MachinePhase::Pending, Some("n")));
     }
+}
+
+#[rstest]
+#[case::its_status_is_not_written(&[(6, Fault::Refused)])]
+#[case::the_answer_of_the_cloud_is_lost_too(&[(5, Fault::LostReply), (6, Fault::Refused)])]
+fn a_vm_that_was_deleted_for_the_node_of_another_is_not_waited_for(#[case] faults: &[(usize, Fault)]) {
+    let mut world = World::new();
+    let mut old = node("n", unready());
+    old.spec.provider_id = "cloud:///old".to_owned();
+    world.nodes.insert("n".to_owned(), old);
+    world.faults = faults.to_vec();
+    world.pass();
+    assert_eq!((world.phase(), world.vms.is_empty()), (MachinePhase::New, true));
+    world.memory.forget_failures();
+    world.pass();
+    assert_eq!((world.phase(), world.description().as_str()), (MachinePhase::Failed, "VM using old node obj"));
 }
 
 #[test]
