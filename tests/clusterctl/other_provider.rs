@@ -37,8 +37,8 @@ impl Drop for OtherProvider {
 
 impl OtherProvider {
     /// Installs its kinds and starts it in the namespace of a scene.
-    pub fn start(scene: &Scene) -> Self {
-        install(scene.world);
+    pub async fn start(scene: &Scene) -> Self {
+        install(scene.world).await;
         let deeds = Arc::new(Mutex::new(Vec::new()));
         let controller = Controller {
             machines: machines(scene.world.management.client(), &scene.namespace),
@@ -64,7 +64,7 @@ impl OtherProvider {
 }
 
 /// The kinds of the provider for AWS, as it ships them, but for conversions between versions that nobody uses here.
-fn install(world: &World) {
+async fn install(world: &World) {
     let folders = std::env::var("MCM_TEST_OTHER_PROVIDERS")
         .unwrap_or_else(|_| panic!("run these tests with hack/test-clusterctl"));
     let folder = PathBuf::from(folders.lines().next().unwrap());
@@ -73,8 +73,7 @@ fn install(world: &World) {
         let mut crd: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
         crd["metadata"]["labels"] = json!({"cluster.x-k8s.io/v1beta1": "v1beta1_v1beta2"});
         world.apply(&crd);
-        let name = format!("crd/{kind}.infrastructure.cluster.x-k8s.io");
-        world.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &name]);
+        world.established(&format!("{kind}.infrastructure.cluster.x-k8s.io")).await;
     }
 }
 

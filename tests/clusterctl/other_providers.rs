@@ -22,7 +22,7 @@ const OF_CORE: [&str; 3] =
 /// A cluster with machines of the other provider. Their class is there.
 async fn with_machines_of_other(world: &'static World, name: &str, machines: usize) -> (Scene, OtherProvider) {
     let scene = Scene::new(world, name).await;
-    let other = OtherProvider::start(&scene);
+    let other = OtherProvider::start(&scene).await;
     let text = scene.generate("fixed", machines);
     for object in serde_yaml_ng::Deserializer::from_str(&text).map(|one| Value::deserialize(one).unwrap()) {
         for object in of_other(object) {

@@ -7,6 +7,11 @@ use std::{
     sync::{Arc, LazyLock, Mutex},
 };
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api,
+    runtime::{conditions::is_crd_established, wait::Condition},
+};
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, sync::OnceCell};
 
@@ -102,7 +107,7 @@ impl World {
 
     /// Installs and starts core and the kubeadm providers.
     pub async fn install_core(&self, others: &[&str]) {
-        self.install_certificate_kinds();
+        self.install_certificate_kinds().await;
         let (core, kubeadm) = (format!("cluster-api:{CORE}"), format!("kubeadm:{CORE}"));
         let init = ["init", "--core", &core, "--bootstrap", &kubeadm, "--control-plane", &kubeadm];
         self.must(&[&init[..], others].concat());
@@ -113,9 +118,8 @@ impl World {
     pub async fn start_stand_in(&self) {
         let components = self.folder.join(format!("repository/infrastructure-mcm/{VERSION}/stand-in-components.yaml"));
         self.kubectl(&["apply", "--server-side", "-f", &components.display().to_string()]);
-        for crd in ["machinedeployments.cluster.x-k8s.io", "mcmmigrations.infrastructure.cluster.x-k8s.io"] {
-            self.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &format!("crd/{crd}")]);
-        }
+        self.established("machinedeployments.cluster.x-k8s.io").await;
+        self.established("mcmmigrations.infrastructure.cluster.x-k8s.io").await;
         let (client, admin) = (self.management.client(), self.management.kubeconfig().to_owned());
         let account = "mcm-stand-in";
         let kubeconfig = identity::kubeconfig(&client, &admin, account, account, &self.folder).await;
@@ -153,15 +157,24 @@ impl World {
     }
 
     /// clusterctl takes cert-manager as installed if its kinds exist. The control plane is a kind without a controller.
-    fn install_certificate_kinds(&self) {
+    async fn install_certificate_kinds(&self) {
         let none: [(&str, &str); 0] = [];
         self.kind("cert-manager.io", "v1", "Issuer", &none);
         self.kind("cert-manager.io", "v1", "Certificate", &none);
         let labels = [("cluster.x-k8s.io/v1beta2", "v1beta2"), ("clusterctl.cluster.x-k8s.io", "")];
         self.kind("controlplane.cluster.x-k8s.io", "v1beta2", "FixedControlPlane", &labels);
-        for crd in ["issuers.cert-manager.io", "fixedcontrolplanes.controlplane.cluster.x-k8s.io"] {
-            self.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &format!("crd/{crd}")]);
-        }
+        self.established("issuers.cert-manager.io").await;
+        self.established("fixedcontrolplanes.controlplane.cluster.x-k8s.io").await;
+    }
+
+    /// Waits until the API server serves a kind. `kubectl wait` fails on a definition that has no conditions yet.
+    pub async fn established(&self, crd: &str) {
+        let api: Api<CustomResourceDefinition> = Api::all(self.management.client());
+        wait::until(&format!("{crd} to be established"), async || {
+            let definition = api.get(crd).await.unwrap();
+            is_crd_established().matches_object(Some(&definition)).then_some(())
+        })
+        .await;
     }
 
     fn kind(&self, group: &str, version: &str, kind: &str, labels: &[(&str, &str)]) {
