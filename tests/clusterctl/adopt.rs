@@ -144,20 +144,13 @@ impl Adoption {
     }
 
     pub fn boots(&self) -> BTreeMap<String, String> {
-        let all = self.scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap();
-        let all: Value = serde_json::from_str(&all).unwrap();
-        let prefix = format!("{}-", self.scene.name);
         let boot = |node: &Value| node["status"]["nodeInfo"]["bootID"].as_str().unwrap().to_owned();
-        let own = all["items"].as_array().unwrap().iter().filter(|node| name_of(node).starts_with(&prefix));
-        own.map(|node| (name_of(node).to_owned(), boot(node))).collect()
+        self.scene.nodes().iter().map(|node| (name_of(node).to_owned(), boot(node))).collect()
     }
 
     /// Core can delete the Nodes.
     fn nodes_have_no_finalizer(&self) {
-        let all: Value =
-            serde_json::from_str(&self.scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap()).unwrap();
-        let prefix = format!("{}-", self.scene.name);
-        for node in all["items"].as_array().unwrap().iter().filter(|node| name_of(node).starts_with(&prefix)) {
+        for node in self.scene.nodes() {
             assert!(node["metadata"]["finalizers"].is_null(), "{node:#}");
         }
     }

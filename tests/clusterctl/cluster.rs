@@ -1,7 +1,5 @@
 //! 9.2: a cluster from the template.
 
-use serde_json::Value;
-
 use crate::{
     scene::{Scene, condition, name_of},
     world::{VERSION, World, play},
@@ -45,15 +43,14 @@ fn a_cluster_becomes_available_and_its_machines_are_nodes() {
     play(async |world: &'static World| {
         let scene = Scene::with_workers(world, "demo", 3).await;
         scene.until("all Machines to run", async || scene.has_running(3)).await;
-        let cluster = scene.get(&["cluster", "demo"]);
+        let cluster = scene.get("cluster", "demo");
         assert_eq!(cluster["status"]["initialization"]["infrastructureProvisioned"], true);
         assert_eq!(cluster["status"]["failureDomains"][0]["name"], "simulated-a");
         assert!(condition(&cluster, "InfrastructureReady").starts_with("True"));
         for machine in scene.all("machines.cluster.x-k8s.io") {
             let name = name_of(&machine);
-            let object = scene.get(&["mcmmachine", name]);
-            let node: Value =
-                serde_json::from_str(&world.in_workload(&["get", "node", name, "-o", "json"]).unwrap()).unwrap();
+            let object = scene.get("mcmmachine", name);
+            let node = world.nodes.find("", "node", name).unwrap();
             let id = &node["spec"]["providerID"];
             assert_eq!((&object["spec"]["providerID"], &machine["spec"]["providerID"]), (id, id));
             assert_eq!(machine["status"]["nodeRef"]["name"], name);
@@ -70,7 +67,7 @@ fn a_cluster_becomes_available_and_its_machines_are_nodes() {
         assert_eq!(kubeconfig.trim(), std::fs::read_to_string(world.workload.kubeconfig()).unwrap().trim());
         let listed = scene.kubectl(&["get", "cluster-api"]);
         assert!(listed.contains("mcmmachine.infrastructure.cluster.x-k8s.io/"), "{listed}");
-        let template = scene.get(&["mcmmachinetemplate", "demo-md-0"]);
+        let template = scene.get("mcmmachinetemplate", "demo-md-0");
         assert_eq!(template["status"]["capacity"]["cpu"], "4", "9.5, T6a");
         assert_eq!(template["status"]["nodeInfo"]["architecture"], "amd64");
     });
@@ -89,7 +86,7 @@ fn an_idle_cluster_is_idle_and_heals() {
         scene.kubectl(&["patch", "mcmmachine", machine, "--type=merge", "-p", bare]);
         scene
             .until("owner and finalizer to come back", async || {
-                let meta = &scene.find(&["mcmmachine", machine])?["metadata"];
+                let meta = &scene.find("mcmmachine", machine)?["metadata"];
                 let is_whole = meta["ownerReferences"][0]["kind"] == "Machine" && meta["finalizers"][0].is_string();
                 is_whole.then_some(())
             })

@@ -20,7 +20,7 @@ fn a_deployment_is_scaled_and_the_annotated_machine_goes_first() {
         scene.until("two Machines", async || scene.has_running(2)).await;
         assert!(!scene.machines().contains(&chosen));
         scene.until("its VM to be gone", async || (!scene.vms().await.contains_key(&chosen)).then_some(())).await;
-        assert!(scene.find(&["machines.machine.sapcloud.io", &chosen]).is_none());
+        assert!(scene.find("machines.machine.sapcloud.io", &chosen).is_none());
     });
 }
 
@@ -30,7 +30,7 @@ fn a_deployment_rolls_to_another_template() {
     play(async |world: &'static World| {
         let scene = Scene::with_workers(world, "rolled", 2).await;
         let before = scene.vms().await;
-        let mut template = scene.get(&["mcmmachinetemplate", "rolled-md-0"]);
+        let mut template = scene.get("mcmmachinetemplate", "rolled-md-0");
         let change = r#"{"spec":{"template":{"spec":{"machineClass":{"providerSpec":{"instanceType":"large"}}}}}}"#;
         let namespace = ["-n", &scene.namespace];
         let patch = ["patch", "mcmmachinetemplate", "rolled-md-0", "--type=merge", "-p", change];
@@ -42,11 +42,11 @@ fn a_deployment_rolls_to_another_template() {
         template.as_object_mut().unwrap().remove("status");
         world.apply(&template);
         let change = r#"{"spec":{"template":{"spec":{"infrastructureRef":{"name":"rolled-md-1"}}}}}"#;
-        let deployment = "machinedeployment.cluster.x-k8s.io/rolled-md-0";
-        scene.kubectl(&["patch", deployment, "--type=merge", "-p", change]);
+        let (kind, name) = ("machinedeployment.cluster.x-k8s.io", "rolled-md-0");
+        scene.kubectl(&["patch", kind, name, "--type=merge", "-p", change]);
         scene
             .until("all VMs to be new", async || {
-                let (vms, ready) = (scene.vms().await, scene.get(&[deployment])["status"]["readyReplicas"].clone());
+                let (vms, ready) = (scene.vms().await, scene.get(kind, name)["status"]["readyReplicas"].clone());
                 assert!(ready.as_i64().unwrap_or_default() >= 2, "surge 1, unavailable 0: {ready}");
                 (vms.len() == 2 && vms.keys().all(|machine| !before.contains_key(machine))).then_some(())
             })
@@ -137,7 +137,7 @@ fn a_deleted_machine_loses_vm_and_node_and_is_replaced() {
         assert!(refused.contains("delete the Machine of Cluster API"), "{refused}");
         scene.kubectl(&["delete", &format!("machine.cluster.x-k8s.io/{chosen}"), "--timeout=120s"]);
         assert!(!scene.vms().await.contains_key(&chosen));
-        assert!(world.in_workload(&["get", "node", &chosen]).is_err());
+        assert!(world.nodes.find("", "node", &chosen).is_none());
         scene.until("another one", async || scene.has_running(2)).await;
     });
 }
@@ -163,7 +163,7 @@ fn an_object_that_was_removed_by_force_is_not_made_again() {
         scene.kubectl(&["annotate", "cluster", "forced", "cluster.x-k8s.io/paused-"]);
         scene
             .until("core to report it", async || {
-                let machine = scene.find(&["machine.cluster.x-k8s.io", machine])?;
+                let machine = scene.find("machine.cluster.x-k8s.io", machine)?;
                 (condition(&machine, "InfrastructureReady") == "False Deleted"
                     || condition(&machine, "InfrastructureReady") == "False ObjectDeleted")
                     .then_some(())

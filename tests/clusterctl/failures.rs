@@ -22,18 +22,18 @@ fn an_externally_managed_cluster_is_left_to_its_manager() {
         world.kubectl_with(&["apply", "-f", "-"], &marked);
         scene
             .until("core to own it", async || {
-                scene.find(&["mcmcluster", "foreign"])?["metadata"]["ownerReferences"][0].is_object().then_some(())
+                scene.find("mcmcluster", "foreign")?["metadata"]["ownerReferences"][0].is_object().then_some(())
             })
             .await;
         let other = Scene::with_workers(world, "ours", 0).await;
         drop(other);
-        let object = scene.get(&["mcmcluster", "foreign"]);
+        let object = scene.get("mcmcluster", "foreign");
         assert!(object["metadata"]["finalizers"].is_null() && object["status"].is_null(), "{object}");
         let status = r#"{"status":{"initialization":{"provisioned":true}}}"#;
         scene.kubectl(&["patch", "mcmcluster", "foreign", "--subresource=status", "--type=merge", "-p", status]);
         scene
             .until("the Cluster to be provisioned", async || {
-                let status = &scene.get(&["cluster", "foreign"])["status"];
+                let status = &scene.get("cluster", "foreign")["status"];
                 (status["initialization"]["infrastructureProvisioned"] == true).then_some(())
             })
             .await;
@@ -64,7 +64,7 @@ fn a_cluster_whose_machines_describe_their_vms_is_deleted_without_their_classes(
 fn a_cluster_whose_class_is_gone_says_so_and_is_deleted_once_it_is_back() {
     play(async |world: &'static World| {
         let scene = Scene::with_workers(world, "bereft", 0).await;
-        let described = scene.get(&["mcmmachinetemplate", "bereft-md-0"])["spec"]["template"]["spec"].clone();
+        let described = scene.get("mcmmachinetemplate", "bereft-md-0")["spec"]["template"]["spec"].clone();
         let mut class = described["machineClass"].clone();
         class["apiVersion"] = json!("machine.sapcloud.io/v1alpha1");
         class["kind"] = json!("MachineClass");
@@ -85,16 +85,14 @@ fn a_cluster_whose_class_is_gone_says_so_and_is_deleted_once_it_is_back() {
         scene.kubectl(&["delete", "cluster", "bereft", "--wait=false"]);
         scene
             .until("the reason", async || {
-                let object = scene.find(&["mcmmachine", machine])?;
+                let object = scene.find("mcmmachine", machine)?;
                 let told = object["status"]["conditions"].to_string().contains("create it again");
                 (told && condition(&object, "Ready") == "False Deleting").then_some(())
             })
             .await;
         assert_eq!(scene.vms().await.len(), 1);
         world.apply(&class);
-        scene
-            .until("the Cluster to be gone", async || scene.find(&["cluster", "bereft"]).is_none().then_some(()))
-            .await;
+        scene.until("the Cluster to be gone", async || scene.find("cluster", "bereft").is_none().then_some(())).await;
         assert!(scene.vms().await.is_empty());
     });
 }
@@ -111,6 +109,6 @@ fn a_cluster_is_deleted_without_its_api_server() {
         scene.kubectl(&["patch", "secret", "silent-kubeconfig", "--type=merge", "-p", &value.to_string()]);
         scene.kubectl(&["delete", "cluster", "silent", "--timeout=150s"]);
         assert!(scene.vms().await.is_empty());
-        assert!(scene.find(&["mcmcluster", "silent"]).is_none());
+        assert!(scene.find("mcmcluster", "silent").is_none());
     });
 }

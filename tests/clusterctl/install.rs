@@ -31,17 +31,14 @@ fn clusterctl_reads_the_release() {
 #[test]
 fn clusterctl_installs_the_provider() {
     play(async |world: &World| {
-        let provider =
-            world.get(&["providers.clusterctl.cluster.x-k8s.io", "infrastructure-mcm", "-n", "capmcm-system"]);
+        let provider = world.installed();
         assert_eq!((&provider["providerName"], &provider["version"]), (&"mcm".into(), &VERSION.into()));
         let label = "cluster.x-k8s.io/provider=infrastructure-mcm";
-        let crds = world.get(&["crd", "-l", label]);
-        let crds = crds["items"].as_array().unwrap();
+        let crds = world.reader.all("", "customresourcedefinitions", label);
         assert_eq!(crds.len(), 11, "seven of ours and four native ones");
         let speaking = crds.iter().filter(|crd| crd["metadata"]["labels"]["cluster.x-k8s.io/v1beta2"] == "v1beta2");
         assert_eq!(speaking.count(), 7);
-        let policies = world.get(&["validatingadmissionpolicies", "-l", label]);
-        assert_eq!(policies["items"].as_array().unwrap().len(), 2);
+        assert_eq!(world.reader.all("", "validatingadmissionpolicies", label).len(), 2);
         let categories = world.kubectl(&["get", "cluster-api", "-A"]);
         drop(categories);
     });
@@ -63,7 +60,7 @@ fn clusterctl_refuses_another_version_and_skips_the_same() {
 
 /// T25: the namespace in which clusterctl tries cert-manager terminates for some seconds.
 async fn settled(world: &World) {
-    let is_gone = async || world.find(&["namespace", "cert-manager-test"]).is_none().then_some(());
+    let is_gone = async || world.reader.find("", "namespace", "cert-manager-test").is_none().then_some(());
     crate::support::wait::until("clusterctl's test namespace to be gone", is_gone).await;
 }
 

@@ -17,6 +17,7 @@ mod native_managers;
 mod other_provider;
 mod other_providers;
 mod pools;
+mod reading;
 mod repository;
 mod scale;
 mod scene;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    scene::Scene,
+    scene::{Scene, name_of},
     support::wait,
     world::{World, play},
 };
@@ -47,11 +47,8 @@ pub async fn ids(scene: &Scene) -> Vec<String> {
 
 /// UIDs of the Nodes of a cluster.
 pub fn nodes(scene: &Scene) -> BTreeMap<String, String> {
-    let all: Value = serde_json::from_str(&scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap()).unwrap();
-    let prefix = format!("{}-", scene.name);
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let all = all["items"].as_array().unwrap().iter().map(|node| &node["metadata"]);
-    all.map(|meta| (text(&meta["name"]), text(&meta["uid"]))).filter(|(name, _)| name.starts_with(&prefix)).collect()
+    let uid = |node: &Value| node["metadata"]["uid"].as_str().unwrap().to_owned();
+    scene.nodes().iter().map(|node| (name_of(node).to_owned(), uid(node))).collect()
 }
 
 /// A Cluster with Machines, and a pool of as many VMs.
@@ -177,12 +174,12 @@ fn a_move_survives_the_death_of_both_managers() {
         let mut command = world.command(&words(&here, &kubeconfig));
         let mut moving = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait::until_within(Duration::from_secs(60), "the Cluster to be paused", async || {
-            (here.find(&["cluster", "mortal"])?["spec"]["paused"] == true).then_some(())
+            (here.find("cluster", "mortal")?["spec"]["paused"] == true).then_some(())
         })
         .await;
         here.world.kill_provider();
         wait::until_within(Duration::from_secs(60), "objects to arrive", async || {
-            there.find(&["mcmcluster", "mortal"]).map(drop)
+            there.find("mcmcluster", "mortal").map(drop)
         })
         .await;
         there.world.kill_provider();
@@ -221,7 +218,7 @@ fn mv6_a_move_waits_for_a_vm_in_the_making() {
         assert_eq!(new["metadata"]["annotations"][mark], "");
         let name = new["metadata"]["name"].as_str().unwrap();
         move_to(&here, &there);
-        let moved = there.get(&["machines.machine.sapcloud.io", name]);
+        let moved = there.get("machines.machine.sapcloud.io", name);
         assert!(!is_new(&moved), "its ID was stored before it was moved: {moved}");
         assert!(moved["metadata"]["annotations"][mark].is_null());
         is_gone_from(&here).await;

@@ -1,6 +1,7 @@
 //! A cluster with simulated workers in a namespace of its own.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     time::{Duration, Instant},
 };
@@ -107,17 +108,23 @@ impl Scene {
         self.world.kubectl(&[words, &["-n", &self.namespace]].concat())
     }
 
-    pub fn get(&self, words: &[&str]) -> Value {
-        self.world.get(&[words, &["-n", &self.namespace]].concat())
+    /// An object that has to be there.
+    pub fn get(&self, kind: &str, name: &str) -> Value {
+        self.find(kind, name).unwrap_or_else(|| panic!("{kind} {name} is missing in {}", self.namespace))
     }
 
-    pub fn find(&self, words: &[&str]) -> Option<Value> {
-        self.world.find(&[words, &["-n", &self.namespace]].concat())
+    pub fn find(&self, kind: &str, name: &str) -> Option<Value> {
+        self.world.reader.find(&self.namespace, kind, name)
     }
 
     /// All objects of a kind.
     pub fn all(&self, kind: &str) -> Vec<Value> {
-        self.get(&[kind])["items"].as_array().unwrap().clone()
+        self.selected(kind, "")
+    }
+
+    /// Those with these labels.
+    pub fn selected(&self, kind: &str, selector: &str) -> Vec<Value> {
+        self.world.reader.all(&self.namespace, kind, selector)
     }
 
     /// Names of all Machines of Cluster API that are not being deleted.
@@ -135,7 +142,7 @@ impl Scene {
     }
 
     pub fn is_available(&self) -> Option<()> {
-        condition(&self.find(&["cluster", &self.name])?, "Available").starts_with("True").then_some(())
+        condition(&self.find("cluster", &self.name)?, "Available").starts_with("True").then_some(())
     }
 
     /// All Machines have Nodes, and there are so many.
@@ -149,7 +156,7 @@ impl Scene {
 
     /// The pool of the flavour has so many Nodes, and its VMs are no other than those.
     pub fn has_pool_of(&self, count: usize) -> Option<()> {
-        let pool = self.find(&["machinepool", &format!("{}-mp-0", self.name)])?;
+        let pool = self.find("machinepool", &format!("{}-mp-0", self.name))?;
         let status = &pool["status"];
         let nodes = status["nodeRefs"].as_array().map_or(0, Vec::len);
         let ids = pool["spec"]["providerIDList"].as_array().map_or(0, Vec::len);
@@ -157,11 +164,14 @@ impl Scene {
     }
 
     /// Nodes of this cluster.
-    pub fn nodes(&self) -> Vec<String> {
-        let all = self.world.in_workload(&["get", "nodes", "-o", "name"]).unwrap();
-        let prefix = format!("node/{}-", self.name);
-        let own = all.lines().filter(|line| line.starts_with(&prefix));
-        own.map(|line| line.trim_start_matches("node/").to_owned()).collect()
+    pub fn nodes(&self) -> Vec<Value> {
+        let prefix = format!("{}-", self.name);
+        let all = self.world.nodes.all("", "nodes", "").into_iter();
+        all.filter(|node| name_of(node).starts_with(&prefix)).collect()
+    }
+
+    pub fn node_names(&self) -> BTreeSet<String> {
+        self.nodes().iter().map(|node| name_of(node).to_owned()).collect()
     }
 
     /// No object of these kinds is written for a while.

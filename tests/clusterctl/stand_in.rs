@@ -52,15 +52,18 @@ fn deployment(scene: &Scene) -> String {
     format!("machinedeployment.cluster.x-k8s.io/{}-md-0", scene.name)
 }
 
+/// The deployment as it is.
+fn current(scene: &Scene) -> Value {
+    scene.get("machinedeployment.cluster.x-k8s.io", &format!("{}-md-0", scene.name))
+}
+
 fn migration(scene: &Scene) -> Value {
-    scene.get(&["mcmmigration", &format!("{}-md-0", scene.name)])
+    scene.get("mcmmigration", &format!("{}-md-0", scene.name))
 }
 
 /// The Machines show the Nodes, with their IDs.
 fn assert_shows_nodes(scene: &Scene) {
-    let nodes: Value =
-        serde_json::from_str(&scene.world.in_workload(&["get", "nodes", "-o", "json"]).unwrap()).unwrap();
-    let nodes = nodes["items"].as_array().unwrap();
+    let nodes = scene.nodes();
     for machine in scene.all("machines.cluster.x-k8s.io") {
         let node = nodes.iter().find(|node| node["metadata"]["name"] == machine["status"]["nodeRef"]["name"]).unwrap();
         assert_eq!(machine["spec"]["providerID"], node["spec"]["providerID"]);
@@ -72,15 +75,14 @@ fn assert_shows_nodes(scene: &Scene) {
 
 /// Core reads both annotations, the autoscaler the owners, the selector and the scale.
 fn assert_is_linked(scene: &Scene) {
-    let deployment = scene.get(&[&deployment(scene)]);
+    let deployment = current(scene);
     let sets = scene.all("machinesets.cluster.x-k8s.io");
     let uids: Vec<&Value> = sets.iter().map(|set| &set["metadata"]["uid"]).collect();
     assert!(sets.iter().all(|set| set["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]));
     let machines = scene.all("machines.cluster.x-k8s.io");
     assert!(machines.iter().all(|machine| uids.contains(&&machine["metadata"]["ownerReferences"][0]["uid"])));
     let selector = deployment["status"]["selector"].as_str().unwrap();
-    let selected = scene.get(&["machines.cluster.x-k8s.io", "-l", selector]);
-    assert_eq!(selected["items"].as_array().unwrap().len(), machines.len());
+    assert_eq!(scene.selected("machines.cluster.x-k8s.io", selector).len(), machines.len());
 }
 
 /// S1 to S7, T14, AU8: unmodified manifests of 20 machines, day 2, and then core arrives.
@@ -94,7 +96,7 @@ fn machines_are_served_without_core_and_run_on_when_it_arrives() {
         assert_shows_nodes(&scene);
         assert_is_linked(&scene);
         assert!(condition(&migration(&scene), "StandIn").starts_with("True Serving"));
-        let alone = unasked.get(&[&deployment(&unasked)]);
+        let alone = current(&unasked);
         assert!(alone["metadata"]["finalizers"].is_null() && alone["status"].is_null(), "S1: {alone:#}");
         scene.is_idle(&["machines.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "mcmmigrations"]).await;
 
@@ -120,8 +122,8 @@ fn a_deployment_is_deleted_with_everything_that_was_made_for_it() {
         }
         scene
             .until("class and copy to be gone", async || {
-                let secrets = scene.get(&["secrets", "-l", "machine.mcm/stand-in"]);
-                (scene.all("machineclasses").is_empty() && secrets["items"].as_array()?.is_empty()).then_some(())
+                let secrets = scene.selected("secrets", "machine.mcm/stand-in");
+                (scene.all("machineclasses").is_empty() && secrets.is_empty()).then_some(())
             })
             .await;
     });
@@ -171,7 +173,7 @@ fn machines_can_be_handed_over_to_core() {
 }
 
 fn asks_for_stand_in(scene: &Scene) -> bool {
-    let namespace = scene.world.get(&["namespace", &scene.namespace]);
+    let namespace = scene.world.reader.find("", "namespace", &scene.namespace).unwrap();
     namespace["metadata"]["labels"]["machine.mcm/stand-in"] == "enabled"
 }
 
@@ -204,7 +206,7 @@ async fn rolls(scene: &Scene) {
     scene.kubectl(&["patch", &deployment(scene), "--type=merge", "-p", &change.to_string()]);
     scene
         .until("the rollout to end", async || {
-            let one = scene.get(&[&deployment(scene)]);
+            let one = current(scene);
             let status = &one["status"];
             let counters = ["replicas", "upToDateReplicas", "availableReplicas"].map(|name| status[name].as_u64());
             let is_observed = status["observedGeneration"] == one["metadata"]["generation"];
@@ -225,7 +227,7 @@ async fn rolls(scene: &Scene) {
 
 /// S3, S4: whoever runs.
 fn refuses(scene: &Scene) {
-    let one = scene.get(&[&deployment(scene)]);
+    let one = current(scene);
     let owner = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "name": name_of(&one),
         "uid": one["metadata"]["uid"], "controller": true,
@@ -257,7 +259,7 @@ async fn core_arrives(scene: &Scene) {
     // Core is at work: it has the deployment, and would like to have more machines of it.
     scene
         .until("core to have the deployment", async || {
-            let finalizers = scene.get(&[&deployment(scene)])["metadata"]["finalizers"].clone();
+            let finalizers = current(scene)["metadata"]["finalizers"].clone();
             finalizers.as_array()?.iter().any(|one| one == "cluster.x-k8s.io/machinedeployment").then_some(())
         })
         .await;

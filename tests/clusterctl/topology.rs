@@ -90,7 +90,7 @@ fn classes(scene: &Scene, field: &str) -> Vec<Value> {
 fn a_cluster_of_the_class_is_scaled_and_rolled_by_its_topology() {
     play(async |world: &'static World| {
         let scene = with_topology(world, "classy").await;
-        let cluster = || scene.get(&["cluster", "classy"]);
+        let cluster = || scene.get("cluster", "classy");
         let endpoint = &cluster()["spec"]["controlPlaneEndpoint"];
         assert_eq!((&endpoint["host"], scene.all("mcmcluster").len()), (&json!("127.0.0.1"), 1));
         let described = world.must(&["describe", "cluster", "classy", "-n", &scene.namespace]);
@@ -118,7 +118,7 @@ fn a_cluster_of_the_class_is_scaled_and_rolled_by_its_topology() {
         let words = ["patch", "mcmmachinetemplate", "simulated", "-n", &scene.namespace, "--type=json", "-p", &change];
         let refused = world.try_kubectl(&words, "").unwrap_err();
         assert!(refused.contains("create another template"), "{refused}");
-        let mut template = scene.get(&["mcmmachinetemplate", "simulated"]);
+        let mut template = scene.get("mcmmachinetemplate", "simulated");
         template["metadata"] = json!({"name": "more-cpu", "namespace": scene.namespace});
         template.as_object_mut().unwrap().remove("status");
         template["spec"]["template"]["spec"]["machineClass"]["nodeTemplate"]["capacity"]["cpu"] = json!("8");

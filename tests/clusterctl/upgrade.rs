@@ -17,7 +17,7 @@ fn an_upgrade_replaces_the_provider_and_touches_no_vm() {
         let before = scene.vms().await;
         let roles = || -> Vec<(String, Value)> {
             let kinds = ["clusterroles", "clusterrolebindings", "validatingadmissionpolicies"];
-            let all = kinds.iter().flat_map(|kind| world.get(&[kind])["items"].as_array().unwrap().clone());
+            let all = kinds.iter().flat_map(|kind| world.reader.all("", kind, ""));
             let ours = all.filter(|object| name_of(object).contains("mcm"));
             ours.map(|object| (name_of(&object).to_owned(), object["metadata"]["uid"].clone())).collect()
         };
@@ -31,8 +31,7 @@ fn an_upgrade_replaces_the_provider_and_touches_no_vm() {
         // As a Deployment does when it is scaled to zero.
         world.stop_provider().await;
         world.must(&["upgrade", "apply", "--infrastructure", &format!("mcm:{LATER}")]);
-        let provider =
-            world.get(&["providers.clusterctl.cluster.x-k8s.io", "infrastructure-mcm", "-n", "capmcm-system"]);
+        let provider = world.installed();
         assert_eq!(provider["version"], LATER);
         let roles_after = roles();
         let names = |roles: &[(String, Value)]| roles.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();

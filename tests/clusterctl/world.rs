@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::{runtime::Runtime, sync::OnceCell};
 
 use crate::{
+    reading::Reader,
     repository,
     support::{
         cloud::Cloud,
@@ -46,6 +47,10 @@ pub struct World {
     pub management: ControlPlane,
     pub workload: Arc<ControlPlane>,
     pub cloud: Arc<Cloud>,
+    /// Of the management cluster.
+    pub reader: Reader,
+    /// Of the cluster whose machines they are.
+    pub nodes: Reader,
     folder: PathBuf,
     programs: PathBuf,
     /// Our provider, and where it says that it is ready.
@@ -96,7 +101,17 @@ impl World {
         let programs = programs.filter(|folder| folder.join("clusterctl").exists());
         let programs = programs.unwrap_or_else(|| panic!("run these tests with hack/test-clusterctl"));
         repository::lay_out(&folder, &programs);
-        Self { management, workload, cloud, folder, programs, provider: Mutex::default(), running: Mutex::default() }
+        Self {
+            reader: Reader::new(management.client()),
+            nodes: Reader::new(workload.client()),
+            management,
+            workload,
+            cloud,
+            folder,
+            programs,
+            provider: Mutex::default(),
+            running: Mutex::default(),
+        }
     }
 
     /// Installs and starts core, the kubeadm providers and ours.
@@ -242,10 +257,9 @@ impl World {
             client["caBundle"] = authority.clone();
             true
         };
-        for kind in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "crd"] {
-            let list = self.get(&[kind]);
-            for object in list["items"].as_array().unwrap() {
-                let mut object = object.clone();
+        let kinds = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "customresourcedefinitions"];
+        for kind in kinds {
+            for mut object in self.reader.all("", kind, "") {
                 let mut is_changed = false;
                 let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
                 for webhook in webhooks.into_iter().flatten() {
@@ -358,26 +372,15 @@ impl World {
         run_kubectl(&self.programs, self.management.kubeconfig(), words, input)
     }
 
-    /// Runs kubectl in the cluster of the machines.
-    pub fn in_workload(&self, words: &[&str]) -> Result<String, String> {
-        run_kubectl(&self.programs, self.workload.kubeconfig(), words, "")
-    }
-
     /// Applies an object.
     pub fn apply(&self, object: &Value) {
         self.kubectl_with(&["apply", "--server-side", "-f", "-"], &object.to_string());
     }
 
-    /// `kubectl get … -o json`.
-    pub fn get(&self, words: &[&str]) -> Value {
-        let words: Vec<&str> = ["get"].iter().chain(words).chain(&["-o", "json"]).copied().collect();
-        serde_json::from_str(&self.kubectl(&words)).unwrap()
-    }
-
-    /// The same for what may not exist.
-    pub fn find(&self, words: &[&str]) -> Option<Value> {
-        let words: Vec<&str> = ["get"].iter().chain(words).chain(&["-o", "json"]).copied().collect();
-        serde_json::from_str(&self.try_kubectl(&words, "").ok()?).ok()
+    /// What clusterctl recorded of our provider.
+    pub fn installed(&self) -> Value {
+        let kind = "providers.clusterctl.cluster.x-k8s.io";
+        self.reader.find(NAMESPACE, kind, "infrastructure-mcm").unwrap()
     }
 }
 

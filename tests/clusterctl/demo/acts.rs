@@ -123,9 +123,8 @@ impl Play<'_> {
     async fn describe(&mut self) -> Result<()> {
         let (world, cluster) = (self.world, self.cluster);
         let doing = aside(async move || {
-            let is_ready = async || {
-                condition(&cluster.find(&["mcmmachinepool", POOL])?, "Ready").starts_with("True").then_some(())
-            };
+            let is_ready =
+                async || condition(&cluster.find("mcmmachinepool", POOL)?, "Ready").starts_with("True").then_some(());
             cluster.until("the pool to be Ready", is_ready).await;
             world.must(&["describe", "cluster", NAME, "-n", NAME])
         });
@@ -174,8 +173,11 @@ impl Play<'_> {
             world.kubectl(&["delete", "namespace", NAME, "--timeout=60s"]);
             world.stop_provider().await;
             world.must(&["delete", "--infrastructure", "mcm", "--include-crd", "--include-namespace"]);
-            let crd = ["crd", "mcmmachines.infrastructure.cluster.x-k8s.io"];
-            cluster.until("the definitions to be gone", async || world.find(&crd).is_none().then_some(())).await;
+            let definition = || {
+                let name = "mcmmachines.infrastructure.cluster.x-k8s.io";
+                world.reader.find("", "customresourcedefinition", name)
+            };
+            cluster.until("the definitions to be gone", async || definition().is_none().then_some(())).await;
         });
         let reached = |props: &Props| {
             let kinds = [Kind::Cluster, Kind::Machine, Kind::NativeMachine, Kind::Node];

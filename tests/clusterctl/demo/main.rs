@@ -4,6 +4,8 @@
 
 mod acts;
 mod props;
+#[path = "../reading.rs"]
+mod reading;
 #[path = "../repository.rs"]
 mod repository;
 #[allow(dead_code, reason = "the demo has one cluster and waits in its own way")]

@@ -122,7 +122,7 @@ fn many_clusters_roll_while_the_api_server_of_one_is_away() {
         members[0].way.cut(true);
         let away = &members[0].scene;
         within("the pool to say so", async || {
-            let pool = away.find(&["mcmmachinepool", &format!("{}-mp-0", away.name)])?;
+            let pool = away.find("mcmmachinepool", &format!("{}-mp-0", away.name))?;
             condition(&pool, "WorkloadClusterConnected").starts_with("False").then_some(())
         })
         .await;

@@ -33,7 +33,7 @@ static MOMENTS: [Moment; 6] = [
     Moment {
         what: "the first object is at the target",
         is_at_target: true,
-        has_come: |from, to| to.find(&["mcmcluster", &from.name]).is_some(),
+        has_come: |from, to| to.find("mcmcluster", &from.name).is_some(),
     },
     Moment {
         what: "native Machines are at the target",
@@ -43,17 +43,17 @@ static MOMENTS: [Moment; 6] = [
     Moment {
         what: "the Cluster is unpaused at the target",
         is_at_target: true,
-        has_come: |from, to| to.find(&["cluster", &from.name]).is_some() && !is_paused(to),
+        has_come: |from, to| to.find("cluster", &from.name).is_some() && !is_paused(to),
     },
     Moment {
         what: "objects are removed at the source",
         is_at_target: false,
-        has_come: |from, _| from.find(&["cluster", &from.name]).is_none() || is_being_removed(from),
+        has_come: |from, _| from.find("cluster", &from.name).is_none() || is_being_removed(from),
     },
 ];
 
 fn is_paused(scene: &Scene) -> bool {
-    scene.find(&["cluster", &scene.name]).is_some_and(|cluster| cluster["spec"]["paused"] == true)
+    scene.find("cluster", &scene.name).is_some_and(|cluster| cluster["spec"]["paused"] == true)
 }
 
 fn is_being_removed(scene: &Scene) -> bool {

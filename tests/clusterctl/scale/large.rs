@@ -103,7 +103,7 @@ async fn names(scene: &Scene, prefix: &str) -> BTreeSet<String> {
 
 /// The control plane has no controller here, so its machine is made as one would make it.
 fn add_control_plane(scene: &Scene) {
-    let template = scene.get(&["mcmmachinetemplate", &format!("{}-md-0", scene.name)]);
+    let template = scene.get("mcmmachinetemplate", &format!("{}-md-0", scene.name));
     let name = format!("{}-cp-0", scene.name);
     let metadata = json!({
         "name": name, "namespace": scene.namespace,
@@ -136,7 +136,7 @@ fn roll_pool(scene: &Scene, bounds: &Bounds) {
 /// Another template of the same size, with the same bounds.
 fn roll_deployment(scene: &Scene, bounds: &Bounds) {
     let name = format!("{}-md-0", scene.name);
-    let mut template: Value = scene.get(&["mcmmachinetemplate", &name]);
+    let mut template: Value = scene.get("mcmmachinetemplate", &name);
     let next = format!("{}-md-1", scene.name);
     template["metadata"] = json!({"name": next, "namespace": scene.namespace});
     template["spec"]["template"]["spec"]["machineClass"]["providerSpec"]["instanceType"] = json!("large");
