@@ -30,6 +30,7 @@ test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
 
 test-clouds: ## Test the drivers of real clouds against simulations of them (needs Python)
+	$(CARGO) test --locked --features aws,gcp --lib --test clouds --no-run
 	$(CARGO) test --locked --features aws,gcp --lib driver::
 	KUBEBUILDER_ASSETS=$$(hack/control-plane get) $(CARGO) test --locked --features aws,gcp --test clouds
 
