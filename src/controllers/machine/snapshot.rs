@@ -179,7 +179,8 @@ impl Snapshot {
     }
 
     /// Whether the label names another Machine, or there is no label and the provider ID is another VM's. A label does not
-    /// count if the Machine that it names has another VM than the Node, and this one has the Node's.
+    /// count if this Machine has the Node's VM, and the Machine that the label names has another or is gone: one whose VM
+    /// is dead may have labelled the Node of its name.
     fn is_foreign(&self, node: &Node) -> bool {
         let (of_node, of_machine) = (&node.spec.provider_id, &self.machine.spec.provider_id);
         let is_of_other = |machine: &Machine| {
@@ -189,9 +190,11 @@ impl Snapshot {
         match labelled_for(node) {
             None => is_of_other(&self.machine),
             Some(owner) => {
-                let named = self.rivals.readable.iter().find(|rival| rival.metadata.name.as_deref() == Some(owner));
-                let is_wrong = is_same_vm(of_node, of_machine) && named.is_some_and(|named| is_of_other(named));
-                owner != self.name() && !is_wrong
+                let is_named = |meta: &ObjectMeta| meta.name.as_deref() == Some(owner);
+                let named = self.rivals.readable.iter().find(|rival| is_named(&rival.metadata));
+                let is_gone = || !self.rivals.unreadable.iter().any(is_named);
+                let has_other = named.map_or_else(is_gone, |named| is_of_other(named));
+                owner != self.name() && !(has_other && is_same_vm(of_node, of_machine))
             }
         }
     }

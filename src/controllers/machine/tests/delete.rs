@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use kube::core::ObjectMeta;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -395,6 +396,7 @@ fn a_node_of_another_machine_is_left_alone() {
     let mut world = deleted();
     let foreign = world.nodes.get_mut("n").unwrap();
     foreign.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "other".to_owned());
+    foreign.spec.provider_id = "cloud:///9".to_owned();
     world.pass();
     assert!(world.machine.is_none() && world.vms.is_empty());
     assert!(!world.nodes["n"].spec.unschedulable);
@@ -424,6 +426,25 @@ fn a_node_with_the_label_of_another_machine_is_its_own_if_it_has_its_vm(#[case] 
         (!is_own, is_own),
         "also when the other one is gone"
     );
+}
+
+/// The same when that machine went first. One that cannot be read is not gone.
+#[rstest]
+#[case::gone(&[], true)]
+#[case::unreadable(&["other"], false)]
+fn a_node_with_the_label_of_a_machine_that_is_gone_is_its_own_if_it_has_its_vm(
+    #[case] unreadable: &[&str],
+    #[case] is_own: bool,
+) {
+    let mut world = deleted();
+    let node = world.nodes.get_mut("n").unwrap();
+    node.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "other".to_owned());
+    node.spec.provider_id = world.machine.as_ref().unwrap().spec.provider_id.clone();
+    let meta = |name: &&str| ObjectMeta { name: Some((*name).to_owned()), ..ObjectMeta::default() };
+    world.unreadable_rivals = unreadable.iter().map(meta).collect();
+    world.pods = vec![pod("db-0")];
+    world.run_until(|world| world.machine.is_none());
+    assert_eq!((world.nodes.contains_key("n"), world.pods.is_empty()), (!is_own, is_own));
 }
 
 #[test]

@@ -473,6 +473,7 @@ fn a_status_does_not_say_that_a_vm_is_gone_that_was_not_deleted() {
 fn of_another_machine(snapshot: &mut Snapshot) {
     let mut node = (*own_node(snapshot)).clone();
     node.metadata.labels.get_or_insert_default().insert(labels::MACHINE_NAME.to_owned(), "another".to_owned());
+    node.spec.provider_id = "cloud:///9".to_owned();
     snapshot.node = NodeView::Present(Arc::new(node));
 }
 

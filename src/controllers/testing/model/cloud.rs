@@ -24,6 +24,8 @@ pub(super) struct Cloud {
     pub lists: bool,
     /// What it answers to every creation.
     pub refuses: Option<Code>,
+    /// The last VM of each Node name.
+    named: BTreeMap<String, String>,
     style: Style,
     serial: u64,
 }
@@ -83,7 +85,7 @@ impl Cloud {
     }
 
     pub(super) const fn new(style: Style) -> Self {
-        Self { vms: BTreeMap::new(), lists: false, refuses: None, style, serial: 0 }
+        Self { vms: BTreeMap::new(), lists: false, refuses: None, named: BTreeMap::new(), style, serial: 0 }
     }
 
     pub(super) const fn style(&self) -> Style {
@@ -129,6 +131,7 @@ impl Cloud {
         let node = if self.style.names_nodes_like_machines { machine.name_any() } else { self.free_name() };
         let (machine, class) = (machine.name_any(), class.to_owned());
         let server = Server { owner, node, machine, class, is_foreign: false, initialized: false };
+        self.named.insert(server.node.clone(), id.clone());
         self.vms.insert(id.clone(), server);
         if held.is_some() { Made::Second(id) } else { Made::New(id) }
     }
@@ -170,6 +173,11 @@ impl Cloud {
             !is_meant
         });
         gone
+    }
+
+    /// Another VM got the Node name of this one, which is how processes learn that it is gone.
+    pub(super) fn was_replaced(&self, id: &str, node: &str) -> bool {
+        !self.vms.contains_key(id) && self.named.get(node).is_some_and(|last| last != id)
     }
 
     pub(super) fn has_vm_for_node(&self, node: &str) -> bool {

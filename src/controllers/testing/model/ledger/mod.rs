@@ -314,7 +314,8 @@ impl Ledger {
                 machine.is_some_and(|machine| machine.kept_until.is_none() && machine.is_in_pool)
             };
             let others: Vec<&String> = self.given_up.iter().filter(counts).collect();
-            luck.must(others.is_empty() || !new.is_in_pool, || {
+            let needs_permit = new.is_in_pool && !cloud.was_replaced(&new.provider_id, &new.node);
+            luck.must(others.is_empty() || !needs_permit, || {
                 format!("machine {name} is given up while {others:?} are not gone yet")
             });
             self.given_up.insert(new.uid.clone());
