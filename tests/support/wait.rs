@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// Longer than anything takes on a busy machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(25);
+/// Pauses between two questions: what takes longer is asked for less often, because many tests ask one API server.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LAST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Asks again and again until the answer is there. `what` completes "waited in vain for".
 pub async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
@@ -14,11 +16,13 @@ pub async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
 /// The same with a limit that is part of the test.
 pub async fn until_within<T>(limit: Duration, what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
+        let mut pause = FIRST_PAUSE;
         loop {
             if let Some(answer) = ask().await {
                 return answer;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
+            pause = LAST_PAUSE.min(pause.mul_f64(1.2));
         }
     };
     tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| panic!("waited {limit:?} in vain for {what}"))
