@@ -3,6 +3,8 @@
 CARGO ?= cargo
 N ?= 200
 CLOUD_MACHINES ?= 500
+# Features beyond the default ones for `make test`, such as FEATURES=aws,gcp.
+FEATURES ?=
 export CAPI CLOUD K8S KEEP
 
 .DEFAULT_GOAL := help
@@ -20,11 +22,11 @@ static: ## Build the release binary for an image, without shared libraries
 demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws or gcp; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
 
-test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor)
-	@hack/test
+test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor; FEATURES=aws,gcp with drivers of clouds)
+	@hack/test --features "$(FEATURES)"
 
 test-clusterctl: ## Run the tests with clusterctl and the real core of Cluster API
-	@hack/test-clusterctl
+	@hack/test-clusterctl --features "$(FEATURES)"
 
 test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
@@ -40,8 +42,8 @@ count-calls: ## Count the calls of EC2 in the life of CLOUD_MACHINES=500 machine
 check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --test clusterctl -- -D warnings
-	$(CARGO) clippy --locked --all-targets --all-features -- -D warnings
+	$(CARGO) clippy --locked --all-features --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-features --test clusterctl --test faults -- -D warnings
 
 check-features: ## Check each driver alone, and none
 	@hack/check-features
