@@ -131,7 +131,10 @@ impl Wire {
         if self.server.get(kind, namespace, name).is_some_and(|object| object.finalizers().next().is_some()) {
             self.server.edit(kind, namespace, name, |object| object["metadata"]["finalizers"] = json!([])).unwrap();
         }
-        self.server.delete(kind, namespace, name).unwrap();
+        // What was being deleted went with its last finalizer.
+        if self.server.get(kind, namespace, name).is_some() {
+            self.server.delete(kind, namespace, name).unwrap();
+        }
     }
 }
 

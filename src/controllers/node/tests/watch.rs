@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::KIND;
-use crate::controllers::testing::{Fate, Standby, Wire, settings, until};
+use crate::{
+    api::labels,
+    controllers::testing::{Fate, Standby, Wire, settings, until},
+};
 
 /// Machine `m` runs on Node `n`, which gets no finalizer, so that it can go at once.
 fn world() -> Wire {
@@ -41,6 +44,22 @@ async fn the_machine_of_a_node_that_goes_is_deleted_soon() {
     sleep(LONG).await;
     wire.remove("nodes/n");
     let took = until("its machine is deleted", || wire.len("machines") == 0).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+/// Only its machine says when: nothing happens to the Node any more.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_deleted_goes_soon_after_its_machine() {
+    let wire = world();
+    wire.judge(|_| Fate::Answered);
+    let meta = json!({"finalizers": [labels::NODE_FINALIZER], "deletionTimestamp": "2020-01-02T00:00:00Z"});
+    wire.put::<Value>("nodes/n", &json!({"metadata": meta}));
+    wire.put::<Value>("machines/m", &json!({"metadata": {"finalizers": [labels::FINALIZER]}}));
+    let _playing = Standby::start_with_target(&wire, &[KIND], &settings()).play();
+    sleep(LONG).await;
+    assert_eq!((wire.len("machines"), wire.len("nodes")), (1, 1));
+    wire.remove("machines/m");
+    let took = until("the node is gone", || wire.len("nodes") == 0).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
