@@ -14,6 +14,7 @@ use std::{
 use futures::StreamExt;
 use kube::{
     Api, ResourceExt,
+    api::ListParams,
     runtime::{
         WatchStreamExt,
         watcher::{self, Event},
@@ -33,8 +34,9 @@ use crate::{
 
 /// How often the journal is read.
 const PERIOD: Duration = Duration::from_millis(50);
-/// How long the journal may be behind the cloud's counter.
-const LAG: Duration = Duration::from_secs(5);
+/// How long the journal may be behind the cloud's counter, and the watch behind the API server: one that broke several
+/// times waits for long before it is opened again.
+const LAG: Duration = Duration::from_secs(60);
 
 /// What was seen so far.
 #[derive(Default)]
@@ -119,16 +121,25 @@ impl Recorder {
         run.none("VMs deleted without a reason", &seen.deleted_without_reason());
     }
 
-    /// Waits until the journal has what the cloud counts.
+    /// Waits until the journal has what the cloud counts, and the watch has shown which Machines are gone.
     async fn caught_up(&self, world: &World) {
         let start = Instant::now();
         loop {
             let created = world.cloud.count("/created").await;
-            let known = self.now().vms.len();
-            if u64::try_from(known).unwrap() >= created {
+            let listed = world.machines().list_metadata(&ListParams::default()).await.unwrap();
+            let there: BTreeSet<&str> = listed.iter().filter_map(|machine| machine.metadata.uid.as_deref()).collect();
+            let (known, stale) = {
+                let seen = self.now();
+                let live = seen.machines.iter().filter(|(_, machine)| machine.gone.is_none());
+                (seen.vms.len(), live.filter(|(uid, _)| !there.contains(uid.as_str())).count())
+            };
+            if u64::try_from(known).unwrap() >= created && stale == 0 {
                 return;
             }
-            assert!(start.elapsed() < LAG, "the journal has {known} VMs, and the cloud made {created}");
+            assert!(
+                start.elapsed() < LAG,
+                "the journal has {known} VMs, and the cloud made {created}; {stale} machines are gone and were not seen to go"
+            );
             sleep(PERIOD).await;
         }
     }
