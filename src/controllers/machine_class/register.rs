@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{Action, Snapshot, apply, observe, plan, secret_refs};
 use crate::{
@@ -19,8 +19,6 @@ use crate::{
 
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
-/// A class is reconciled after changes of its Machines, which come in bursts.
-const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 100 };
 const WORKERS: usize = 16;
 
 /// Index: the Secrets that a class refers to.
@@ -80,7 +78,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         drivers: Arc::clone(&settings.drivers),
         events: builder.config().events.with_component(controllers::MACHINES.lease),
     };
-    let queue = Queue::new("machineclass", PACING);
+    let queue = Queue::new("machineclass", Pacing::OF_OWNERS);
     let classes = Arc::clone(&reconciler.classes);
     builder.controller(
         reconciler,

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{
     Action, Snapshot,
@@ -33,9 +33,6 @@ use crate::{
 pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
-/// Bursts of changes of sets and Machines are gathered. The pause after a reconcile is this multiple of its planning
-/// time.
-const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 100 };
 
 impl Kept for MachineDeployment {
     fn cache() -> Arc<Cache<Self>> {
@@ -110,7 +107,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         events,
         clock: shared.clock,
     };
-    let queue = Queue::new("machinedeployment", PACING);
+    let queue = Queue::new("machinedeployment", Pacing::OF_OWNERS);
     builder.controller::<MachineDeployment, _>(reconciler, &queue, &Arc::default(), WORKERS, |_| true);
     let held = Arc::clone(&queue);
     holds.on_change(move |key| held.add(key.clone()));

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{Action, Failure, InFlightWrites, MachineSets, Snapshot, lint::lint, metrics, plan};
 use crate::{
@@ -23,8 +23,6 @@ use crate::{
 pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
-/// Bursts of changes of Machines are gathered. The pause after a reconcile is this multiple of its planning time.
-const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 100 };
 
 /// Index: UID of the controller; empty for sets without one.
 pub(crate) const BY_CONTROLLER: &Index<MachineSet, String> =
@@ -111,7 +109,7 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
         measured: shared.metrics.of(),
         entropy: shared.entropy,
     };
-    let queue = Queue::new("machineset", PACING);
+    let queue = Queue::new("machineset", Pacing::OF_OWNERS);
     builder.controller::<MachineSet, _>(reconciler, &queue, &Arc::default(), WORKERS, |_| true);
     let held = Arc::clone(&queue);
     holds.on_change(move |key| held.add(key.clone()));

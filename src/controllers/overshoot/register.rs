@@ -32,7 +32,7 @@ pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 8;
 /// Creations of Machines come in batches.
-const PACING: Pacing = Pacing { gather: std::time::Duration::from_millis(250), per_cost: 100 };
+const PACING: Pacing = Pacing { gather: std::time::Duration::from_millis(250), ..Pacing::OF_OWNERS };
 
 impl Reconciler for Overshoot {
     type Key = SubjectKey;

@@ -35,9 +35,6 @@ use crate::{
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-/// Bursts of changes of native Machines are gathered.
-const PACING: Pacing = Pacing { gather: std::time::Duration::from_millis(50), per_cost: 100 };
-
 /// Index: the Secret with bootstrap data.
 const BY_BOOTSTRAP: &Index<MachinePool, Key> = &Index::new("bootstrap", |pool| {
     let name = pool.spec.template.spec.bootstrap.data_secret_name.as_ref();
@@ -141,7 +138,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (pools, sets) = (Arc::clone(&reconciler.pools), Arc::clone(&reconciler.sets));
     let (targets, workloads) = (Arc::clone(&reconciler.targets), Arc::clone(&reconciler.workloads));
     let (resumed, managers) = (Arc::clone(&reconciler.resumed), Arc::clone(&reconciler.managers));
-    let queue = Queue::new("mcmmachinepool", PACING);
+    let queue = Queue::new("mcmmachinepool", Pacing::OF_OWNERS);
     builder.controller::<MCMMachinePool, _>(reconciler, &queue, &Arc::default(), settings.concurrency, |_| true);
 
     of_core(builder, &queue, &objects, &pools);

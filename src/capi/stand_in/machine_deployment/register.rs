@@ -35,9 +35,6 @@ use crate::{
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-/// Bursts of changes of native objects are gathered.
-const PACING: Pacing = Pacing { gather: std::time::Duration::from_millis(50), per_cost: 100 };
-
 impl Kept for MachineDeployment {
     fn cache() -> Arc<Cache<Self>> {
         Cache::new(&[], prune)
@@ -132,7 +129,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         clock: Arc::clone(&builder.config().shared.clock),
     };
     let migrations = Arc::clone(&reconciler.migrations);
-    let queue = Queue::new("standinmachinedeployment", PACING);
+    let queue = Queue::new("standinmachinedeployment", Pacing::OF_OWNERS);
     builder.reconciler(reconciler, &queue, &Arc::default(), settings.concurrency);
     builder.report_unreadable::<MachineDeployment>();
 
