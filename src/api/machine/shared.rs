@@ -67,7 +67,7 @@ impl NodeTemplate {
     /// Semantic equality: absent, `null` and empty parts are equal.
     pub fn same_as(&self, other: &Self) -> bool {
         let spec = |template: &Self| template.spec.clone().unwrap_or_default();
-        self.metadata.normalised() == other.metadata.normalised() && spec(self) == spec(other)
+        self == other || self.metadata.normalised() == other.metadata.normalised() && spec(self) == spec(other)
     }
 }
 

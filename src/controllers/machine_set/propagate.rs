@@ -12,27 +12,35 @@ use crate::{
 pub(super) fn bring_up_to_date(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) {
     let template = &set.spec.template.spec;
     for machine in machines {
-        let mut spec = machine.spec.clone();
-        let mut changed = Vec::new();
-        if !machine.is_terminating() && machine.phase() != MachinePhase::Failed {
-            if !spec.node_template.same_as(&template.node_template) {
+        let spec = &machine.spec;
+        let is_live = !machine.is_terminating() && machine.phase() != MachinePhase::Failed;
+        let node_template = is_live && !spec.node_template.same_as(&template.node_template);
+        let configuration = is_live
+            && spec.configuration != template.configuration
+            && spec.configuration != configuration_for(machine, template);
+        let kind = spec.class.kind != template.class.kind;
+        if !(node_template || configuration || kind) {
+            continue;
+        }
+        let changes = [
+            (node_template, "node template"),
+            (configuration, "timeouts and health rules"),
+            (kind, "kind of the class"),
+        ];
+        let changed: Vec<&str> =
+            changes.into_iter().filter_map(|(is_changed, what)| is_changed.then_some(what)).collect();
+        drafts.edit(machine, format!("copy from the template: {}", changed.join(", ")), |desired| {
+            let spec = &mut desired.spec;
+            if node_template {
                 spec.node_template = without_nulls(&template.node_template);
-                changed.push("node template");
             }
-            let configuration = configuration_for(machine, template);
-            if spec.configuration != configuration {
-                spec.configuration = configuration;
-                changed.push("timeouts and health rules");
+            if configuration {
+                spec.configuration = configuration_for(machine, template);
             }
-        }
-        if spec.class.kind != template.class.kind {
-            spec.class.kind.clone_from(&template.class.kind);
-            changed.push("kind of the class");
-        }
-        if !changed.is_empty() {
-            let reason = format!("copy from the template: {}", changed.join(", "));
-            drafts.edit(machine, reason, |machine| machine.spec = spec);
-        }
+            if kind {
+                spec.class.kind.clone_from(&template.class.kind);
+            }
+        });
     }
 }
 
