@@ -22,14 +22,14 @@ use super::metrics::{self, Working};
 pub(crate) struct Pacing {
     /// The interval.
     pub gather: Duration,
-    /// The interval as a multiple of the planning time, if that is longer. So planning uses a constant share of a CPU,
-    /// however many machines a plan covers.
+    /// The interval as a multiple of the duration of the last plan, if that is longer. So plans that lead to nothing use a
+    /// constant share of a CPU, however many machines they cover.
     pub per_cost: u32,
 }
 
 impl Pacing {
-    /// For kinds that plan over all objects they own, whose changes come in bursts. Planning for one key takes 2.5 % of a CPU at
-    /// most: with less, rollouts wait for it; with more, they cost more CPU.
+    /// For kinds that plan over all objects they own, whose changes come in bursts. With a higher multiple large rollouts wait
+    /// for plans, with a lower one they cost more CPU (docs/benchmark.md).
     pub const OF_OWNERS: Self = Self { gather: Duration::from_millis(50), per_cost: 40 };
 }
 
@@ -217,7 +217,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         self.meter.get().into_iter().for_each(|meter| meter.flawed(reason));
     }
 
-    /// Records the planning time of a key; see [`Pacing::per_cost`].
+    /// Records the duration of the last plan of a key; see [`Pacing::per_cost`].
     pub fn charge(&self, key: &T, cost: Duration) {
         let pause = cost.saturating_mul(self.pacing.per_cost).min(LONGEST_PAUSE);
         if let Some(entry) = self.state.lock().keys.get_mut(key) {

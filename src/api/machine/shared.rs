@@ -67,6 +67,7 @@ impl NodeTemplate {
     /// Semantic equality: absent, `null` and empty parts are equal.
     pub fn same_as(&self, other: &Self) -> bool {
         let spec = |template: &Self| template.spec.clone().unwrap_or_default();
+        // Machines are compared with their template in each plan, and nearly all are equal without copies.
         self == other || self.metadata.normalised() == other.metadata.normalised() && spec(self) == spec(other)
     }
 }

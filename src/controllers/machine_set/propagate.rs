@@ -15,30 +15,29 @@ pub(super) fn bring_up_to_date(set: &MachineSet, machines: &[&Arc<Machine>], dra
         let spec = &machine.spec;
         let is_live = !machine.is_terminating() && machine.phase() != MachinePhase::Failed;
         let node_template = is_live && !spec.node_template.same_as(&template.node_template);
-        let configuration = is_live
-            && spec.configuration != template.configuration
-            && spec.configuration != configuration_for(machine, template);
-        let kind = spec.class.kind != template.class.kind;
-        if !(node_template || configuration || kind) {
+        let node_template = node_template.then(|| without_nulls(&template.node_template));
+        let configuration = is_live.then(|| configuration_for(machine, template));
+        let configuration = configuration.filter(|configuration| spec.configuration != *configuration);
+        let kind = (spec.class.kind != template.class.kind).then(|| template.class.kind.clone());
+        let changed = [
+            node_template.as_ref().map(|_| "node template"),
+            configuration.as_ref().map(|_| "timeouts and health rules"),
+            kind.as_ref().map(|_| "kind of the class"),
+        ];
+        let changed: Vec<&str> = changed.into_iter().flatten().collect();
+        if changed.is_empty() {
             continue;
         }
-        let changes = [
-            (node_template, "node template"),
-            (configuration, "timeouts and health rules"),
-            (kind, "kind of the class"),
-        ];
-        let changed: Vec<&str> =
-            changes.into_iter().filter_map(|(is_changed, what)| is_changed.then_some(what)).collect();
-        drafts.edit(machine, format!("copy from the template: {}", changed.join(", ")), |desired| {
-            let spec = &mut desired.spec;
-            if node_template {
-                spec.node_template = without_nulls(&template.node_template);
+        drafts.edit(machine, format!("copy from the template: {}", changed.join(", ")), |machine| {
+            let spec = &mut machine.spec;
+            if let Some(node_template) = node_template {
+                spec.node_template = node_template;
             }
-            if configuration {
-                spec.configuration = configuration_for(machine, template);
+            if let Some(configuration) = configuration {
+                spec.configuration = configuration;
             }
-            if kind {
-                spec.class.kind.clone_from(&template.class.kind);
+            if let Some(kind) = kind {
+                spec.class.kind = kind;
             }
         });
     }

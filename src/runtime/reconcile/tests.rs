@@ -1,0 +1,291 @@
+use super::*;
+use crate::runtime::queue::Pacing;
+
+/// Creates two objects, and both answers are lost.
+#[derive(Default)]
+struct TwoLostAnswers {
+    resolved: Mutex<Vec<String>>,
+    is_planned: Mutex<bool>,
+}
+
+impl Reconciler for Arc<TwoLostAnswers> {
+    type Key = Key;
+    type Snapshot = ();
+    type Action = &'static str;
+    type Memory = ();
+    type Session = ();
+
+    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<()> {
+        Some(())
+    }
+
+    fn plan(&self, (): &()) -> Plan<&'static str> {
+        let mut plan = Plan::default();
+        if !std::mem::replace(&mut *self.is_planned.lock(), true) {
+            plan.then("a", "it is missing").then("b", "it is missing");
+        }
+        plan
+    }
+
+    async fn apply(
+        &self,
+        (): (),
+        steps: Vec<Step<&'static str>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for name in steps.into_iter().map(|step| step.action) {
+            let lost = std::io::Error::other("connection reset by peer");
+            let error = WriteError::new("create", "Machine", Key::new("ns", name), kube::Error::Service(lost.into()));
+            let _ = turn.track::<()>(Err(error));
+        }
+        Ok(Next::Requeue(Requeue::OnChange))
+    }
+
+    async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        self.resolved.lock().push(write.key.name.clone());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_write_of_unknown_outcome_is_resolved_once() {
+    let reconciler = Arc::new(TwoLostAnswers::default());
+    let queue = Queue::new("test", Pacing::default());
+    let it = Loop::new(Arc::clone(&reconciler), queue, Arc::default());
+    for _ in 0..3 {
+        it.handle(&Key::new("ns", "set")).await.unwrap();
+    }
+    assert_eq!(*reconciler.resolved.lock(), ["a", "b"]);
+}
+
+/// The plan of a round, by its number.
+type PlanOf = fn(usize) -> Plan<&'static str>;
+
+/// Plays rounds, each with its plan.
+struct Rounds {
+    plan: PlanOf,
+    played: Mutex<usize>,
+}
+
+impl Rounds {
+    fn of(plan: PlanOf) -> Arc<Self> {
+        Arc::new(Self { plan, played: Mutex::default() })
+    }
+}
+
+impl Reconciler for Arc<Rounds> {
+    type Key = Key;
+    type Snapshot = usize;
+    type Action = &'static str;
+    type Memory = ();
+    type Session = ();
+
+    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<usize> {
+        Some(*self.played.lock())
+    }
+
+    fn plan(&self, round: &usize) -> Plan<&'static str> {
+        (self.plan)(*round)
+    }
+
+    async fn apply(
+        &self,
+        round: usize,
+        _: Vec<Step<&'static str>>,
+        _: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        *self.played.lock() = round + 1;
+        Ok(Next::Plan)
+    }
+}
+
+fn scale(number: usize) -> Plan<&'static str> {
+    let mut plan = Plan::default();
+    plan.then("scale", format!("{number} machines became available"));
+    plan
+}
+
+#[tokio::test]
+async fn a_plan_that_does_not_converge_is_a_bug_and_one_that_the_world_keeps_busy_is_not() {
+    let plans: [(bool, PlanOf); 2] = [(true, |round| scale(round % 2)), (false, scale)];
+    for (same, plan) in plans {
+        let busy = Rounds::of(plan);
+        let it = Loop::new(Arc::clone(&busy), Queue::new("test", Pacing::default()), Arc::default());
+        let outcome = it.handle(&Key::new("ns", "set")).await;
+        assert_eq!(*busy.played.lock(), ROUNDS);
+        match outcome {
+            Err(ReconcileError::Restless { step, .. }) => assert!(same && step.starts_with("scale: "), "{step}"),
+            outcome => assert_eq!((outcome.unwrap(), same), (Requeue::After(Duration::ZERO), false)),
+        }
+    }
+}
+
+/// Cannot be observed.
+struct Unseen {
+    is_unreadable: bool,
+}
+
+impl Reconciler for Unseen {
+    type Key = Key;
+    type Snapshot = ();
+    type Action = &'static str;
+    type Memory = bool;
+    type Session = ();
+
+    fn observe(&self, _: &Key, _: &bool, (): &()) -> Option<()> {
+        None
+    }
+
+    fn is_unreadable(&self, _: &Key) -> bool {
+        self.is_unreadable
+    }
+
+    fn plan(&self, (): &()) -> Plan<&'static str> {
+        Plan::default()
+    }
+
+    async fn apply(&self, (): (), _: Vec<Step<&'static str>>, _: &mut Turn<'_, Self>) -> Result<Next, ReconcileError> {
+        Ok(Next::Plan)
+    }
+}
+
+#[tokio::test]
+async fn what_is_remembered_of_an_object_goes_with_it_and_stays_while_it_is_unreadable() {
+    for is_unreadable in [true, false] {
+        let (states, key) = (Arc::<States<_>>::default(), Key::new("ns", "set"));
+        states.update(&key, |memory| *memory = true);
+        let it = Loop::new(Unseen { is_unreadable }, Queue::new("test", Pacing::default()), Arc::clone(&states));
+        assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
+        let mut is_remembered = false;
+        states.update_if_known(&key, |memory| is_remembered = *memory);
+        assert_eq!(is_remembered, is_unreadable);
+    }
+}
+
+/// Its status is out of date whenever it is looked at, which takes a while.
+#[derive(Default)]
+struct Counting {
+    written: Mutex<usize>,
+}
+
+impl Reconciler for Arc<Counting> {
+    type Key = Key;
+    type Snapshot = ();
+    type Action = &'static str;
+    type Memory = ();
+    type Session = ();
+
+    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<()> {
+        Some(())
+    }
+
+    fn plan(&self, (): &()) -> Plan<&'static str> {
+        std::thread::sleep(Duration::from_millis(20));
+        let mut plan = Plan::default();
+        plan.then("write the status", "a number changed");
+        plan
+    }
+
+    async fn apply(
+        &self,
+        (): (),
+        _: Vec<Step<&'static str>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        *self.written.lock() += 1;
+        turn.status_written();
+        Ok(Next::Requeue(Requeue::OnChange))
+    }
+
+    fn is_status(_: &&'static str) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_status_is_written_a_few_times_a_second_and_expensive_plans_have_pauses() {
+    let (counting, key) = (Arc::new(Counting::default()), Key::new("ns", "set"));
+    let queue = Queue::new("test", Pacing { gather: Duration::ZERO, per_cost: 100 });
+    let it = Loop::new(Arc::clone(&counting), Arc::clone(&queue), Arc::default());
+    queue.add(key.clone());
+    queue.take().await;
+    assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
+    let again = it.handle(&key).await.unwrap();
+    assert!(matches!(again, Requeue::After(left) if left <= STATUS_INTERVAL), "{again:?}");
+    assert_eq!(*counting.written.lock(), 1);
+    queue.add(key.clone());
+    queue.done(&key, None);
+    let next = tokio::time::timeout(Duration::from_millis(500), queue.take()).await;
+    assert!(next.is_err(), "a hundred times the cost of the last plan");
+}
+
+#[tokio::test]
+async fn a_plan_that_led_to_writes_has_no_pause() {
+    let key = Key::new("ns", "set");
+    let queue = Queue::new("test", Pacing { gather: Duration::ZERO, per_cost: 10 });
+    let thorough = Rounds::of(|round| match round {
+        0 => {
+            std::thread::sleep(Duration::from_millis(100));
+            scale(1)
+        }
+        _ => Plan::default(),
+    });
+    let it = Loop::new(thorough, Arc::clone(&queue), Arc::default());
+    queue.add(key.clone());
+    queue.take().await;
+    assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
+    queue.add(key.clone());
+    queue.done(&key, None);
+    let next = tokio::time::timeout(Duration::from_millis(900), queue.take()).await;
+    assert!(next.is_ok(), "not ten times the cost of the first plan");
+}
+
+/// Has something to do only when its failure is forgotten.
+#[derive(Default)]
+struct Failed {
+    applied: Mutex<Vec<String>>,
+}
+
+impl Reconciler for Arc<Failed> {
+    type Key = Key;
+    type Snapshot = bool;
+    type Action = &'static str;
+    type Memory = bool;
+    type Session = ();
+
+    fn observe(&self, _: &Key, has_failed: &bool, (): &()) -> Option<bool> {
+        Some(*has_failed)
+    }
+
+    fn plan(&self, has_failed: &bool) -> Plan<&'static str> {
+        let mut plan = Plan::default();
+        if !has_failed {
+            plan.then("write the status", "it still shows the failure");
+        }
+        plan
+    }
+
+    async fn apply(
+        &self,
+        _: bool,
+        steps: Vec<Step<&'static str>>,
+        _: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        self.applied.lock().extend(steps.into_iter().map(|step| step.reason));
+        Ok(Next::Requeue(Requeue::OnChange))
+    }
+
+    fn settle(has_failed: &mut bool) -> bool {
+        std::mem::take(has_failed)
+    }
+}
+
+#[tokio::test]
+async fn what_is_forgotten_when_nothing_is_left_to_do_is_planned_for_at_once() {
+    let (reconciler, states, key) = (Arc::new(Failed::default()), Arc::<States<_>>::default(), Key::new("ns", "set"));
+    states.update(&key, |has_failed| *has_failed = true);
+    let queue = Queue::new("test", Pacing::default());
+    let it = Loop::new(Arc::clone(&reconciler), queue, states);
+    it.handle(&key).await.unwrap();
+    assert_eq!(*reconciler.applied.lock(), ["it still shows the failure"]);
+}
