@@ -33,6 +33,9 @@ pub(super) struct Store<K: Cached> {
     /// How many lists have begun.
     listing: u64,
     listed: Vec<Guard<K>>,
+    /// The version of the last live read of all objects. Another object of this version or an older one is gone, although
+    /// a slow watch still shows it.
+    read_at: Option<u64>,
 }
 
 /// Source of an object; decides whether it has to be newer than the stored one.
@@ -55,6 +58,7 @@ impl<K: Cached> Store<K> {
             doubtful: HashSet::new(),
             listing: 0,
             listed: Vec::new(),
+            read_at: None,
         }
     }
 
@@ -85,6 +89,7 @@ impl<K: Cached> Store<K> {
         self.listing += 1;
         self.listed.clear();
         self.doubtful.clear();
+        self.read_at = None;
     }
 
     pub fn list(&mut self, object: Guard<K>) {
@@ -109,10 +114,8 @@ impl<K: Cached> Store<K> {
 
     fn remove_unlisted(&mut self, listed: &[Guard<K>]) -> Vec<Change<K>> {
         let uids: HashSet<&str> = listed.iter().filter_map(|object| object.meta().uid.as_deref()).collect();
-        let held = self.objects.values().map(|object| object.meta());
-        let held = held.chain(self.unreadable.values().map(|held| &held.meta));
-        let (doubtful, unlisted): (Vec<_>, Vec<_>) = held
-            .map(|meta| (Key::of(meta), meta.uid.clone().unwrap_or_default()))
+        let (doubtful, unlisted): (Vec<_>, Vec<_>) = self
+            .held()
             .filter(|(_, uid)| !uids.contains(uid.as_str()))
             .partition(|(key, _)| self.is_written_since_listing(key));
         self.doubtful = doubtful.into_iter().map(|(key, _)| key).collect();
@@ -136,7 +139,42 @@ impl<K: Cached> Store<K> {
         self.put(object, Rule::Newer)
     }
 
-    /// A live read, which may be older than what is held.
+    /// A live read of all objects begins: what is held now and is not read is gone.
+    pub fn begin_reading(&mut self) -> Vec<(Key, String)> {
+        self.read_at = None;
+        self.held().collect()
+    }
+
+    /// All objects were read, in the state of a version. Those that were held before, or are not newer, and were not read are
+    /// gone.
+    pub fn finish_reading(
+        &mut self,
+        held: Vec<(Key, String)>,
+        read: &HashSet<String>,
+        version: Option<&str>,
+    ) -> Vec<Change<K>> {
+        self.read_at = version.and_then(|version| version.parse().ok());
+        let metas = self.metas().filter(|meta| self.is_of_read_state(meta));
+        let not_newer: Vec<_> = metas.map(identity).collect();
+        let gone = held.into_iter().chain(not_newer).filter(|(_, uid)| !read.contains(uid));
+        gone.collect::<Vec<_>>().into_iter().filter_map(|(key, uid)| self.remove(&key, &uid, None)).collect()
+    }
+
+    fn is_of_read_state(&self, meta: &ObjectMeta) -> bool {
+        self.read_at.zip(version(meta)).is_some_and(|(read_at, version)| version <= read_at)
+    }
+
+    /// Keys and UIDs of all objects.
+    fn held(&self) -> impl Iterator<Item = (Key, String)> {
+        self.metas().map(identity)
+    }
+
+    fn metas(&self) -> impl Iterator<Item = &ObjectMeta> {
+        let readable = self.objects.values().map(|object| object.meta());
+        readable.chain(self.unreadable.values().map(|held| &held.meta))
+    }
+
+    /// One object of a live read, which may be older than what is held.
     pub fn read(&mut self, object: Guard<K>) -> Option<Change<K>> {
         let key = Key::of(object.meta());
         let change = self.put(object, Rule::Newer)?;
@@ -207,16 +245,19 @@ impl<K: Cached> Store<K> {
         old
     }
 
-    /// Whether a newer state is stored, or the object is known to be deleted.
+    /// Whether a newer state is stored, or the object is known to be gone.
     fn is_stale(&self, key: &Key, meta: &ObjectMeta, rule: Rule) -> bool {
         if meta.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
             return true;
         }
         let held = self.objects.get(key).map(|held| held.meta());
-        held.or_else(|| self.unreadable.get(key).map(|held| &held.meta)).is_some_and(|held| match rule {
+        let Some(held) = held.or_else(|| self.unreadable.get(key).map(|held| &held.meta)) else {
+            return self.is_of_read_state(meta);
+        };
+        match rule {
             Rule::Newer => !is_newer(meta, held),
             Rule::Truth => held.uid == meta.uid && held.resource_version == meta.resource_version,
-        })
+        }
     }
 }
 
@@ -254,9 +295,16 @@ impl Gone {
     }
 }
 
+fn identity(meta: &ObjectMeta) -> (Key, String) {
+    (Key::of(meta), meta.uid.clone().unwrap_or_default())
+}
+
+fn version(meta: &ObjectMeta) -> Option<u64> {
+    meta.resource_version.as_deref()?.parse().ok()
+}
+
 /// Compares resource versions of one kind as numbers; one that cannot be compared counts as newer.
 fn is_newer(candidate: &ObjectMeta, held: &ObjectMeta) -> bool {
-    let version = |meta: &ObjectMeta| meta.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
     match (version(candidate), version(held)) {
         (Some(candidate), Some(held)) => candidate > held,
         _ => true,

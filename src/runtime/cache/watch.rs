@@ -20,7 +20,7 @@ use kube::{
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tower::{BoxError, service_fn};
 
-use super::{Cache, Cached, Key};
+use super::{Cache, Cached};
 use crate::runtime::{
     guard::Guard,
     limiter::{Unanswered, is_watch},
@@ -106,38 +106,28 @@ impl<K: Cached> Cache<K> {
         self.trust_handlers.each(|handler| handler(&trust));
     }
 
-    /// Relists: stores objects that are newer than the stored ones, and drops stored ones that do not exist.
+    /// Reads all objects live: stores those that are newer than the stored ones, and drops stored ones that do not exist. What
+    /// the watch still has to show of the time before changes nothing.
     ///
     /// # Errors
     /// The list failed. Pages read until then are stored.
     pub async fn refresh(&self, api: &Api<Guard<K>>) -> kube::Result<()> {
-        let held = self.held();
-        let mut listed = HashSet::new();
+        let held = self.store.write().begin_reading();
+        let mut read = HashSet::new();
         let mut page = ListParams::default().limit(PAGE);
-        loop {
+        let version = loop {
             let list = api.list(&page).await?;
-            listed.extend(list.items.iter().filter_map(|object| object.meta().uid.clone()));
-            let token = list.metadata.continue_.clone().filter(|token| !token.is_empty());
+            read.extend(list.items.iter().filter_map(|object| object.meta().uid.clone()));
             let objects: Vec<_> = list.items.into_iter().map(|object| self.pruned(object)).collect();
             self.change(|store| objects.into_iter().filter_map(|object| store.read(object)).collect::<Vec<_>>());
-            match token {
+            // All pages are of one version.
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page.continue_token = Some(token),
-                None => break,
+                None => break list.metadata.resource_version,
             }
-        }
-        // It was stored before the list began and is not in the list.
-        for (key, uid) in held.into_iter().filter(|(_, uid)| !listed.contains(uid)) {
-            self.removed(&key, &uid);
-        }
+        };
+        self.change(|store| store.finish_reading(held, &read, version.as_deref()));
         Ok(())
-    }
-
-    /// Keys and UIDs of all stored objects.
-    fn held(&self) -> Vec<(Key, String)> {
-        let store = self.store.read();
-        let readable = store.objects().map(|object| object.meta());
-        let all = readable.chain(store.unreadable().map(|object| &object.meta));
-        all.map(|meta| (Key::of(meta), meta.uid.clone().unwrap_or_default())).collect()
     }
 }
 

@@ -269,3 +269,26 @@ async fn what_a_listing_lacks_and_the_watch_does_not_show_is_listed_again() {
     sleep(Duration::from_mins(5)).await;
     assert_eq!(world.server.listings(), 2, "the watch shows everything else");
 }
+
+/// A standby's watch may be seconds behind when it takes over.
+#[tokio::test(start_paused = true)]
+async fn what_a_slow_watch_shows_of_the_time_before_a_live_read_does_not_exist() {
+    let world = world();
+    world.until(|world| world.cache.is_synced()).await;
+    *world.server.0.nodes.lock() = vec![node("kept", 8)];
+    *world.server.0.delay.lock() = Duration::from_secs(3);
+    let nodes = Api::all(world.server.client());
+    let reads = async {
+        sleep(Duration::from_secs(1)).await;
+        world.server.say("ADDED", &node("gone", 7));
+        world.server.say("ADDED", &node("fresh", 11));
+        world.until(|world| world.cache.len() == 2).await;
+    };
+    let (read, ()) = tokio::join!(world.cache.refresh(&nodes), reads);
+    read.unwrap();
+    world.server.say("ADDED", &node("gone too", 9));
+    world.server.say("ADDED", &node("fresh too", 12));
+    world.until(|world| world.cache.len() >= 3).await;
+    let names: Vec<_> = world.cache.all().iter().map(|node| node.name_any()).collect();
+    assert_eq!(names, ["fresh", "fresh too", "kept"]);
+}
