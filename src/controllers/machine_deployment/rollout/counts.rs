@@ -90,8 +90,13 @@ impl ReplicaCounts {
         self.staying() + self.unreadable - self.available - self.expendable
     }
 
-    /// The smallest number of replicas, not above the current one, at which `keep` Machines stay available.
+    /// The smallest number of replicas, not above the current one, at which `keep` Machines stay available. As long as the
+    /// set has a surplus to delete which may take all that are available, keeping them is to wait for that.
     pub(crate) fn fewest_keeping(&self, keep: i32) -> i32 {
+        let may_lose_all = self.available > 0 && self.available_now() == 0;
+        if keep == 0 && may_lose_all {
+            return self.replicas;
+        }
         if keep <= 0 {
             return 0;
         }

@@ -1,8 +1,12 @@
+use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::{api::machine::MachinePhase, controllers::machine_deployment::UnreadableMachine};
+use crate::{
+    api::machine::MachinePhase,
+    controllers::machine_deployment::{Policy, UnreadableMachine, plan},
+};
 
 /// An old set of 3 that serve and a new one of 1 that serves, with a surge of 1.
 fn snapshot(strategy: Value) -> Snapshot {
@@ -210,4 +214,135 @@ fn a_set_with_machines_is_not_deleted_while_its_deployment_stays() {
     deployment.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(snapshot.now));
     snapshot.deployment = deployment.into();
     assert_eq!(rules(&snapshot, &[delete]), []);
+}
+
+/// A Machine in a few words: its phase, its priority, and whether it is preserved, deleted, or about to be.
+#[derive(Clone, Debug)]
+struct Sketch {
+    phase: &'static str,
+    priority: Option<&'static str>,
+    fate: Fate,
+    node: NodeSketch,
+}
+
+/// How far the update of the Node is; only an in-place update minds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeSketch {
+    Unknown,
+    Plain,
+    Selected,
+    Updated,
+    Moved,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Stays,
+    Preserved,
+    DeleteInFlight,
+    Terminating,
+}
+
+fn any_machine() -> impl Strategy<Value = Sketch> {
+    let phase = prop_oneof![4 => Just("Running"), 2 => Just("Pending"), 1 => Just("Failed"), 1 => Just("")];
+    let priority = prop_oneof![3 => Just(None), 1 => Just(Some("1")), 1 => Just(Some("5"))];
+    let fate = prop_oneof![
+        6 => Just(Fate::Stays),
+        1 => Just(Fate::Preserved),
+        1 => Just(Fate::DeleteInFlight),
+        1 => Just(Fate::Terminating),
+    ];
+    let node = prop_oneof![
+        4 => Just(NodeSketch::Plain),
+        1 => Just(NodeSketch::Unknown),
+        1 => Just(NodeSketch::Selected),
+        1 => Just(NodeSketch::Updated),
+        1 => Just(NodeSketch::Moved),
+    ];
+    (phase, priority, fate, node).prop_map(|(phase, priority, fate, node)| Sketch { phase, priority, fate, node })
+}
+
+/// The replicas of a set and its Machines.
+type SetSketch = (i32, Vec<Sketch>);
+
+/// The sets of the deployment, the new one first.
+fn any_sets() -> impl Strategy<Value = Vec<SetSketch>> {
+    prop::collection::vec((0..4i32, prop::collection::vec(any_machine(), 0..6)), 1..4)
+}
+
+/// `sized_for`: the replicas of the deployment when its sets were sized.
+fn sketched(strategy: Value, replicas: i32, sized_for: i32, is_paused: bool, sets: &[SetSketch]) -> Snapshot {
+    let mut found = snapshot(strategy);
+    let deployment = Arc::make_mut(&mut found.deployment);
+    (deployment.spec.replicas, deployment.spec.paused) = (replicas, is_paused);
+    let models = (found.sets[1].clone(), found.sets[0].clone(), found.machines[0].clone());
+    (found.sets, found.machines) = (Vec::new(), Vec::new());
+    for (index, (replicas, machines)) in sets.iter().enumerate() {
+        let mut set = MachineSet::clone(if index == 0 { &models.0 } else { &models.1 });
+        let uid = format!("set-{index}");
+        (set.metadata.name, set.metadata.uid) = (Some(uid.clone()), Some(uid.clone()));
+        set.spec.template.spec.class.name = format!("v{}", 2 + index);
+        set.spec.replicas = *replicas;
+        set.annotations_mut().insert(labels::DESIRED_REPLICAS.to_owned(), sized_for.to_string());
+        let in_flight = found.in_flight.entry(uid.clone()).or_default();
+        for (number, sketch) in machines.iter().enumerate() {
+            let mut machine = Machine::clone(&models.2);
+            let name = format!("{uid}-{number}");
+            machine.metadata.name = Some(name.clone());
+            machine.metadata.owner_references.as_mut().unwrap()[0].uid.clone_from(&uid);
+            let priority = sketch.priority.map(|priority| (labels::PRIORITY.to_owned(), priority.to_owned()));
+            machine.annotations_mut().extend(priority);
+            let status = machine.status.get_or_insert_default();
+            status.current_status.phase = serde_json::from_value(json!(sketch.phase)).unwrap();
+            let later = found.now + jiff::SignedDuration::from_hours(1);
+            let time = |time| Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
+            match sketch.fate {
+                Fate::Stays => {}
+                Fate::Preserved => status.current_status.preserve_expiry_time = time(later),
+                Fate::DeleteInFlight => drop(in_flight.deletes.insert(name.clone())),
+                Fate::Terminating => machine.metadata.deletion_timestamp = time(found.now),
+            }
+            machine.labels_mut().insert(labels::NODE.to_owned(), name.clone());
+            if sketch.node == NodeSketch::Moved {
+                machine.labels_mut().insert(labels::UPDATE_RESULT.to_owned(), labels::SUCCESSFUL.to_owned());
+            }
+            let of_node = match sketch.node {
+                NodeSketch::Unknown | NodeSketch::Plain | NodeSketch::Moved => json!({}),
+                NodeSketch::Selected => json!({labels::SELECTED_FOR_UPDATE: labels::SET}),
+                NodeSketch::Updated => json!({labels::UPDATE_RESULT: labels::SUCCESSFUL}),
+            };
+            let node = json!({"metadata": {"name": name, "labels": of_node}});
+            if sketch.node != NodeSketch::Unknown {
+                found.nodes.insert(name, Arc::new(serde_json::from_value(node).unwrap()));
+            }
+            found.machines.push(Arc::new(machine));
+        }
+        found.sets.push(Arc::new(set));
+    }
+    found
+}
+
+fn any_bounds() -> impl Strategy<Value = Value> {
+    let knobs = (0..3i32, 0..3i32);
+    knobs.prop_map(|(surge, unavailable)| json!({"maxSurge": surge, "maxUnavailable": unavailable}))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    /// The planner counts, the check plays the deletions through: neither may claim more than the other allows.
+    #[test]
+    fn no_plan_is_rejected(
+        replicas in 0..5i32, resized in prop::option::weighted(0.2, 0..5i32), knobs in any_bounds(),
+        is_in_place in any::<bool>(), is_paused in prop::bool::weighted(0.2), sets in any_sets(),
+    ) {
+        let strategy = if is_in_place {
+            json!({"type": "InPlaceUpdate", "inPlaceUpdate": knobs})
+        } else {
+            json!({"type": "RollingUpdate", "rollingUpdate": knobs})
+        };
+        let snapshot = sketched(strategy, replicas, resized.unwrap_or(replicas), is_paused, &sets);
+        let plan = plan(&snapshot, &Policy { annotate_nodes: true, has_target: true });
+        prop_assert_eq!(lint(&snapshot, &plan.steps), []);
+    }
 }

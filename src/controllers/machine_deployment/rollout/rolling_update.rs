@@ -192,6 +192,7 @@ mod tests {
     #[case::unhealthy_keep_their_places_until_new_serve((3, 1, 0), booting(1), vec![booting(3)], vec![3])]
     #[case::oldest_first((4, 2, 0), healthy(2), vec![healthy(2), healthy(2)], vec![0, 2])]
     #[case::all_when_the_new_serve((3, 1, 0), healthy(3), vec![booting(1)], vec![0])]
+    #[case::not_what_may_serve_when_a_surplus_has_left((1, 1, 0), healthy(0), vec![ReplicaCounts { replicas: 1, live: 4, available: 3, ..ReplicaCounts::default() }, booting(1)], vec![1, 0])]
     fn old_sets_shrink_by_what_can_be_spared(
         #[case] knobs: (i32, i32, i32),
         #[case] new: ReplicaCounts,
