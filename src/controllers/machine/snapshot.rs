@@ -9,7 +9,11 @@ use super::{
     views::{ClassView, Learned, NodeAnswer, NodeKey, NodeRead, NodeView},
 };
 use crate::{
-    api::{labels, machine::Machine, node::Node},
+    api::{
+        labels,
+        machine::{Machine, node_name},
+        node::Node,
+    },
     driver::Vm,
     plan::Hold,
     safety::trust::TargetTrust,
@@ -20,11 +24,12 @@ const READ_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// How often to check whether a target cluster is trusted again.
 const TRUST_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// Other Machines that name the same Node.
+/// Other Machines that name the same Node, or may do so.
 #[derive(Clone, Debug, Default)]
 pub struct Rivals {
     pub readable: Vec<Arc<Machine>>,
-    /// Metadata of those that cannot be decoded: which VM they have is unknown.
+    /// Metadata of those that cannot be decoded: which VM they have is unknown. Some of them name no Node yet, but may have
+    /// a VM already.
     pub unreadable: Vec<ObjectMeta>,
 }
 
@@ -212,7 +217,9 @@ impl Snapshot {
         let (has_its_vm, has_its_label) = (own.0, own.1);
         // A Node of another VM without the label of this Machine is that of whoever may have the VM.
         let may_be_of_rival = !of_node.is_empty() && !has_its_vm && !has_its_label;
-        let unreadable = self.rivals.unreadable.iter().map(|rival| claim(may_be_of_rival, rival));
+        let is_namesake = node.metadata.name == self.machine.metadata.name;
+        let is_candidate = |rival: &&ObjectMeta| node_name(rival).is_some() || may_be_of_rival && !is_namesake;
+        let unreadable = self.rivals.unreadable.iter().filter(is_candidate).map(|rival| claim(may_be_of_rival, rival));
         self.rivals.readable.iter().map(|rival| of(rival)).chain(unreadable).any(|rival| rival > own)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kube::ResourceExt;
 use rstest::rstest;
 use serde_json::json;
 
@@ -234,6 +235,33 @@ fn a_machine_that_cannot_be_decoded_may_have_the_node(
     shared.spec.provider_id = of_node.to_owned();
     shared.metadata.labels = Some([(labels::MACHINE_NAME.to_owned(), label)].into());
     world.unreadable_rivals = vec![rival("cloud:///9", created).metadata];
+    world.settle();
+    assert_eq!(world.phase(), expected, "{:?}", world.log);
+}
+
+/// It names no Node, but a VM of it may exist and have joined. Only a Node of another VM can be its own.
+#[rstest]
+#[case::of_another_vm("cloud:///9", "", "n", MachinePhase::Unknown)]
+#[case::of_another_vm_with_the_label_of_this_one("cloud:///9", "m", "n", MachinePhase::Running)]
+#[case::of_this_vm("cloud:///1", "", "n", MachinePhase::Running)]
+#[case::of_a_vm_that_is_not_known("", "", "n", MachinePhase::Running)]
+#[case::with_the_name_of_this_one("cloud:///9", "", "m", MachinePhase::Running)]
+fn a_machine_that_cannot_be_decoded_and_names_no_node_may_have_one_of_another_vm(
+    #[case] of_node: &str,
+    #[case] label: &str,
+    #[case] node: &str,
+    #[case] expected: MachinePhase,
+) {
+    let mut world = World::running();
+    let mut shared = world.nodes.remove("n").unwrap();
+    shared.metadata.name = Some(node.to_owned());
+    shared.spec.provider_id = of_node.to_owned();
+    shared.metadata.labels = Some([(labels::MACHINE_NAME.to_owned(), label.to_owned())].into());
+    world.nodes.insert(node.to_owned(), shared);
+    world.edit(|machine| drop(machine.labels_mut().insert(labels::NODE.to_owned(), node.to_owned())));
+    let mut unborn = rival("cloud:///9", 5).metadata;
+    unborn.labels = None;
+    world.unreadable_rivals = vec![unborn];
     world.settle();
     assert_eq!(world.phase(), expected, "{:?}", world.log);
 }
