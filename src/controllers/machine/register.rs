@@ -84,7 +84,7 @@ pub(crate) fn of_node<'a>(
     named.filter(move |machine| targets.node_key(&machine.metadata, &node.name).as_ref() == Some(node))
 }
 
-/// The metadata of the Machines that cannot be decoded and whose Node this is, or may be: they name none yet.
+/// The metadata of the Machines whose Node this is and that cannot be decoded.
 pub(crate) fn unreadable_of_node<'a>(
     machines: &Cache<Machine>,
     targets: &'a Targets,
@@ -92,8 +92,7 @@ pub(crate) fn unreadable_of_node<'a>(
 ) -> impl Iterator<Item = ObjectMeta> + use<'a> {
     let named = machines.unreadable().into_iter().map(|machine| machine.meta);
     named.filter(move |meta| {
-        node_name(meta).is_none_or(|name| name == node.name)
-            && targets.node_key(meta, &node.name).as_ref() == Some(node)
+        node_name(meta) == Some(&node.name) && targets.node_key(meta, &node.name).as_ref() == Some(node)
     })
 }
 

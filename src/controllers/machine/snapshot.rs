@@ -9,11 +9,7 @@ use super::{
     views::{ClassView, Learned, NodeAnswer, NodeKey, NodeRead, NodeView},
 };
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, node_name},
-        node::Node,
-    },
+    api::{labels, machine::Machine, node::Node},
     driver::Vm,
     plan::Hold,
     safety::trust::TargetTrust,
@@ -24,12 +20,11 @@ const READ_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// How often to check whether a target cluster is trusted again.
 const TRUST_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// Other Machines that name the same Node, or may do so.
+/// Other Machines that name the same Node.
 #[derive(Clone, Debug, Default)]
 pub struct Rivals {
     pub readable: Vec<Arc<Machine>>,
-    /// Metadata of those that cannot be decoded: which VM they have is unknown. Some of them name no Node yet, but may have
-    /// a VM already.
+    /// Metadata of those that cannot be decoded: which VM they have is unknown.
     pub unreadable: Vec<ObjectMeta>,
 }
 
@@ -154,11 +149,11 @@ impl Snapshot {
         }
     }
 
-    /// The Node, unless another Machine that names it has a better claim. It counts for the health of the Machine, and
-    /// its label is restored if somebody changed it.
+    /// The Node, unless it is that of another VM, or another Machine that names it has a better claim. It counts for the
+    /// health of the Machine, and its label is restored if somebody changed it.
     pub(super) fn serving_node(&self) -> NodeView {
         match &self.node {
-            NodeView::Present(node) if self.is_of_rival(node) => NodeView::Absent,
+            NodeView::Present(node) if self.is_of_other_vm(node) || self.is_of_rival(node) => NodeView::Absent,
             view => view.clone(),
         }
     }
@@ -183,10 +178,20 @@ impl Snapshot {
         labelled_for(node).is_some_and(|owner| owner != self.name())
     }
 
-    /// Whether the label names another Machine, or there is no label and the provider ID is another VM's. A label does not
-    /// count if this Machine has the Node's VM, and the Machine that the label names has another or is gone: one whose VM
-    /// is dead may have labelled the Node of its name.
+    /// Names of Nodes are reused, and the VM of this Machine may be dead. A label proves nothing against that: this Machine may
+    /// have set it before the Node had a provider ID. A cloud that names Nodes like Machines does not reuse names.
+    fn is_of_other_vm(&self, node: &Node) -> bool {
+        let is_namesake = node.metadata.name == self.machine.metadata.name;
+        !is_namesake && is_other_vm(&node.spec.provider_id, &self.machine.spec.provider_id)
+    }
+
+    /// Whether the Node is that of another VM, the label names another Machine, or there is no label and the provider ID is
+    /// another one. A label of another Machine does not count if this Machine has the Node's VM, and that one has another or
+    /// is gone: a Machine whose VM is dead may have labelled the Node of its name.
     fn is_foreign(&self, node: &Node) -> bool {
+        if self.is_of_other_vm(node) {
+            return true;
+        }
         let (of_node, of_machine) = (&node.spec.provider_id, &self.machine.spec.provider_id);
         let is_of_other = |machine: &Machine| {
             let id = &machine.spec.provider_id;
@@ -217,9 +222,7 @@ impl Snapshot {
         let (has_its_vm, has_its_label) = (own.0, own.1);
         // A Node of another VM without the label of this Machine is that of whoever may have the VM.
         let may_be_of_rival = !of_node.is_empty() && !has_its_vm && !has_its_label;
-        let is_namesake = node.metadata.name == self.machine.metadata.name;
-        let is_candidate = |rival: &&ObjectMeta| node_name(rival).is_some() || may_be_of_rival && !is_namesake;
-        let unreadable = self.rivals.unreadable.iter().filter(is_candidate).map(|rival| claim(may_be_of_rival, rival));
+        let unreadable = self.rivals.unreadable.iter().map(|rival| claim(may_be_of_rival, rival));
         self.rivals.readable.iter().map(|rival| of(rival)).chain(unreadable).any(|rival| rival > own)
     }
 }
@@ -233,4 +236,13 @@ fn labelled_for(node: &Node) -> Option<&str> {
 pub(crate) fn is_same_vm(one: &str, other: &str) -> bool {
     let last = |id: &str| id.rsplit('/').next().unwrap_or(id).to_owned();
     !one.is_empty() && last(one) == last(other)
+}
+
+/// Whether two provider IDs are certainly those of two VMs: they differ in the last part, and not in their form. Whoever sets
+/// the ID of a Node may write it in a form of its own.
+fn is_other_vm(one: &str, other: &str) -> bool {
+    fn form(id: &str) -> (Option<&str>, usize) {
+        (id.split_once("://").map(|(scheme, _)| scheme), id.split('/').count())
+    }
+    !one.is_empty() && !other.is_empty() && form(one) == form(other) && !is_same_vm(one, other)
 }

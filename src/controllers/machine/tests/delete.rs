@@ -447,6 +447,17 @@ fn a_node_with_the_label_of_a_machine_that_is_gone_is_its_own_if_it_has_its_vm(
     assert_eq!((world.nodes.contains_key("n"), world.pods.is_empty()), (!is_own, is_own));
 }
 
+/// The Machine labelled it before it had a provider ID.
+#[test]
+fn a_node_of_another_vm_with_the_label_of_this_machine_is_left_alone() {
+    let mut world = deleted();
+    world.nodes.get_mut("n").unwrap().spec.provider_id = "cloud:///9".to_owned();
+    world.pods = vec![pod("a")];
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.vms.is_empty());
+    assert!(!world.nodes["n"].spec.unschedulable && world.pods.len() == 1);
+}
+
 #[test]
 fn a_node_of_the_same_name_that_belongs_to_another_vm_is_left_alone() {
     let mut world = World::new();

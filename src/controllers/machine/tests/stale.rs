@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kube::ResourceExt;
 use rstest::rstest;
 use serde_json::json;
 
@@ -214,12 +213,37 @@ fn of_two_machines_that_name_one_node_one_has_it(
     assert_eq!(is_labelled, expected == MachinePhase::Running, "who has it not writes nothing");
 }
 
+/// The VM of the Machine is dead, and a new one, of whatever Machine, has the name of its Node.
+#[rstest]
+#[case::another_vm("cloud:///9", "n", MachinePhase::Unknown)]
+#[case::its_vm("cloud:///1", "n", MachinePhase::Running)]
+#[case::its_vm_elsewhere("cloud://zone/1", "n", MachinePhase::Running)]
+#[case::no_id("", "n", MachinePhase::Running)]
+#[case::an_id_of_another_scheme("elsewhere:///9", "n", MachinePhase::Running)]
+#[case::an_id_of_another_form("cloud:///zone/9", "n", MachinePhase::Running)]
+#[case::a_name_that_is_not_reused("cloud:///9", "m", MachinePhase::Running)]
+fn a_node_with_the_id_of_another_vm_is_not_its_own_whatever_the_label_says(
+    #[case] of_node: &str,
+    #[case] name: &str,
+    #[case] expected: MachinePhase,
+) {
+    let mut world = World::running();
+    let mut node = world.nodes.remove("n").unwrap();
+    node.metadata.name = Some(name.to_owned());
+    node.spec.provider_id = of_node.to_owned();
+    assert_eq!(node.metadata.labels.as_ref().unwrap()[labels::MACHINE_NAME], "m");
+    world.nodes.insert(name.to_owned(), node);
+    world.edit(|machine| machine.metadata.labels = Some([(labels::NODE.to_owned(), name.to_owned())].into()));
+    world.settle();
+    assert_eq!(world.phase(), expected, "{:?}", world.log);
+}
+
 /// Its metadata says which Node it names, and not which VM it has.
 #[rstest]
-#[case::it_may_be_its_vm("cloud:///9", "", 0, MachinePhase::Unknown)]
-#[case::it_may_be_its_vm_although_it_is_older("cloud:///9", "", -5, MachinePhase::Unknown)]
+#[case::it_may_be_its_vm("elsewhere:///9", "", 0, MachinePhase::Unknown)]
+#[case::it_may_be_its_vm_although_it_is_older("elsewhere:///9", "", -5, MachinePhase::Unknown)]
 #[case::this_one_has_the_vm("cloud:///1", "", 5, MachinePhase::Running)]
-#[case::this_one_has_the_label("cloud:///9", "m", 5, MachinePhase::Running)]
+#[case::this_one_has_the_label("elsewhere:///9", "m", 5, MachinePhase::Running)]
 #[case::it_has_the_label("", "rival", -5, MachinePhase::Unknown)]
 #[case::the_younger_one("", "", 5, MachinePhase::Unknown)]
 #[case::the_older_one("", "", -5, MachinePhase::Running)]
@@ -235,33 +259,6 @@ fn a_machine_that_cannot_be_decoded_may_have_the_node(
     shared.spec.provider_id = of_node.to_owned();
     shared.metadata.labels = Some([(labels::MACHINE_NAME.to_owned(), label)].into());
     world.unreadable_rivals = vec![rival("cloud:///9", created).metadata];
-    world.settle();
-    assert_eq!(world.phase(), expected, "{:?}", world.log);
-}
-
-/// It names no Node, but a VM of it may exist and have joined. Only a Node of another VM can be its own.
-#[rstest]
-#[case::of_another_vm("cloud:///9", "", "n", MachinePhase::Unknown)]
-#[case::of_another_vm_with_the_label_of_this_one("cloud:///9", "m", "n", MachinePhase::Running)]
-#[case::of_this_vm("cloud:///1", "", "n", MachinePhase::Running)]
-#[case::of_a_vm_that_is_not_known("", "", "n", MachinePhase::Running)]
-#[case::with_the_name_of_this_one("cloud:///9", "", "m", MachinePhase::Running)]
-fn a_machine_that_cannot_be_decoded_and_names_no_node_may_have_one_of_another_vm(
-    #[case] of_node: &str,
-    #[case] label: &str,
-    #[case] node: &str,
-    #[case] expected: MachinePhase,
-) {
-    let mut world = World::running();
-    let mut shared = world.nodes.remove("n").unwrap();
-    shared.metadata.name = Some(node.to_owned());
-    shared.spec.provider_id = of_node.to_owned();
-    shared.metadata.labels = Some([(labels::MACHINE_NAME.to_owned(), label.to_owned())].into());
-    world.nodes.insert(node.to_owned(), shared);
-    world.edit(|machine| drop(machine.labels_mut().insert(labels::NODE.to_owned(), node.to_owned())));
-    let mut unborn = rival("cloud:///9", 5).metadata;
-    unborn.labels = None;
-    world.unreadable_rivals = vec![unborn];
     world.settle();
     assert_eq!(world.phase(), expected, "{:?}", world.log);
 }
