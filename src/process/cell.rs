@@ -110,7 +110,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
         (TargetKubeconfigs::Same(_), Some(_)) => Assignment::One(TargetId::only()),
         (TargetKubeconfigs::Same(_), None) => Assignment::None,
     };
-    let targets = Targets::new(assignment, node::cache);
+    let targets = Targets::new(assignment, node::cache_for(&host.options.roles));
     if let Some(target) = &clients.target {
         targets.connect(&TargetId::only(), target);
     }

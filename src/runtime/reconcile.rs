@@ -121,7 +121,9 @@ pub(crate) struct Loop<R: Reconciler> {
 }
 
 /// State of each object between reconciles.
-pub(crate) struct States<R: Reconciler>(Mutex<HashMap<R::Key, State<R>>>);
+///
+/// Boxed: a map has room for up to twice as many entries as it has.
+pub(crate) struct States<R: Reconciler>(Mutex<HashMap<R::Key, Box<State<R>>>>);
 
 struct State<R: Reconciler> {
     memory: R::Memory,

@@ -65,7 +65,10 @@ const BY_USER_DATA: &Index<Machine, Key> = &Index::new("user data", |machine| {
 
 impl Kept for Machine {
     fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA], prune)
+        Cache::new(&[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA], |machine| {
+            prune(machine);
+            machine.status.iter_mut().for_each(|status| status.conditions.shrink_to_fit());
+        })
     }
 }
 

@@ -144,8 +144,8 @@ impl MachineDeployments {
             Action::PatchNode { node, patch } => Some((node, patch)),
             _ => None,
         });
-        let patches =
-            stream::iter(patches).map(|(node, patch)| async move { self.patch_node(nodes, &node, &patch, turn).await });
+        let patches = stream::iter(patches)
+            .map(|(node, patch)| async move { self.patch_node(nodes, &node, &patch.unpack(), turn).await });
         patches.buffer_unordered(WRITES_IN_FLIGHT).collect::<()>().await;
     }
 

@@ -30,7 +30,7 @@ use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
         node::Node,
-        patch,
+        patch::{self, Packed},
     },
     controllers::machine_set::InFlight,
     plan::Hold,
@@ -126,7 +126,7 @@ pub enum Action {
         /// The Node, as the plan saw it.
         node: Arc<Node>,
         /// The patch.
-        patch: Value,
+        patch: Packed,
     },
     /// Write the status as a whole.
     WriteStatus(Box<MachineDeploymentStatus>),
@@ -142,7 +142,9 @@ impl fmt::Display for Action {
             }
             Self::CreateSet(set) => write!(f, "create set {}", set.name_any()),
             Self::DeleteSet(set) => write!(f, "delete set {}", set.name_any()),
-            Self::PatchNode { node, patch } => write!(f, "patch node {}: {}", node.name_any(), patch::fields(patch)),
+            Self::PatchNode { node, patch } => {
+                write!(f, "patch node {}: {}", node.name_any(), patch::fields(&patch.unpack()))
+            }
             Self::WriteStatus(_) => f.write_str("write status"),
         }
     }

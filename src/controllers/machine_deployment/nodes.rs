@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use super::{Action, Policy, Snapshot, sets::SetView};
 use crate::{
-    api::{labels, machine::Machine, node::Node},
+    api::{labels, machine::Machine, node::Node, patch::Packed},
     controllers::object::{
         draft::{Change, Drafts},
         in_place,
@@ -42,7 +42,7 @@ impl<'a> Nodes<'a> {
             match retry_at(&current.name_any()) {
                 Some(at) => held.push((current.name_any(), at)),
                 None => {
-                    plan.then(Action::PatchNode { node: current, patch }, reason);
+                    plan.then(Action::PatchNode { node: current, patch: Packed::from(&patch) }, reason);
                 }
             }
         }

@@ -30,7 +30,9 @@ use serde_json::Value;
 
 pub use gone::GoneNode;
 pub use plan::plan;
-pub(crate) use register::{BY_MACHINE, KIND, Nodes, cache, is_relevant};
+#[cfg(test)]
+pub(crate) use register::cache;
+pub(crate) use register::{BY_MACHINE, KIND, Nodes, cache_for, is_relevant};
 
 use crate::{
     api::{machine::Machine, node::Node, patch},

@@ -4,7 +4,11 @@ use k8s_openapi::api::core::v1::NodeCondition;
 
 use super::{GoneNode, Policy};
 use crate::{
-    api::{labels, machine::Machine, node::Node},
+    api::{
+        labels,
+        machine::Machine,
+        node::{Node, NodeStatus},
+    },
     controllers::{
         self, Kind, Settings,
         api_servers::ApiServers,
@@ -13,7 +17,7 @@ use crate::{
     },
     runtime::{
         cache::{Cache, Change, Index},
-        cell::Builder,
+        cell::{Builder, Role},
         clock::Clock,
         holds::Holds,
         objects::Objects,
@@ -34,7 +38,25 @@ pub(crate) const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node
 
 /// An empty cache of the Nodes of one target.
 pub(crate) fn cache() -> Arc<Cache<Node>> {
-    Cache::new(&[BY_MACHINE], prune)
+    Cache::new(&[BY_MACHINE], |node| {
+        prune(node);
+        node.spec.taints.shrink_to_fit();
+        node.status.conditions.shrink_to_fit();
+    })
+}
+
+/// An empty cache of Nodes of which only metadata and spec are read. The status is half of a Node.
+fn cache_without_status() -> Arc<Cache<Node>> {
+    Cache::new(&[], |node| {
+        prune(node);
+        node.spec.taints.shrink_to_fit();
+        node.status = NodeStatus::default();
+    })
+}
+
+/// Makes the caches of Nodes in a process with these roles. Sets alone are reconciled without the status of Nodes.
+pub(crate) fn cache_for(roles: &[Role]) -> fn() -> Arc<Cache<Node>> {
+    if roles == [controllers::SETS] { cache_without_status } else { cache }
 }
 
 /// What Nodes are reconciled with.

@@ -1,14 +1,17 @@
 mod watch;
 
 use jiff::ToSpan;
-use kube::ResourceExt;
+use kube::{ResourceExt, runtime::watcher};
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
 use crate::{
     api::labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
+    capi::provider,
+    controllers::{MACHINES, SETS},
     plan::Plan,
+    runtime::{cache::Key, cell::Role, guard::Guard},
     safety::meltdown::{Group, Limit, Limits, OutOfService},
 };
 
@@ -28,6 +31,25 @@ fn node(age: i64, metadata: Value) -> Node {
     node.metadata.name = Some("n".into());
     node.metadata.creation_timestamp = Some((now() - age.seconds()).into());
     node
+}
+
+#[rstest]
+#[case::sets(&[SETS], false)]
+#[case::machines(&[MACHINES], true)]
+#[case::both(&[SETS, MACHINES], true)]
+#[case::the_provider(&[provider::ROLE], true)]
+fn a_process_that_reconciles_only_sets_caches_no_status_of_nodes(#[case] roles: &[Role], #[case] is_kept: bool) {
+    let joined: Node = serde_json::from_value(json!({
+        "metadata": { "name": "n", "labels": { "a": "b" } },
+        "spec": { "providerID": "cloud:///1", "taints": [{ "key": "k", "effect": "NoExecute" }] },
+        "status": { "conditions": [{ "type": "Ready", "status": "True" }], "volumesAttached": [{ "name": "v" }] },
+    }))
+    .unwrap();
+    let cache = cache_for(roles)();
+    cache.observe(watcher::Event::Apply(Guard::Readable(joined.clone())));
+    let cached = cache.get(&Key::new("", "n")).unwrap();
+    assert_eq!((&cached.metadata, &cached.spec), (&joined.metadata, &joined.spec));
+    assert_eq!(cached.status == joined.status, is_kept);
 }
 
 fn machine(name: &str, phase: &str) -> Arc<Machine> {

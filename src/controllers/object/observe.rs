@@ -26,7 +26,11 @@ pub(crate) fn unreadable_names<K: Cached>(cache: &Cache<K>, namespace: &str) -> 
     unreadable.filter_map(|object| object.meta.name).collect()
 }
 
-/// Drops `managedFields`, which no plan reads.
+/// Drops `managedFields`, which no plan reads, and the room that lists have left: decoded from JSON, a list of one has room for
+/// four.
 pub(crate) fn prune<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
+    let meta = object.meta_mut();
+    meta.managed_fields = None;
+    meta.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
+    meta.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
 }

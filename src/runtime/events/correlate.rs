@@ -1,7 +1,10 @@
 //! Decides which events are new, which are repetitions, and which exceed the rate limit. Pure: it uses only the times
 //! of the events.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -32,30 +35,32 @@ pub(super) enum Verdict {
     TooMuch,
 }
 
-/// Remembers the events that were written.
+/// Remembers the events that were written, by the hash of what they say: thousands of texts take megabytes. Two events with one hash
+/// would share a count.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
-    written: BTreeMap<Said, Written>,
-    budgets: BTreeMap<About, Budget>,
+    hasher: RandomState,
+    written: HashMap<u64, Written>,
+    budgets: HashMap<u64, Budget>,
 }
 
 /// Component and object of an event.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct About {
+#[derive(Hash)]
+struct About<'a> {
     component: &'static str,
-    kind: String,
-    namespace: String,
-    name: String,
-    uid: String,
+    kind: Option<&'a str>,
+    namespace: Option<&'a str>,
+    name: Option<&'a str>,
+    uid: Option<&'a str>,
 }
 
 /// Key for aggregation: events with the same key are repetitions.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Said {
-    about: About,
+#[derive(Hash)]
+struct Said<'a> {
+    about: About<'a>,
     warning: bool,
     reason: &'static str,
-    message: String,
+    message: &'a str,
 }
 
 #[derive(Debug)]
@@ -79,7 +84,7 @@ impl Correlator {
         if !self.may_speak(&said.about, occurrence.at) {
             return Verdict::TooMuch;
         }
-        match self.written.get_mut(&said) {
+        match self.written.get_mut(&self.hasher.hash_one(&said)) {
             Some(known) if occurrence.at.duration_since(known.last) <= FOLD => {
                 known.count = known.count.saturating_add(1);
                 known.last = occurrence.at;
@@ -92,15 +97,16 @@ impl Correlator {
     /// A new event was written under this name.
     pub(super) fn created(&mut self, occurrence: &Occurrence, name: String) {
         let now = occurrence.at;
-        self.written.insert(Said::from(occurrence), Written { name, count: 1, last: now });
+        self.written.insert(self.hasher.hash_one(Said::from(occurrence)), Written { name, count: 1, last: now });
         shrink(&mut self.written, |known| known.last, |known| now.duration_since(known.last) > FOLD);
     }
 
-    fn may_speak(&mut self, about: &About, now: Timestamp) -> bool {
-        if !self.budgets.contains_key(about) {
+    fn may_speak(&mut self, about: &About<'_>, now: Timestamp) -> bool {
+        let about = self.hasher.hash_one(about);
+        if !self.budgets.contains_key(&about) {
             shrink(&mut self.budgets, |budget| budget.at, |budget| budget.at_time(now) >= BURST);
         }
-        let budget = self.budgets.entry(about.clone()).or_insert(Budget { left: BURST, at: now });
+        let budget = self.budgets.entry(about).or_insert(Budget { left: BURST, at: now });
         *budget = Budget { left: budget.at_time(now), at: now };
         let may = budget.left >= 1.0;
         if may {
@@ -117,22 +123,22 @@ impl Budget {
     }
 }
 
-impl From<&Occurrence> for Said {
-    fn from(occurrence: &Occurrence) -> Self {
+impl<'a> From<&'a Occurrence> for Said<'a> {
+    fn from(occurrence: &'a Occurrence) -> Self {
         let Occurrence { component, regarding, event, at: _ } = occurrence;
         let about = About {
             component,
-            kind: regarding.kind.clone().unwrap_or_default(),
-            namespace: regarding.namespace.clone().unwrap_or_default(),
-            name: regarding.name.clone().unwrap_or_default(),
-            uid: regarding.uid.clone().unwrap_or_default(),
+            kind: regarding.kind.as_deref(),
+            namespace: regarding.namespace.as_deref(),
+            name: regarding.name.as_deref(),
+            uid: regarding.uid.as_deref(),
         };
-        Self { about, warning: event.warning, reason: event.reason.as_str(), message: event.message.clone() }
+        Self { about, warning: event.warning, reason: event.reason.as_str(), message: &event.message }
     }
 }
 
 /// If there are too many entries, drops the expired ones; if that is not enough, the older half.
-fn shrink<K: Ord, V>(entries: &mut BTreeMap<K, V>, at: impl Fn(&V) -> Timestamp, is_spent: impl Fn(&V) -> bool) {
+fn shrink<V>(entries: &mut HashMap<u64, V>, at: impl Fn(&V) -> Timestamp, is_spent: impl Fn(&V) -> bool) {
     if entries.len() <= REMEMBERED {
         return;
     }

@@ -123,7 +123,7 @@ impl Updates {
         let mut updates = Self::default();
         let selection = |patch: &'_ Value| patch.pointer("/metadata/labels")?.get(labels::SELECTED_FOR_UPDATE).cloned();
         let selects = steps.iter().any(|step| match &step.action {
-            Action::PatchNode { patch, .. } => selection(patch).is_some_and(|label| !label.is_null()),
+            Action::PatchNode { patch, .. } => selection(&patch.unpack()).is_some_and(|label| !label.is_null()),
             _ => false,
         });
         for machine in &snapshot.machines {
@@ -134,7 +134,7 @@ impl Updates {
                 Action::PatchNode { node: patched, patch }
                     if node.is_some_and(|node| node.name_any() == patched.name_any()) =>
                 {
-                    selection(patch)
+                    selection(&patch.unpack())
                 }
                 _ => None,
             });

@@ -16,6 +16,7 @@ use crate::{
         labels,
         machine::{Machine, MachinePhase, MachineSet},
         node::Node,
+        patch::Packed,
         selector::Selector,
     },
     controllers::{
@@ -222,7 +223,7 @@ fn a_node_that_is_not_known_counts_as_selected() {
     }
     let selects = |snapshot: &Snapshot| {
         let selects = |action: &Action| match action {
-            Action::PatchNode { patch, .. } => patch.to_string().contains(labels::SELECTED_FOR_UPDATE),
+            Action::PatchNode { patch, .. } => patch.unpack().to_string().contains(labels::SELECTED_FOR_UPDATE),
             _ => false,
         };
         planned(snapshot).steps.iter().filter(|step| selects(&step.action)).count()
@@ -458,7 +459,7 @@ fn a_selection_beyond_maxunavailable_is_refused() {
     let snapshot = drive.snapshot();
     let idle = snapshot.nodes.values().find(|node| !progress::is_selected(node)).unwrap();
     let patch = json!({"metadata": {"labels": {labels::SELECTED_FOR_UPDATE: "true"}}});
-    let select = Action::PatchNode { node: Arc::clone(idle), patch };
+    let select = Action::PatchNode { node: Arc::clone(idle), patch: Packed::from(&patch) };
     assert_eq!(rules(&snapshot, vec![select.clone()]), [Rule::TooFewAvailable]);
     let mut patient = snapshot.clone();
     Arc::make_mut(&mut patient.deployment).spec.strategy = serde_json::from_value(in_place(0, 2, "Auto")).unwrap();

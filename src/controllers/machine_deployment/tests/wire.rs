@@ -18,6 +18,7 @@ use crate::{
         node::Node,
     },
     controllers::{
+        SETS,
         machine_set::{InFlight, InFlightWrites},
         node,
         testing::{Fate, Wire},
@@ -53,7 +54,7 @@ impl Shell {
         let wire = Wire::new();
         let client = wire.client();
         let (deployments, sets, machines) = (MachineDeployment::cache(), MachineSet::cache(), Machine::cache());
-        let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
+        let targets = Targets::new(Assignment::One(TargetId::only()), node::cache_for(&[SETS]));
         let nodes = Arc::clone(&targets.connect(&TargetId::only(), &TargetClients::one(&client)).nodes.cache);
         let clock = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap()));
         let in_flight = Arc::<InFlightWrites>::default();

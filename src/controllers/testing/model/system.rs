@@ -142,7 +142,7 @@ async fn run(
 
 pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell> {
     let control = world.control.client(&program.name);
-    let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
+    let targets = Targets::new(Assignment::One(TargetId::only()), node::cache_for(&program.roles));
     targets.connect(&TargetId::only(), &TargetClients::one(&world.target.client(&program.name)));
     let luck = Arc::clone(&world.luck);
     let shared = Shared {
