@@ -82,6 +82,11 @@ pub(crate) trait Kept: Cached + Serialize + Resource<Scope = NamespaceResourceSc
     /// An empty cache with the kind's indexes.
     fn cache() -> Arc<Cache<Self>>;
 
+    /// The same in a process with these roles, which may read less of an object.
+    fn cache_for(_: &[Role]) -> Arc<Cache<Self>> {
+        Self::cache()
+    }
+
     /// Fills the cache and keeps it up to date, until dropped.
     fn watch(cache: Arc<Cache<Self>>, client: &Client, scope: &Scope) -> BoxFuture<'static, ()> {
         let scope = scope.clone();
@@ -216,6 +221,7 @@ pub(crate) enum Ended {
 /// Passed to kinds to register themselves.
 pub(crate) struct Builder<'a> {
     config: &'a Config,
+    roles: &'a [Role],
     role: &'static str,
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     caches: Vec<Box<dyn Watched>>,
@@ -228,7 +234,7 @@ impl Builder<'_> {
         if let Some(known) = self.known::<Objects<K>>() {
             return known;
         }
-        let cache = K::cache();
+        let cache = K::cache_for(self.roles);
         self.caches.push(Box::new(Arc::clone(&cache)));
         let control = self.config.control.clone();
         self.shared_with(|_| Objects::namespaced(&cache, &control))
@@ -351,6 +357,7 @@ impl Cell {
         let (caches, duties) = {
             let mut builder = Builder {
                 config: &config,
+                roles,
                 role: "",
                 shared: HashMap::new(),
                 caches: Vec::new(),

@@ -17,13 +17,13 @@ use super::{
 };
 
 /// Requests in flight. Each is a connection; more of them do not make an API server faster.
-pub const IN_FLIGHT: usize = 32;
+pub const IN_FLIGHT: usize = 24;
 /// Time limit of a request. Watches are exempt.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Retries of a request that an overloaded API server rejected.
 const REPETITIONS: u32 = 5;
 
-/// A client for controllers: limited to `rate` and to 32 requests in flight. Watches are exempt from both and have no
+/// A client for controllers: limited to `rate` and to 24 requests in flight. Watches are exempt from both and have no
 /// timeout but the server's.
 ///
 /// # Errors

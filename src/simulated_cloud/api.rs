@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::messages::{CreateVm, Failure, Selector, VmList, VmView};
+use super::messages::{CreateVm, Failure, ListedVms, Selector, VmView};
 
 /// A simulated cloud as its drivers see it.
 #[async_trait]
@@ -23,5 +23,5 @@ pub trait CloudApi: Send + Sync + std::fmt::Debug {
     async fn status(&self, selector: &Selector) -> Result<VmView, Failure>;
 
     /// All VMs of a cluster.
-    async fn list(&self, cluster: &str) -> Result<VmList, Failure>;
+    async fn list(&self, cluster: &str) -> Result<ListedVms, Failure>;
 }

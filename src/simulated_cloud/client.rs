@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     api::CloudApi,
-    messages::{CreateVm, Failure, Selector, TagRequest, VmList, VmView},
+    messages::{CreateVm, Failure, ListedVms, Selector, TagRequest, VmView},
 };
 use crate::driver::code::Code;
 
@@ -77,7 +77,7 @@ impl CloudApi for Client {
         json(send(self.request(Method::GET, &["vms"], &pairs(selector))).await?).await
     }
 
-    async fn list(&self, cluster: &str) -> Result<VmList, Failure> {
+    async fn list(&self, cluster: &str) -> Result<ListedVms, Failure> {
         json(send(self.request(Method::GET, &["vms"], &[("cluster", cluster)])).await?).await
     }
 

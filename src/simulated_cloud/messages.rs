@@ -117,6 +117,24 @@ pub struct VmList {
     pub items: Vec<VmView>,
 }
 
+/// A VM of a list as its drivers read it: they ask for no more than whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedVm {
+    /// Provider ID.
+    #[serde(rename = "providerID")]
+    pub provider_id: String,
+    /// Name of its Machine.
+    pub machine_name: String,
+}
+
+/// A [`VmList`] as its drivers read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct ListedVms {
+    /// By ID.
+    pub items: Vec<ListedVm>,
+}
+
 /// How to kill a VM from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -59,8 +59,9 @@ pub struct NodeTemplate {
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub metadata: TemplateMeta,
     /// Taints for the Node; other fields of a Node's spec are stored but not used.
+    // Boxed because few Machines have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec: Option<NodeSpec>,
+    pub spec: Option<Box<NodeSpec>>,
 }
 
 impl NodeTemplate {

@@ -15,16 +15,16 @@ use crate::{
         machine::{Machine, MachineClass, node_name},
     },
     controllers::{
-        self, Kind, Settings,
+        self, Kind, SETS, Settings,
         api_servers::ApiServers,
         machine_class, node,
-        object::{self, owner, prune},
+        object::{self, in_place, owner, prune},
         secret::MetadataOfSecret,
     },
     driver::Catalogue,
     runtime::{
-        cache::{Cache, Change, Index, Key},
-        cell::{Builder, Kept},
+        cache::{AnyIndex, Cache, Change, Index, Key},
+        cell::{Builder, Kept, Role},
         clock::Clock,
         events::Events,
         holds::Holds,
@@ -63,11 +63,27 @@ const BY_USER_DATA: &Index<Machine, Key> = &Index::new("user data", |machine| {
     secret.into_iter().collect()
 });
 
+const INDEXES: &[&dyn AnyIndex<Machine>] = &[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA];
+
 impl Kept for Machine {
     fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA], |machine| {
+        Cache::new(INDEXES, |machine| {
             prune(machine);
             machine.status.iter_mut().for_each(|status| status.conditions.shrink_to_fit());
+        })
+    }
+
+    /// Sets and deployments read one of the conditions, and write no status. The others are a third of a Machine.
+    fn cache_for(roles: &[Role]) -> Arc<Cache<Self>> {
+        if roles != [SETS] {
+            return Self::cache();
+        }
+        Cache::new(INDEXES, |machine| {
+            prune(machine);
+            if let Some(status) = &mut machine.status {
+                status.conditions.retain(in_place::is_progress);
+                status.conditions.shrink_to_fit();
+            }
         })
     }
 }
@@ -263,7 +279,39 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
+    use kube::runtime::watcher;
+
     use super::*;
+    use crate::{capi::provider, controllers::MACHINES, runtime::guard::Guard};
+
+    #[rstest]
+    #[case::sets(&[SETS], &["InPlaceUpdate"])]
+    #[case::machines(&[MACHINES], &["Ready", "InPlaceUpdate"])]
+    #[case::both(&[SETS, MACHINES], &["Ready", "InPlaceUpdate"])]
+    #[case::the_provider(&[provider::ROLE], &["Ready", "InPlaceUpdate"])]
+    fn a_process_that_reconciles_only_sets_caches_one_condition_of_machines(
+        #[case] roles: &[Role],
+        #[case] kept: &[&str],
+    ) {
+        let machine: Machine = serde_json::from_value(json!({
+            "metadata": { "name": "m", "namespace": "ns", "labels": { "node": "n" } },
+            "spec": { "providerID": "cloud:///1" },
+            "status": {
+                "conditions": [{ "type": "Ready", "status": "True" }, { "type": "InPlaceUpdate", "status": "True" }],
+                "currentStatus": { "phase": "Running" },
+                "lastOperation": { "description": "joined", "type": "Create", "state": "Successful" },
+            },
+        }))
+        .unwrap();
+        let cache = Machine::cache_for(roles);
+        cache.observe(watcher::Event::Apply(Guard::Readable(machine.clone())));
+        let mut cached = Machine::clone(&cache.get(&Key::new("ns", "m")).unwrap());
+        let conditions = std::mem::take(&mut cached.status.as_mut().unwrap().conditions);
+        assert_eq!(conditions.iter().map(|one| one.type_.as_str()).collect::<Vec<_>>(), kept);
+        let mut rest = machine;
+        rest.status.as_mut().unwrap().conditions.clear();
+        assert_eq!(cached, rest);
+    }
 
     #[rstest]
     #[case::node_template(json!({ "nodeTemplate": { "capacity": {}, "virtualCapacity": { "gpu": "1" }, "instanceType": "", "region": "", "zone": "" } }), true)]

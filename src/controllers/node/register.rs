@@ -39,8 +39,7 @@ pub(crate) const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node
 /// An empty cache of the Nodes of one target.
 pub(crate) fn cache() -> Arc<Cache<Node>> {
     Cache::new(&[BY_MACHINE], |node| {
-        prune(node);
-        node.spec.taints.shrink_to_fit();
+        prune_node(node);
         node.status.conditions.shrink_to_fit();
     })
 }
@@ -48,10 +47,14 @@ pub(crate) fn cache() -> Arc<Cache<Node>> {
 /// An empty cache of Nodes of which only metadata and spec are read. The status is half of a Node.
 fn cache_without_status() -> Arc<Cache<Node>> {
     Cache::new(&[], |node| {
-        prune(node);
-        node.spec.taints.shrink_to_fit();
+        prune_node(node);
         node.status = NodeStatus::default();
     })
+}
+
+fn prune_node(node: &mut Node) {
+    prune(node);
+    node.spec.taints.shrink_to_fit();
 }
 
 /// Makes the caches of Nodes in a process with these roles. Sets alone are reconciled without the status of Nodes.

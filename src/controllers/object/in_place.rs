@@ -27,10 +27,14 @@ const REASONS: [InPlaceUpdateReason; 6] = [
     InPlaceUpdateReason::UpdateFailed,
 ];
 
+/// A condition shows the progress of an update.
+pub(crate) fn is_progress(condition: &NodeCondition) -> bool {
+    condition.type_ == NodeConditionType::InPlaceUpdate.as_str()
+}
+
 /// The condition `InPlaceUpdate`, if it is there.
 pub(crate) fn condition_of(conditions: &[NodeCondition]) -> Option<&NodeCondition> {
-    let type_ = NodeConditionType::InPlaceUpdate.as_str();
-    conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")
+    conditions.iter().find(|condition| is_progress(condition) && condition.status == "True")
 }
 
 /// The progress of the update, from the conditions of a Node or those that a Machine copied; `None` if there was none

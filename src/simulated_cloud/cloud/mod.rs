@@ -25,7 +25,7 @@ use super::{
     faults::Faults,
     inventory::Inventory,
     journal::JournalError,
-    messages::{CreateVm, Failure, Selector, VmList, VmView},
+    messages::{CreateVm, Failure, ListedVm, ListedVms, Selector, VmList, VmView},
     record::{Departure, VmRecord, after, cluster_of},
     spec::ProviderSpec,
     stats::Stats,
@@ -382,8 +382,10 @@ impl CloudApi for Cloud {
         self.status(selector).await
     }
 
-    async fn list(&self, cluster: &str) -> Result<VmList, Failure> {
-        self.list(Some(cluster)).await
+    async fn list(&self, cluster: &str) -> Result<ListedVms, Failure> {
+        let listed = |vm: VmView| ListedVm { provider_id: vm.provider_id, machine_name: vm.machine_name };
+        let list = self.list(Some(cluster)).await?;
+        Ok(ListedVms { items: list.items.into_iter().map(listed).collect() })
     }
 }
 

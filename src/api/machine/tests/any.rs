@@ -84,7 +84,7 @@ prop_compose! {
             ..NodeSpec::default()
         })),
     ) -> NodeTemplate {
-        NodeTemplate { metadata, spec }
+        NodeTemplate { metadata, spec: spec.map(Box::new) }
     }
 }
 

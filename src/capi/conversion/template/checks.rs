@@ -95,7 +95,7 @@ pub fn check_native(template: &machine::MachineTemplate, place: &Place<'_>, repo
     if template.metadata.labels.contains_key(labels::NODE) {
         report.refuse(label(at, labels::NODE), "all machines would claim one Node", "remove it");
     }
-    let node_spec = spec.node_template.spec.clone().unwrap_or_default();
+    let node_spec = spec.node_template.spec.as_deref().cloned().unwrap_or_default();
     if (NodeSpec { taints: None, ..node_spec.clone() }) != NodeSpec::default() {
         report.lose(format!("{at}spec.nodeTemplate.spec"), "fields other than taints have no effect", "");
     }

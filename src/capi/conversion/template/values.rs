@@ -41,7 +41,7 @@ pub struct Taints {
 }
 
 impl Taints {
-    pub fn to_native(&self) -> Option<NodeSpec> {
+    pub fn to_native(&self) -> Option<Box<NodeSpec>> {
         let taint = |key: &String, value: &String, effect: &String| Taint {
             key: key.clone(),
             value: Some(value.clone()).filter(|value| !value.is_empty()),
@@ -51,10 +51,10 @@ impl Taints {
         let machine = self.machine.iter().map(|one| taint(&one.key, &one.value, &one.effect));
         let infrastructure = self.infrastructure.iter().map(|one| taint(&one.key, &one.value, &one.effect));
         let taints: Vec<Taint> = machine.chain(infrastructure).collect();
-        (!taints.is_empty()).then(|| NodeSpec { taints: Some(taints), ..NodeSpec::default() })
+        (!taints.is_empty()).then(|| Box::new(NodeSpec { taints: Some(taints), ..NodeSpec::default() }))
     }
 
-    pub fn of_native(spec: &Option<NodeSpec>) -> Self {
+    pub fn of_native(spec: &Option<Box<NodeSpec>>) -> Self {
         let taints = spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         let machine = taints.map(|taint| MachineTaint {
             key: taint.key.clone(),
