@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Retries of a request that an overloaded API server rejected.
 const REPETITIONS: u32 = 5;
 
-/// A client for controllers: limited to `rate` and to 24 requests in flight. Watches are exempt from both and have no
-/// timeout but the server's.
+/// A client for controllers: limited to `rate` and to [`IN_FLIGHT`] requests at once. Watches are exempt from both and
+/// have no timeout but the server's.
 ///
 /// # Errors
 /// The configuration names certificates, credentials or a proxy that cannot be used.

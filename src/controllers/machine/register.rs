@@ -276,10 +276,9 @@ fn content(class: &Arc<MachineClass>) -> MachineClass {
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::watcher;
     use rstest::rstest;
     use serde_json::{Value, json};
-
-    use kube::runtime::watcher;
 
     use super::*;
     use crate::{capi::provider, controllers::MACHINES, runtime::guard::Guard};
