@@ -1,10 +1,12 @@
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
 use crate::{
-    api::machine::MachinePhase,
+    api::{machine::MachinePhase, node::Node},
     controllers::machine_deployment::{Policy, UnreadableMachine, plan},
 };
 
@@ -211,7 +213,7 @@ fn a_set_with_machines_is_not_deleted_while_its_deployment_stays() {
     let delete = Step { action: Action::DeleteSet(snapshot.sets[0].clone()), reason: String::new(), event: None };
     assert_eq!(rules(&snapshot, std::slice::from_ref(&delete)), [Rule::DeletesInUse]);
     let mut deployment = (*snapshot.deployment).clone();
-    deployment.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(snapshot.now));
+    deployment.metadata.deletion_timestamp = Some(Time(snapshot.now));
     snapshot.deployment = deployment.into();
     assert_eq!(rules(&snapshot, &[delete]), []);
 }
@@ -241,6 +243,43 @@ enum Fate {
     Preserved,
     DeleteInFlight,
     Terminating,
+}
+
+impl Sketch {
+    /// A Machine of this set.
+    fn machine(&self, model: &Machine, set: &str, name: &str, now: Timestamp) -> Machine {
+        let mut machine = model.clone();
+        machine.metadata.name = Some(name.to_owned());
+        set.clone_into(&mut machine.metadata.owner_references.as_mut().unwrap()[0].uid);
+        machine
+            .annotations_mut()
+            .extend(self.priority.map(|priority| (labels::PRIORITY.to_owned(), priority.to_owned())));
+        machine.labels_mut().insert(labels::NODE.to_owned(), name.to_owned());
+        if self.node == NodeSketch::Moved {
+            machine.labels_mut().insert(labels::UPDATE_RESULT.to_owned(), labels::SUCCESSFUL.to_owned());
+        }
+        let status = machine.status.get_or_insert_default();
+        status.current_status.phase = serde_json::from_value(json!(self.phase)).unwrap();
+        match self.fate {
+            Fate::Stays | Fate::DeleteInFlight => {}
+            Fate::Preserved => {
+                status.current_status.preserve_expiry_time = Some(Time(now + SignedDuration::from_hours(1)))
+            }
+            Fate::Terminating => machine.metadata.deletion_timestamp = Some(Time(now)),
+        }
+        machine
+    }
+
+    /// The Node of this name, if it is known.
+    fn node(&self, name: &str) -> Option<Node> {
+        let labels = match self.node {
+            NodeSketch::Unknown => return None,
+            NodeSketch::Plain | NodeSketch::Moved => json!({}),
+            NodeSketch::Selected => json!({labels::SELECTED_FOR_UPDATE: labels::SET}),
+            NodeSketch::Updated => json!({labels::UPDATE_RESULT: labels::SUCCESSFUL}),
+        };
+        Some(serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap())
+    }
 }
 
 fn any_machine() -> impl Strategy<Value = Sketch> {
@@ -277,47 +316,23 @@ fn sketched(strategy: Value, replicas: i32, sized_for: i32, is_paused: bool, set
     (deployment.spec.replicas, deployment.spec.paused) = (replicas, is_paused);
     let models = (found.sets[1].clone(), found.sets[0].clone(), found.machines[0].clone());
     (found.sets, found.machines) = (Vec::new(), Vec::new());
-    for (index, (replicas, machines)) in sets.iter().enumerate() {
+    for (index, (replicas, sketches)) in sets.iter().enumerate() {
         let mut set = MachineSet::clone(if index == 0 { &models.0 } else { &models.1 });
         let uid = format!("set-{index}");
         (set.metadata.name, set.metadata.uid) = (Some(uid.clone()), Some(uid.clone()));
         set.spec.template.spec.class.name = format!("v{}", 2 + index);
         set.spec.replicas = *replicas;
         set.annotations_mut().insert(labels::DESIRED_REPLICAS.to_owned(), sized_for.to_string());
-        let in_flight = found.in_flight.entry(uid.clone()).or_default();
-        for (number, sketch) in machines.iter().enumerate() {
-            let mut machine = Machine::clone(&models.2);
-            let name = format!("{uid}-{number}");
-            machine.metadata.name = Some(name.clone());
-            machine.metadata.owner_references.as_mut().unwrap()[0].uid.clone_from(&uid);
-            let priority = sketch.priority.map(|priority| (labels::PRIORITY.to_owned(), priority.to_owned()));
-            machine.annotations_mut().extend(priority);
-            let status = machine.status.get_or_insert_default();
-            status.current_status.phase = serde_json::from_value(json!(sketch.phase)).unwrap();
-            let later = found.now + jiff::SignedDuration::from_hours(1);
-            let time = |time| Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
-            match sketch.fate {
-                Fate::Stays => {}
-                Fate::Preserved => status.current_status.preserve_expiry_time = time(later),
-                Fate::DeleteInFlight => drop(in_flight.deletes.insert(name.clone())),
-                Fate::Terminating => machine.metadata.deletion_timestamp = time(found.now),
-            }
-            machine.labels_mut().insert(labels::NODE.to_owned(), name.clone());
-            if sketch.node == NodeSketch::Moved {
-                machine.labels_mut().insert(labels::UPDATE_RESULT.to_owned(), labels::SUCCESSFUL.to_owned());
-            }
-            let of_node = match sketch.node {
-                NodeSketch::Unknown | NodeSketch::Plain | NodeSketch::Moved => json!({}),
-                NodeSketch::Selected => json!({labels::SELECTED_FOR_UPDATE: labels::SET}),
-                NodeSketch::Updated => json!({labels::UPDATE_RESULT: labels::SUCCESSFUL}),
-            };
-            let node = json!({"metadata": {"name": name, "labels": of_node}});
-            if sketch.node != NodeSketch::Unknown {
-                found.nodes.insert(name, Arc::new(serde_json::from_value(node).unwrap()));
-            }
-            found.machines.push(Arc::new(machine));
-        }
         found.sets.push(Arc::new(set));
+        let in_flight = found.in_flight.entry(uid.clone()).or_default();
+        for (number, sketch) in sketches.iter().enumerate() {
+            let name = format!("{uid}-{number}");
+            if sketch.fate == Fate::DeleteInFlight {
+                in_flight.deletes.insert(name.clone());
+            }
+            found.machines.push(Arc::new(sketch.machine(&models.2, &uid, &name, found.now)));
+            found.nodes.extend(sketch.node(&name).map(|node| (name, Arc::new(node))));
+        }
     }
     found
 }
