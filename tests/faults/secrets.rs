@@ -9,12 +9,9 @@ use std::{
 
 use aho_corasick::AhoCorasick;
 use futures::StreamExt;
-use k8s_openapi::{
-    ByteString,
-    api::{
-        coordination::v1::Lease,
-        core::v1::{ConfigMap, Event, Node, Pod, Secret},
-    },
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{ConfigMap, Event, Node, Pod, Secret},
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -31,6 +28,7 @@ use crate::{
     stage::Stage,
     support::{
         control_plane::ControlPlane,
+        secrets::forms,
         world::{Manager, World},
     },
 };
@@ -116,18 +114,6 @@ impl Drop for Markers {
     fn drop(&mut self) {
         self.watch.abort();
     }
-}
-
-/// A value as it is, and as it is in a longer text that is encoded in Base64: there are three ways, depending on where it
-/// begins.
-fn forms(value: &str) -> Vec<String> {
-    let encoded = (0..3).map(|before| {
-        let bytes = [vec![b' '; before], value.as_bytes().to_vec()].concat();
-        let text = serde_json::to_value(ByteString(bytes)).unwrap().as_str().unwrap().to_owned();
-        // The first and last letters depend on what is beside it.
-        text[4..text.len() - 4].to_owned()
-    });
-    std::iter::once(value.to_owned()).chain(encoded).collect()
 }
 
 /// All objects of a kind, as text. A cluster without the kind has none.

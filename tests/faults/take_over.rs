@@ -11,7 +11,7 @@ use kube::{
 };
 use mcm::api::{labels, machine::Machine};
 use rand::{Rng, rngs::StdRng, seq::IndexedRandom};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
@@ -36,6 +36,18 @@ enum Who {
 }
 
 const ALL: [Who; 5] = [Who::Ours, Who::OursInHalves, Who::Go, Who::GoSets, Who::GoMachines];
+
+impl Who {
+    /// Whether the Go programs have the role of sets, and that of machines.
+    fn go_roles(self) -> [bool; 2] {
+        [matches!(self, Self::Go | Self::GoSets), matches!(self, Self::Go | Self::GoMachines)]
+    }
+
+    /// Whether a role passes from ours to the Go programs.
+    fn hands_to_go(self, next: Self) -> bool {
+        self.go_roles().into_iter().zip(next.go_roles()).any(|(before, after)| !before && after)
+    }
+}
 
 /// What goes on when others take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +77,8 @@ struct Pool {
 async fn no_vm_is_made_or_deleted_because_of_a_swap() {
     let run = Run::start("take_over");
     let machines = run.count("machines", 20, 6);
-    let moments = run.count("moments", 30, 7);
+    // In each direction.
+    let moments = run.count("moments", 30, 5);
     let mut dice = run.dice();
     let reference =
         env::var_os(REFERENCE).map(PathBuf::from).filter(|folder| folder.join("machine-controller").exists());
@@ -88,15 +101,16 @@ async fn no_vm_is_made_or_deleted_because_of_a_swap() {
     stage.deployment("pool", machines, json!({"spec": {"strategy": rolling}})).await;
     let amounts = json!({"maxSurge": 0, "maxUnavailable": 1, "orchestrationType": "Auto"});
     let in_place = json!({"type": "InPlaceUpdate", "rollingUpdate": null, "inPlaceUpdate": amounts});
-    let labels = json!({"name": "in-place", "version": "v0"});
-    let template = json!({"metadata": {"labels": labels}});
-    stage.deployment("in-place", IN_PLACE, json!({"spec": {"strategy": in_place, "template": template}})).await;
+    let change = json!({"spec": {"strategy": in_place, "template": version(0)}});
+    stage.deployment("in-place", IN_PLACE, change).await;
     let mut pool = Pool { machines, class: "small", version: 0, made: machines + IN_PLACE };
     settled(&stage, &pool).await;
 
+    let (mut swaps, mut to_go, mut to_ours) = (0, 0, 0);
     let mut broken = Vec::new();
-    for at in 0..moments {
-        let what = WHATS[at % WHATS.len()];
+    while to_go < moments || to_ours < moments {
+        let what = WHATS[swaps % WHATS.len()];
+        swaps += 1;
         let before = stage.recorder.made();
         begin(&stage, &mut pool, what, &mut dice).await;
         let wait = Duration::from_millis(dice.random_range(what.moments()));
@@ -105,22 +119,26 @@ async fn no_vm_is_made_or_deleted_because_of_a_swap() {
         let others: Vec<Who> = ALL.into_iter().filter(|other| *other != who).collect();
         let next = *others.choose(&mut dice).unwrap();
         let is_killed = dice.random_bool(0.5);
-        let swap = format!("{}: {what:?}, {who:?} -> {next:?} after {wait:?}, {}", at + 1, how(is_killed));
+        let swap = format!("{swaps}: {what:?}, {who:?} -> {next:?} after {wait:?}, {}", how(is_killed));
         stage.run.say(&swap);
         for manager in &mut managers {
             stop(manager, is_killed).await;
         }
         managers = start(&stage, next, &reference);
+        to_go += usize::from(who.hands_to_go(next));
+        to_ours += usize::from(next.hands_to_go(who));
         who = next;
         let took = settled(&stage, &pool).await;
         let made = stage.recorder.made();
-        stage.run.say(format!("{} settled after {took:.1?}, {} VMs made", at + 1, made - before));
+        stage.run.say(format!("{swaps} settled after {took:.1?}, {} VMs made", made - before));
         if made != pool.made {
             broken.push(format!("{swap}: {made} VMs made so far, expected {}", pool.made));
             pool.made = made;
         }
     }
-    stage.run.measured("swaps", number(moments), "");
+    stage.run.measured("swaps", number(swaps), "");
+    stage.run.measured("swaps with a role handed to the Go programs", number(to_go), "");
+    stage.run.measured("swaps with a role handed to ours", number(to_ours), "");
     stage.run.none("swaps with other VMs than expected", &broken);
     for manager in &mut managers {
         stop(manager, true).await;
@@ -182,9 +200,7 @@ async fn begin(stage: &Stage, pool: &mut Pool, what: What, dice: &mut StdRng) {
         }
         What::InPlace => {
             pool.version += 1;
-            let labels = json!({"version": format!("v{}", pool.version)});
-            let patch = json!({"spec": {"template": {"metadata": {"labels": labels}}}});
-            let patch = Patch::Merge(patch);
+            let patch = Patch::Merge(json!({"spec": {"template": version(pool.version)}}));
             world.deployments().patch("in-place", &PatchParams::default(), &patch).await.unwrap();
         }
         What::Frozen => {
@@ -204,18 +220,25 @@ async fn begin(stage: &Stage, pool: &mut Pool, what: What, dice: &mut StdRng) {
     }
 }
 
+/// What an in-place update changes. Not a label: after the Go program moved machines to a set with another label, its next
+/// update makes one machine too many (docs/compatibility.md).
+fn version(number: usize) -> Value {
+    json!({"metadata": {"annotations": {"version": format!("v{number}")}}})
+}
+
 /// Waits until both deployments have what they want.
 async fn settled(stage: &Stage, pool: &Pool) -> Duration {
-    let version = format!("v{}", pool.version);
+    let version = version(pool.version);
     stage
         .until("both pools to be settled", |scene| {
             let serves = |machine: &&Machine| machine.is_available() && machine.metadata.deletion_timestamp.is_none();
             let rolled = of("pool", scene).filter(serves).filter(|it| it.spec.class.name == pool.class).count();
-            // Only ours copies the labels of the template to a machine that moves.
             let is_new = |machine: &&Machine| {
                 let owners = machine.metadata.owner_references.iter().flatten();
                 let mut sets = owners.filter_map(|owner| scene.sets.get(&owner.name));
-                sets.any(|set| json!(set)["spec"]["template"]["metadata"]["labels"]["version"] == version)
+                sets.any(|set| {
+                    json!(set)["spec"]["template"]["metadata"]["annotations"] == version["metadata"]["annotations"]
+                })
             };
             let updated = of("in-place", scene).filter(serves).filter(is_new).count();
             rolled == pool.machines

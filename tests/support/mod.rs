@@ -15,5 +15,6 @@ pub mod parts;
 pub mod pods;
 pub mod program;
 pub mod scene;
+pub mod secrets;
 pub mod wait;
 pub mod world;

@@ -6,6 +6,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use super::secrets::PLANTED;
+
 /// The API of the kind of an object, in its namespace if it has one.
 pub fn api_of(client: &Client, object: &Value) -> Api<DynamicObject> {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -53,7 +55,10 @@ pub fn secret(name: &str) -> Value {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": name},
-        "stringData": {"userData": "#cloud-config\n# <<BOOTSTRAP_TOKEN>> <<MACHINE_NAME>>\n"},
+        "stringData": {
+            "userData": format!("#cloud-config\n# <<BOOTSTRAP_TOKEN>> <<MACHINE_NAME>>\npassword: {PLANTED}\n"),
+            "password": PLANTED,
+        },
     })
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{self, Node};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DynamicObject},
@@ -21,6 +21,11 @@ use mcm::api::machine::{LastOperation, Machine, MachineDeployment, MachinePhase,
 use serde::de::DeserializeOwned;
 use tokio::{sync::Notify, task::JoinSet};
 
+use super::secrets;
+
+/// Broken rules that are kept: the first ones say it all.
+const KEPT: usize = 3;
+
 /// The state of a namespace.
 #[derive(Default)]
 pub struct Scene {
@@ -29,6 +34,8 @@ pub struct Scene {
     pub deployments: BTreeMap<String, MachineDeployment>,
     /// Nodes of the whole cluster, also those of other tests.
     pub nodes: BTreeMap<String, Node>,
+    /// Events of the namespace.
+    pub events: BTreeMap<String, v1::Event>,
     /// UIDs of all Machines that there ever were.
     pub ever: BTreeSet<String>,
     /// What the status of Machines said, in the order in which it was written.
@@ -165,8 +172,19 @@ impl Scene {
         let broken = rules.iter_mut().filter_map(|rule| (!(rule.holds)(self)).then(|| rule.text.clone()));
         let broken: Vec<String> = broken.map(|text| format!("{text}; but there was\n{}", self.describe())).collect();
         self.rules = rules;
-        // The first ones say it all.
-        if self.broken.len() < 3 {
+        self.keep(broken);
+    }
+
+    /// What is planted in a Secret is in no other object.
+    fn search(&mut self, object: &DynamicObject) {
+        if secrets::are_in(&serde_json::to_string(object).unwrap()) {
+            let kind = object.types.as_ref().map_or("object", |types| &types.kind);
+            self.keep(vec![format!("a planted secret is in the {kind} {}", object.name_any())]);
+        }
+    }
+
+    fn keep(&mut self, broken: Vec<String>) {
+        if self.broken.len() < KEPT {
             self.broken.extend(broken);
         }
     }
@@ -194,6 +212,7 @@ impl Watched {
         tasks.spawn(follow(Arc::clone(&shared), namespaced::<MachineDeployment>(client, namespace), |scene| {
             &mut scene.deployments
         }));
+        tasks.spawn(follow(Arc::clone(&shared), namespaced::<v1::Event>(client, namespace), |scene| &mut scene.events));
         let nodes = Api::all_with(target.clone(), &ApiResource::erase::<Node>(&()));
         tasks.spawn(follow(Arc::clone(&shared), nodes, |scene| &mut scene.nodes));
         Self { shared, _tasks: tasks }
@@ -263,6 +282,7 @@ async fn follow<K: DeserializeOwned + Resource>(
             match event {
                 Event::Init => listed.clear(),
                 Event::InitApply(object) => {
+                    scene.search(&object);
                     listed.extend(read(object));
                 }
                 Event::InitDone => {
@@ -273,6 +293,7 @@ async fn follow<K: DeserializeOwned + Resource>(
                 }
                 Event::Apply(object) => {
                     let name = object.name_any();
+                    scene.search(&object);
                     place(&mut scene).extend(read(object));
                     scene.record(&name);
                 }

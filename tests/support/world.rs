@@ -24,7 +24,7 @@ use super::{
     objects,
     program::{Program, free_port, mcm},
     scene::{Scene, Watched},
-    wait,
+    secrets, wait,
 };
 
 /// Longer than anything takes on a busy machine; only a failure waits this long.
@@ -357,14 +357,16 @@ impl Manager {
 }
 
 impl Drop for Manager {
-    /// A failed test shows what waits in the queues, and how old the caches are.
+    /// A failed test shows what waits in the queues, and how old the caches are. In any other case no metric has a secret.
     fn drop(&mut self) {
+        let address = self.url.trim_start_matches("http://");
+        let metrics = said(address, "/metrics").unwrap_or_else(|error| format!("no answer: {error}"));
         if std::thread::panicking() {
-            let address = self.url.trim_start_matches("http://");
-            let metrics = said(address, "/metrics").unwrap_or_else(|error| format!("no answer: {error}"));
             let tells = |line: &&str| TELLING.iter().any(|name| line.starts_with(name)) && !line.ends_with(" 0");
             let lines: Vec<&str> = metrics.lines().filter(tells).collect();
             println!("--- metrics of {}\n{}", self.url, lines.join("\n"));
+        } else {
+            assert!(!secrets::are_in(&metrics), "a planted secret is in the metrics of {}", self.url);
         }
     }
 }
@@ -380,7 +382,8 @@ fn said(address: &str, path: &str) -> std::io::Result<String> {
 }
 
 impl Drop for World {
-    /// A failed test shows what there was and what was said. In any other case no program was refused anything, and none panicked.
+    /// A failed test shows what there was and what was said. In any other case no program was refused anything, none
+    /// panicked, and none logged a secret.
     fn drop(&mut self) {
         let logs = self.logs();
         if std::thread::panicking() {
@@ -399,6 +402,7 @@ impl Drop for World {
                 |line: &&str| line.contains("is forbidden") && !self.may_be_refused || line.contains("panicked at");
             let bad = log.lines().find(is_bad);
             assert_eq!(bad, None, "in {path}");
+            assert!(!secrets::are_in(&log), "a planted secret is in {path}");
         }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
