@@ -77,6 +77,8 @@ fn old_sets_are_held_and_their_nodes_are_candidates() {
     let (old, new) = sets(&drive);
     assert_eq!(old.labels().get(labels::SCALE_UP_DISABLED).map(String::as_str), Some("true"));
     assert!(!new.labels().contains_key(labels::SCALE_UP_DISABLED));
+    let labelled = old.status.as_ref().map_or(0, |status| status.fully_labeled_replicas);
+    assert_eq!(labelled, 0, "it is held also if the Go program moved its machines to it");
     for node in nodes(&drive) {
         assert_eq!(node.labels().get(labels::CANDIDATE_FOR_UPDATE).map(String::as_str), Some("true"));
         assert_eq!(node.spec.taints.len(), 1, "new pods avoid it");
