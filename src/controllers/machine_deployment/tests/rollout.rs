@@ -1,5 +1,7 @@
 //! What holds up a rollout, and what does not.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -207,4 +209,28 @@ fn an_old_set_with_a_machine_that_terminates_or_comes_is_not_deleted_as_history(
     machine.metadata.owner_references.as_mut().unwrap()[0].uid = old;
     terminating.machines.push(machine.into());
     assert!(!deletes(&terminating));
+}
+
+/// The set deletes them one after the other, and the last ones serve for a while.
+#[test]
+fn machines_of_a_set_that_is_being_deleted_are_not_counted_as_available() {
+    let mut drive = Drive::settled(deployment(4, rolling(0, 1)));
+    let old = only_set(&drive).uid();
+    drive.edit_class("v2");
+    let shrinks_old = |snapshot: &_| {
+        planned(snapshot).steps.iter().any(|step| match &step.action {
+            Action::PatchSet { set, patch } => set.uid() == old && patch.pointer("/spec/replicas").is_some(),
+            _ => false,
+        })
+    };
+    let mut snapshot = drive.snapshot();
+    while snapshot.sets.len() == 1 || !shrinks_old(&snapshot) {
+        drive.settle();
+        assert!(drive.happen(), "{}", drive.log);
+        snapshot = drive.snapshot();
+    }
+    for set in snapshot.sets.iter_mut().filter(|set| set.uid() != old) {
+        Arc::make_mut(set).metadata.deletion_timestamp = Some(Time(snapshot.now));
+    }
+    assert!(!shrinks_old(&snapshot), "3 of 4 stay available:\n{}", planned(&snapshot));
 }

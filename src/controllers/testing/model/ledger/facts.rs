@@ -141,7 +141,8 @@ impl MachineFacts {
 #[derive(Debug, Default)]
 pub(super) struct SetFacts {
     pub name: String,
-    pub is_deleted: bool,
+    /// When its deletion began.
+    pub deleted_at: Option<Instant>,
     /// Since when it is frozen.
     pub frozen_since: Option<Instant>,
     /// Replicas, and until when they were asked for.
@@ -158,7 +159,7 @@ impl SetFacts {
         }
         self.replicas = replicas;
         set.name().clone_into(&mut self.name);
-        self.is_deleted = set.is_terminating();
+        self.deleted_at = set.is_terminating().then(|| self.deleted_at.unwrap_or_else(Instant::now));
         let is_frozen = set.value["metadata"]["labels"][labels::FREEZE] == labels::TRUE;
         self.frozen_since = is_frozen.then(|| self.frozen_since.unwrap_or_else(Instant::now));
     }

@@ -113,7 +113,7 @@ impl Ledger {
     /// Machines that sets are about to make.
     fn missing(&self) -> usize {
         let own = |uid: &str| self.machines.values().filter(|it| it.set == uid && !it.is_terminating()).count();
-        let sets = self.sets.iter().filter(|(_, set)| !set.is_deleted);
+        let sets = self.sets.iter().filter(|(_, set)| set.deleted_at.is_none());
         sets.map(|(uid, set)| set.most_replicas(Duration::ZERO).saturating_sub(own(uid))).sum()
     }
 }

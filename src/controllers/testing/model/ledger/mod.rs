@@ -45,7 +45,7 @@ pub(super) struct Ledger {
     nodes: BTreeMap<String, NodeFacts>,
     /// UIDs of Machines that served, and that something else than the choice of a set took away.
     lost: BTreeSet<String>,
-    /// Machines that a user deleted, those whose Node is gone, and those that were lost and are gone.
+    /// Machines that a user deleted, by themselves or with their set, those whose Node is gone, and those that were lost and are gone.
     taken: Vec<Taken>,
     /// Nodes of Machines that are gone, and since when.
     left: Vec<(Instant, String)>,
@@ -344,7 +344,7 @@ impl Ledger {
             node.is_terminating || node.gone_at.is_some_and(|gone_at| gone_at >= machine.created_at)
         });
         let set = self.sets.get(&machine.set);
-        let set_goes = set.is_none_or(|set| set.is_deleted);
+        let set_goes = set.is_none_or(|set| set.deleted_at.is_some());
         let own = self.machines.values().filter(|it| it.set == machine.set && !it.is_terminating()).count();
         let known = own + self.recently_taken_from(&machine.set);
         let is_surplus = set.is_none_or(|set| known > set.least_replicas(NEWS));
@@ -366,6 +366,10 @@ impl Ledger {
         if lost_its_node {
             // The process that has the sets may not know of that deletion yet.
             self.taken.push(Taken { at: Instant::now(), set: machine.set.clone(), served: false });
+        }
+        if let Some(at) = set.and_then(|set| set.deleted_at).filter(|_| machine.is_available()) {
+            // Others may have been chosen before it was known that a user deleted this set.
+            self.taken.push(Taken { at, set: machine.set.clone(), served: true });
         }
         if lost_its_node && machine.is_available() {
             self.lost.insert(machine.uid.clone());
