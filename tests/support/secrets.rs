@@ -1,11 +1,10 @@
-//! A value that stands in Secrets and must stand nowhere else.
+//! Looks for the value that stands in Secrets and must stand nowhere else.
 
 use std::sync::LazyLock;
 
 use k8s_openapi::ByteString;
 
-/// In the user data and the credentials of every pool.
-pub const PLANTED: &str = "planted-5d1f0c9a73e84b26";
+use super::objects::PLANTED;
 
 static FORMS: LazyLock<Vec<String>> = LazyLock::new(|| forms(PLANTED));
 
