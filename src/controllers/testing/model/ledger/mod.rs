@@ -45,7 +45,8 @@ pub(super) struct Ledger {
     nodes: BTreeMap<String, NodeFacts>,
     /// UIDs of Machines that served, and that something else than the choice of a set took away.
     lost: BTreeSet<String>,
-    /// Machines that a user deleted, by themselves or with their set, those whose Node is gone, and those that were lost and are gone.
+    /// Machines that a user deleted, by themselves or with their set, or chose, those whose Node is gone, and those that were
+    /// lost and are gone.
     taken: Vec<Taken>,
     /// Nodes of Machines that are gone, and since when.
     left: Vec<(Instant, String)>,
@@ -363,6 +364,10 @@ impl Ledger {
         // A user may want it to go before those that do not serve.
         let is_wanted_gone = machine.is_marked || machine.priority < labels::DEFAULT_PRIORITY;
         let is_free_choice = !set_goes && !lost_its_node && !is_wanted_gone && machine.has_served_for(NEWS);
+        if is_wanted_gone && machine.priority_since.elapsed() <= NEWS {
+            // Others may have been chosen before it was known that a user wants this one to go.
+            self.taken.push(Taken { at: Instant::now(), set: String::new(), served: machine.is_available() });
+        }
         if lost_its_node {
             // The process that has the sets may not know of that deletion yet.
             self.taken.push(Taken { at: Instant::now(), set: machine.set.clone(), served: false });
@@ -388,12 +393,7 @@ impl Ledger {
         };
         let others = self.machines.values().filter(|it| it.is_in_pool && !it.is_terminating());
         let stuck = others.filter(is_stuck).count();
-        // Who decides about a set may not know yet that a user gave a Machine of it another priority.
-        let is_chosen = |it: &&MachineFacts| {
-            it.priority_since.elapsed() <= NEWS && it.deleted_at.is_some_and(|at| at.elapsed() <= NEWS)
-        };
-        let chosen = self.machines.values().filter(is_chosen).count();
-        luck.must(available + lost + stuck + chosen >= least, || {
+        luck.must(available + lost + stuck >= least, || {
             format!("{} goes: {available} serve and {lost} were lost, at least {least} must serve", machine.name)
         });
     }
