@@ -24,6 +24,7 @@ const LONGEST_REST: Duration = Duration::from_secs(180);
 /// Share of a core.
 const MOST_CPU: f64 = 0.02;
 
+const OF_SERVER: &str = "share of a core that the API server takes";
 const OUR_COST: &str = "share of a core that we cost the API server";
 /// Of what the Go programs cost the API server.
 const MOST_OF_THEIRS: f64 = 0.1;
@@ -103,38 +104,34 @@ async fn cost(
     rest(stage).await;
     let own = || managers.iter().map(|manager| meter::cpu_seconds(manager.program.id())).sum::<f64>();
     let before = (own(), meter::writes(&stage.world.client).await);
-    stage.run.say(format!("{who}: measures for {time:?}"));
     let start = Instant::now();
-    let with_heartbeats = server_share(control, time).await;
+    server_share(stage, control, format!("{who}: {OF_SERVER} with heartbeats"), time).await;
     let seconds = start.elapsed().as_secs_f64();
     let own = (own() - before.0) / seconds;
     let writes = meter::difference(&before.1, &meter::writes(&stage.world.client).await);
     stage.run.say(format!("{who}: writes {writes:?}"));
-    let what = "share of a core that the API server takes with heartbeats";
-    stage.run.measured(format!("{who}: {what}"), with_heartbeats, "");
     stage.world.cloud.control(json!({"nodes": {"heartbeatPeriod": "0s"}})).await;
     rest(stage).await;
-    stage.run.say(format!("{who}: measures the API server without heartbeats for {time:?}"));
-    let server = server_share(control, time).await;
-    stage.run.measured(format!("{who}: share of a core that the API server takes without heartbeats"), server, "");
+    let server = server_share(stage, control, format!("{who}: {OF_SERVER} without heartbeats"), time).await;
     let writes = writes.iter().filter(|(name, _)| !is_of_kubelets(name)).map(|(_, count)| count).sum();
     Cost { own, writes, server }
 }
 
-/// The share of a core that the API server takes without heartbeats and without any program.
+/// Without heartbeats and without any program.
 async fn server_alone(stage: &Stage, control: &ControlPlane, who: &str, time: Duration) -> f64 {
     rest(stage).await;
-    stage.run.say(format!("{who}: measures the API server alone for {time:?}"));
-    let share = server_share(control, time).await;
-    stage.run.measured(format!("{who}: share of a core that the API server takes alone"), share, "");
-    share
+    server_share(stage, control, format!("{who}: {OF_SERVER} alone"), time).await
 }
 
-async fn server_share(control: &ControlPlane, time: Duration) -> f64 {
+/// Measures it, and keeps it as a figure.
+async fn server_share(stage: &Stage, control: &ControlPlane, figure: String, time: Duration) -> f64 {
+    stage.run.say(format!("measures for {time:?}: {figure}"));
     let server = control.part("kube-apiserver").id();
     let (start, before) = (Instant::now(), meter::cpu_seconds(server));
     sleep(time).await;
-    (meter::cpu_seconds(server) - before) / start.elapsed().as_secs_f64()
+    let share = (meter::cpu_seconds(server) - before) / start.elapsed().as_secs_f64();
+    stage.run.measured(figure, share, "");
+    share
 }
 
 /// The simulated kubelets refresh the status of each Node every five minutes.
