@@ -54,6 +54,8 @@ pub(super) struct Ledger {
     moved: Vec<(Instant, String)>,
     /// UIDs of Machines that were given up for bad health.
     given_up: BTreeSet<String>,
+    /// How long ago the write was sent that is being checked: an API server that does not answer carries it out later.
+    on_its_way: Duration,
     /// Since when the target does not answer, if that is for long.
     target_away_since: Option<Instant>,
     /// Volumes of pods that were evicted.
@@ -130,6 +132,7 @@ impl Ledger {
             left: Vec::new(),
             moved: Vec::new(),
             given_up: BTreeSet::new(),
+            on_its_way: Duration::ZERO,
             target_away_since: None,
             moves: Vec::new(),
             asked: BTreeSet::new(),
@@ -178,6 +181,11 @@ impl Ledger {
         self.marks.get(node).copied().unwrap_or_default()
     }
 
+    /// What became true so short a time ago may not have been known to the process that sent the write.
+    fn news(&self) -> Duration {
+        NEWS + self.on_its_way
+    }
+
     /// How many Machines went away that served, so short a time ago that a process may not know.
     fn recently_taken(&self) -> usize {
         self.taken.iter().filter(|taken| taken.served && taken.at.elapsed() <= SILENT_NEWS).count()
@@ -203,6 +211,7 @@ impl Ledger {
         if !write.changed() {
             return;
         }
+        self.on_its_way = luck.clock.now().duration_since(write.call.at).try_into().unwrap();
         if by_process && !matches!(write.call.kind.plural, "leases" | "events") {
             self.writes += 1;
             self.last_write = Instant::now();
@@ -279,8 +288,8 @@ impl Ledger {
             let is_own = |it: &&MachineFacts| it.set == new.set && !it.is_terminating() && it.is_in_pool;
             let own = self.machines.values().filter(is_own).count();
             // The replicas follow a Machine that moves.
-            let moved = self.moved.iter().filter(|(at, to)| *to == new.set && at.elapsed() <= NEWS).count();
-            let allowed = set.most_replicas(NEWS) + moved;
+            let moved = self.moved.iter().filter(|(at, to)| *to == new.set && at.elapsed() <= self.news()).count();
+            let allowed = set.most_replicas(self.news()) + moved;
             luck.must(own <= allowed, || format!("set {} has {own} machines and {allowed} replicas", set.name));
         }
         let is_other = |it: &&MachineFacts| it.set != new.set && self.is_counted(it);
@@ -332,7 +341,7 @@ impl Ledger {
         self.check_sight(machine, luck);
         let vm = cloud.vms.iter().find(|(_, vm)| vm.owner == machine.uid);
         let node = vm.and_then(|(id, vm)| self.nodes.get(&vm.node).filter(|node| node.provider_id == *id));
-        let is_healthy = node.is_some_and(|node| node.has_been_ready_for(NEWS));
+        let is_healthy = node.is_some_and(|node| node.has_been_ready_for(self.news()));
         luck.must(!is_healthy, || {
             format!("machine {} becomes {}, and its node has been ready for long", machine.name, machine.phase)
         });
@@ -348,7 +357,7 @@ impl Ledger {
         let set_goes = set.is_none_or(|set| set.deleted_at.is_some());
         let own = self.machines.values().filter(|it| it.set == machine.set && !it.is_terminating()).count();
         let known = own + self.recently_taken_from(&machine.set);
-        let is_surplus = set.is_none_or(|set| known > set.least_replicas(NEWS));
+        let is_surplus = set.is_none_or(|set| known > set.least_replicas(self.news()));
         let is_failed =
             (machine.phase == "Failed" || machine.was_failed) && !machine.is_certainly_kept(luck.clock.now());
         luck.must(lost_its_node || set_goes || is_surplus || is_failed || machine.is_marked, || {
@@ -363,8 +372,8 @@ impl Ledger {
         }
         // A user may want it to go before those that do not serve.
         let is_wanted_gone = machine.is_marked || machine.priority < labels::DEFAULT_PRIORITY;
-        let is_free_choice = !set_goes && !lost_its_node && !is_wanted_gone && machine.has_served_for(NEWS);
-        if is_wanted_gone && machine.priority_since.elapsed() <= NEWS {
+        let is_free_choice = !set_goes && !lost_its_node && !is_wanted_gone && machine.has_served_for(self.news());
+        if is_wanted_gone && machine.priority_since.elapsed() <= self.news() {
             // Others may have been chosen before it was known that a user wants this one to go.
             self.taken.push(Taken { at: Instant::now(), set: String::new(), served: machine.is_available() });
         }
@@ -388,7 +397,8 @@ impl Ledger {
         // A rollout goes on beside Machines that stay and do not serve.
         let stays = |it: &MachineFacts| !it.is_readable || it.is_to_be_kept() || it.priority > machine.priority;
         let is_stuck = |it: &&MachineFacts| {
-            let was_unreadable = it.is_readable && it.unreadable_until.is_some_and(|until| until.elapsed() <= NEWS);
+            let was_unreadable =
+                it.is_readable && it.unreadable_until.is_some_and(|until| until.elapsed() <= self.news());
             was_unreadable || !it.is_available() && stays(it)
         };
         let others = self.machines.values().filter(|it| it.is_in_pool && !it.is_terminating());
@@ -450,7 +460,7 @@ impl Ledger {
         luck.must(is_drained, || format!("pod {name} goes, and nobody drains its node {node}"));
         let ends = pod.value["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse().ok());
         let is_cut_short = write.after.is_none() && ends.is_some_and(|ends: jiff::Timestamp| write.call.at < ends);
-        let is_ready = self.nodes.get(node).is_some_and(|node| node.has_been_ready_for(NEWS));
+        let is_ready = self.nodes.get(node).is_some_and(|node| node.has_been_ready_for(self.news()));
         let is_forced = self.machines.values().any(|machine| machine.node == node && machine.is_forced);
         luck.must(!(is_cut_short && is_ready && !is_forced && cloud.has_vm_for_node(node)), || {
             format!("pod {name} is ended before its grace period is over, on a healthy node")
