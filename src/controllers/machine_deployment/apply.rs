@@ -22,7 +22,7 @@ use crate::{
         events::Events,
         holds::Holds,
         objects::{Objects, WriteError, WriteFailure},
-        reconcile::Turn,
+        reconcile::{Reconciler, Turn},
         target::{TargetOf, Targets},
     },
 };
@@ -88,16 +88,30 @@ impl NodeRetry {
     }
 }
 
+/// State of one reconcile of a deployment.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    /// Nodes were patched and the rest was planned again.
+    has_planned_again: bool,
+}
+
 impl MachineDeployments {
     pub(super) async fn carry_out(
         &self,
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &Turn<'_, Self>,
+        turn: &mut Turn<'_, Self>,
     ) -> Result<(), WriteError> {
         let (nodes, steps): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
+        let may_be_outdated = !nodes.is_empty() && steps.iter().any(|step| !Self::is_status(&step.action));
         self.patch_nodes(snapshot, nodes, turn).await;
+        // Patching many Nodes takes long, and which machines are available may have changed since. Once per reconcile,
+        // because in a large pool there is always a Node to patch.
+        if may_be_outdated && !turn.session.has_planned_again {
+            turn.session.has_planned_again = true;
+            return Ok(());
+        }
         // The status is written after the patch of the same plan, so with the resource version that the patch returned.
         let mut deployment = Arc::clone(&snapshot.deployment);
         for step in steps {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::{
     Action, Snapshot,
-    apply::{MachineDeployments, Memory},
+    apply::{MachineDeployments, Memory, Session},
     metrics, plan,
     rollout::lint::lint,
 };
@@ -45,9 +45,9 @@ impl Reconciler for MachineDeployments {
     type Snapshot = Snapshot;
     type Action = Action;
     type Memory = Memory;
-    type Session = ();
+    type Session = Session;
 
-    fn observe(&self, key: &Key, memory: &Memory, (): &()) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, memory: &Memory, _: &Session) -> Option<Snapshot> {
         self.snapshot(key, memory, self.clock.now())
     }
 

@@ -117,6 +117,23 @@ impl Shell {
         self.runner.handle(&Key::new("shoot", "pool")).await
     }
 
+    /// The new set gets its first Machine, which serves.
+    fn grow_new_set(&self) {
+        let set = self.new_set().unwrap();
+        let machine = json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+            "metadata": {
+                "name": "n", "namespace": "shoot", "labels": {"name": "pool", "node": "n"},
+                "ownerReferences": [owner("MachineSet", &set.name_any(), &set.uid().unwrap())],
+            },
+            "spec": {"class": {"kind": "MachineClass", "name": "v2"}},
+            "status": {"currentStatus": {"phase": "Running"}},
+        });
+        self.machines.wrote(self.wire.put("machines/n", &machine));
+        let observed = json!({"status": {"observedGeneration": 1, "replicas": 1}});
+        self.sets.wrote(self.wire.put(&format!("machinesets/{}", set.name_any()), &observed));
+    }
+
     fn new_set(&self) -> Option<Arc<MachineSet>> {
         self.sets.all().into_iter().find(|set| set.spec.template.spec.class.name == "v2")
     }
@@ -143,21 +160,8 @@ async fn what_sets_have_in_flight_takes_room(#[case] creates: &[&str], #[case] r
 async fn nothing_is_planned_before_a_resize_without_an_answer_was_read_again() {
     let shell = Shell::new();
     shell.reconcile().await.unwrap();
-    let grown = shell.new_set().unwrap();
-    let path = format!("machinesets/{}", grown.name_any());
-    // The new Machine serves, so the old set may shrink; the answer to that is lost.
-    let machine = json!({
-        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
-        "metadata": {
-            "name": "n", "namespace": "shoot", "labels": {"name": "pool"},
-            "ownerReferences": [{"apiVersion": "x", "kind": "MachineSet", "name": "n", "uid": grown.uid(), "controller": true}],
-        },
-        "spec": {"class": {"kind": "MachineClass", "name": "v2"}},
-        "status": {"currentStatus": {"phase": "Running"}},
-    });
-    shell.machines.wrote(shell.wire.put("machines/n", &machine));
-    let observed = json!({"status": {"observedGeneration": 1, "replicas": 1}});
-    shell.sets.wrote(shell.wire.put(&path, &observed));
+    // The old set may shrink; the answer to that is lost.
+    shell.grow_new_set();
     shell.wire.judge(|request| if request == "PATCH machinesets/old" { Fate::Lost } else { Fate::Answered });
     shell.reconcile().await.unwrap_err();
     assert_eq!(shell.wire.get::<MachineSet>("machinesets/old").unwrap().spec.replicas, 2);
@@ -171,6 +175,27 @@ async fn nothing_is_planned_before_a_resize_without_an_answer_was_read_again() {
     shell.wire.judge(|_| Fate::Answered);
     shell.reconcile().await.unwrap();
     assert_eq!(shell.sets.get(&Key::new("shoot", "old")).unwrap().spec.replicas, 2, "what was read is in the cache");
+}
+
+/// The rollout decided to shrink the old set because the new machine served. It fails while Nodes are patched.
+#[tokio::test]
+async fn replicas_follow_what_changed_while_nodes_were_patched() {
+    let shell = Shell::new();
+    shell.reconcile().await.unwrap();
+    shell.grow_new_set();
+    let (wire, machines) = (shell.wire.clone(), Arc::clone(&shell.machines));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    shell.nodes.wrote(shell.wire.put("nodes/n", &node));
+    shell.wire.judge(move |request| {
+        if request == "PATCH nodes/n" {
+            let unknown = json!({"status": {"currentStatus": {"phase": "Unknown"}}});
+            machines.wrote(wire.put("machines/n", &unknown));
+        }
+        Fate::Answered
+    });
+    shell.reconcile().await.unwrap();
+    assert_eq!(shell.wire.count("PATCH nodes/n"), 1);
+    assert_eq!(shell.wire.get::<MachineSet>("machinesets/old").unwrap().spec.replicas, 3);
 }
 
 #[tokio::test]
@@ -207,7 +232,7 @@ async fn a_set_that_is_refused_is_reported_once() {
 async fn the_loop_asks_the_lint() {
     let shell = Shell::new();
     let reconciler = &shell.runner.reconciler;
-    let snapshot = reconciler.observe(&Key::new("shoot", "pool"), &Default::default(), &()).unwrap();
+    let snapshot = reconciler.observe(&Key::new("shoot", "pool"), &Default::default(), &Default::default()).unwrap();
     let mut plan = reconciler.plan(&snapshot);
     assert_eq!(reconciler.lint(&snapshot, &plan), None);
     plan.then(Action::DeleteSet(Arc::clone(&snapshot.sets[0])), "no reason");
@@ -230,7 +255,8 @@ async fn an_unreadable_machine_is_of_the_set_that_owns_it_whatever_its_name() {
         });
         shell.machines.observe(Event::Apply(serde_json::from_str(&machine.to_string()).unwrap()));
     }
-    let snapshot = shell.runner.reconciler.observe(&Key::new("shoot", "pool"), &Default::default(), &()).unwrap();
+    let snapshot =
+        shell.runner.reconciler.observe(&Key::new("shoot", "pool"), &Default::default(), &Default::default()).unwrap();
     let unreadable: Vec<_> = snapshot.unreadable_machines.iter().map(|it| (it.name.as_str(), &it.set_uid)).collect();
     assert_eq!(unreadable, [("b", &old)]);
     shell.reconcile().await.unwrap();
