@@ -1,6 +1,6 @@
 //! `mcm driver serve` and `mcm driver test` over gRPC with TLS: certificates on both sides.
 
-use std::{collections::BTreeSet, fs, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc, thread, time::Duration};
 
 use rand::Rng;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
@@ -14,8 +14,10 @@ use crate::{
     pool::{Pool, machines_or},
     simulation::Simulation,
     support::{
+        logs,
+        objects::PLANTED,
         program::{Program, free_port, mcm},
-        wait,
+        secrets, wait,
     },
 };
 
@@ -73,6 +75,18 @@ impl Served {
     }
 }
 
+impl Drop for Served {
+    fn drop(&mut self) {
+        for log in logs::of(self.folder.path()) {
+            if thread::panicking() {
+                logs::print_tail(&log);
+            } else {
+                logs::assert_sound(&log);
+            }
+        }
+    }
+}
+
 /// Runs `mcm driver test`: no check fails, and none is skipped but those that not every driver has.
 async fn passes(provider: &str, spec: &Value, foreign: Value, secret: &Value) {
     let served = Served::start(provider).await;
@@ -100,6 +114,7 @@ async fn passes(provider: &str, spec: &Value, foreign: Value, secret: &Value) {
         .await
         .unwrap();
     let (report, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(!secrets::are_in(&report) && !secrets::are_in(&said), "mcm driver test prints a planted secret");
     assert!(output.status.success(), "{report}\n{said}\n{}", served.program.log());
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["failed"], 0, "{report:#}");
@@ -113,7 +128,7 @@ async fn passes(provider: &str, spec: &Value, foreign: Value, secret: &Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_simulated_driver_passes_over_tls() {
     let spec = json!({"createLatency": "1ms", "deleteLatency": "1ms"});
-    passes("simulated", &spec, spec.clone(), &json!({"userData": "u"})).await;
+    passes("simulated", &spec, spec.clone(), &json!({"userData": PLANTED})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

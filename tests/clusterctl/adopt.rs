@@ -5,19 +5,16 @@ use std::{
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::{
     moves::{ids, journal_of, journal_so_far, nodes},
     scene::{Scene, name_of},
-    support::{
-        guard, identity,
-        program::{MCM, Program, free_port},
-        wait,
-    },
+    support::{guard, identity, program::MCM, secrets, world::Manager},
     world::{World, play},
 };
 
@@ -33,9 +30,10 @@ const NATIVE: [&str; 2] = ["machinedeployments.machine.sapcloud.io", "machineset
 /// A Cluster with machines, and the native controllers in the same namespace. They look for orphans all the time.
 pub struct Adoption {
     pub scene: Scene,
-    natives: Program,
+    natives: Manager,
     /// Of a user with the rights that the documentation names, and no more.
     user: PathBuf,
+    _folder: TempDir,
 }
 
 impl Adoption {
@@ -47,30 +45,11 @@ impl Adoption {
 
     /// The native controllers in the namespace of a cluster.
     pub async fn beside(scene: Scene) -> Self {
-        let world = scene.world;
-        let port = free_port();
-        let arguments = [
-            "run".to_owned(),
-            format!("--control-kubeconfig={}", world.management.kubeconfig().display()),
-            format!("--target-kubeconfig={}", world.workload.kubeconfig().display()),
-            format!("--namespace={}", scene.namespace),
-            format!("--simulated-cloud={}", world.cloud.url),
-            format!("--port={port}"),
-            "--leader-elect=false".to_owned(),
-            "--machine-safety-orphan-vms-dry-run".to_owned(),
-            "--machine-safety-orphan-vms-period=2s".to_owned(),
-            "--v=3".to_owned(),
-        ];
-        let folder = tempfile::Builder::new().prefix("mcm-adopt-").tempdir().unwrap().keep();
-        let mut natives = Program::start(MCM, arguments.to_vec(), folder.join("natives.log"));
-        let url = format!("http://127.0.0.1:{port}/readyz");
-        wait::until("the native controllers to be ready", async || {
-            natives.assert_runs();
-            reqwest::get(&url).await.ok()?.status().is_success().then_some(())
-        })
-        .await;
-        let user = user(&scene, &folder).await;
-        Self { scene, natives, user }
+        let orphans = ["--machine-safety-orphan-vms-dry-run", "--machine-safety-orphan-vms-period=2s"];
+        let natives = scene.world.natives(&scene.namespace, &orphans).await;
+        let folder = tempfile::tempdir().unwrap();
+        let user = user(&scene, folder.path()).await;
+        Self { scene, natives, user, _folder: folder }
     }
 
     pub fn command(&self, words: &[&str]) -> Command {
@@ -82,7 +61,11 @@ impl Adoption {
     }
 
     pub fn run(&self, words: &[&str]) -> Output {
-        self.command(words).output().unwrap()
+        let output = self.command(words).output().unwrap();
+        for text in [&output.stdout, &output.stderr] {
+            assert!(!secrets::are_in(&String::from_utf8_lossy(text)), "mcm adopt {words:?} prints a planted secret");
+        }
+        output
     }
 
     pub fn must(&self, words: &[&str]) -> String {
@@ -100,7 +83,7 @@ impl Adoption {
         loop {
             let mut command = self.command(&[&["apply", "--timeout=60s"], ends].concat());
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+            let mut lines = lines_of(&mut child);
             let mut step = String::new();
             let novelty = lines.find_map(|line| {
                 let place = place_of(&line, &mut step)?;
@@ -124,7 +107,7 @@ impl Adoption {
     pub fn stop_at(&self, ends: &[&str], step: &str) {
         let mut command = self.command(&[&["apply", "--timeout=60s"], ends].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut lines = lines_of(&mut child);
         assert!(lines.any(|line| line.contains(step)), "it never came to that step");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -160,8 +143,14 @@ impl Adoption {
         let events = self.scene.all("events");
         let orphans: Vec<&Value> = events.iter().filter(|event| event["reason"] == "OrphanFound").collect();
         assert!(orphans.is_empty(), "{orphans:#?}");
-        assert!(!self.natives.log().contains("OrphanFound"));
+        assert!(!self.natives.program.log().contains("OrphanFound"));
     }
+}
+
+/// What a child prints. No line has a secret in it.
+pub fn lines_of(child: &mut Child) -> impl Iterator<Item = String> + use<> {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    lines.inspect(|line| assert!(!secrets::are_in(line), "mcm adopt prints a planted secret"))
 }
 
 /// The kubeconfig of an account with the role of users of `mcm adopt`, in the namespace of a scene only.

@@ -44,7 +44,7 @@ fn metrics_are_for_those_whom_the_management_cluster_allows() {
             format!("--health-addr=127.0.0.1:{health}"),
             format!("--diagnostics-address=127.0.0.1:{port}"),
         ];
-        let mut program = Program::start(MCM, arguments.to_vec(), folder.path().join("provider.log"));
+        let mut program = Program::start(MCM, arguments.to_vec(), world.folder().join("provider-scraped.log"));
         wait::until("the metrics to be served", async || {
             program.assert_runs();
             (get(port, None).await.0 == 401).then_some(())

@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::json;
 
-use crate::world::{CORE, LATER, VERSION};
+use crate::{
+    support::objects::PLANTED,
+    world::{CORE, LATER, VERSION},
+};
 
 /// Lays it out in a folder. `programs` has the releases of the other providers.
 pub fn lay_out(folder: &Path, programs: &Path) {
@@ -52,8 +55,19 @@ fn with_control_plane(flavour: &str) -> String {
     const SPEC: &str = "spec:\n  controlPlaneEndpoint:";
     let reference = "{apiGroup: controlplane.cluster.x-k8s.io, kind: FixedControlPlane, name: \"${CLUSTER_NAME}\"}";
     assert!(flavour.contains(SPEC));
-    let cluster = flavour.replacen(SPEC, &format!("spec:\n  controlPlaneRef: {reference}\n  controlPlaneEndpoint:"), 1);
+    let cluster = with_user_data(flavour).replacen(
+        SPEC,
+        &format!("spec:\n  controlPlaneRef: {reference}\n  controlPlaneEndpoint:"),
+        1,
+    );
     let object = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: FixedControlPlane\nmetadata:\n  \
                   name: ${CLUSTER_NAME}\n  namespace: ${NAMESPACE}\nspec:\n  version: ${KUBERNETES_VERSION}\n";
     format!("{cluster}---\n{object}")
+}
+
+/// Manifests whose user data have something secret.
+pub fn with_user_data(manifests: &str) -> String {
+    const HEAD: &str = "    #cloud-config\n";
+    assert!(manifests.contains(HEAD));
+    manifests.replace(HEAD, &format!("{HEAD}    password: {PLANTED}\n"))
 }

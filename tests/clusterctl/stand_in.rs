@@ -1,15 +1,13 @@
 //! 4.2: Cluster API without core, and the arrival of core.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::Stdio,
-};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use crate::{
-    adopt::{Adoption, bind},
+    adopt::{Adoption, bind, lines_of},
     moves::{ids, journal_of, journal_so_far, nodes},
+    repository::with_user_data,
     scene::{KUBERNETES, Scene, condition, name_of},
     world::{VERSION, World, play},
 };
@@ -20,7 +18,7 @@ const SHOWN: [&str; 3] =
     ["machinedeployments.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io"];
 const OF_CORE: [&str; 3] = ["machinedeployments", "machinesets", "machines"];
 
-/// The manifests that a release has for core, without a change.
+/// The manifests that a release has for core, with user data.
 fn manifests(scene: &Scene, machines: usize) -> String {
     let text = include_str!("../../templates/cluster-api/cluster-template-simulated.yaml");
     let values = [
@@ -31,7 +29,7 @@ fn manifests(scene: &Scene, machines: usize) -> String {
         ("CONTROL_PLANE_ENDPOINT_PORT:=6443", "6443"),
         ("WORKER_MACHINE_COUNT:=1", &machines.to_string()),
     ];
-    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
+    values.iter().fold(with_user_data(text), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
 }
 
 /// A namespace with the native controllers, and machines of a deployment.
@@ -154,7 +152,7 @@ fn machines_can_be_handed_over_to_core() {
 
         let mut command = adoption.command(&["apply", "--from", "stand-in", "--to", "capi", "--timeout=180s"]);
         let mut going_on = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(going_on.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut lines = lines_of(&mut going_on);
         assert!(lines.any(|line| line.contains("waiting for core of Cluster API")));
         world.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
         world.start_provider().await;

@@ -21,9 +21,10 @@ use crate::{
     support::{
         cloud::Cloud,
         control_plane::ControlPlane,
-        guard, identity,
+        guard, identity, logs,
         program::{Program, free_port, mcm},
         wait,
+        world::Manager,
     },
 };
 
@@ -37,10 +38,33 @@ const NAMESPACE: &str = "capmcm-system";
 /// All tests share one: connections belong to a runtime.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-/// Runs a test.
+/// What is kept of all worlds, which are never dropped.
+static FOLDER: LazyLock<guard::Folder> = LazyLock::new(|| guard::Folder::new("mcm-clusterctl-"));
+const AUDIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clusterctl/audit.yaml");
+
+/// Runs a test. Nothing that was planted in a Secret is in any log, nor in what anybody wrote to an API server.
 pub fn play(test: impl AsyncFnOnce(&'static World)) {
     static SHARED: OnceCell<World> = OnceCell::const_new();
+    let _shown = ShownIfFailed;
     RUNTIME.block_on(async { test(SHARED.get_or_init(World::start).await).await });
+    for log in logs::of(FOLDER.path()) {
+        logs::assert_sound(&log);
+    }
+}
+
+/// A failed test shows what our programs said, and leaves all logs behind.
+struct ShownIfFailed;
+
+impl Drop for ShownIfFailed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            FOLDER.keep();
+            let ours = ["provider", "stand-in", "natives"];
+            let is_ours =
+                |log: &&PathBuf| ours.iter().any(|start| log.file_name().unwrap().to_string_lossy().starts_with(start));
+            logs::of(FOLDER.path()).iter().filter(is_ours).for_each(|log| logs::print_tail(log));
+        }
+    }
 }
 
 pub struct World {
@@ -56,6 +80,7 @@ pub struct World {
     /// Our provider, and where it says that it is ready.
     provider: Mutex<Option<(Program, String)>>,
     running: Mutex<Vec<Program>>,
+    natives: Mutex<Vec<Manager>>,
 }
 
 impl World {
@@ -67,7 +92,7 @@ impl World {
 
     /// A management cluster in which nothing is installed, a workload cluster, and a cloud with these flags.
     pub async fn empty(folder: PathBuf, flags: &[&str]) -> Self {
-        let workload = Arc::new(ControlPlane::apart().await.unwrap());
+        let workload = Arc::new(audited("workload", &folder, &[]).await);
         let cloud = Arc::new(Cloud::start(workload.kubeconfig(), &folder.join("cloud.log"), flags).await);
         Self::bare(workload, cloud, folder).await
     }
@@ -96,7 +121,7 @@ impl World {
     }
 
     async fn bare(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {
-        let management = ControlPlane::apart_with(&["--with", "kube-controller-manager"]).await.unwrap();
+        let management = audited("management", &folder, &["--with", "kube-controller-manager"]).await;
         let programs = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
         let programs = programs.filter(|folder| folder.join("clusterctl").exists());
         let programs = programs.unwrap_or_else(|| panic!("run these tests with hack/test-clusterctl"));
@@ -111,6 +136,7 @@ impl World {
             programs,
             provider: Mutex::default(),
             running: Mutex::default(),
+            natives: Mutex::default(),
         }
     }
 
@@ -153,10 +179,16 @@ impl World {
         self.running(program, "the stand-in to be ready", health).await;
     }
 
-    /// The native controllers of a namespace, with the cluster of the Nodes as their target.
+    /// Starts the native controllers of a namespace, to run as long as this world.
     pub async fn start_natives(&self, namespace: &str) {
+        let natives = self.natives(namespace, &[]).await;
+        self.natives.lock().unwrap().push(natives);
+    }
+
+    /// The native controllers of a namespace, with the cluster of the Nodes as their target.
+    pub async fn natives(&self, namespace: &str, flags: &[&str]) -> Manager {
         let port = free_port();
-        let arguments = [
+        let mut arguments = vec![
             "run".to_owned(),
             format!("--control-kubeconfig={}", self.management.kubeconfig().display()),
             format!("--target-kubeconfig={}", self.workload.kubeconfig().display()),
@@ -166,9 +198,10 @@ impl World {
             "--leader-elect=false".to_owned(),
             "--v=3".to_owned(),
         ];
+        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
         let log = self.folder.join(format!("natives-{namespace}.log"));
-        let program = Program::start(mcm(), arguments.to_vec(), log);
-        self.running(program, "the native controllers to be ready", port).await;
+        let program = Program::start(mcm(), arguments, log);
+        Manager { program, url: format!("http://127.0.0.1:{port}") }.ready().await
     }
 
     /// clusterctl takes cert-manager as installed if its kinds exist. The control plane is a kind without a controller.
@@ -377,6 +410,11 @@ impl World {
         self.kubectl_with(&["apply", "--server-side", "-f", "-"], &object.to_string());
     }
 
+    /// Where logs and kubeconfigs are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// What clusterctl recorded of our provider.
     pub fn installed(&self) -> Value {
         let kind = "providers.clusterctl.cluster.x-k8s.io";
@@ -385,7 +423,14 @@ impl World {
 }
 
 fn folder() -> PathBuf {
-    tempfile::Builder::new().prefix("mcm-clusterctl-").tempdir().unwrap().keep()
+    tempfile::tempdir_in(FOLDER.path()).unwrap().keep()
+}
+
+/// A control plane that keeps what is written to it in `NAME-writes.log`.
+async fn audited(name: &str, folder: &Path, flags: &[&str]) -> ControlPlane {
+    let policy = format!("--arg=kube-apiserver=--audit-policy-file={AUDIT}");
+    let log = format!("--arg=kube-apiserver=--audit-log-path={}", folder.join(format!("{name}-writes.log")).display());
+    ControlPlane::apart_with(&[flags, &[&policy, &log]].concat()).await.unwrap()
 }
 
 fn ready_url(health: u16) -> String {

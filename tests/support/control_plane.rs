@@ -4,10 +4,9 @@
 //! way by their namespaces.
 
 use std::{
-    env, io,
-    os::unix::process::CommandExt,
+    env,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
 };
 
 use anyhow::{Context, ensure};
@@ -24,6 +23,7 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::{
+    guard::Guard,
     objects,
     parts::{Part, Paused},
 };
@@ -35,7 +35,7 @@ pub struct ControlPlane {
     kubeconfig: PathBuf,
     config: Config,
     /// The control plane lives as long as this process holds the pipe to its guard.
-    _guard: Option<Child>,
+    _guard: Option<Guard>,
 }
 
 impl ControlPlane {
@@ -101,8 +101,9 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When it does not start.
-    pub async fn apart_with(flags: &'static [&'static str]) -> anyhow::Result<Self> {
-        let (kubeconfig, guard) = tokio::task::spawn_blocking(|| up(flags)).await??;
+    pub async fn apart_with(flags: &[&str]) -> anyhow::Result<Self> {
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let (kubeconfig, guard) = tokio::task::spawn_blocking(move || up(&flags)).await??;
         Self::reach(kubeconfig, Some(guard)).await
     }
 
@@ -174,7 +175,7 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    async fn reach(kubeconfig: PathBuf, guard: Option<Child>) -> anyhow::Result<Self> {
+    async fn reach(kubeconfig: PathBuf, guard: Option<Guard>) -> anyhow::Result<Self> {
         let credentials = Kubeconfig::read_from(&kubeconfig)?;
         let config = Config::from_custom_kubeconfig(credentials, &KubeConfigOptions::default()).await?;
         Ok(Self { kubeconfig, config, _guard: guard })
@@ -214,24 +215,12 @@ pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> anyh
     Ok(())
 }
 
-fn up(flags: &[&str]) -> anyhow::Result<(PathBuf, Child)> {
+fn up(flags: &[String]) -> anyhow::Result<(PathBuf, Guard)> {
     let dir = tempfile::Builder::new().prefix("mcm-test-").tempdir()?.keep();
-    let guard = guard(&dir)?;
+    // The control plane is taken down when this process ends.
+    let guard = Guard::start(r#"read -r _; "$0" down "$1"; rm -rf "$1""#, &[Path::new(SCRIPT), &dir]);
     let started = Command::new(SCRIPT).arg("up").arg(&dir).args(flags).output()?;
     ensure!(started.status.success(), "hack/control-plane up failed: {}", String::from_utf8_lossy(&started.stderr));
     let kubeconfig = String::from_utf8(started.stdout)?;
     Ok((PathBuf::from(kubeconfig.trim()), guard))
-}
-
-/// Takes the control plane down when this process ends, however it ends: then the pipe that the shell reads is closed.
-/// In a process group of its own it outlives an interrupt from the keyboard.
-fn guard(dir: &Path) -> io::Result<Child> {
-    Command::new("sh")
-        .args(["-c", r#"read -r _; "$0" down "$1"; rm -rf "$1""#, SCRIPT])
-        .arg(dir)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
 }

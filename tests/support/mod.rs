@@ -10,6 +10,7 @@ pub mod door;
 pub mod guard;
 pub mod identity;
 pub mod line;
+pub mod logs;
 pub mod objects;
 pub mod parts;
 pub mod pods;

@@ -21,7 +21,7 @@ use super::{
     door::Door,
     identity::{self, Identity},
     line::Line,
-    objects,
+    logs, objects,
     program::{Program, free_port, mcm},
     scene::{Scene, Watched},
     secrets, wait,
@@ -32,8 +32,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Each test has three processes of its own or more: with more tests at once, two slow cores do nothing but switch.
 static SLOTS: Semaphore = Semaphore::const_new(MOST);
 const MOST: usize = 3;
-/// Lines of each log that a failed test prints.
-const TAIL: usize = 60;
 /// Metrics that a failed test prints.
 const TELLING: [&str; 5] = [
     "no answer",
@@ -324,12 +322,6 @@ impl World {
     pub fn class_api(&self) -> Api<MachineClass> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
-
-    fn logs(&self) -> Vec<(String, String)> {
-        let entries = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
-        let logs = entries.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
-        logs.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
-    }
 }
 
 impl Manager {
@@ -385,24 +377,18 @@ impl Drop for World {
     /// A failed test shows what there was and what was said. In any other case no program was refused anything, none
     /// panicked, and none logged a secret.
     fn drop(&mut self) {
-        let logs = self.logs();
+        let logs = logs::of(&self.folder);
         if std::thread::panicking() {
             println!("--- namespace {}\n{}", self.namespace, self.scene.describe());
-            for (path, log) in logs {
-                let lines: Vec<&str> = log.lines().collect();
-                let tail = lines.get(lines.len().saturating_sub(TAIL)..).unwrap_or_default();
-                println!("--- the last lines of {path}\n{}", tail.join("\n"));
-            }
+            logs.iter().for_each(|log| logs::print_tail(log));
             return;
         }
         let broken = self.scene.broken();
         assert!(broken.is_empty(), "{}", broken.join("\n"));
-        for (path, log) in logs {
-            let is_bad =
-                |line: &&str| line.contains("is forbidden") && !self.may_be_refused || line.contains("panicked at");
-            let bad = log.lines().find(is_bad);
-            assert_eq!(bad, None, "in {path}");
-            assert!(!secrets::are_in(&log), "a planted secret is in {path}");
+        for log in logs {
+            let text = logs::assert_sound(&log);
+            let refused = text.lines().find(|line| line.contains("is forbidden"));
+            assert!(self.may_be_refused || refused.is_none(), "in {}: {refused:?}", log.display());
         }
         let _ = std::fs::remove_dir_all(&self.folder);
     }

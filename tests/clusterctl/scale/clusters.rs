@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -20,7 +20,7 @@ use crate::{
     support::{
         identity, objects,
         program::{Program, free_port, mcm},
-        wait,
+        secrets, wait,
     },
     world::{VERSION, World, play},
 };
@@ -77,7 +77,6 @@ struct Manager {
     metrics: String,
     /// Address of the API server of the management cluster.
     server: String,
-    _folder: tempfile::TempDir,
 }
 
 /// C14: one API server that is away does not delay the rollouts of other Clusters, and its own goes on when it is back.
@@ -89,10 +88,9 @@ fn many_clusters_roll_while_the_api_server_of_one_is_away() {
         world.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
         let mut manager = Manager::start(world).await;
         let empty = manager.memory();
-        let folder = tempfile::tempdir().unwrap();
         let mut members = Vec::new();
         for index in 0..clusters {
-            members.push(member(world, &format!("fleet{index:02}"), folder.path()).await);
+            members.push(member(world, &format!("fleet{index:02}")).await);
         }
         let mut figures = Figures::start(&manager).await;
 
@@ -171,7 +169,7 @@ async fn within<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// A namespace with a kubeconfig that nobody else has: its address and its token are of this Cluster alone.
-async fn member(world: &'static World, name: &str, folder: &Path) -> Member {
+async fn member(world: &'static World, name: &str) -> Member {
     let workload = world.workload.client();
     let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": "default"});
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
@@ -186,7 +184,7 @@ async fn member(world: &'static World, name: &str, folder: &Path) -> Member {
     }
     let way = Way::to(identity::server(world.workload.kubeconfig())).await;
     let kubeconfig: PathBuf =
-        identity::kubeconfig(&workload, world.workload.kubeconfig(), "default", name, folder).await;
+        identity::kubeconfig(&workload, world.workload.kubeconfig(), "default", name, world.folder()).await;
     identity::change(&kubeconfig, "/clusters/0/cluster/server", json!(format!("https://{}", way.address)));
     let scene = Scene::new(world, name).await;
     let value = json!({"data": {"value": k8s_openapi::ByteString(std::fs::read(&kubeconfig).unwrap())}});
@@ -215,9 +213,9 @@ async fn is_rolled(member: &Member, before: &BTreeSet<String>, machines: usize) 
 
 impl Manager {
     async fn start(world: &'static World) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = world.folder();
         let (client, admin) = (world.management.client(), world.management.kubeconfig().to_owned());
-        let kubeconfig = identity::kubeconfig(&client, &admin, NAMESPACE, "capmcm-manager", folder.path()).await;
+        let kubeconfig = identity::kubeconfig(&client, &admin, NAMESPACE, "capmcm-manager", folder).await;
         let (health, diagnostics) = (free_port(), free_port());
         let arguments = [
             "capi-manager".to_owned(),
@@ -228,7 +226,7 @@ impl Manager {
             "--insecure-diagnostics".to_owned(),
         ];
         let environment = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];
-        let log = folder.path().join("provider.log");
+        let log = folder.join("provider.log");
         let mut program = Program::start_in(environment, mcm(), arguments.to_vec(), log);
         let ready = format!("http://127.0.0.1:{health}/readyz");
         wait::until("the manager to be ready", async || {
@@ -238,7 +236,7 @@ impl Manager {
         .await;
         let (metrics, server) =
             (format!("http://127.0.0.1:{diagnostics}/metrics"), identity::server(&kubeconfig).to_string());
-        Self { program, metrics, server, _folder: folder }
+        Self { program, metrics, server }
     }
 
     /// Resident, in KiB.
@@ -259,6 +257,7 @@ impl Manager {
     /// How many calls it has made, by the address of the API server.
     async fn calls(&self) -> BTreeMap<String, f64> {
         let text = reqwest::get(&self.metrics).await.unwrap().text().await.unwrap();
+        assert!(!secrets::are_in(&text), "a planted secret is in the metrics");
         let mut calls = BTreeMap::<String, f64>::new();
         for line in text.lines().filter(|line| line.starts_with("rest_client_requests_total{")) {
             let host = line.split("host=\"").nth(1).unwrap().split('"').next().unwrap();
