@@ -7,6 +7,7 @@ mod support;
 
 // What all runs share.
 mod meter;
+mod miscounts;
 mod recorder;
 mod run;
 mod stage;

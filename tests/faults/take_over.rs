@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
+    miscounts::Miscounts,
     run::{Bound, Run, number},
     stage::Stage,
     support::{control_plane::ControlPlane, pods, scene::Scene, world::Manager},
@@ -72,7 +73,8 @@ struct Pool {
 }
 
 /// Each swap kills or stops those who work at a random moment of an operation and starts others. Every operation makes as
-/// many VMs as it would without a swap.
+/// many VMs as it would without a swap. The Go program makes and deletes machines that it should not when its cache is
+/// stale, without a swap, too (docs/compatibility.md): those are counted, and so many VMs more are accepted.
 #[tokio::test]
 async fn no_vm_is_made_or_deleted_because_of_a_swap() {
     let run = Run::start("take_over");
@@ -90,6 +92,7 @@ async fn no_vm_is_made_or_deleted_because_of_a_swap() {
     stage.limit = stage.run.seconds("limit", 600.0, 120.0);
     // Not all that the Go programs try is granted.
     stage.world.may_be_refused = true;
+    let miscounts = Miscounts::of("pool", &stage.world);
     let mut tasks = JoinSet::new();
     tasks.spawn(end_pods(pods::api(&stage.world.target, &stage.world.namespace)));
     tasks.spawn(update_nodes(Api::all(stage.world.target.clone()), stage.world.machines()));
@@ -106,12 +109,12 @@ async fn no_vm_is_made_or_deleted_because_of_a_swap() {
     let mut pool = Pool { machines, class: "small", version: 0, made: machines + IN_PLACE };
     settled(&stage, &pool).await;
 
-    let (mut swaps, mut to_go, mut to_ours) = (0, 0, 0);
+    let (mut swaps, mut to_go, mut to_ours, mut miscounted) = (0, 0, 0, 0);
     let mut broken = Vec::new();
     while to_go < moments || to_ours < moments {
         let what = WHATS[swaps % WHATS.len()];
         swaps += 1;
-        let before = stage.recorder.made();
+        let (before, counted_before) = (stage.recorder.made(), miscounts.count());
         begin(&stage, &mut pool, what, &mut dice).await;
         let wait = Duration::from_millis(dice.random_range(what.moments()));
         // Not a wait for a state: the moment shall be any.
@@ -127,15 +130,21 @@ async fn no_vm_is_made_or_deleted_because_of_a_swap() {
         managers = start(&stage, next, &reference);
         to_go += usize::from(who.hands_to_go(next));
         to_ours += usize::from(next.hands_to_go(who));
-        who = next;
         let took = settled(&stage, &pool).await;
         let made = stage.recorder.made();
         stage.run.say(format!("{swaps} settled after {took:.1?}, {} VMs made", made - before));
-        if made != pool.made {
-            broken.push(format!("{swap}: {made} VMs made so far, expected {}", pool.made));
-            pool.made = made;
+        let has_go = [who, next].iter().any(|one| one.go_roles()[0]);
+        let of_drain = if what == What::Drain { FEW } else { 0 };
+        let by_go = if has_go { (miscounts.count() - counted_before).saturating_sub(of_drain) } else { 0 };
+        // One that is deleted soon enough has no VM.
+        if !(pool.made..=pool.made + by_go).contains(&made) {
+            broken.push(format!("{swap}: {made} VMs made so far, expected {} and {by_go}", pool.made));
         }
+        miscounted += by_go;
+        pool.made = made;
+        who = next;
     }
+    stage.run.measured("creations and deletions by the Go programs that no set wanted", number(miscounted), "");
     stage.run.measured("swaps", number(swaps), "");
     stage.run.measured("swaps with a role handed to the Go programs", number(to_go), "");
     stage.run.measured("swaps with a role handed to ours", number(to_ours), "");
