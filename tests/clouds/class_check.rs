@@ -5,7 +5,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-use crate::{simulation::Simulation, support::secrets};
+use crate::simulation::Simulation;
 
 /// Result, field and text.
 pub type Line = (String, String, String);
@@ -31,7 +31,9 @@ pub async fn checked(cloud: &dyn Simulation, spec: Value, environment: &[(&str, 
     child.stdin.take().unwrap().write_all(format!("{class}\n{secret}").as_bytes()).await.unwrap();
     let output = child.wait_with_output().await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(!secrets::are_in(&text), "{text}");
+    for secret in ["hunter2", "top-secret-key", "PRIVATE KEY", "ya29"] {
+        assert!(!text.contains(secret), "{text}");
+    }
     let report: Value = serde_json::from_str(&text).unwrap();
     let of = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
     let lines = report["classes"][0]["results"].as_array().unwrap();
