@@ -29,6 +29,8 @@ const FIELDS: [&str; 12] = [
 const TAINT_FIELDS: [&str; 3] = ["key", "value", "effect"];
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const CAPACITY: [(&str, &str); 3] = [("cpu", "4"), ("memory", "16Gi"), ("pods", "110")];
+/// Taint of a simulated Node, because no kubelet runs the pods that a scheduler would place on it.
+pub const FAKE: &str = "simulated.mcm/fake";
 /// No machine has that many; what is more is a slip of the pen.
 const MOST_VOLUMES: u64 = 1000;
 
@@ -59,7 +61,7 @@ pub struct ProviderSpec {
     pub volumes: Volumes,
     /// Further labels of the Node.
     pub node_labels: BTreeMap<String, String>,
-    /// Taints with which the Node registers.
+    /// Taints with which the Node registers; [`FAKE`] if not given.
     pub taints: Vec<Taint>,
     /// Capacity of the Node.
     pub capacity: BTreeMap<String, Quantity>,
@@ -106,7 +108,10 @@ impl ProviderSpec {
             never_join: fields.optional("neverJoin", &boolean()).unwrap_or_default(),
             volumes: fields.with("volumes", volumes).unwrap_or(Volumes::Count(0)),
             node_labels: fields.map("nodeLabels", &text()),
-            taints: fields.objects("taints", &TAINT_FIELDS, taint),
+            taints: match fields.has("taints") {
+                true => fields.objects("taints", &TAINT_FIELDS, taint),
+                false => vec![fake()],
+            },
             capacity: capacity(fields.map("capacity", &quantity())),
         }
     }
@@ -133,7 +138,7 @@ impl Default for ProviderSpec {
             never_join: false,
             volumes: Volumes::Count(0),
             node_labels: BTreeMap::new(),
-            taints: Vec::new(),
+            taints: vec![fake()],
             capacity: capacity(BTreeMap::new()),
         }
     }
@@ -144,6 +149,10 @@ fn capacity(given: BTreeMap<String, Quantity>) -> BTreeMap<String, Quantity> {
         CAPACITY.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect();
     capacity.extend(given);
     capacity
+}
+
+fn fake() -> Taint {
+    Taint { key: FAKE.to_owned(), effect: "NoSchedule".to_owned(), value: None, time_added: None }
 }
 
 fn taint(fields: &mut Fields<'_>) -> Option<Taint> {
@@ -191,6 +200,15 @@ mod tests {
     #[case(json!({"region": null, "taints": null, "capacity": null}))]
     fn nothing_given_is_the_default(#[case] value: Value) {
         assert_eq!(ProviderSpec::parse(&value).unwrap(), ProviderSpec::default());
+    }
+
+    #[rstest]
+    #[case::absent(json!({}), &[FAKE])]
+    #[case::none(json!({"taints": []}), &[])]
+    #[case::of_the_class(json!({"taints": [{"key": "k", "effect": "NoExecute"}]}), &["k"])]
+    fn nodes_are_tainted_unless_the_class_names_its_taints(#[case] value: Value, #[case] expected: &[&str]) {
+        let spec = ProviderSpec::parse(&value).unwrap();
+        assert_eq!(spec.taints.iter().map(|taint| taint.key.as_str()).collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -127,7 +127,10 @@ async fn run_pods(stage: &Stage, pods: usize, budget: usize, delay: Duration) {
     let containers = json!([{"name": "main", "image": "web.invalid/main"}]);
     let template = json!({
         "metadata": {"labels": labels, "annotations": {"pod-ready.stage.kwok.x-k8s.io/delay": delay}},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": containers},
+        "spec": {
+            "terminationGracePeriodSeconds": 1, "containers": containers,
+            "tolerations": [{"key": "simulated.mcm/fake", "operator": "Exists"}],
+        },
     });
     let set = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata("web"),

@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
         known: &[&'static str],
         read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
     ) -> Option<T> {
-        if !self.values.contains_key(name) {
+        if !self.has(name) {
             self.problems.expected(self.path_of(name), "an object", "nothing");
         }
         self.object(name, known, read)
@@ -149,6 +149,11 @@ impl<'a> Fields<'a> {
             other => refuse(path, "a list", other, problems),
         };
         self.with(name, all).unwrap_or_default()
+    }
+
+    /// Whether the field is there, and not `null`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
     }
 
     fn path_of(&self, name: &str) -> String {
