@@ -1,9 +1,9 @@
 //! The custom resource definitions, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionNames, CustomResourceDefinitionSpec,
-    CustomResourceDefinitionVersion, CustomResourceValidation, JSONSchemaProps, JSONSchemaPropsOrArray,
-    JSONSchemaPropsOrBool,
+    CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionNames,
+    CustomResourceDefinitionSpec, CustomResourceDefinitionVersion, CustomResourceValidation, JSONSchemaProps,
+    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::{
     CustomResourceExt, Resource,
@@ -83,6 +83,7 @@ fn machine_class() -> CustomResourceDefinition {
                 plural: plural.into(),
                 singular: Some("machineclass".into()),
                 short_names: Some(vec!["mcc".into()]),
+                categories: Some(vec!["mcm".into()]),
                 ..CustomResourceDefinitionNames::default()
             },
             scope: "Namespaced".into(),
@@ -91,12 +92,29 @@ fn machine_class() -> CustomResourceDefinition {
                 served: true,
                 storage: true,
                 schema: Some(CustomResourceValidation { open_api_v3_schema: schema_of::<MachineClass>() }),
+                additional_printer_columns: Some(columns_of_class().into()),
                 ..CustomResourceDefinitionVersion::default()
             }],
             ..CustomResourceDefinitionSpec::default()
         },
         ..CustomResourceDefinition::default()
     }
+}
+
+fn columns_of_class() -> [CustomResourceColumnDefinition; 4] {
+    let column = |name: &str, type_: &str, json_path: &str, description: &str| CustomResourceColumnDefinition {
+        name: name.into(),
+        type_: type_.into(),
+        json_path: json_path.into(),
+        description: Some(description.into()),
+        ..CustomResourceColumnDefinition::default()
+    };
+    [
+        column("Provider", "string", ".provider", "Name of the driver."),
+        column("Type", "string", ".nodeTemplate.instanceType", "The provider's name of the VM type."),
+        column("Zone", "string", ".nodeTemplate.zone", "Zone of the VM."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since the class was created."),
+    ]
 }
 
 /// The schema of a type, by the settings of the derive macro.
@@ -207,11 +225,16 @@ mod tests {
     }
 
     #[rstest]
-    #[case("MachineClass", "")]
+    #[case(
+        "MachineClass",
+        "Provider string .provider, Type string .nodeTemplate.instanceType, Zone string .nodeTemplate.zone, \
+        Age date .metadata.creationTimestamp"
+    )]
     #[case(
         "Machine",
         "Status string .status.currentStatus.phase, Age date .metadata.creationTimestamp, \
-        Node string .metadata.labels.node, ProviderID string .spec.providerID 1"
+        Node string .metadata.labels.node, ProviderID string .spec.providerID 1, \
+        Class string .spec.class.name 1, Last Operation string .status.lastOperation.description 1"
     )]
     #[case(
         "MachineSet",
@@ -224,7 +247,7 @@ mod tests {
         Up-to-date integer .status.updatedReplicas, Available integer .status.availableReplicas, \
         Age date .metadata.creationTimestamp"
     )]
-    fn columns_are_those_of_the_reference(#[case] kind: &str, #[case] wanted: &str) {
+    fn columns_are_those_of_the_reference_and_more_where_it_has_none(#[case] kind: &str, #[case] wanted: &str) {
         let columns = version(kind).additional_printer_columns.unwrap_or_default();
         let columns: Vec<_> = columns
             .iter()

@@ -9,6 +9,7 @@ mod support;
 mod absent_target;
 mod bad_input;
 mod crashes;
+mod definitions;
 mod drain;
 mod endpoints;
 mod failures;

@@ -31,15 +31,18 @@ async fn the_samples_work_and_kubectl_prints_them_in_the_reference_s_columns() {
 
     let get = |what: &[&str]| kubectl(&world, &[&["get"], what].concat(), "").unwrap();
     assert_eq!(header(&get(&["mc"])), ["NAME", "STATUS", "AGE", "NODE"]);
-    assert_eq!(header(&get(&["mc", "-o", "wide"])), ["NAME", "STATUS", "AGE", "NODE", "PROVIDERID"]);
+    assert_eq!(
+        header(&get(&["mc", "-o", "wide"])),
+        ["NAME", "STATUS", "AGE", "NODE", "PROVIDERID", "CLASS", "LAST", "OPERATION"]
+    );
     assert_eq!(header(&get(&["mcs"])), ["NAME", "DESIRED", "CURRENT", "READY", "AGE"]);
     assert_eq!(header(&get(&["mcd"])), ["NAME", "READY", "DESIRED", "UP-TO-DATE", "AVAILABLE", "AGE"]);
-    assert_eq!(header(&get(&["mcc"])), ["NAME", "AGE"]);
+    assert_eq!(header(&get(&["mcc"])), ["NAME", "PROVIDER", "TYPE", "ZONE", "AGE"]);
 
     let deployments = get(&["mcd", "--no-headers"]);
     let columns: Vec<&str> = deployments.split_whitespace().take(5).collect();
     assert_eq!(columns, ["workers", "3", "3", "3", "3"]);
-    let together = get(&["mc,mcs,mcd,mcc"]);
+    let together = get(&["mcm"]);
     for line in [
         "machine.machine.sapcloud.io/bastion",
         "machinedeployment.machine.sapcloud.io/workers",

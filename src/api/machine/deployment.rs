@@ -19,6 +19,7 @@ use crate::api::wire::{is_zero, null_as_default, selector};
     plural = "machinedeployments",
     singular = "machinedeployment",
     shortname = "mcd",
+    category = "mcm",
     namespaced,
     status = "MachineDeploymentStatus",
     derive = "Default",

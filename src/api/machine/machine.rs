@@ -25,6 +25,7 @@ pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/";
     plural = "machines",
     singular = "machine",
     shortname = "mc",
+    category = "mcm",
     namespaced,
     status = "MachineStatus",
     derive = "Default",
@@ -54,6 +55,20 @@ pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/";
         json_path = ".spec.providerID",
         priority = 1,
         description = "ID of the VM at the cloud provider."
+    ),
+    printcolumn(
+        name = "Class",
+        type_ = "string",
+        json_path = ".spec.class.name",
+        priority = 1,
+        description = "MachineClass of the machine."
+    ),
+    printcolumn(
+        name = "Last Operation",
+        type_ = "string",
+        json_path = ".status.lastOperation.description",
+        priority = 1,
+        description = "Last operation on the VM, and what it waits for."
     )
 )]
 #[serde(rename_all = "camelCase")]

@@ -3,6 +3,7 @@
 mod class;
 mod compare;
 mod deployment;
+mod flaws;
 #[expect(clippy::module_inception, reason = "the kind Machine of the group machine")]
 mod machine;
 mod preservation;
@@ -16,6 +17,8 @@ pub use deployment::{
     InPlaceUpdate, MachineDeployment, MachineDeploymentCondition, MachineDeploymentSpec, MachineDeploymentStatus,
     RollbackConfig, RollingUpdate, Strategy, StrategyType,
 };
+pub use flaws::Flaw;
+pub(crate) use flaws::is_quantity;
 pub(crate) use machine::node_name;
 pub use machine::{
     CurrentStatus, INFRASTRUCTURE, LastOperation, Machine, MachineConfiguration, MachinePhase, MachineSpec,

@@ -18,7 +18,7 @@ pub(crate) const DEPLOYMENT_NAME_MAX: i64 = 253 - 6;
 
 const STRATEGIES: &str = "write RollingUpdate, Recreate or InPlaceUpdate";
 
-const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+pub(super) const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Any fields at all.
 pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {

@@ -16,6 +16,7 @@ use crate::api::wire::{is_zero, null_as_default, selector};
     plural = "machinesets",
     singular = "machineset",
     shortname = "mcs",
+    category = "mcm",
     namespaced,
     status = "MachineSetStatus",
     derive = "Default",

@@ -216,7 +216,7 @@ mod tests {
             error.to_string(),
             format!("the API server https://api.example:6443 does not serve {named} of machine.sapcloud.io/v1alpha1")
         );
-        assert_eq!(error.hint(), "install them with: mcm crd | kubectl apply -f -");
+        assert_eq!(error.hint(), "install them with: mcm crd | kubectl apply --server-side --force-conflicts -f -");
     }
 
     #[tokio::test(start_paused = true)]

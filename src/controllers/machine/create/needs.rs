@@ -11,7 +11,7 @@ use super::super::{
 use crate::{
     api::{
         labels,
-        machine::{MachineClass, OperationState, OperationType},
+        machine::{OperationState, OperationType},
         reasons::EventReason,
     },
     controllers::object::finalizer,
@@ -46,7 +46,7 @@ pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Opti
             let until = after(snapshot.now, LOOK_AGAIN);
             plan.wait(WaitKind::Class, format!("the MachineClass {name} to get its finalizer"), Some(until));
         }
-        ClassView::Present { class, driver } => match flaw_of(class) {
+        ClassView::Present { class, driver } => match class.flaws().into_iter().next() {
             Some(flaw) => wait_visibly(
                 plan,
                 snapshot,
@@ -71,19 +71,6 @@ fn wait_visibly(plan: &mut Plan<Action>, snapshot: &Snapshot, kind: WaitKind, wh
         plan.then_recording(Action::WriteStatus(Box::new(next)), "the status shows what the creation waits for", event);
     }
     plan.wait(kind, what, until);
-}
-
-/// A mistake in the `nodeTemplate` that would break the autoscaler.
-fn flaw_of(class: &MachineClass) -> Option<String> {
-    let template = class.node_template.as_ref()?;
-    let missing_capacity = ["cpu", "gpu", "memory"].into_iter().find(|key| !template.capacity.contains_key(*key));
-    if let Some(key) = missing_capacity {
-        return Some(format!("nodeTemplate.capacity has no {key}"));
-    }
-    [("instanceType", &template.instance_type), ("region", &template.region), ("zone", &template.zone)]
-        .into_iter()
-        .find(|(_, value)| value.is_empty())
-        .map(|(field, _)| format!("nodeTemplate.{field} is empty"))
 }
 
 /// Whether the Secrets were read and contain user data. Otherwise reads them or waits.
