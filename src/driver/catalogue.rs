@@ -46,7 +46,7 @@ pub(crate) struct Catalogue {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnknownProvider {
     /// This process has no driver for the provider of the class.
-    #[error("class {class:?} names provider {provider:?}, which this controller does not serve: {}", advice(.known))]
+    #[error("class {class:?} names provider {provider:?}, which this controller does not serve: {}", advice_for(.provider, .known))]
     Other {
         /// Name of the class.
         class: String,
@@ -176,6 +176,30 @@ fn name_of(class: &MachineClass) -> String {
     class.metadata.name.clone().unwrap_or_default()
 }
 
+/// Drivers that a build may lack: the name of the provider, and the feature with its driver.
+const LEFT_OUT: &[(&str, &str)] = &[
+    #[cfg(not(feature = "aws"))]
+    ("AWS", "aws"),
+    #[cfg(not(feature = "gcp"))]
+    ("GCP", "gcp"),
+];
+
+fn advice_for(provider: &str, known: &[String]) -> String {
+    match LEFT_OUT.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider)) {
+        Some((name, feature)) => format!(
+            "this build has no driver for {name}: build it with --features {feature}, or give a driver that is another \
+             process with --driver {name}=ADDRESS"
+        ),
+        None => advice(known),
+    }
+}
+
+/// Names of the built-in drivers, and those of drivers that this build lacks.
+pub(crate) fn drivers_of_build() -> (Vec<&'static str>, Vec<&'static str>) {
+    let built_in = BUILT_IN.iter().map(|one| one.provider).collect();
+    (built_in, LEFT_OUT.iter().map(|(name, _)| *name).collect())
+}
+
 fn advice(known: &[String]) -> String {
     if known.is_empty() {
         "start it with a driver".to_owned()
@@ -204,6 +228,19 @@ mod tests {
         let mut class = MachineClass { provider: provider.to_owned(), ..MachineClass::default() };
         class.metadata.name = Some("x".to_owned());
         class
+    }
+
+    #[test]
+    fn each_driver_is_in_the_build_or_left_out_of_it() {
+        let (built_in, left_out) = drivers_of_build();
+        let mut all: Vec<&str> = built_in.iter().chain(&left_out).copied().collect();
+        all.sort_unstable();
+        all.retain(|name| *name != "simulated");
+        assert_eq!(all, ["AWS", "GCP"]);
+        for name in left_out {
+            let error = catalogue(&["simulated"]).get(&class(name)).err().unwrap().to_string();
+            assert!(error.contains(&format!("this build has no driver for {name}")), "{error}");
+        }
     }
 
     #[rstest]

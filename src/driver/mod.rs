@@ -35,7 +35,7 @@ pub(crate) mod tester;
 mod vm;
 
 pub(crate) use account::Account;
-pub(crate) use catalogue::Catalogue;
+pub(crate) use catalogue::{Catalogue, drivers_of_build};
 pub(crate) use code::Code;
 pub(crate) use environment::{Environment, OpenError};
 pub(crate) use error::DriverError;
