@@ -13,7 +13,8 @@ export CAPI CLOUD K8S KEEP
 .PHONY: help build static demo test test-clusterctl test-drivers test-clouds count-calls seeds check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
+	awk -F ':.*## ' -v bold="$$bold" -v plain="$$plain" '/^[a-z-]+:.*## / { printf "  %s%-16s%s %s\n", bold, $$1, plain, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the debug binary without cloud drivers, target/debug/mcm
 	$(CARGO) build --locked

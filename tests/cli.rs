@@ -234,7 +234,7 @@ const SEE_HELP: &str = "see mcm machine-controller --help";
 #[case("--machine-drain-timout=2h", 2, "unknown flag --machine-drain-timout", "did you mean --machine-drain-timeout?")]
 #[case("--kubeconfig-of-nobody=x", 2, "unknown flag --kubeconfig-of-nobody", SEE_HELP)]
 #[case("-namespace=x", 2, "unknown flag -n in -namespace=x", "long flags take two dashes: --namespace")]
-#[case("--safety-up=1", 2, "unknown flag --safety-up", SEE_HELP)]
+#[case("--safety-up=1", 2, "unknown flag --safety-up", "it is a flag of machine-controller-manager")]
 fn a_wrong_flag_is_named_with_what_is_allowed(
     #[case] flags: &str,
     #[case] code: i32,
@@ -243,6 +243,34 @@ fn a_wrong_flag_is_named_with_what_is_allowed(
 ) {
     let said = stderr(mcm(&["machine-controller"]).args(flags.split(' ')), code);
     assert_eq!(said, format!("error: {error}\nhint: {hint}\n"));
+}
+
+#[rstest]
+#[case(&["crd", "Machin"], 2, "error: print the definition of kind \"Machin\": there is no such kind", "did you mean Machine?")]
+#[case(&["crd", "--cluster-api", "Machine"], 2, "error: mcm crd takes --cluster-api or KIND, not both", "mcm crd | kubectl apply --server-side --force-conflicts -f -")]
+#[case(&["adopt", "plan", "--cluster=c", "--from=capi", "--to=capi"], 2, "error: --from and --to are the same side", "--from capi --to native, or --from native --to capi")]
+#[case(&["adopt", "plan", "--from=capi"], 2, "error: mcm adopt plan needs --cluster NAME", "mcm adopt plan --cluster demo --from capi --to native")]
+#[case(&["completion"], 2, "error: mcm completion needs SHELL", "source <(mcm completion bash)")]
+#[case(&["adopt", "plan", "--cluster=c", "--to=native", "--kubeconfig=/nonexistent/k"], 1, "error: read kubeconfig /nonexistent/k (--kubeconfig): no such file", "check the path, and that the secret is mounted")]
+#[case(&["adopt", "plan", "--cluster=c", "--to=native"], 1, "error: find a cluster: KUBECONFIG is not set", "pass --kubeconfig FILE")]
+#[case(&["demo", "--kubeconfig=/nonexistent/k"], 1, "error: read kubeconfig /nonexistent/k (--kubeconfig): no such file", "check the path, and that the secret is mounted")]
+#[cfg_attr(feature = "remote", case(&["driver", "test"], 2, "error: mcm driver test needs --filename FILE and ADDRESS", "mcm driver test unix:///run/mcm/aws.sock -f class.yaml --secret secret.yaml"))]
+fn a_mistake_is_answered_with_the_next_step(
+    #[case] args: &[&str],
+    #[case] code: i32,
+    #[case] error: &str,
+    #[case] hint: &str,
+) {
+    let said = stderr(&mut mcm(args), code);
+    assert!(said.starts_with(error), "{said}");
+    assert!(said.ends_with(&format!("\nhint: {hint}\n")), "{said}");
+}
+
+#[rstest]
+#[case(&["machine-controller-manager", "--machine-max-evict-retries=30"], "machine-controller")]
+#[case(&["machine-controller", "--safety-down=1"], "machine-controller-manager")]
+fn a_flag_of_the_other_go_program_is_recognized(#[case] args: &[&str], #[case] program: &str) {
+    assert!(stderr(&mut mcm(args), 2).ends_with(&format!("\nhint: it is a flag of {program}\n")));
 }
 
 #[rstest]
@@ -399,6 +427,36 @@ fn class_check_reports_every_problem_with_its_path(#[case] spec: &str, #[case] c
     assert_eq!(String::from_utf8(output.stderr).unwrap(), error);
 }
 
+#[rstest]
+#[case("{cpu: 2 cores, gpu: 0, memory: 8GB}", &["nodeTemplate.capacity.cpu", "nodeTemplate.capacity.memory"])]
+#[case("{cpu: 2}", &["nodeTemplate.capacity", "has no gpu", "has no memory"])]
+fn class_check_refuses_what_the_api_server_refuses(#[case] capacity: &str, #[case] expected: &[&str]) {
+    let template = format!("nodeTemplate: {{capacity: {capacity}, instanceType: t, region: r, zone: z}}\n");
+    let class = format!("{}{template}", class("{}"));
+    let output = mcm(&["class", "check", "-f", "-"]).write_stdin(class).assert().code(1).get_output().clone();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(expected.iter().all(|part| text.contains(part)), "{text}");
+}
+
+#[test]
+fn class_check_reads_the_files_of_a_folder() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("a.yaml"), class("{}")).unwrap();
+    fs::write(folder.path().join("README.md"), "not an object").unwrap();
+    let text = stdout(mcm(&["class", "check", "-f"]).arg(folder.path()));
+    assert!(text.starts_with("MachineClass default/small"), "{text}");
+}
+
+#[test]
+fn version_names_the_drivers_of_the_build() {
+    let text = stdout(&mut mcm(&["version"]));
+    let drivers = text.lines().find(|line| line.starts_with("drivers: ")).unwrap();
+    assert!(drivers.contains("simulated"), "{drivers}");
+    let left_out = drivers.split_once('(').map_or("", |(_, left_out)| left_out);
+    assert_eq!(left_out.contains("AWS"), !cfg!(feature = "aws"), "{drivers}");
+    assert!(text.contains("platform: linux/"), "{text}");
+}
+
 #[test]
 fn class_check_prints_json_for_programs() {
     let mut command = mcm(&["class", "check", "-f", "-", "-o", "json"]);
@@ -416,7 +474,7 @@ fn a_driver_that_cannot_look_into_its_cloud_says_so() {
 #[rstest]
 #[case(&["class", "check", "-f", "/nonexistent/x.yaml"], "error: read /nonexistent/x.yaml: No such file")]
 #[case(&["class", "check", "-f", "/dev/null"], "error: there is no MachineClass in /dev/null")]
-#[case(&["class", "check"], "error: the following required arguments were not provided")]
+#[case(&["class", "check"], "error: mcm class check needs --filename FILE\nhint: mcm class check -f class.yaml -f secret.yaml\n")]
 #[cfg_attr(feature = "remote", case(&["class", "check", "-f", "/dev/null", "--driver=p"], "error: --driver=p: must be NAME=ADDRESS"))]
 fn class_check_says_what_is_wrong_with_its_arguments(#[case] args: &[&str], #[case] error: &str) {
     let text = stderr(&mut mcm(args), 2);
@@ -453,7 +511,8 @@ fn convert_lists_every_refusal_and_prints_no_half_result() {
     assert_eq!(
         said,
         "error: MachineDeployment bad: spec.repicas: is not a field of this kind; correct or remove it\n\
-         error: MachineDeployment bad: spec.rollbackTo: a rollback is about to begin; wait until the controller has cleared it\n"
+         error: MachineDeployment bad: spec.rollbackTo: a rollback is about to begin; wait until the controller has cleared it\n\
+         error: 2 problems in 1 objects: nothing was printed\n"
     );
 }
 
@@ -461,7 +520,7 @@ fn convert_lists_every_refusal_and_prints_no_half_result() {
 #[case(&["convert", "--to=capi", "-f", "/nonexistent/x.yaml"], 1, "error: read /nonexistent/x.yaml: No such file")]
 #[case(&["convert", "--to=capi", "-f", "/dev/null"], 1, "error: there is no object in /dev/null")]
 #[case(&["convert", "--to=gcp", "-f", "-"], 2, "error: --to=gcp: must be one of native, capi")]
-#[case(&["convert", "--to=capi"], 2, "error: the following required arguments were not provided")]
+#[case(&["convert", "--to=capi"], 2, "error: mcm convert needs --filename FILE\nhint: mcm convert --to native -f cluster.yaml\n")]
 fn convert_says_what_is_wrong_with_its_arguments(#[case] args: &[&str], #[case] code: i32, #[case] error: &str) {
     let said = stderr(&mut mcm(args), code);
     assert!(said.starts_with(error), "{said}");
@@ -476,7 +535,7 @@ mod drivers {
 
     use super::*;
 
-    const CLASS: &str = "apiVersion: v1\nkind: MachineClass\nmetadata: {name: c, namespace: n}\nprovider: simulated\nproviderSpec: {}\n";
+    const CLASS: &str = "apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\nmetadata: {name: c, namespace: n}\nprovider: simulated\nproviderSpec: {}\n";
 
     /// `mcm driver serve`, until it is dropped.
     struct Server(Child);
@@ -525,7 +584,9 @@ mod drivers {
         let output = mcm(&["driver", "test", &address, "-f"]).arg(&invalid).output().unwrap();
         let (text, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(text.contains("FAILED") && text.contains("what to do"), "{text}");
+        assert!(text.contains("FAILED") && text.contains("WHAT TO DO"), "{text}");
+        assert!(text.lines().all(|line| line.is_ascii()), "a pipe gets plain columns: {text}");
+        assert_eq!(text.matches("not run: no VM can be created from the class").count(), 17, "{text}");
         assert!(said.starts_with("error: ") && said.contains(" checks failed"), "{said}");
     }
 

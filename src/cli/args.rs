@@ -25,6 +25,8 @@ use super::{
 const CONTROLLER_MANAGER: &str = "machine-controller-manager";
 const MACHINE_CONTROLLER: &str = "machine-controller";
 const HELP_WIDTH: usize = 110;
+/// The heading of the examples in a help text.
+const EXAMPLES: &str = "Examples:";
 
 /// Machine controllers for Kubernetes, a drop-in for Gardener's Machine Controller Manager
 ///
@@ -40,6 +42,9 @@ struct Mcm {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run all controllers in one process
+    #[command(
+        after_help = "Examples:\n  mcm run --namespace demo\n  mcm run --namespace demo --target-kubeconfig none --v=3"
+    )]
     Run(Box<RunOptions>),
     /// Run the controllers of machine sets and deployments
     MachineControllerManager(Box<ControllerManagerOptions>),
@@ -53,11 +58,15 @@ pub enum Command {
     /// Serve a simulated cloud for other processes to use
     SimulatedCloud(SimulatedCloudOptions),
     /// Show the product with simulated machines
+    #[command(after_help = "Examples:\n  mcm demo --kubeconfig ~/.kube/config")]
     Demo(DemoOptions),
     /// Convert objects between Cluster API and the native kinds
     ///
     /// Reads files, never a cluster. Give what belongs together at once: deployment, template, class, Secret, health check.
     /// If anything is refused, every refusal is printed with the path of its field, and nothing else.
+    #[command(
+        after_help = "Examples:\n  mcm convert --to native -f cluster.yaml\n  kubectl get mcd,mcc -o yaml | mcm convert --to capi --cluster demo -f -"
+    )]
     Convert(ConvertOptions),
     /// Move machines between Cluster API and the native controllers, and back
     ///
@@ -81,6 +90,9 @@ pub enum Command {
         command: DriverCommand,
     },
     /// Print the custom resource definitions, ready for kubectl apply
+    #[command(
+        after_help = "Examples:\n  mcm crd | kubectl apply --server-side --force-conflicts -f -\n  mcm crd MCMMachine"
+    )]
     Crd {
         /// Only the definition of this kind
         kind: Option<String>,
@@ -94,6 +106,7 @@ pub enum Command {
         stand_in: bool,
     },
     /// Print a completion script for a shell
+    #[command(after_help = "Examples:\n  source <(mcm completion bash)")]
     Completion {
         /// The shell
         shell: Shell,
@@ -225,13 +238,29 @@ fn like_pflag(command: clap::Command) -> clap::Command {
 }
 
 fn spoken<'a>(called: Called, command: &clap::Command, args: &'a [OsString]) -> Spoken<'a> {
-    let sub = args.first().and_then(|name| command.find_subcommand(name));
-    let flags = sub.unwrap_or(command).get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
-    let (name, is_go_name) = match sub.map(clap::Command::get_name) {
-        Some(sub) => (format!("{} {sub}", called.name()), matches!(sub, CONTROLLER_MANAGER | MACHINE_CONTROLLER)),
-        None => (called.name().to_owned(), matches!(called, Called::ControllerManager | Called::MachineController)),
-    };
-    Spoken { command: name, is_go_name, args, flags }
+    let (mut leaf, mut name) = (command, called.name().to_owned());
+    for sub in args.iter().map_while(|arg| arg.to_str().filter(|word| !word.starts_with('-'))) {
+        let Some(next) = leaf.find_subcommand(sub) else { break };
+        (leaf, name) = (next, format!("{name} {}", next.get_name()));
+    }
+    let is_go_name = matches!(called, Called::ControllerManager | Called::MachineController)
+        || matches!(leaf.get_name(), CONTROLLER_MANAGER | MACHINE_CONTROLLER);
+    let flags = leaf.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
+    let example = leaf.get_after_help().and_then(|help| first_example(&help.to_string()));
+    Spoken { command: name, is_go_name, args, flags, example }
+}
+
+/// The first command in the examples of a help text.
+fn first_example(help: &str) -> Option<String> {
+    help.lines().skip_while(|line| *line != EXAMPLES).nth(1).map(|line| line.trim().to_owned())
+}
+
+/// The long flags of the other Go program, for a flag that was given to the wrong one.
+pub(super) fn command_with_flag(flag: &str) -> Option<&'static str> {
+    [Called::ControllerManager, Called::MachineController]
+        .into_iter()
+        .find(|called| called.command().get_arguments().any(|arg| arg.get_long() == Some(flag)))
+        .map(Called::name)
 }
 
 #[cfg(test)]

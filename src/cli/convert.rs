@@ -6,11 +6,13 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use comfy_table::{ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::objects::{self, ObjectsError};
+use super::{
+    objects::{self, ObjectsError},
+    table::table_for,
+};
 use crate::capi::conversion::{self, Conversion, Infrastructure, Loss, Options, Refusal};
 
 /// Options of the command.
@@ -134,13 +136,11 @@ fn warnings(losses: &[Loss], is_terminal: bool) -> String {
     if !is_terminal {
         return losses.iter().map(|loss| format!("warning: {loss}\n")).collect();
     }
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["object", "not converted", "why", "note"]);
-    for Loss { object, path, reason, advice } in losses {
-        table.add_row([object, path, reason, advice]);
-    }
-    format!("{table}\n")
+    let row = |loss: &Loss| {
+        let Loss { object, path, reason, advice } = loss.clone();
+        [object, path, reason, advice]
+    };
+    table_for(true, &["object", "not converted", "why", "note"], losses.iter().map(row))
 }
 
 #[cfg(test)]

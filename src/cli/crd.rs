@@ -17,6 +17,8 @@ pub enum RenderError {
         given: String,
         /// All kinds.
         known: String,
+        /// The kind that is spelled most alike, if one is.
+        alike: Option<String>,
     },
     /// A definition cannot be written as YAML.
     #[error("print the definition {name} as YAML")]
@@ -40,7 +42,8 @@ pub fn render(kind: Option<&str>) -> Result<String, RenderError> {
     let known: Vec<_> = all.iter().map(|crd| crd.spec.names.kind.clone()).collect();
     all.retain(|crd| is_called(crd, kind));
     if all.is_empty() {
-        return Err(RenderError::UnknownKind { given: kind.into(), known: known.join(", ") });
+        let (known, alike) = (known.join(", "), alike(kind, &known));
+        return Err(RenderError::UnknownKind { given: kind.into(), known, alike });
     }
     documents(&all)
 }
@@ -59,6 +62,14 @@ pub fn render_cluster_api() -> Result<String, RenderError> {
 /// One cannot be written, which does not happen.
 pub fn render_stand_in() -> Result<String, RenderError> {
     documents(&capi::crd::stand_in())
+}
+
+/// The kind that was probably meant.
+fn alike(given: &str, kinds: &[String]) -> Option<String> {
+    const ALIKE: f64 = 0.8;
+    let likeness = |kind: &String| strsim::jaro_winkler(&kind.to_lowercase(), &given.to_lowercase());
+    let best = kinds.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
+    (likeness(best) >= ALIKE).then(|| best.clone())
 }
 
 fn documents(crds: &[CustomResourceDefinition]) -> Result<String, RenderError> {
@@ -112,6 +123,16 @@ mod tests {
              MachineDeployment, MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachineTemplate, MCMMachinePool, \
              MCMMachinePoolTemplate, MCMMigration"
         );
+    }
+
+    #[rstest]
+    #[case("Machin", Some("Machine"))]
+    #[case("machinedeploymnt", Some("MachineDeployment"))]
+    #[case("mcmmachinepol", Some("MCMMachinePool"))]
+    #[case("pod", None)]
+    fn a_misspelled_kind_is_recognized(#[case] given: &str, #[case] expected: Option<&str>) {
+        let Err(RenderError::UnknownKind { alike, .. }) = render(Some(given)) else { panic!("{given} is known") };
+        assert_eq!(alike.as_deref(), expected);
     }
 
     #[test]

@@ -15,7 +15,10 @@ use super::{
     adopt::{self, AdoptCommand},
     args::{self, Command},
     class::{self, ClassCommand},
-    convert, crd, demo, error,
+    convert,
+    crd::{self, RenderError},
+    demo,
+    error::{self, Misuse},
     flags::LogOptions,
     logging, run, simulated_cloud, version,
 };
@@ -60,7 +63,7 @@ fn execute(command: Command) -> Result<()> {
         }
         Command::Crd { stand_in: true, .. } => print(&crd::render_stand_in()?),
         Command::Crd { cluster_api: true, .. } => print(&crd::render_cluster_api()?),
-        Command::Crd { kind, .. } => print(&crd::render(kind.as_deref())?),
+        Command::Crd { kind, .. } => print(&crd::render(kind.as_deref()).map_err(misspelled)?),
         #[cfg(feature = "remote")]
         Command::Driver { command } => match command {
             DriverCommand::Serve(options) => serve(&options.log.clone(), driver::serve(*options)),
@@ -73,6 +76,13 @@ fn execute(command: Command) -> Result<()> {
         Command::Completion { shell } => print(&args::completion(shell)),
         Command::Version => print(&version::text()),
     }
+}
+
+/// A kind that was misspelled is a mistake on the command line.
+fn misspelled(error: RenderError) -> anyhow::Error {
+    let RenderError::UnknownKind { alike, .. } = &error else { return error.into() };
+    let hint = alike.as_ref().map_or_else(|| "see mcm crd --help".to_owned(), |kind| format!("did you mean {kind}?"));
+    Misuse { message: error.to_string(), hint }.into()
 }
 
 fn serve(log: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()> {

@@ -1,12 +1,13 @@
 //! Errors of the command line: one line with the error, one with a hint.
 
-use std::{error::Error as _, process::ExitCode};
+use std::{collections::BTreeSet, error::Error as _, process::ExitCode};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 #[cfg(feature = "remote")]
 use super::driver::NotTested;
 use super::{
+    args,
     class::NotChecked,
     convert::ConvertError,
     flags::{
@@ -35,6 +36,16 @@ pub enum Rejection {
     },
 }
 
+/// Arguments that are well-formed and make no sense together, found only when the command runs.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Misuse {
+    /// The error.
+    pub message: String,
+    /// The hint.
+    pub hint: String,
+}
+
 /// One invocation, for texts that quote it.
 pub struct Spoken<'a> {
     /// The name of the command, as the user types it.
@@ -45,6 +56,8 @@ pub struct Spoken<'a> {
     pub args: &'a [std::ffi::OsString],
     /// The long names of its flags.
     pub flags: Vec<String>,
+    /// How it is called, from its help.
+    pub example: Option<String>,
 }
 
 impl Rejection {
@@ -56,6 +69,8 @@ impl Rejection {
             ErrorKind::UnknownArgument => unknown_argument(&error, spoken),
             ErrorKind::InvalidSubcommand => unknown_command(&error, spoken),
             ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(&error, spoken),
+            ErrorKind::MissingRequiredArgument => missing_arguments(&error, spoken),
+            ErrorKind::ArgumentConflict => conflicting_arguments(&error, spoken),
             _ => usage(first_line(&error), None, spoken),
         }
     }
@@ -85,7 +100,13 @@ impl Rejection {
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(ConvertError::Refused(refusals)) = error.downcast_ref() {
         refusals.iter().for_each(|refusal| print(&refusal.to_string(), None));
+        let objects: BTreeSet<&str> = refusals.iter().map(|refusal| refusal.object.as_str()).collect();
+        print(&format!("{} problems in {} objects: nothing was printed", refusals.len(), objects.len()), None);
         return ExitCode::from(FAILED);
+    }
+    if let Some(misuse) = error.downcast_ref::<Misuse>() {
+        print(&misuse.message, Some(&misuse.hint));
+        return ExitCode::from(USAGE);
     }
     let could_not_be_done = error.downcast_ref::<NotChecked>().is_some();
     #[cfg(feature = "remote")]
@@ -119,6 +140,28 @@ fn see_help(spoken: &Spoken<'_>) -> String {
     format!("see {} --help", spoken.command)
 }
 
+/// The example in the help of the command, else where to look.
+fn example_or_help(spoken: &Spoken<'_>) -> String {
+    spoken.example.clone().unwrap_or_else(|| see_help(spoken))
+}
+
+fn missing_arguments(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+    let missing = texts_of(error, ContextKind::InvalidArg).into_iter().map(|arg| plain(&arg)).collect::<Vec<_>>();
+    usage(format!("{} needs {}", spoken.command, missing.join(" and ")), Some(example_or_help(spoken)), spoken)
+}
+
+fn conflicting_arguments(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+    let given = texts_of(error, ContextKind::InvalidArg).join(", ");
+    let others = texts_of(error, ContextKind::PriorArg).iter().map(|arg| plain(arg)).collect::<Vec<_>>().join(", ");
+    let message = format!("{} takes {} or {others}, not both", spoken.command, plain(&given));
+    usage(message, Some(example_or_help(spoken)), spoken)
+}
+
+/// An argument as it is typed, without the brackets of a usage line.
+fn plain(argument: &str) -> String {
+    argument.replace(['<', '>', '[', ']'], "").replace('|', " or ")
+}
+
 fn unknown_argument(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
     let given = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
     if !given.starts_with('-') {
@@ -132,7 +175,10 @@ fn unknown_argument(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
             spoken,
         );
     }
-    let suggestion = text_of(error, ContextKind::SuggestedArg).map(|flag| format!("did you mean {flag}?"));
+    let suggestion = match given.trim_start_matches('-').split('=').next().and_then(args::command_with_flag) {
+        Some(other) if spoken.is_go_name => Some(format!("it is a flag of {other}")),
+        _ => text_of(error, ContextKind::SuggestedArg).map(|flag| format!("did you mean {flag}?")),
+    };
     usage(format!("unknown flag {given}"), suggestion, spoken)
 }
 
@@ -164,10 +210,15 @@ fn bad_value(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
 }
 
 fn text_of(error: &clap::Error, kind: ContextKind) -> Option<String> {
-    match error.get(kind)? {
-        ContextValue::String(text) => Some(text.clone()),
-        ContextValue::Strings(texts) if !texts.is_empty() => Some(texts.join(", ")),
-        _ => None,
+    let texts = texts_of(error, kind);
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+fn texts_of(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
     }
 }
 

@@ -17,6 +17,7 @@ mod normalize;
 pub mod objects;
 pub mod run;
 pub mod simulated_cloud;
+mod table;
 mod version;
 
 pub use dispatch::main;

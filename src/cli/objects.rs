@@ -1,9 +1,10 @@
 //! Objects in files: YAML or JSON, several in one file, from standard input too.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use k8s_openapi::api::core::v1::Secret;
@@ -60,11 +61,34 @@ pub(super) fn data_of(secret: Secret) -> SecretData {
     SecretData(secret.data.unwrap_or_default().into_iter().map(|(key, data)| (key, data.0)).chain(text).collect())
 }
 
-/// The objects of a file, or of standard input for "-".
+/// The objects of a file, of the YAML and JSON files in a folder, or of standard input for "-".
 ///
 /// # Errors
-/// The file cannot be read, or something in it is no object.
+/// A file cannot be read, or a document in it is not an object.
 pub(super) fn read(path: &Path) -> Result<Vec<Value>, ObjectsError> {
+    if !path.is_dir() {
+        return read_file(path);
+    }
+    let mut objects = Vec::new();
+    for file in files_in(path).map_err(|source| ObjectsError::Read { path: path.display().to_string(), source })? {
+        objects.extend(read_file(&file)?);
+    }
+    Ok(objects)
+}
+
+/// Files with objects in a folder, in order of their names, as kubectl reads them.
+fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let has_objects = |path: &PathBuf| {
+        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        path.is_file() && ["yaml", "yml", "json"].contains(&extension)
+    };
+    let paths: io::Result<Vec<PathBuf>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
+    let mut files: Vec<PathBuf> = paths?.into_iter().filter(has_objects).collect();
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn read_file(path: &Path) -> Result<Vec<Value>, ObjectsError> {
     let open = || -> io::Result<Box<dyn Read>> {
         if path == Path::new("-") { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(fs::File::open(path)?)) }
     };

@@ -119,7 +119,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             name: String::new(),
             scope: namespace.map_or(Scope::All, |name| Scope::Namespace(name.clone())),
             leases,
-            control: options.kubeconfig.clone().map_or(ControlKubeconfig::Default, ControlKubeconfig::Path),
+            control: options.kubeconfig.clone().map_or(ControlKubeconfig::Default, ControlKubeconfig::Named),
             targets: TargetKubeconfigs::Same(TargetKubeconfig::None),
         }),
     }
@@ -323,7 +323,7 @@ mod tests {
         assert!(process.leases.is_some());
         let Cells::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(cell.scope, Scope::Namespace("team".to_owned()));
-        assert_eq!((cell.control, cell.leases.as_str()), (ControlKubeconfig::Path("/k".into()), "capmcm-system"));
+        assert_eq!((cell.control, cell.leases.as_str()), (ControlKubeconfig::Named("/k".into()), "capmcm-system"));
     }
 
     #[test]

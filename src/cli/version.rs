@@ -1,13 +1,34 @@
 //! `mcm version`.
 
-/// Name, version, commit if known, and the API group.
+use crate::{driver::drivers_of_build, runtime::kubeconfig::API_VERSION};
+
+/// Name, version, commit if known, drivers, the API group, and the platform as Go and container images call it.
 pub fn text() -> String {
     let commit = option_env!("MCM_COMMIT").unwrap_or("unknown");
     format!(
-        "mcm {}\ncommit: {commit}\napi: {}\nplatform: {}/{}\n",
+        "mcm {}\ncommit: {commit}\ndrivers: {}\napi: {API_VERSION}\nplatform: {}/{}\n",
         env!("CARGO_PKG_VERSION"),
-        crate::runtime::kubeconfig::API_VERSION,
+        drivers(),
         std::env::consts::OS,
-        std::env::consts::ARCH,
+        architecture(),
     )
+}
+
+fn drivers() -> String {
+    let (mut built_in, left_out) = drivers_of_build();
+    if cfg!(feature = "remote") {
+        built_in.push("remote");
+    }
+    match left_out.is_empty() {
+        true => built_in.join(", "),
+        false => format!("{} ({}: not in this build)", built_in.join(", "), left_out.join(", ")),
+    }
+}
+
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }

@@ -31,8 +31,10 @@ pub enum ControlKubeconfig {
     InCluster,
     /// The cluster that kubectl would use, or that this pod runs in.
     Default,
-    /// In the cluster of this kubeconfig.
+    /// The cluster of this kubeconfig.
     Path(PathBuf),
+    /// The cluster of this kubeconfig, for a command whose flag is `--kubeconfig`.
+    Named(PathBuf),
 }
 
 /// The target cluster (`--target-kubeconfig`).
@@ -93,6 +95,7 @@ impl Clusters {
     ) -> Result<Self, StartError> {
         const TARGET: &str = "--target-kubeconfig";
         const CONTROL: &str = "--control-kubeconfig";
+        const ONLY: &str = "--kubeconfig";
         let target = match target {
             TargetKubeconfig::InCluster => Some(Cluster::load(own_cluster(TARGET, fallback)?).await?),
             TargetKubeconfig::None => None,
@@ -101,8 +104,9 @@ impl Clusters {
         let control = match control {
             ControlKubeconfig::SameAsTarget => target.clone().ok_or(StartError::NoControlCluster)?,
             ControlKubeconfig::InCluster => Cluster::load(Source::Pod { origin: CONTROL }).await?,
-            ControlKubeconfig::Default => Cluster::load(own_cluster("--kubeconfig", fallback)?).await?,
+            ControlKubeconfig::Default => Cluster::load(own_cluster(ONLY, fallback)?).await?,
             ControlKubeconfig::Path(path) => Cluster::load(Source::file(CONTROL, path)).await?,
+            ControlKubeconfig::Named(path) => Cluster::load(Source::file(ONLY, path)).await?,
         };
         Ok(Self { control, target })
     }
@@ -176,6 +180,6 @@ fn own_cluster(flag: &'static str, fallback: Fallback) -> Result<Source, StartEr
     }
     match env::home_dir().map(|home| home.join(".kube").join("config")) {
         Some(path) if path.exists() => Ok(Source::file("the default kubeconfig", &path)),
-        _ => Err(StartError::NoCluster),
+        _ => Err(StartError::NoCluster { flag }),
     }
 }

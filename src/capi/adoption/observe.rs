@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     api::machine::{Machine, MachineClass},
-    capi::types::{Side, names},
+    capi::types::{self, Side, names},
     controllers::{machine, secret::MetadataOfSecret},
     driver::{Catalogue, MachineRequest, SecretData},
     runtime::{cell::Kept, objects::chain, secrets::Secrets},
@@ -244,6 +244,15 @@ impl World {
         let request = MachineRequest { machine: Arc::new(machine), class, secret, may_pause: false };
         let answer = driver.status(&request).await;
         (name, answer.map(|vm| vm.provider_id).map_err(|error| error.message))
+    }
+
+    /// Names of the Clusters in a namespace.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub async fn clusters(management: &Client, namespace: &str) -> Result<Vec<String>, kube::Error> {
+        let clusters: Api<types::Cluster> = Api::namespaced(management.clone(), namespace);
+        Ok(clusters.list_metadata(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect())
     }
 
     /// The kubeconfig of a Cluster, from its Secret.

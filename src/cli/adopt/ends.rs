@@ -3,7 +3,10 @@
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
-use crate::capi::{adoption::Way, types::Side};
+use crate::{
+    capi::{adoption::Way, types::Side},
+    cli::error::Misuse,
+};
 
 /// From one side to another. One of both is enough, but for machines that come from another provider.
 #[derive(Args, Clone, Debug)]
@@ -60,7 +63,9 @@ impl Ends {
             (None, None) => bail!("--from or --to is needed"),
         };
         if from == to {
-            bail!("--from and --to are the same side");
+            let message = "--from and --to are the same side".to_owned();
+            let hint = "--from capi --to native, or --from native --to capi".to_owned();
+            bail!(Misuse { message, hint });
         }
         let way = Way::between(from, to).context(
             "these are two ways, by way of capi: first --from other --to capi, then --from capi --to native; back, first \

@@ -28,14 +28,18 @@ pub enum AdoptCommand {
     /// Show what would be done, and check whether it can be: changes nothing
     ///
     /// Exit code 0: every check passed; 1: one did not.
+    #[command(after_help = "Examples:\n  mcm adopt plan --cluster demo --from capi --to native")]
     Plan(Box<PlanOptions>),
     /// Move the machines, step by step; goes on where an earlier run ended
     ///
     /// Nothing is begun unless every check passes. Until the authority is switched, mcm adopt abort undoes everything.
+    #[command(after_help = "Examples:\n  mcm adopt apply --cluster demo --from capi --to native --deployment pool")]
     Apply(Box<ApplyOptions>),
     /// Show how far each deployment and each machine is, and what it waits for
+    #[command(after_help = "Examples:\n  mcm adopt status --cluster demo")]
     Status(Box<StatusOptions>),
     /// Undo what is under way
+    #[command(after_help = "Examples:\n  mcm adopt abort --cluster demo")]
     Abort(Box<AbortOptions>),
 }
 
@@ -45,7 +49,7 @@ pub struct PlanOptions {
     #[command(flatten)]
     way: Ends,
     /// Format of the plan
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
     #[command(flatten)]
     place: Place,
@@ -66,7 +70,7 @@ pub struct ApplyOptions {
 #[derive(Args, Clone, Debug)]
 pub struct StatusOptions {
     /// Format of the answer
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
     #[command(flatten)]
     place: Place,

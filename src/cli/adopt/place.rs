@@ -11,7 +11,7 @@ use crate::{
         adoption::{Kind, Object, Unit, Way, has_finalizer, lone_name, observe::World, way_of},
         types::{MCMMigration, Side, names},
     },
-    cli::flags::DriverOptions,
+    cli::{error::Misuse, flags::DriverOptions},
     driver::{Catalogue, Environment, Guards},
     runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
     simulated_cloud::{Client, Cloud, CloudApi, Control},
@@ -53,7 +53,7 @@ impl Place {
     /// API servers and drivers. On the way from the stand-in nobody looks at Nodes.
     pub(super) async fn world(&self, ways: &[Way]) -> Result<World> {
         let control = match &self.kubeconfig {
-            Some(path) => ControlKubeconfig::Path(path.clone()),
+            Some(path) => ControlKubeconfig::Named(path.clone()),
             None => ControlKubeconfig::Default,
         };
         let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
@@ -83,14 +83,26 @@ impl Place {
         }
         let name = format!("{}-kubeconfig", self.cluster);
         let text = World::kubeconfig_of(management, namespace, &self.cluster).await?;
-        let text = text.with_context(|| {
-            format!(
-                "there is no Secret {name} with key {} in namespace {namespace}: give --target-kubeconfig",
-                names::KUBECONFIG_KEY
-            )
-        })?;
+        let Some(text) = text else { bail!(self.no_kubeconfig(management, namespace, &name).await) };
         let text = String::from_utf8(text).with_context(|| format!("Secret {name} is no text"))?;
         Ok(Cluster::from_text(&text, "Secret", &name).await?)
+    }
+
+    /// Why there is no kubeconfig: a Cluster of that name is missing, or only its Secret is.
+    async fn no_kubeconfig(&self, management: &kube::Client, namespace: &str, secret: &str) -> Misuse {
+        let clusters = World::clusters(management, namespace).await.unwrap_or_default();
+        if clusters.contains(&self.cluster) {
+            let key = names::KUBECONFIG_KEY;
+            return Misuse {
+                message: format!("there is no Secret {secret} with key {key} in namespace {namespace}"),
+                hint: "pass --target-kubeconfig FILE".to_owned(),
+            };
+        }
+        let hint = match clusters.is_empty() {
+            true => format!("namespace {namespace} has no Clusters: pass --namespace"),
+            false => format!("Clusters here: {}", clusters.join(", ")),
+        };
+        Misuse { message: format!("there is no Cluster {} in namespace {namespace}", self.cluster), hint }
     }
 
     fn drivers(&self) -> Result<Catalogue> {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::json;
 
 use super::Format;
-use crate::capi::adoption::{Check, OF_MACHINE, Plan, Progress, Stage};
+use crate::{
+    capi::adoption::{Check, OF_MACHINE, Plan, Progress, Stage},
+    cli::table::table,
+};
 
 /// The most waits that are named.
 const MOST_WAITS: usize = 3;
@@ -29,15 +31,14 @@ impl Report {
             let all: Vec<_> = plans.iter().map(|plan| json!({ "plan": plan, "waitingFor": plan.todo.waits })).collect();
             return format!("{:#}\n", json!({ "migrations": all }));
         }
-        let mut table = table(&["what", "to", "stage", "step", "waiting for"]);
-        for plan in plans {
+        let row = |plan: &Plan| {
             let (number, total) = (plan.current().map_or(plan.steps.len(), |(number, _)| number), plan.steps.len());
             let title = plan.current().map_or("", |(_, step)| step.title);
             let step = if plan.stage == Stage::Done { String::new() } else { format!("{number}/{total} {title}") };
             let waits = if plan.stage == Stage::Fresh { String::new() } else { Self::shortened(&plan.todo.waits) };
-            table.add_row([plan.unit.to_string(), format!("{:?}", plan.to), format!("{:?}", plan.stage), step, waits]);
-        }
-        format!("{table}\n")
+            [plan.unit.to_string(), format!("{:?}", plan.to), format!("{:?}", plan.stage), step, waits]
+        };
+        table(&["what", "to", "stage", "step", "waiting for"], plans.iter().map(row))
     }
 
     /// The first of some waits.
@@ -55,11 +56,8 @@ fn plan(plan: &Plan) -> String {
     let (of_deployment, of_machines): (Vec<&Check>, Vec<&Check>) =
         plan.checks.iter().partition(|check| check.machine.is_empty());
     if !of_deployment.is_empty() {
-        let mut checks = table(&["check", "", "seen"]);
-        for check in of_deployment {
-            checks.add_row([check.check, verdict(check), &check.text]);
-        }
-        text += &format!("{checks}\n");
+        let row = |check: &Check| [check.check, verdict(check), &check.text].map(str::to_owned);
+        text += &table(&["check", "result", "seen"], of_deployment.into_iter().map(row));
     }
     if !of_machines.is_empty() {
         let mut by_machine: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -68,11 +66,8 @@ fn plan(plan: &Plan) -> String {
                 if check.passed { verdict(check).to_owned() } else { format!("{}: {}", verdict(check), check.text) };
             by_machine.entry(&check.machine).or_default().push(seen);
         }
-        let mut machines = table(&[&["machine"], &OF_MACHINE[..]].concat());
-        for (machine, seen) in by_machine {
-            machines.add_row([vec![machine.to_owned()], seen].concat());
-        }
-        text += &format!("{machines}\n");
+        let rows = by_machine.into_iter().map(|(machine, seen)| [vec![machine.to_owned()], seen].concat());
+        text += &table(&[&["machine"], &OF_MACHINE[..]].concat(), rows);
     }
     for loss in &plan.losses {
         text += &format!("warning: {loss}\n");
@@ -94,13 +89,6 @@ fn plan(plan: &Plan) -> String {
 
 fn verdict(check: &Check) -> &'static str {
     if check.passed { "ok" } else { "failed" }
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(header);
-    table
 }
 
 #[cfg(test)]

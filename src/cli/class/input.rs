@@ -7,7 +7,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{NotChecked, report::Line, report::Verdict};
-use crate::{api::machine::MachineClass, cli::objects, controllers::machine_class, driver::SecretData};
+use crate::{
+    api::machine::{API_VERSION, MachineClass},
+    cli::objects,
+    controllers::machine_class,
+    driver::SecretData,
+};
 
 /// Objects without a namespace are taken to be in this one.
 const NAMESPACE: &str = "default";
@@ -73,6 +78,10 @@ fn items(mut object: Value) -> Vec<Value> {
 }
 
 fn class(mut object: Value) -> Result<MachineClass, NotChecked> {
+    let given = object["apiVersion"].as_str().unwrap_or_default();
+    if given != API_VERSION {
+        return Err(NotChecked::Version { object: name_of(&object), given: given.to_owned() });
+    }
     if object["metadata"]["namespace"].is_null() && object["metadata"].is_object() {
         object["metadata"]["namespace"] = NAMESPACE.into();
     }
@@ -81,14 +90,19 @@ fn class(mut object: Value) -> Result<MachineClass, NotChecked> {
 
 /// An error of a Secret names no values.
 fn typed<T: DeserializeOwned>(object: Value) -> Result<T, NotChecked> {
-    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-    let name = object["metadata"]["name"].as_str().unwrap_or("without a name").to_owned();
+    let name = name_of(&object);
+    let is_secret = object["kind"] == "Secret";
     serde_path_to_error::deserialize(object).map_err(|error| {
         let path = error.path().to_string();
-        let problem =
-            if kind == "Secret" { format!("{path} is invalid") } else { format!("{path}: {}", error.into_inner()) };
-        NotChecked::Invalid { object: format!("{kind} {name}"), problem }
+        let problem = if is_secret { format!("{path} is invalid") } else { format!("{path}: {}", error.into_inner()) };
+        NotChecked::Invalid { object: name, problem }
     })
+}
+
+/// Kind and name of an object.
+fn name_of(object: &Value) -> String {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    format!("{kind} {}", object["metadata"]["name"].as_str().unwrap_or("without a name"))
 }
 
 #[cfg(test)]
@@ -134,12 +148,20 @@ mod tests {
         assert_eq!(input.classes.len(), 1);
     }
 
+    #[rstest::rstest]
+    #[case("machine.sapcloud.io/v1beta1")]
+    #[case("v1")]
+    fn a_class_of_another_version_is_refused(#[case] version: &str) {
+        let error = read(&CLASS.replace("machine.sapcloud.io/v1alpha1", version)).err().unwrap().to_string();
+        assert_eq!(error, format!("MachineClass c: apiVersion {version} is not served: write {API_VERSION}"));
+    }
+
     #[test]
     fn what_is_wrong_is_named_but_no_secret() {
         let error =
             read(&format!("{CLASS}---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\ndata: {{a: [hunter2]}}\n"));
         assert_eq!(error.err().unwrap().to_string(), "Secret s: data.a is invalid");
-        let error = read("apiVersion: v1\nkind: MachineClass\nmetadata: {name: c}\nsecretRef: 7\n");
+        let error = read(&format!("{}\n", CLASS.replace("secretRef: {name: s, namespace: default}", "secretRef: 7")));
         assert!(error.err().unwrap().to_string().starts_with("MachineClass c: secretRef: invalid type"));
         let error = read("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n");
         assert!(error.err().unwrap().to_string().starts_with("there is no MachineClass in "));

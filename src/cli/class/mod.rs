@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::flags::RemoteOptions;
 use super::objects::ObjectsError;
 use crate::{
-    api::machine::MachineClass,
+    api::machine::{API_VERSION, MachineClass},
     driver::{Catalogue, Code, DriverError, Environment, Guards, SecretData, inspection::Presence, spec::Problems},
     simulated_cloud::{Cloud, CloudApi, Control},
 };
@@ -30,20 +30,23 @@ pub enum ClassCommand {
     /// permissions are there.
     ///
     /// Exit code 0: a VM can be created from each class; 1: not from each; 2: they could not be checked.
+    #[command(
+        after_help = "Examples:\n  mcm class check -f class.yaml -f secret.yaml\n  mcm class check -f class.yaml -f secret.yaml --live"
+    )]
     Check(Box<CheckOptions>),
 }
 
 /// Flags of `mcm class check`.
 #[derive(Args, Clone, Debug)]
 pub struct CheckOptions {
-    /// A file with MachineClasses and their Secrets, or "-" for standard input; may be repeated
+    /// A file or folder with MachineClasses and their Secrets, or "-" for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
     files: Vec<PathBuf>,
     /// Also ask the cloud, with the credentials of the Secrets
     #[arg(long)]
     live: bool,
     /// Format of the report
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
     /// Drivers in processes of their own.
     #[cfg(feature = "remote")]
@@ -74,6 +77,14 @@ pub enum NotChecked {
         /// What is wrong.
         problem: String,
     },
+    /// An object of a kind that is not served in this version.
+    #[error("{object}: apiVersion {given} is not served: write {API_VERSION}")]
+    Version {
+        /// Kind and name.
+        object: String,
+        /// Its `apiVersion`.
+        given: String,
+    },
     /// There is nothing to check.
     #[error("there is no MachineClass in {0}")]
     Nothing(String),
@@ -99,6 +110,7 @@ pub async fn check(options: CheckOptions) -> Result<Report, NotChecked> {
     for class in &input.classes {
         let (secret, missing) = input.secret_of(class);
         let mut lines: Vec<Line> = missing.into_iter().map(|line| input::missing(line, options.live)).collect();
+        lines.extend(class.flaws().into_iter().map(|flaw| Line::new(Verdict::Error, flaw.path, flaw.text)));
         lines.extend(check_class(&catalogue, class).await);
         if options.live && lines.iter().all(|line| line.verdict != Verdict::Error) {
             lines.extend(look(&catalogue, class, &secret).await);

@@ -1,13 +1,10 @@
 //! The report of a check.
 
-use std::fmt::Write;
-
 use anyhow::{Result, bail};
-use comfy_table::{ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::{Value, json};
 
 use super::Format;
-use crate::api::machine::MachineClass;
+use crate::{api::machine::MachineClass, cli::table::table};
 
 /// What is said of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,18 +77,12 @@ impl Checked {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("MachineClass {} ({}): {}\n", self.name, self.provider, self.summary());
+        let text = format!("MachineClass {} ({}): {}\n", self.name, self.provider, self.summary());
         if self.lines.is_empty() {
             return text;
         }
-        let mut table = Table::new();
-        table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(["result", "field", "what"]);
-        for Line { verdict, path, text } in &self.lines {
-            table.add_row([verdict.word(), path, text]);
-        }
-        let _ = writeln!(text, "{table}");
-        text
+        let row = |line: &Line| [line.verdict.word().to_owned(), line.path.clone(), line.text.clone()];
+        text + &table(&["result", "field", "what"], self.lines.iter().map(row))
     }
 
     fn json(&self) -> Value {
@@ -165,7 +156,7 @@ mod tests {
     #[test]
     fn errors_come_first() {
         let text = report(&[Verdict::Good, Verdict::Warning, Verdict::Error], Format::Text).text;
-        let places = ["error", "warning", "ok"].map(|word| text.find(&format!(" {word} ")).unwrap());
+        let places = ["error ", "warning ", "ok "].map(|word| text.find(word).unwrap());
         assert!(places.is_sorted(), "{text}");
     }
 

@@ -37,6 +37,7 @@ use self::{process::Process, simulated::Simulated, stage::Stage};
 /// A process cannot be started, or an act does not reach its goal in time.
 pub async fn run(options: DemoOptions) -> Result<()> {
     let program = std::env::current_exe().context("find this program")?;
+    stage::check(&options.kubeconfig).await?;
     let (cloud, process) = Simulated::start(&program, &options).await.context("prepare the demo")?;
     play(&options, &program, Arc::new(cloud), Some(process)).await
 }

@@ -63,7 +63,7 @@ impl ShowOptions {
     pub fn report(&self, screen: &Screen, summary: &Summary) -> Result<()> {
         match self.output {
             Output::Json => println!("{}", serde_json::to_string_pretty(summary)?),
-            Output::Text => screen.say(&summary.text()),
+            Output::Text => screen.say(&summary.text(screen.width())),
         }
         Ok(())
     }

@@ -15,6 +15,9 @@ use super::{shown::Shown, svg::svg};
 /// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(80);
 
+/// The most columns that are used.
+const WIDEST: u16 = 140;
+
 /// A terminal, or a pipe.
 pub struct Screen {
     live: bool,
@@ -38,6 +41,12 @@ impl Screen {
     pub fn new(live: bool, record: Option<PathBuf>) -> Self {
         let colours = live && std::env::var_os("NO_COLOR").is_none();
         Self { live, colours, bars: MultiProgress::new(), record, said: Mutex::default() }
+    }
+
+    /// Its width; that of a wide terminal in a pipe.
+    #[must_use]
+    pub fn width(&self) -> u16 {
+        if self.live { width() } else { WIDEST }
     }
 
     /// Prints a text above the table.
@@ -130,7 +139,7 @@ impl<P: Shown> Picture<'_, P> {
 
 fn width() -> u16 {
     let columns = console_width().or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
-    columns.unwrap_or(100).clamp(60, 140)
+    columns.unwrap_or(100).clamp(60, WIDEST)
 }
 
 fn console_width() -> Option<u16> {

@@ -3,17 +3,19 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::Client;
 
 use super::{
     cloud::Cloud,
     options::DemoOptions,
     process::{Process, free_port},
 };
-use crate::cli::{apply, crd};
+use crate::{
+    cli::{apply, crd},
+    runtime::kubeconfig::{
+        self, Cluster, Clusters, ControlKubeconfig, Fallback, StartError, TargetKubeconfig, UserAgent,
+    },
+};
 
 const WORKLOAD: &str = include_str!("../../../templates/simulated/workload.yaml");
 const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: demo}";
@@ -90,10 +92,18 @@ impl Stage {
     }
 }
 
-/// A client with the credentials of a file.
-async fn client_of(kubeconfig: &Path) -> Result<Client> {
-    let read =
-        Kubeconfig::read_from(kubeconfig).with_context(|| format!("read the kubeconfig {}", kubeconfig.display()))?;
-    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
+/// Checks the cluster before anything is started, with the errors and hints of the managers.
+pub(super) async fn check(path: &Path) -> Result<(), StartError> {
+    let cluster = cluster_of(path).await?;
+    let client = kubeconfig::client(&cluster, UserAgent::Mcm).await?;
+    kubeconfig::wait_until_ready(&client, &cluster.config.cluster_url).await.map(drop)
+}
+
+async fn client_of(path: &Path) -> Result<Client, StartError> {
+    kubeconfig::client(&cluster_of(path).await?, UserAgent::Mcm).await
+}
+
+async fn cluster_of(path: &Path) -> Result<Cluster, StartError> {
+    let control = ControlKubeconfig::Named(path.to_owned());
+    Ok(Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await?.control)
 }

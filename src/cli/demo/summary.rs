@@ -1,7 +1,9 @@
 //! The final report.
 
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+use comfy_table::{Cell, CellAlignment};
 use serde::Serialize;
+
+use super::shown::table;
 
 /// Results of the demo.
 #[derive(Debug, Serialize)]
@@ -28,11 +30,11 @@ pub struct Act {
 }
 
 impl Summary {
-    /// As a table.
+    /// As a table of at most this width.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(UTF8_BORDERS_ONLY).force_no_tty().set_header(["ACT", "SECONDS", "WHAT HAPPENED"]);
+    pub fn text(&self, width: u16) -> String {
+        let mut table = table(width, false);
+        table.set_header(["ACT", "SECONDS", "WHAT HAPPENED"]);
         for act in &self.acts {
             table.add_row([
                 Cell::new(&act.title),

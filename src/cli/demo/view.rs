@@ -35,34 +35,45 @@ impl Shown for Props {
     }
 }
 
-/// The machines and their nodes, and VMs without a machine.
+/// Columns that all but the last one take at most: names of the demo, the longest phase and state of a Node, and borders.
+const WITHOUT_OPERATION: u16 = 82;
+/// The last operation is shown where so many columns are left for it.
+const LEAST_OPERATION: u16 = 16;
+
+/// The machines and their nodes, and VMs without a machine: one line for each.
 fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String {
+    let room = width.saturating_sub(WITHOUT_OPERATION);
+    let shows_operation = room >= LEAST_OPERATION;
+    let columns = if shows_operation { 7 } else { 6 };
     let mut table = table(width, colours);
-    table.set_header(["MACHINE", "PHASE", "CLASS", "NODE", "PODS", "AGE", "LAST OPERATION"]);
+    let header = ["MACHINE", "PHASE", "CLASS", "NODE", "PODS", "AGE", "LAST OPERATION"];
+    table.set_header(header.into_iter().take(columns));
     for (name, machine) in &props.machines {
         let phase = machine.phase();
         let operation =
             machine.status.as_ref().map(|status| status.last_operation.description.clone()).unwrap_or_default();
-        table.add_row([
+        let cells = [
             Cell::new(name).add_attribute(Attribute::Bold),
             Cell::new(shown_phase(machine)).fg(colour_of(&phase)),
             Cell::new(&machine.spec.class.name),
             Cell::new(node(props, machine)),
             Cell::new(pods(props, machine)).set_alignment(CellAlignment::Right),
             Cell::new(age(machine, now)).set_alignment(CellAlignment::Right),
-            Cell::new(shortened(&operation, 48)),
-        ]);
+            Cell::new(shortened(&operation, usize::from(room.clamp(LEAST_OPERATION, 48)))),
+        ];
+        table.add_row(cells.into_iter().take(columns));
     }
     for name in &props.vms.by_hand {
-        table.add_row([
+        let cells = [
             Cell::new(name).add_attribute(Attribute::Bold),
             Cell::new(NO_MACHINE).fg(Color::Magenta),
             Cell::new(""),
             Cell::new("–"),
             Cell::new(""),
             Cell::new(""),
-            Cell::new("VM that was created by hand"),
-        ]);
+            Cell::new("VM created by hand"),
+        ];
+        table.add_row(cells.into_iter().take(columns));
     }
     if props.machines.is_empty() && props.vms.by_hand.is_empty() {
         table.add_row(["(none)"]);
@@ -138,10 +149,20 @@ mod tests {
     #[test]
     fn a_frame_fits_its_width_and_names_every_machine() {
         let now: Timestamp = "2026-01-01T00:00:07Z".parse().unwrap();
-        for width in [80, 120] {
-            let frame = frame(&props(), now, width, false);
+        for width in [80, 100, 120, 200] {
+            let mut props = props();
+            let cordoned = r#"{"metadata": {"name": "pool-6d689-bb6vn"}, "spec": {"unschedulable": true},
+                               "status": {"conditions": [{"type": "Ready", "status": "True"}]}}"#;
+            let mut machine = Machine::clone(&props.machines["pool-a"]);
+            machine.metadata.labels = Some([("node".to_owned(), "pool-6d689-bb6vn".to_owned())].into());
+            machine.status.as_mut().unwrap().current_status.phase = MachinePhase::Terminating;
+            props.machines.insert("pool-6d689-bb6vn".into(), Arc::new(machine));
+            props.nodes.insert("pool-6d689-bb6vn".into(), Arc::new(serde_json::from_str(cordoned).unwrap()));
+            let frame = frame(&props, now, width, false);
             assert!(frame.lines().all(|line| line.chars().count() <= usize::from(width)), "{frame}");
-            assert!(frame.contains("pool-a") && frame.contains("pool-b"), "{frame}");
+            // Borders, the header, its line, and one line for each.
+            assert_eq!(frame.lines().count(), 4 + props.machines.len() + props.vms.by_hand.len(), "{frame}");
+            assert!(["pool-a", "pool-b", "pool-6d689-bb6vn"].iter().all(|name| frame.contains(name)), "{frame}");
         }
         insta::assert_snapshot!(frame(&props(), now, 120, false));
     }

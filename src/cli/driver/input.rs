@@ -28,13 +28,14 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn read(options: &TestOptions) -> Result<Self, NotTested> {
         let class = |path: &PathBuf| of_file(path, class_of);
-        let class_of_test = class(&options.class)?;
         let mut secret = SecretData::default();
-        for path in [&options.class].into_iter().chain(&options.secret) {
-            secret.0.extend(of_file(path, |path| secret_of(path, path != options.class.as_path()))?.0);
+        for (path, is_required) in
+            options.files.iter().map(|path| (path, false)).chain(options.secret.iter().map(|path| (path, true)))
+        {
+            secret.0.extend(of_file(path, |path| secret_of(path, is_required))?.0);
         }
         Ok(Self {
-            class: class_of_test,
+            class: class_of_files(&options.files)?,
             invalid: options.invalid_class.as_ref().map(class).transpose()?,
             foreign: options.foreign_class.as_ref().map(class).transpose()?,
             volumes: options.volumes.as_ref().map(|path| of_file(path, volumes_of)).transpose()?.unwrap_or_default(),
@@ -70,8 +71,21 @@ fn objects<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<Vec<T>> {
         .collect()
 }
 
+/// The class in one of some files.
+fn class_of_files(paths: &[PathBuf]) -> Result<MachineClass, NotTested> {
+    let mut classes = Vec::new();
+    for path in paths {
+        classes.extend(of_file(path, |path| objects(path, "MachineClass"))?);
+    }
+    let path = || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    only(classes).map_err(|source| NotTested::File { path: path().into(), source })
+}
+
 fn class_of(path: &Path) -> Result<MachineClass> {
-    let mut classes: Vec<MachineClass> = objects(path, "MachineClass")?;
+    only(objects(path, "MachineClass")?)
+}
+
+fn only(mut classes: Vec<MachineClass>) -> Result<MachineClass> {
     let (Some(mut class), true) = (classes.pop(), classes.is_empty()) else {
         bail!("it must contain exactly one MachineClass");
     };

@@ -26,10 +26,12 @@ pub use report::Report;
 #[derive(Debug, Subcommand)]
 pub enum DriverCommand {
     /// Serve drivers of this program to another mcm
+    #[command(after_help = "Examples:\n  mcm driver serve --provider AWS --listen unix:///run/mcm/aws.sock")]
     Serve(Box<ServeOptions>),
     /// Test a driver in any language: creates and deletes a few VMs, and reports which rules of docs/drivers.md it breaks
     ///
     /// Exit code 0: no check failed; 1: one did; 2: the driver could not be tested.
+    #[command(after_help = "Examples:\n  mcm driver test unix:///run/mcm/aws.sock -f class.yaml --secret secret.yaml")]
     Test(Box<TestOptions>),
 }
 
@@ -68,9 +70,9 @@ pub struct TestOptions {
     /// Where the driver listens: unix:///PATH, https://HOST:PORT or http://HOST:PORT
     #[arg(value_name = "ADDRESS", value_parser = value::driver_address)]
     address: Address,
-    /// A file with the MachineClass from which VMs are created; it may contain its Secrets
-    #[arg(short = 'f', long = "filename", value_name = "FILE")]
-    class: PathBuf,
+    /// A file or folder with the MachineClass from which VMs are created, or with its Secrets; may be repeated
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
+    files: Vec<PathBuf>,
     /// A file with Secrets: credentials and user data; may be repeated
     #[arg(long, value_name = "FILE")]
     secret: Vec<PathBuf>,
@@ -102,7 +104,7 @@ pub struct TestOptions {
     #[arg(long)]
     insecure: bool,
     /// Format of the report
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
 }
 

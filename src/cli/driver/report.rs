@@ -3,13 +3,15 @@
 use std::fmt::Write;
 
 use anyhow::{Result, bail};
-use comfy_table::{ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::json;
 
 use super::Format;
-use crate::driver::{
-    conformance::{self, CheckResult, Outcome},
-    remote::Endpoint,
+use crate::{
+    cli::table::table,
+    driver::{
+        conformance::{self, CheckResult, Outcome},
+        remote::Endpoint,
+    },
 };
 
 /// The report of a test.
@@ -35,7 +37,7 @@ impl Report {
                 format!("{document:#}\n")
             }
             Format::Text => {
-                let mut text = format!("{}\n", table(&results.results));
+                let mut text = table_of(&results.results);
                 let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
                 text
             }
@@ -75,14 +77,9 @@ fn json_of(result: &CheckResult) -> serde_json::Value {
     })
 }
 
-fn table(results: &[CheckResult]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["check", "result", "why", "what to do"]);
-    for result in results {
-        table.add_row([result.name, word(result.outcome), &result.detail, advice(result)]);
-    }
-    table
+fn table_of(results: &[CheckResult]) -> String {
+    let row = |one: &CheckResult| [one.name, word(one.outcome), &one.detail, advice(one)].map(str::to_owned);
+    table(&["check", "result", "why", "what to do"], results.iter().map(row))
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use kube::{client::AuthError, config::KubeconfigError};
 /// Group and version of the machine objects.
 pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 
+/// How the kinds are installed, also over those that another program installed.
+const INSTALL: &str = "install them with: mcm crd | kubectl apply --server-side --force-conflicts -f -";
+
 /// A cluster cannot be used. Texts contain nothing of a kubeconfig but server addresses and file names.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -65,7 +68,10 @@ pub enum StartError {
     #[error(
         "find a cluster: KUBECONFIG is not set, ~/.kube/config does not exist, and the process does not run in a pod"
     )]
-    NoCluster,
+    NoCluster {
+        /// The flag that names one.
+        flag: &'static str,
+    },
     /// No control cluster is given.
     #[error("find the control cluster: --control-kubeconfig is empty and --target-kubeconfig is none")]
     NoControlCluster,
@@ -132,7 +138,8 @@ impl StartError {
             Self::NotInPod { .. } => {
                 "outside a pod pass a kubeconfig file with that flag; inside a pod check that its service account token is mounted"
             }
-            Self::NoCluster => "pass --target-kubeconfig FILE",
+            Self::NoCluster { flag: "--kubeconfig" } => "pass --kubeconfig FILE",
+            Self::NoCluster { .. } => "pass --target-kubeconfig FILE",
             Self::NoControlCluster => {
                 "pass --control-kubeconfig FILE, or --control-kubeconfig inClusterConfig in a pod"
             }
@@ -147,7 +154,7 @@ impl StartError {
                 "check the server's address in the kubeconfig, and that the server is up and reachable from here"
             }
             Self::Refused { .. } => "check the user in the kubeconfig, and its roles",
-            Self::KindsMissing { .. } => "install them with: mcm crd | kubectl apply -f -",
+            Self::KindsMissing { .. } => INSTALL,
         }
     }
 
