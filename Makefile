@@ -5,12 +5,13 @@ N ?= 200
 COUNT ?= 10000
 FIRST ?= 1000000
 CLOUD_MACHINES ?= 500
+SOAK_MINUTES ?= 30
 # Features beyond the default ones for `make test`, such as FEATURES=aws,gcp.
 FEATURES ?=
 export CAPI CLOUD K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-clusterctl test-drivers test-clouds count-calls seeds check check-features fmt crds proto-go bench faults deny clean
+.PHONY: help build static demo test test-clusterctl test-drivers test-clouds count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -41,6 +42,9 @@ test-clouds: ## Test the drivers of real clouds against simulations of them (nee
 
 count-calls: ## Count the calls of EC2 in the life of CLOUD_MACHINES=500 machines on moto, next to those of the Go provider
 	KUBEBUILDER_ASSETS=$$(hack/control-plane get) CLOUD_MACHINES=$(CLOUD_MACHINES) $(CARGO) test --locked --features aws,gcp --test clouds calls:: -- --nocapture
+
+soak-orphans: ## Let the orphan collectors of two namespaces with one cluster tag run for SOAK_MINUTES=30 on simulations of two clouds
+	KUBEBUILDER_ASSETS=$$(hack/control-plane get) SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --locked --features aws,gcp --test clouds soak:: -- --nocapture
 
 seeds: ## Play COUNT=10000 seeds of the model from FIRST=1000000 on, with an optimized build (ROOMS=in-place,volumes)
 	@hack/seeds --first $(FIRST) --rooms "$(ROOMS)" $(COUNT)

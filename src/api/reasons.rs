@@ -52,7 +52,7 @@ strings! {
         Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
         InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
         Preserved = "Preserved", PreservationStopped = "PreservationStopped",
-        OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", VmMissing = "VmMissing",
+        OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", OrphanLeftAlone = "OrphanLeftAlone", VmMissing = "VmMissing",
         LeaderElection = "LeaderElection",
     }
 }

@@ -1,7 +1,6 @@
 //! A driver for tests of the catalogue and the wrappers.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -17,7 +16,7 @@ use super::{
     error::DriverError,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     spec::Problems,
-    vm::Vm,
+    vm::{Listed, Vm},
 };
 use crate::api::machine::MachineClass;
 
@@ -53,7 +52,13 @@ impl FakeDriver {
 
     pub(crate) fn request() -> MachineRequest {
         let secret = SecretData::default();
-        MachineRequest { machine: Arc::default(), class: Arc::default(), secret, may_pause: false }
+        MachineRequest {
+            machine: Arc::default(),
+            class: Arc::default(),
+            secret,
+            owner: String::new(),
+            may_pause: false,
+        }
     }
 
     async fn answer<T: Default>(&self) -> Result<T, DriverError> {
@@ -96,7 +101,7 @@ impl Driver for FakeDriver {
         self.answer().await
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
         self.answer().await
     }
 

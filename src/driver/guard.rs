@@ -4,7 +4,7 @@
 //! Only the catalogue wraps drivers.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     future::Future,
     sync::{Arc, Weak},
     time::Duration,
@@ -26,7 +26,7 @@ use super::{
     interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData},
     operation::Operation,
     spec::Problems,
-    vm::Vm,
+    vm::{Listed, Vm},
 };
 use crate::api::{GoDuration, machine::MachineClass};
 
@@ -157,8 +157,12 @@ impl<G: Guard> Driver for Guarded<G> {
         self.guard.around(self.call(Operation::Status, &request.class), self.inner.status(request)).await
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
         self.guard.around(self.call(Operation::List, class), self.inner.list(class, secret)).await
+    }
+
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        self.inner.may_list(class, other)
     }
 
     /// Not guarded: no controller calls it.

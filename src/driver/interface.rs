@@ -5,7 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
-use super::{code::Code, error::DriverError, inspection::Finding, spec::Problems, vm::Vm};
+use super::{
+    cluster_tag,
+    code::Code,
+    error::DriverError,
+    inspection::Finding,
+    spec::Problems,
+    vm::{Listed, Vm},
+};
 use crate::api::machine::{Machine, MachineClass};
 
 /// Secret data for one call: credentials and user data. Its content never appears in `Debug` output.
@@ -27,6 +34,9 @@ pub struct MachineRequest {
     pub class: Arc<MachineClass>,
     /// Merged Secret data. In `create` and `initialize` the placeholders of the user data are substituted.
     pub secret: SecretData,
+    /// Marker of the owner of the VM, which `create` and `tag` write on it; empty in other requests. At most 63 lower-case
+    /// letters, digits and hyphens.
+    pub owner: String,
     /// Whether the call may end while the cloud still works, with [`DriverError::call_again_in`]. Otherwise it waits.
     #[cfg_attr(not(feature = "gcp"), expect(dead_code, reason = "other drivers wait"))]
     pub may_pause: bool,
@@ -87,8 +97,14 @@ pub trait Driver: Send + Sync + 'static {
     /// carries the VM in [`DriverError::vm`].
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 
-    /// All existing VMs of a class: provider ID to Machine name. A partial list is an error.
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError>;
+    /// All existing VMs of a class, by provider ID. A partial list is an error.
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError>;
+
+    /// Whether [`Self::list`] of a class may show VMs that were created for another class of the same provider. Makes no
+    /// cloud call.
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        cluster_tag::is_shared(&class.provider_spec, &other.provider_spec)
+    }
 
     /// Looks for what the class needs of the cloud, such as its image and its network, with read-only calls.
     /// [`Code::Unimplemented`] if the driver cannot. Only `mcm class check` calls it.
@@ -97,8 +113,8 @@ pub trait Driver: Send + Sync + 'static {
         Err(DriverError::new(Code::Unimplemented, message))
     }
 
-    /// Gives the VM with the Machine's provider ID the tags by which [`Self::list`] finds VMs of the class, or takes so many
-    /// of them away that it does not. [`Code::Unimplemented`] if the driver cannot. Only `mcm adopt` calls it.
+    /// Gives the VM with the Machine's provider ID the tags by which [`Self::list`] finds VMs of the class and the marker of
+    /// its owner, or takes the marker and so many of the others away that `list` does not find it. [`Code::Unimplemented`] if the driver cannot. Only `mcm adopt` calls it.
     async fn tag(&self, _: &MachineRequest, _is_listed: bool) -> Result<(), DriverError> {
         let message = format!("driver {} cannot change tags: change them by hand, as the class says", self.name());
         Err(DriverError::new(Code::Unimplemented, message))

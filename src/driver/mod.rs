@@ -12,6 +12,7 @@ mod aws;
 mod catalogue;
 #[cfg(feature = "cloud")]
 mod cloud;
+mod cluster_tag;
 pub(crate) mod code;
 #[cfg(any(test, feature = "cloud", feature = "remote"))]
 pub(crate) mod conformance;
@@ -42,4 +43,4 @@ pub(crate) use error::DriverError;
 pub(crate) use guard::{Guards, Observer};
 pub(crate) use interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData};
 pub(crate) use operation::Operation;
-pub(crate) use vm::Vm;
+pub(crate) use vm::{Listed, ListedVm, Vm};

@@ -1,6 +1,6 @@
 //! The driver of the simulated cloud.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -12,11 +12,14 @@ use super::{
     guard::Observer,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     spec::Problems,
-    vm::Vm,
+    vm::{Listed, ListedVm, Vm},
 };
 use crate::{
     api::machine::MachineClass,
-    simulated_cloud::{CloudApi, CreateVm, Failure, PROVIDER_ID_PREFIX, ProviderSpec, Selector, VmView},
+    simulated_cloud::{
+        CloudApi, CreateVm, Failure, ListedVm as Listing, PROVIDER_ID_PREFIX, ProviderSpec, Selector, TagRequest,
+        VmView,
+    },
 };
 
 /// Name in `MachineClass.provider`.
@@ -92,6 +95,7 @@ impl Driver for SimulatedDriver {
             machine_name: request.machine.metadata.name.clone().unwrap_or_default(),
             cluster: Some(self.cluster(&namespace)),
             namespace,
+            owner: request.owner.clone(),
             token: request.machine.metadata.uid.clone().unwrap_or_default(),
             user_data_bytes: request.secret.0.get("userData").map_or(0, Vec::len),
             provider_spec: request.class.provider_spec.clone(),
@@ -135,19 +139,29 @@ impl Driver for SimulatedDriver {
     }
 
     /// Every VM of the cluster, which the classes of a namespace share.
-    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
         let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
         let list = self.cloud.list(&self.cluster(namespace)).await.map_err(error_of)?;
-        Ok(list.items.into_iter().map(|vm| (vm.provider_id, vm.machine_name)).collect())
+        let entry = |vm: Listing| (vm.provider_id, ListedVm::new(vm.machine_name, Some(vm.owner)));
+        Ok(list.items.into_iter().map(entry).collect())
     }
 
-    /// The tag of a VM is its cluster.
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        let [own, other] =
+            [class, other].map(|class| self.cluster(class.metadata.namespace.as_deref().unwrap_or_default()));
+        own == other
+    }
+
+    /// The tags of a VM are its cluster and its owner.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let cluster = if is_listed { self.cluster(&namespace_of(request)) } else { String::new() };
+        let tags = match is_listed {
+            true => TagRequest { cluster: self.cluster(&namespace_of(request)), owner: request.owner.clone() },
+            false => TagRequest::default(),
+        };
         let Some(id) = request.machine.spec.provider_id.rsplit('/').next().filter(|id| !id.is_empty()) else {
             return Err(DriverError::new(Code::InvalidArgument, "the machine has no provider ID"));
         };
-        self.cloud.tag(id, &cluster).await.map(drop).map_err(error_of)
+        self.cloud.tag(id, &tags).await.map(drop).map_err(error_of)
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

@@ -15,6 +15,9 @@ use crate::{
     simulated_cloud::{Cloud, Control},
 };
 
+/// The owner of the VMs.
+pub const OWNER: &str = "tester";
+
 /// A driver with its class and Secret.
 pub struct Tester {
     driver: Arc<dyn Driver>,
@@ -94,7 +97,8 @@ impl Tester {
     /// # Errors
     /// The driver's.
     pub async fn list(&self) -> Result<BTreeMap<String, String>, Failed> {
-        Ok(self.driver.list(&self.class, &self.secret).await?)
+        let listed = self.driver.list(&self.class, &self.secret).await?;
+        Ok(listed.into_iter().map(|(id, vm)| (id, vm.machine)).collect())
     }
 
     /// Runs the conformance suite; returns the checks that failed and the whole report.
@@ -119,7 +123,7 @@ impl Tester {
 
     fn request(&self, machine: &Machine) -> MachineRequest {
         let (machine, class) = (Arc::new(machine.clone()), Arc::clone(&self.class));
-        MachineRequest { machine, class, secret: self.secret.clone(), may_pause: false }
+        MachineRequest { machine, class, secret: self.secret.clone(), owner: OWNER.to_owned(), may_pause: false }
     }
 }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::NodeAddress;
 
 /// A VM as the driver returns it.
@@ -12,3 +14,27 @@ pub struct Vm {
     /// State of the driver, passed back with the next call; `None` keeps the stored one.
     pub last_known_state: Option<String>,
 }
+
+/// A VM in a list of the VMs of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedVm {
+    /// Name of the Machine that it was created for.
+    pub machine: String,
+    /// Marker of its owner. VMs of the Go programs and of older versions have none.
+    pub owner: Option<String>,
+}
+
+impl ListedVm {
+    /// A VM with a marker; an empty one is none.
+    pub fn new(machine: impl Into<String>, owner: Option<String>) -> Self {
+        Self { machine: machine.into(), owner: owner.filter(|owner| !owner.is_empty()) }
+    }
+
+    /// A VM without a marker.
+    pub fn unmarked(machine: impl Into<String>) -> Self {
+        Self::new(machine, None)
+    }
+}
+
+/// A list of VMs, by provider ID.
+pub type Listed = BTreeMap<String, ListedVm>;

@@ -19,6 +19,7 @@ pub(crate) mod look;
 pub mod metrics;
 pub mod objects;
 pub(crate) mod on_demand;
+pub mod owners;
 pub(crate) mod pem;
 pub mod queue;
 pub mod reconcile;

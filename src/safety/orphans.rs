@@ -4,10 +4,38 @@
 //! A VM is an orphan only if no Machine can have created it. A single list proves nothing, because a Machine may be
 //! missing for reasons of ours. So an orphan must be seen again, and nothing is deleted before it has been seen for long
 //! enough.
+//!
+//! Several control namespaces may have VMs in one list, because all VMs of a Kubernetes cluster need the same tag. Each VM
+//! carries the marker of its owner. A VM without one, of the Go programs or of an older version, can be an orphan only
+//! where a single namespace uses the tag.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+
+use crate::driver::{Listed, ListedVm};
+
+/// The owner of VMs: a control namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Name of the namespace.
+    pub namespace: String,
+    /// Its UID, if the process may read it.
+    pub uid: Option<String>,
+}
+
+impl Owner {
+    /// What is written on its VMs: the UID, else the name. Both fit into the labels of all clouds.
+    pub fn marker(&self) -> &str {
+        self.uid.as_deref().unwrap_or(&self.namespace)
+    }
+
+    /// Whether a VM with this marker is one of its own. The process may have been unable to read the UID when it created
+    /// the VM, so the name counts, too.
+    fn has(&self, marker: &str) -> bool {
+        self.uid.as_deref() == Some(marker) || self.namespace == marker
+    }
+}
 
 /// A Machine, as far as it can claim a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,39 +56,49 @@ pub enum Verdict {
     /// The Machine of its name has another provider ID, and there is no VM with that one. Either the stored ID is wrong,
     /// or this VM is; people have to find out.
     Doubtful,
-    /// No Machine has it.
+    /// No Machine has it, but it carries the marker of another owner.
+    Foreign,
+    /// No Machine has it, and it carries no marker. It is an orphan if no other owner uses the cluster tag.
+    Unmarked,
+    /// No Machine has it, and it carries the marker of its owner.
     Orphan,
 }
 
-/// Judges each listed VM (provider ID → name of its Machine). Provider IDs are compared literally.
-pub fn judge<'a>(listed: &'a BTreeMap<String, String>, claims: &[Claim]) -> BTreeMap<&'a str, Verdict> {
+/// Judges each VM in the list of a class of `owner`. Provider IDs are compared literally.
+pub fn judge<'a>(listed: &'a Listed, claims: &[Claim], owner: &Owner) -> BTreeMap<&'a str, Verdict> {
     let ids: BTreeSet<&str> = claims.iter().map(|claim| claim.provider_id.as_str()).collect();
     let mut by_name: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
     for claim in claims {
         by_name.entry(&claim.name).or_default().push(claim);
     }
-    let verdict = |id: &str, name: &str| {
-        if id.is_empty() || name.is_empty() {
+    let verdict = |id: &str, vm: &ListedVm| {
+        if !id.is_empty() && ids.contains(id) {
+            return Verdict::Claimed;
+        }
+        let marker = vm.owner.as_deref();
+        if marker.is_some_and(|marker| !owner.has(marker)) {
+            return Verdict::Foreign;
+        }
+        if id.is_empty() || vm.machine.is_empty() {
             // A driver's mistake. Such a VM cannot be deleted safely.
             return Verdict::Doubtful;
         }
-        if ids.contains(id) {
-            return Verdict::Claimed;
-        }
-        let of_name = by_name.get(name).map(Vec::as_slice).unwrap_or_default();
+        let of_name = by_name.get(vm.machine.as_str()).map(Vec::as_slice).unwrap_or_default();
         if of_name.iter().any(|claim| claim.is_creating || claim.provider_id.is_empty()) {
             Verdict::Claimed
         } else if of_name.iter().any(|claim| !listed.contains_key(&claim.provider_id)) {
             Verdict::Doubtful
+        } else if marker.is_none() {
+            Verdict::Unmarked
         } else {
             Verdict::Orphan
         }
     };
-    listed.iter().map(|(id, name)| (id.as_str(), verdict(id, name))).collect()
+    listed.iter().map(|(id, vm)| (id.as_str(), verdict(id, vm))).collect()
 }
 
 /// The Machines that have a provider ID which is not listed. `claims` are those of the listed class.
-pub fn without_vm<'a>(listed: &BTreeMap<String, String>, claims: &'a [Claim]) -> impl Iterator<Item = &'a Claim> {
+pub fn without_vm<'a>(listed: &Listed, claims: &'a [Claim]) -> impl Iterator<Item = &'a Claim> {
     claims
         .iter()
         .filter(|claim| !claim.is_creating && !claim.provider_id.is_empty() && !listed.contains_key(&claim.provider_id))
@@ -95,8 +133,16 @@ mod tests {
         Claim { name: name.to_owned(), provider_id: provider_id.to_owned(), is_creating }
     }
 
-    fn listed(all: &[(&str, &str)]) -> BTreeMap<String, String> {
-        all.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect()
+    fn listed(all: &[(&str, &str)]) -> Listed {
+        all.iter().map(|(id, name)| ((*id).to_owned(), marked(name, Some("team-a")))).collect()
+    }
+
+    fn marked(machine: &str, owner: Option<&str>) -> ListedVm {
+        ListedVm::new(machine, owner.map(str::to_owned))
+    }
+
+    fn owner(uid: Option<&str>) -> Owner {
+        Owner { namespace: "team-a".to_owned(), uid: uid.map(str::to_owned) }
     }
 
     #[rstest]
@@ -118,14 +164,49 @@ mod tests {
     )]
     fn a_vm_is_an_orphan_only_if_no_machine_can_have_it(#[case] claims: &[Claim], #[case] expected: Verdict) {
         let vms = listed(&[("cloud:///1", "m"), ("cloud:///2", "x")]);
-        assert_eq!(judge(&vms, claims)["cloud:///1"], expected);
+        assert_eq!(judge(&vms, claims, &owner(None))["cloud:///1"], expected);
     }
 
     #[rstest]
     #[case::without_a_name("cloud:///1", "")]
     #[case::without_an_id("", "m")]
     fn an_incomplete_entry_is_no_orphan(#[case] id: &str, #[case] name: &str) {
-        assert_eq!(judge(&listed(&[(id, name)]), &[])[id], Verdict::Doubtful);
+        assert_eq!(judge(&listed(&[(id, name)]), &[], &owner(None))[id], Verdict::Doubtful);
+    }
+
+    const UID: &str = "5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11";
+    const OTHER: &str = "0d6b39ae-45a5-4bd7-8f40-7a1f8f6d1f2e";
+
+    #[rstest]
+    #[case::our_uid(Some(UID), Some(UID), Verdict::Orphan)]
+    #[case::our_name_from_before_the_uid_could_be_read(Some(UID), Some("team-a"), Verdict::Orphan)]
+    #[case::our_name(None, Some("team-a"), Verdict::Orphan)]
+    #[case::the_uid_of_another(Some(UID), Some(OTHER), Verdict::Foreign)]
+    #[case::the_name_of_another(Some(UID), Some("team-b"), Verdict::Foreign)]
+    #[case::a_uid_while_ours_is_unknown(None, Some(UID), Verdict::Foreign)]
+    #[case::a_part_of_our_name(None, Some("team"), Verdict::Foreign)]
+    #[case::in_capitals(None, Some("Team-a"), Verdict::Foreign)]
+    #[case::none(Some(UID), None, Verdict::Unmarked)]
+    #[case::an_empty_one(Some(UID), Some(""), Verdict::Unmarked)]
+    fn a_vm_without_a_machine_is_an_orphan_of_the_owner_whose_marker_it_carries(
+        #[case] uid: Option<&str>,
+        #[case] marker: Option<&str>,
+        #[case] expected: Verdict,
+    ) {
+        let vms: Listed = [("cloud:///1".to_owned(), marked("m", marker))].into();
+        let verdict = |claims: &[Claim]| judge(&vms, claims, &owner(uid))["cloud:///1"];
+        assert_eq!(verdict(&[]), expected);
+        let other = claim("n", "cloud:///1", false);
+        assert_eq!(verdict(&[other]), Verdict::Claimed, "whatever its marker, it is the VM of a machine");
+        let by_name = if expected == Verdict::Foreign { Verdict::Foreign } else { Verdict::Claimed };
+        assert_eq!(verdict(&[claim("m", "", true)]), by_name, "a machine of the same name may be of another owner");
+    }
+
+    #[rstest]
+    #[case(None, "team-a")]
+    #[case(Some(UID), UID)]
+    fn a_vm_is_marked_with_the_uid_of_the_namespace_or_its_name(#[case] uid: Option<&str>, #[case] marker: &str) {
+        assert_eq!(owner(uid).marker(), marker);
     }
 
     #[test]
@@ -163,19 +244,36 @@ mod tests {
         }
     }
 
+    fn any_marker() -> impl Strategy<Value = Option<&'static str>> {
+        prop::sample::select(vec![None, Some("team-a"), Some("team-b"), Some(UID), Some(OTHER)])
+    }
+
     proptest! {
-        /// Whatever is called an orphan: no Machine has its ID, and every Machine of its name has a VM of its own.
+        /// Whatever is called an orphan: no Machine has its ID, every Machine of its name has a VM of its own, and it carries
+        /// the marker of this owner. What carries none is told apart, and what carries another is never one.
         #[test]
-        fn no_vm_that_a_machine_may_have_is_an_orphan(
-            vms in prop::collection::btree_map("(v[0-4])?", "[a-c]?", 0..6),
+        fn no_vm_that_a_machine_or_another_owner_may_have_is_an_orphan(
+            vms in prop::collection::btree_map("(v[0-4])?", ("[a-c]?", any_marker()), 0..6),
             claims in prop::collection::vec(any_claim(), 0..6),
+            knows_uid in any::<bool>(),
         ) {
-            for (id, verdict) in judge(&vms, &claims) {
-                if verdict == Verdict::Orphan {
+            let owner = owner(knows_uid.then_some(UID));
+            let vms: Listed = vms.into_iter().map(|(id, (name, marker))| (id, marked(&name, marker))).collect();
+            for (id, verdict) in judge(&vms, &claims, &owner) {
+                let vm = &vms[id];
+                let marker = vm.owner.as_deref();
+                let is_ours = marker == Some("team-a") || (knows_uid && marker == Some(UID));
+                match verdict {
+                    Verdict::Orphan => prop_assert!(is_ours),
+                    Verdict::Unmarked => prop_assert_eq!(marker, None),
+                    Verdict::Foreign => prop_assert!(marker.is_some() && !is_ours),
+                    Verdict::Claimed | Verdict::Doubtful => {}
+                }
+                if matches!(verdict, Verdict::Orphan | Verdict::Unmarked) {
                     prop_assert!(!id.is_empty());
                     for claim in &claims {
                         prop_assert_ne!(&claim.provider_id, id);
-                        if claim.name == vms[id] {
+                        if claim.name == vm.machine {
                             prop_assert!(!claim.is_creating && vms.contains_key(&claim.provider_id));
                         }
                     }

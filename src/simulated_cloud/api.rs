@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::messages::{CreateVm, Failure, ListedVms, Selector, VmView};
+use super::messages::{CreateVm, Failure, ListedVms, Selector, TagRequest, VmView};
 
 /// A simulated cloud as its drivers see it.
 #[async_trait]
@@ -13,8 +13,8 @@ pub trait CloudApi: Send + Sync + std::fmt::Debug {
     /// Initializes a VM.
     async fn initialize(&self, id: &str) -> Result<VmView, Failure>;
 
-    /// Makes a VM one of a cluster; of none if it is empty.
-    async fn tag(&self, id: &str, cluster: &str) -> Result<VmView, Failure>;
+    /// Makes a VM one of a cluster and an owner; of none if they are empty.
+    async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure>;
 
     /// Deletes the VMs of a selector, of which there may be none, and returns when they are gone.
     async fn delete(&self, selector: &Selector) -> Result<(), Failure>;

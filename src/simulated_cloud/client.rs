@@ -85,9 +85,8 @@ impl CloudApi for Client {
         json(send(self.request(Method::POST, &["vms", id, "initialize"], &[])).await?).await
     }
 
-    async fn tag(&self, id: &str, cluster: &str) -> Result<VmView, Failure> {
-        let body = TagRequest { cluster: cluster.to_owned() };
-        json(send(self.request(Method::POST, &["vms", id, "cluster"], &[]).json(&body)).await?).await
+    async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure> {
+        json(send(self.request(Method::POST, &["vms", id, "cluster"], &[]).json(tags)).await?).await
     }
 
     async fn delete(&self, selector: &Selector) -> Result<(), Failure> {

@@ -23,6 +23,9 @@ pub struct CreateVm {
     /// Tag that keeps VMs of different owners apart; the namespace if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Marker of the owner, for its orphan collector; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub owner: String,
     /// Makes the call repeatable: the UID of the Machine. Without it every call makes another VM.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
@@ -64,6 +67,9 @@ pub struct VmView {
     pub namespace: String,
     /// The cluster it belongs to.
     pub cluster: String,
+    /// Marker of its owner.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub owner: String,
     /// Token of the call that made it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
@@ -126,6 +132,9 @@ pub struct ListedVm {
     pub provider_id: String,
     /// Name of its Machine.
     pub machine_name: String,
+    /// Marker of its owner.
+    #[serde(default)]
+    pub owner: String,
 }
 
 /// A [`VmList`] as its drivers read it.
@@ -157,12 +166,15 @@ pub struct KillRequest {
     pub mode: KillMode,
 }
 
-/// The cluster that a VM belongs to from now on.
+/// The cluster and the owner that a VM belongs to from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TagRequest {
     /// Its tag; empty for a VM of no cluster.
     pub cluster: String,
+    /// Marker of its owner; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub owner: String,
 }
 
 /// A Node condition set from outside, or taken back.

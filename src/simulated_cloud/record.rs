@@ -24,6 +24,8 @@ pub(super) struct VmRecord {
     pub namespace: String,
     pub cluster: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub owner: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
     pub user_data_bytes: usize,
     pub spec: ProviderSpec,
@@ -129,6 +131,7 @@ impl VmRecord {
             machine_name: request.machine_name.clone(),
             namespace: request.namespace.clone(),
             cluster: cluster_of(request).to_owned(),
+            owner: request.owner.clone(),
             token: request.token.clone(),
             user_data_bytes: request.user_data_bytes,
             volumes,
@@ -175,6 +178,7 @@ impl VmRecord {
             machine_name: self.machine_name.clone(),
             namespace: self.namespace.clone(),
             cluster: self.cluster.clone(),
+            owner: self.owner.clone(),
             token: self.token.clone(),
             node_name: self.machine_name.clone(),
             state: self.state(now),

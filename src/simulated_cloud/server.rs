@@ -73,8 +73,8 @@ async fn initialize(State(cloud): Shared, Path(id): Path<String>) -> Answer<VmVi
 }
 
 async fn set_cluster(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
-    let TagRequest { cluster: name } = read(&body)?;
-    cloud.set_cluster(&id, &name).map(Json)
+    let tags: TagRequest = read(&body)?;
+    cloud.set_tags(&id, &tags).map(Json)
 }
 
 async fn kill(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {

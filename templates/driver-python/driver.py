@@ -95,7 +95,8 @@ class Driver(rpc.DriverServicer):
         vms = self.cloud.find(cluster_of(json.loads(request.class_json)))
         for start in range(0, len(vms), PAGE):
             page = [
-                pb.ListedVm(provider_id=vm["provider_id"], machine_name=vm["machine"]) for vm in vms[start:start + PAGE]
+                pb.ListedVm(provider_id=vm["provider_id"], machine_name=vm["machine"], owner=vm["owner"])
+                for vm in vms[start:start + PAGE]
             ]
             yield pb.ListResponse(page=pb.Page(vms=page))
         # Without it the list is incomplete, as after an exception.
@@ -116,7 +117,7 @@ class Driver(rpc.DriverServicer):
             if vm["uid"] == uid:
                 return vm
             raise Failed(pb.CODE_ALREADY_EXISTS, f"a VM of another machine has the name {name}")
-        return self.cloud.create(cluster=cluster, machine=name, uid=uid)
+        return self.cloud.create(cluster=cluster, machine=name, uid=uid, owner=request.owner)
 
     def status(self, request):
         vms = self.vms_of(request)

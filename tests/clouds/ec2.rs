@@ -25,6 +25,7 @@ const VERSION: (&str, &str) = ("Version", "2016-11-15");
 const CLUSTER: &str = "kubernetes.io/cluster/";
 const ROLE: &str = "kubernetes.io/role/node";
 const UID: &str = "machine.sapcloud.io/machine-uid";
+const OWNER: &str = "machine.sapcloud.io/owner";
 /// Each has addresses of its own: a VM's address is the name of its Node, and tests share a target cluster.
 static SUBNETS: AtomicU8 = AtomicU8::new(0);
 /// An image that moto has from the start.
@@ -114,8 +115,9 @@ impl Simulation for Ec2 {
         self.instances().await.len() as u64
     }
 
-    async fn create(&self, name: &str, cluster: &str) {
-        let tags = [("Name", name), (&format!("{CLUSTER}{cluster}"), "1"), (ROLE, "1")];
+    async fn create_for(&self, name: &str, cluster: &str, owner: &str) {
+        let tags = [("Name", name), (&format!("{CLUSTER}{cluster}"), "1"), (ROLE, "1"), (OWNER, owner)];
+        let tags = tags.into_iter().filter(|(_, value)| !value.is_empty());
         let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let tags: Vec<(String, String)> = (1..)
             .zip(tags)
@@ -175,6 +177,7 @@ impl From<Instance> for Vm {
             is_running: instance.state == "running",
             cluster: cluster.unwrap_or_default().to_owned(),
             has_uid: instance.tags.contains_key(UID),
+            owner: instance.tags.get(OWNER).cloned().unwrap_or_default(),
             node: instance.dns_name,
         }
     }

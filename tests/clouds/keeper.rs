@@ -42,14 +42,22 @@ impl Simulation for Cloud {
         1
     }
 
-    async fn create(&self, _: &str, _: &str) {}
+    async fn create_for(&self, _: &str, _: &str, _: &str) {}
 
     async fn end(&self, _: &str) {}
 }
 
 fn vm(provider_id: &str) -> Vm {
     let (node, cluster) = (NODE.to_owned(), CLUSTER.to_owned());
-    Vm { provider_id: provider_id.to_owned(), machine: "m".to_owned(), node, is_running: true, cluster, has_uid: true }
+    Vm {
+        provider_id: provider_id.to_owned(),
+        machine: "m".to_owned(),
+        node,
+        is_running: true,
+        cluster,
+        has_uid: true,
+        owner: String::new(),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,4 +19,5 @@ mod remote;
 mod server;
 #[allow(dead_code, reason = "the demo ends VMs")]
 mod simulation;
+mod soak;
 mod tester;

@@ -19,13 +19,59 @@ pub const CLUSTER: &str = "shoot";
 
 pub struct Pool {
     pub world: World,
-    _manager: Manager,
-    _nodes: Nodes,
+    pub manager: Manager,
+    _nodes: Option<Nodes>,
+}
+
+/// A pool without a manager.
+pub struct Prepared {
+    pub world: World,
+}
+
+impl Prepared {
+    /// Its managers may list the classes of all namespaces, which `config/rbac` does not allow.
+    pub async fn may_list_all_classes(&self) {
+        let name = format!("all-classes-{}", self.world.namespace);
+        let (group, version) = ("rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1");
+        let rule = json!({"apiGroups": ["machine.sapcloud.io"], "resources": ["machineclasses"], "verbs": ["list"]});
+        let account =
+            json!({"kind": "ServiceAccount", "name": "machine-controller-manager", "namespace": self.world.namespace});
+        let role = json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
+        let binding = json!({
+            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name}, "subjects": [account],
+        });
+        for object in [role, binding] {
+            objects::apply(&self.world.client, &object).await;
+        }
+    }
+
+    /// Starts its manager.
+    pub async fn run(self, flags: &[&str]) -> Pool {
+        let manager = self.world.launch("run", &[&["--leader-elect=false"], flags].concat()).ready().await;
+        Pool { world: self.world, manager, _nodes: None }
+    }
 }
 
 impl Pool {
     /// A pool without machines yet: a class `small`, its Secret, and the deployment `pool`.
     pub async fn start(cloud: Arc<dyn Simulation>, flags: &[&str]) -> Self {
+        Self::prepare(Arc::clone(&cloud)).await.run(flags).await.with_nodes(cloud)
+    }
+
+    /// Keeps the Nodes of all pools in a cloud.
+    pub fn with_nodes(self, cloud: Arc<dyn Simulation>) -> Self {
+        let nodes = Nodes::keep(self.world.target.clone(), cloud, CLUSTER);
+        Self { _nodes: Some(nodes), ..self }
+    }
+
+    /// The same beside a pool in another namespace, which looks after the Nodes of both.
+    pub async fn beside(cloud: Arc<dyn Simulation>, flags: &[&str]) -> Self {
+        Self::prepare(cloud).await.run(flags).await
+    }
+
+    /// The objects of a pool, before a manager runs.
+    pub async fn prepare(cloud: Arc<dyn Simulation>) -> Prepared {
         let world = World::patient("clouds").await;
         let mut secret = objects::secret("pool");
         secret["stringData"] = cloud.secret();
@@ -35,9 +81,7 @@ impl Pool {
         class["providerSpec"] = cloud.spec(CLUSTER);
         world.apply(class).await;
         world.apply(objects::deployment("pool", 0)).await;
-        let nodes = Nodes::keep(world.target.clone(), cloud, CLUSTER);
-        let manager = world.launch("run", &[&["--leader-elect=false"], flags].concat()).ready().await;
-        Self { world, _manager: manager, _nodes: nodes }
+        Prepared { world }
     }
 
     /// Waits until so many machines serve.

@@ -16,6 +16,8 @@ pub struct Vm {
     pub cluster: String,
     /// Whether mcm created it: it has the UID of its machine.
     pub has_uid: bool,
+    /// The marker of its owner; empty if it has none.
+    pub owner: String,
 }
 
 /// A simulation of a cloud, as somebody without mcm sees it.
@@ -36,8 +38,13 @@ pub trait Simulation: Send + Sync + 'static {
     /// How many VMs were ever created.
     async fn created(&self) -> u64;
 
-    /// Creates a VM by hand with the tags of a cluster.
-    async fn create(&self, name: &str, cluster: &str);
+    /// Creates a VM by hand with the tags of a cluster and without an owner, as older versions did.
+    async fn create(&self, name: &str, cluster: &str) {
+        self.create_for(name, cluster, "").await;
+    }
+
+    /// Creates a VM by hand with the tags of a cluster and the marker of an owner; without one if it is empty.
+    async fn create_for(&self, name: &str, cluster: &str, owner: &str);
 
     /// Ends a VM behind mcm's back.
     async fn end(&self, provider_id: &str);

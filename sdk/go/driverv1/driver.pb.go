@@ -600,7 +600,9 @@ type MachineRequest struct {
 	// Its MachineClass as JSON.
 	ClassJson []byte `protobuf:"bytes,3,opt,name=class_json,json=classJson,proto3" json:"class_json,omitempty"`
 	// Credentials and user data. In Create and Initialize the placeholders of the user data are substituted.
-	Secret        map[string][]byte `protobuf:"bytes,4,rep,name=secret,proto3" json:"secret,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Secret map[string][]byte `protobuf:"bytes,4,rep,name=secret,proto3" json:"secret,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// In Create: whose VM it is, to be written on it, for example as a tag: at most 63 lower-case letters, digits and hyphens. Empty in other requests.
+	Owner         string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -661,6 +663,13 @@ func (x *MachineRequest) GetSecret() map[string][]byte {
 		return x.Secret
 	}
 	return nil
+}
+
+func (x *MachineRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
 }
 
 type VmResponse struct {
@@ -1321,9 +1330,11 @@ func (x *Page) GetVms() []*ListedVm {
 }
 
 type ListedVm struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProviderId    string                 `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	MachineName   string                 `protobuf:"bytes,2,opt,name=machine_name,json=machineName,proto3" json:"machine_name,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ProviderId  string                 `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
+	MachineName string                 `protobuf:"bytes,2,opt,name=machine_name,json=machineName,proto3" json:"machine_name,omitempty"`
+	// The owner that is written on it; empty if there is none. Several owners may have VMs in one cluster.
+	Owner         string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1368,6 +1379,13 @@ func (x *ListedVm) GetProviderId() string {
 func (x *ListedVm) GetMachineName() string {
 	if x != nil {
 		return x.MachineName
+	}
+	return ""
+}
+
+func (x *ListedVm) GetOwner() string {
+	if x != nil {
+		return x.Owner
 	}
 	return ""
 }
@@ -1636,13 +1654,14 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x11_last_known_state\"7\n" +
 	"\aAddress\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xec\x01\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x82\x02\n" +
 	"\x0eMachineRequest\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12!\n" +
 	"\fmachine_json\x18\x02 \x01(\fR\vmachineJson\x12\x1d\n" +
 	"\n" +
 	"class_json\x18\x03 \x01(\fR\tclassJson\x12A\n" +
-	"\x06secret\x18\x04 \x03(\v2).mcm.driver.v1.MachineRequest.SecretEntryR\x06secret\x1a9\n" +
+	"\x06secret\x18\x04 \x03(\v2).mcm.driver.v1.MachineRequest.SecretEntryR\x06secret\x12\x14\n" +
+	"\x05owner\x18\x05 \x01(\tR\x05owner\x1a9\n" +
 	"\vSecretEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"o\n" +
@@ -1686,11 +1705,12 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\afailure\x18\x03 \x01(\v2\x16.mcm.driver.v1.FailureH\x00R\afailureB\x06\n" +
 	"\x04part\"1\n" +
 	"\x04Page\x12)\n" +
-	"\x03vms\x18\x01 \x03(\v2\x17.mcm.driver.v1.ListedVmR\x03vms\"N\n" +
+	"\x03vms\x18\x01 \x03(\v2\x17.mcm.driver.v1.ListedVmR\x03vms\"d\n" +
 	"\bListedVm\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12!\n" +
-	"\fmachine_name\x18\x02 \x01(\tR\vmachineName\"\x1b\n" +
+	"\fmachine_name\x18\x02 \x01(\tR\vmachineName\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\"\x1b\n" +
 	"\x03End\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\"M\n" +
 	"\x10VolumeIdsRequest\x12\x1a\n" +

@@ -26,7 +26,7 @@ use crate::{
     capi::types::{self, Side, names},
     controllers::{machine, secret::MetadataOfSecret},
     driver::{Catalogue, MachineRequest, SecretData},
-    runtime::{cell::Kept, objects::chain, secrets::Secrets},
+    runtime::{cell::Kept, objects::chain, owners::Owners, secrets::Secrets},
 };
 
 /// Calls of the cloud at a time.
@@ -203,7 +203,10 @@ impl World {
         let mut listed = BTreeMap::new();
         for (name, (class, secret)) in &classes {
             let vms = match (self.drivers.get(class), secret) {
-                (Ok(driver), Ok(secret)) => driver.list(class, secret).await.map_err(|error| error.message),
+                (Ok(driver), Ok(secret)) => {
+                    let listed = driver.list(class, secret).await.map_err(|error| error.message);
+                    listed.map(|vms| vms.into_iter().map(|(id, vm)| (id, vm.machine)).collect())
+                }
                 (Err(error), _) => Err(error.to_string()),
                 (_, Err(error)) => Err(error.clone()),
             };
@@ -212,7 +215,8 @@ impl World {
         Cloud { found, listed }
     }
 
-    /// Gives the VM of a machine the tags of its class, or takes away those by which it is listed.
+    /// Gives the VM of a machine the tags of its class and the marker of the namespace, or takes away the marker and those by
+    /// which it is listed.
     ///
     /// # Errors
     /// The VM cannot be tagged; a text for people.
@@ -226,7 +230,9 @@ impl World {
         let secrets = Secrets::new(MetadataOfSecret::cache(), &self.management);
         let secret = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?.data;
         let driver = self.drivers.get(&class).map_err(|error| error.to_string())?;
-        let request = MachineRequest { machine: Arc::new(machine), class: Arc::new(class), secret, may_pause: false };
+        let owner = Owners::new(&self.management).of(&self.namespace).await.map_err(|error| error.to_string())?;
+        let (machine, class, owner) = (Arc::new(machine), Arc::new(class), owner.marker().to_owned());
+        let request = MachineRequest { machine, class, secret, owner, may_pause: false };
         driver.tag(&request, is_listed).await.map_err(|error| error.message)
     }
 
@@ -241,7 +247,8 @@ impl World {
             (_, Err(error)) => return (name, Err(error.clone())),
         };
         let (class, secret) = (Arc::clone(class), secret.clone());
-        let request = MachineRequest { machine: Arc::new(machine), class, secret, may_pause: false };
+        let (machine, owner) = (Arc::new(machine), String::new());
+        let request = MachineRequest { machine, class, secret, owner, may_pause: false };
         let answer = driver.status(&request).await;
         (name, answer.map(|vm| vm.provider_id).map_err(|error| error.message))
     }

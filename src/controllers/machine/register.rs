@@ -29,6 +29,7 @@ use crate::{
         events::Events,
         holds::Holds,
         objects::Objects,
+        owners::Owners,
         queue::{Pacing, Queue},
         reconcile::States,
         secrets::Secrets,
@@ -120,6 +121,7 @@ pub(crate) struct Ports {
     pub machines: Arc<Objects<Machine>>,
     pub classes: Arc<Objects<MachineClass>>,
     pub secrets: Secrets,
+    pub owners: Arc<Owners>,
     pub targets: Arc<Targets>,
     pub drivers: Arc<Catalogue>,
     pub lanes: Lanes,
@@ -138,12 +140,14 @@ impl Ports {
         let secrets = builder.objects::<MetadataOfSecret>();
         let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
         let holds = object::holds(builder);
+        let owners = Owners::of_cell(builder);
         let (machines, classes) = (builder.objects(), builder.objects());
         let config = builder.config();
         Self {
             machines,
             classes,
             secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
+            owners,
             targets: Arc::clone(&config.targets),
             drivers: Arc::clone(&settings.drivers),
             lanes: Lanes::new(settings.slots, Arc::clone(queue)),

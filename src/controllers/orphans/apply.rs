@@ -3,10 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use parking_lot::Mutex;
 
-use super::{Action, Learned, Listing, Memory, Policy, Snapshot, metrics::OrphanMetrics, plan::period_of};
+use super::{
+    Action, Found, Learned, Listing, Memory, Others, Policy, Snapshot, metrics::OrphanMetrics, plan::period_of,
+};
 use crate::{
     api::{
         machine::{Machine, MachineClass},
@@ -17,9 +19,12 @@ use crate::{
     plan::{Event, Step},
     runtime::{
         cache::Key,
+        cell::Scope,
         clock::Clock,
         events::Events,
+        guard::Guard,
         objects::{Objects, chain},
+        owners::Owners,
         reconcile::Turn,
         secrets::Secrets,
         target::Targets,
@@ -27,11 +32,18 @@ use crate::{
     safety::orphans::identity,
 };
 
+/// Classes in a page, and pages that are read: more classes than any control cluster has.
+const PAGE: u32 = 200;
+const MOST_PAGES: usize = 50;
+
 /// Collects orphans.
 pub(crate) struct Orphans {
     pub classes: Arc<Objects<MachineClass>>,
     pub machines: Arc<Objects<Machine>>,
     pub secrets: Secrets,
+    pub control: Client,
+    pub scope: Scope,
+    pub owners: Arc<Owners>,
     pub targets: Arc<Targets>,
     pub servers: Arc<ApiServers>,
     pub drivers: Arc<Catalogue>,
@@ -57,14 +69,22 @@ impl Orphans {
             match step.action {
                 Action::ListVms => {
                     let began_at = self.clock.now();
-                    let vms = self.list(snapshot, &mut turn.session).await;
-                    if let Err(error) = &vms {
+                    let found = self.list(snapshot, &mut turn.session).await;
+                    if let Err(error) = &found {
                         tracing::warn!(class = %turn.key, error, "VMs could not be listed");
                     }
-                    turn.session.learned.list = Some(Listing { began_at, vms });
+                    turn.session.learned.list = Some(Listing { began_at, found });
                 }
-                Action::Record { memory, report } => {
-                    self.record(snapshot, &step.reason, *memory, &report, step.event.as_ref(), turn);
+                Action::ListClassesOfOthers => {
+                    let others = self.others(&snapshot.class).await;
+                    if let Others::Unknown(error) = &others {
+                        tracing::warn!(class = %turn.key, error, "classes of other namespaces could not be listed");
+                    }
+                    turn.session.learned.others = Some(others);
+                }
+                Action::Record { memory, report, warnings } => {
+                    let events: Vec<Event> = step.event.into_iter().chain(warnings).collect();
+                    self.record(snapshot, &step.reason, *memory, &report, &events, turn);
                 }
                 Action::GetMachine(name) => {
                     let key = Key::beside(&snapshot.class.metadata, &name);
@@ -82,15 +102,56 @@ impl Orphans {
         }
     }
 
-    async fn list(&self, snapshot: &Snapshot, session: &mut Session) -> Result<BTreeMap<String, String>, String> {
+    async fn list(&self, snapshot: &Snapshot, session: &mut Session) -> Result<Found, String> {
         let class = &snapshot.class;
+        let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
+        let owner = self.owners.of(namespace).await.map_err(|error| error.to_string())?;
         let driver = self.drivers.get(class).map_err(|error| error.to_string())?;
         let merged = machine::secrets_of_class(class, &self.secrets).await.map_err(|error| chain(&error))?;
         if !merged.missing.is_empty() {
             return Err(format!("secrets {} do not exist", merged.missing.join(", ")));
         }
         session.secret = merged.data;
-        driver.list(class, &session.secret).await.map_err(|error| error.to_string())
+        let vms = driver.list(class, &session.secret).await.map_err(|error| error.to_string())?;
+        Ok(Found { owner, vms })
+    }
+
+    /// The classes of other namespaces whose VMs may be in the list of a class. The Machines of a process that serves all
+    /// namespaces are in its cache.
+    async fn others(&self, class: &MachineClass) -> Others {
+        let Scope::Namespace(own) = &self.scope else { return Others::Known(Vec::new()) };
+        let driver = match self.drivers.get(class) {
+            Ok(driver) => driver,
+            Err(error) => return Others::Unknown(error.to_string()),
+        };
+        let may_list = |other: &MachineClass| {
+            self.drivers.get(other).is_ok_and(|its| its.name() == driver.name()) && driver.may_list(class, other)
+        };
+        let api: Api<Guard<MachineClass>> = Api::all(self.control.clone());
+        let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+        for _ in 0..MOST_PAGES {
+            let list = match Box::pin(api.list(&page)).await {
+                Ok(list) => list,
+                Err(kube::Error::Api(status)) if status.code == 403 => return Others::Forbidden,
+                Err(error) => return Others::Unknown(format!("list MachineClasses: {}", chain(&error))),
+            };
+            for other in list.items {
+                let key = Key::of(other.meta());
+                match other {
+                    _ if key.namespace == *own => {}
+                    Guard::Readable(other) if may_list(&other) => found.push(key.to_string()),
+                    Guard::Readable(_) => {}
+                    Guard::Unreadable { .. } => {
+                        return Others::Unknown(format!("MachineClass {key} cannot be decoded"));
+                    }
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Others::Known(found),
+            }
+        }
+        Others::Unknown("list MachineClasses: there are too many".to_owned())
     }
 
     fn record(
@@ -99,12 +160,12 @@ impl Orphans {
         reason: &str,
         memory: Memory,
         report: &[Arc<Machine>],
-        event: Option<&Event>,
+        events: &[Event],
         turn: &mut Turn<'_, Self>,
     ) {
         let class = snapshot.class.as_ref();
-        self.measured.found(labels_of(turn.key), memory.orphans.len(), memory.without_vm.len());
-        if let Some(event) = event {
+        self.measured.found(labels_of(turn.key), &memory);
+        for event in events {
             tracing::warn!(class = %turn.key, reason, "{}", event.message);
             self.events.record(class, event);
         }
@@ -133,7 +194,7 @@ impl Orphans {
             Ok(driver) => {
                 let machine = Arc::new(orphan(class, machine, id));
                 let (class, secret) = (Arc::clone(class), turn.session.secret.clone());
-                let request = MachineRequest { machine, class, secret, may_pause: false };
+                let request = MachineRequest { machine, class, secret, owner: String::new(), may_pause: false };
                 driver.delete(&request).await.map(drop).map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),

@@ -1,5 +1,6 @@
 //! Metrics of the orphan collector. The Go programs have none.
 
+use super::Memory;
 use crate::runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges};
 
 const FOUND: Desc<2> = Desc::gauge(
@@ -15,20 +16,29 @@ const WITHOUT_VM: Desc<2> = Desc::gauge(
     ["namespace", "class"],
 );
 
+const FOREIGN: Desc<2> = Desc::gauge(
+    "mcm_foreign_vms",
+    "VMs without a machine in the last complete list of a class that are left alone: they carry the marker of another owner, \
+     or none while others use the cluster tag.",
+    ["namespace", "class"],
+);
+
 /// What the collector found, by class.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanMetrics {
     found: Gauges<2>,
     deleted: Counters<2>,
     without_vm: Gauges<2>,
+    foreign: Gauges<2>,
 }
 
 impl OrphanMetrics {
-    /// A complete list showed so many VMs without a Machine, and lacked the VMs of so many Machines.
-    pub fn found(&self, class: [&str; 2], orphans: usize, without_vm: usize) {
+    /// What a complete list showed.
+    pub fn found(&self, class: [&str; 2], memory: &Memory) {
         let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        self.found.set(class, number(orphans));
-        self.without_vm.set(class, number(without_vm));
+        self.found.set(class, number(memory.orphans.len()));
+        self.without_vm.set(class, number(memory.without_vm.len()));
+        self.foreign.set(class, number(memory.foreign.saturating_add(memory.left_alone.len())));
     }
 
     /// An orphan was deleted.
@@ -38,7 +48,7 @@ impl OrphanMetrics {
 
     /// The class was deleted.
     pub fn forget(&self, class: [&str; 2]) {
-        for gauges in [&self.found, &self.without_vm] {
+        for gauges in [&self.found, &self.without_vm, &self.foreign] {
             gauges.retain(|labels| labels.each_ref().map(String::as_str) != class);
         }
     }
@@ -49,5 +59,6 @@ impl Collect for OrphanMetrics {
         self.found.collect(&FOUND, out);
         self.deleted.collect(&DELETED, out);
         self.without_vm.collect(&WITHOUT_VM, out);
+        self.foreign.collect(&FOREIGN, out);
     }
 }

@@ -7,6 +7,8 @@
 //! - the driver's list was complete and began after this reconcile did;
 //! - no Machine claims the VM (see [`crate::safety::orphans`]), by a cache that is trusted and in which every Machine
 //!   could be decoded;
+//! - it carries the marker of this namespace or, if it carries none, no other namespace uses the cluster tag, as far as that
+//!   can be told: none of the listed VMs has another marker, and no class of another namespace has the same tag;
 //! - the same was so in an earlier list, at least one period and [`Policy::minimum_age`] ago, and in all lists since;
 //! - no target cluster is frozen;
 //! - a live read finds no Machine of its name that the cache lacks.
@@ -33,7 +35,9 @@ pub(crate) use register::KIND;
 
 use crate::{
     api::machine::{Machine, MachineClass, MachinePhase},
-    safety::orphans::{Claim, Sightings},
+    driver::Listed,
+    plan::Event,
+    safety::orphans::{Claim, Owner, Sightings},
 };
 
 /// The input of a plan.
@@ -70,6 +74,10 @@ pub struct Memory {
     pub without_vm: Sightings,
     /// Machines without a VM that were reported, by UID.
     pub reported: BTreeSet<String>,
+    /// VMs without a Machine that are left alone because they carry no marker and others use the cluster tag, by identity.
+    pub left_alone: BTreeSet<String>,
+    /// How many VMs carry the marker of another owner.
+    pub foreign: usize,
 }
 
 /// Results of the calls of one reconcile.
@@ -77,6 +85,8 @@ pub struct Memory {
 pub struct Learned {
     /// The list of the driver.
     pub list: Option<Listing>,
+    /// Whether classes of other namespaces have the same cluster tag.
+    pub others: Option<Others>,
     /// The sightings of that list are in the memory.
     pub is_recorded: bool,
     /// Names of Machines that were read live: whether such a Machine exists, or the error.
@@ -90,8 +100,28 @@ pub struct Learned {
 pub struct Listing {
     /// When the call began.
     pub began_at: Timestamp,
-    /// Provider ID → name of the Machine; or the error.
-    pub vms: Result<BTreeMap<String, String>, String>,
+    /// What was found, or the error.
+    pub found: Result<Found, String>,
+}
+
+/// The VMs in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The owner of the class.
+    pub owner: Owner,
+    /// The VMs.
+    pub vms: Listed,
+}
+
+/// The classes of other namespaces whose VMs may be in the list of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// All of them as `namespace/name`; there may be none.
+    Known(Vec<String>),
+    /// This process may not list the classes of other namespaces.
+    Forbidden,
+    /// They could not be read.
+    Unknown(String),
 }
 
 /// Settings, from the flags.
@@ -123,12 +153,16 @@ impl Default for Policy {
 pub enum Action {
     /// List the VMs of the class.
     ListVms,
+    /// Look for classes of other namespaces with the same cluster tag.
+    ListClassesOfOthers,
     /// Replace the sightings, and record the events.
     Record {
         /// The new memory.
         memory: Box<Memory>,
         /// Machines without a VM to report.
         report: Vec<Arc<Machine>>,
+        /// What else is reported on the class.
+        warnings: Vec<Event>,
     },
     /// Read live whether a Machine of this name exists.
     GetMachine(String),
@@ -145,6 +179,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ListVms => f.write_str("list VMs"),
+            Self::ListClassesOfOthers => f.write_str("list the classes of other namespaces"),
             Self::Record { report, .. } => write!(f, "record the sightings, report {} machines", report.len()),
             Self::GetMachine(name) => write!(f, "read machine {name}"),
             Self::DeleteVm { id, machine } => write!(f, "delete VM {id} of machine {machine}"),

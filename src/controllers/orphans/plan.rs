@@ -1,12 +1,13 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use super::{Action, Listing, Memory, Policy, Snapshot};
+use super::{Action, Found, Listing, Memory, Others, Policy, Snapshot};
 use crate::{
     api::{machine::Machine, reasons::EventReason},
     controllers::object::authority,
+    driver::Listed,
     plan::{Event, Plan, WaitKind},
     safety::orphans::{Verdict, identity, is_proven, judge, seen, without_vm},
 };
@@ -16,9 +17,23 @@ const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 /// How soon to list again after a failure, at the latest.
 const AFTER_FAILURE: SignedDuration = SignedDuration::from_mins(10);
 
+/// The verdict on each listed VM.
+type Verdicts<'a> = BTreeMap<&'a str, Verdict>;
+
+/// Who has VMs in a list beside the namespace of its class.
+enum Sharing {
+    /// No other namespace, as far as that can be told.
+    Alone,
+    /// Others have; a text that says how that shows.
+    Shared(String),
+    /// That could not be read; a text that says why.
+    Unknown(String),
+}
+
 /// Plans the next steps of a pass over one class.
 ///
-/// The loop calls it until no steps are left: list, record what was seen, read the Machine of an orphan, delete its VM.
+/// The loop calls it until no steps are left: list, look for others who use the cluster tag if that matters, record what was
+/// seen, read the Machine of an orphan, delete its VM.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     if !snapshot.can_list {
@@ -34,8 +49,8 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         plan.then(Action::ListVms, "VMs of the class are compared with the machines");
         return plan;
     };
-    let vms = match &list.vms {
-        Ok(vms) => vms,
+    let Found { owner, vms } = match &list.found {
+        Ok(found) => found,
         Err(error) => {
             let again = after(snapshot.now, period.min(AFTER_FAILURE));
             plan.wait(WaitKind::OrphanCheck, format!("a complete list of VMs: {error}"), Some(again));
@@ -47,21 +62,71 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         plan.wait(WaitKind::CacheUntrusted, format!("certainty about machines: {problem}"), again);
         return plan;
     }
-    let verdicts = judge(vms, &snapshot.claims);
+    let mut verdicts = judge(vms, &snapshot.claims, owner);
+    let Some(sharing) = sharing(vms, &verdicts, snapshot.learned.others.as_ref()) else {
+        let reason = "VMs without a marker are orphans only if no other namespace uses the cluster tag";
+        plan.then(Action::ListClassesOfOthers, reason);
+        return plan;
+    };
+    if matches!(sharing, Sharing::Alone) {
+        verdicts.values_mut().filter(|one| **one == Verdict::Unmarked).for_each(|one| *one = Verdict::Orphan);
+    }
     if snapshot.learned.is_recorded {
         delete(&mut plan, snapshot, policy, list, vms, &verdicts);
     } else {
-        record(&mut plan, snapshot, policy, list, vms, &verdicts);
+        record(&mut plan, snapshot, policy, list, vms, &verdicts, &sharing);
     }
     if plan.steps.is_empty() {
-        let orphans = snapshot.memory.orphans.len();
-        let text = match orphans {
-            0 => "the next check for orphan VMs".to_owned(),
-            _ => format!("the next check of {orphans} VMs without a machine"),
-        };
-        plan.wait(WaitKind::OrphanCheck, text, again);
+        wait(&mut plan, snapshot, &verdicts, &sharing, period);
     }
     plan
+}
+
+/// `None` if it matters, and the classes of others were not listed.
+fn sharing(vms: &Listed, verdicts: &Verdicts<'_>, others: Option<&Others>) -> Option<Sharing> {
+    let first = |verdict: Verdict| verdicts.iter().find(|(_, one)| **one == verdict).map(|(id, _)| *id);
+    if first(Verdict::Unmarked).is_none() {
+        return Some(Sharing::Alone);
+    }
+    if let Some(id) = first(Verdict::Foreign) {
+        let marker = vms.get(id).and_then(|vm| vm.owner.as_deref()).unwrap_or_default();
+        return Some(Sharing::Shared(format!("VM {} has the owner {marker}", describe(vms, id))));
+    }
+    Some(match others? {
+        // Permissions of the Go programs. Markers are all there is to go by.
+        Others::Forbidden => Sharing::Alone,
+        Others::Known(classes) if classes.is_empty() => Sharing::Alone,
+        Others::Known(classes) => Sharing::Shared(format!("MachineClass {} has the same tag", shortened(classes))),
+        Others::Unknown(error) => Sharing::Unknown(error.clone()),
+    })
+}
+
+fn wait(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    verdicts: &Verdicts<'_>,
+    sharing: &Sharing,
+    period: SignedDuration,
+) {
+    let again = after(snapshot.now, period);
+    let unmarked = verdicts.values().filter(|one| **one == Verdict::Unmarked).count();
+    match (sharing, snapshot.memory.orphans.len()) {
+        (Sharing::Unknown(error), _) => {
+            let text =
+                format!("the MachineClasses of other namespaces, to judge {unmarked} VMs without a marker: {error}");
+            plan.wait(WaitKind::OrphanCheck, text, Some(again.min(after(snapshot.now, AFTER_FAILURE))));
+        }
+        (Sharing::Shared(how), _) => {
+            let text =
+                format!("a cluster tag of its own, to judge {unmarked} VMs without a machine and a marker: {how}");
+            plan.wait(WaitKind::OrphanCheck, text, Some(again));
+        }
+        (Sharing::Alone, 0) => drop(plan.wait(WaitKind::OrphanCheck, "the next check for orphan VMs", Some(again))),
+        (Sharing::Alone, orphans) => {
+            let text = format!("the next check of {orphans} VMs without a machine");
+            plan.wait(WaitKind::OrphanCheck, text, Some(again));
+        }
+    }
 }
 
 /// Between two lists of a class.
@@ -83,14 +148,20 @@ fn record(
     snapshot: &Snapshot,
     policy: &Policy,
     list: &Listing,
-    vms: &BTreeMap<String, String>,
-    verdicts: &BTreeMap<&str, Verdict>,
+    vms: &Listed,
+    verdicts: &Verdicts<'_>,
+    sharing: &Sharing,
 ) {
     let (before, began) = (&snapshot.memory, list.began_at);
     let with = |verdict: Verdict| -> Vec<String> {
         verdicts.iter().filter(|(_, one)| **one == verdict).map(|(id, _)| describe(vms, id)).collect()
     };
-    let (orphans, doubtful) = (with(Verdict::Orphan), with(Verdict::Doubtful));
+    let (mut orphans, doubtful, unmarked) = (with(Verdict::Orphan), with(Verdict::Doubtful), with(Verdict::Unmarked));
+    if matches!(sharing, Sharing::Unknown(_)) {
+        // As after a list that failed: it proves nothing and forgets nothing.
+        orphans.extend(unmarked.iter().filter(|vm| before.orphans.contains_key(*vm)).cloned());
+    }
+    let left_alone = if matches!(sharing, Sharing::Shared(_)) { unmarked } else { Vec::new() };
     let claims: Vec<_> = snapshot.machines.iter().map(|machine| super::claim_of(machine)).collect();
     let missing: Vec<&str> = without_vm(vms, &claims).map(|claim| claim.name.as_str()).collect();
     let is_missing = |machine: &Machine| missing.contains(&machine.name_any().as_str()) && !machine.is_terminating();
@@ -101,6 +172,8 @@ fn record(
         doubtful: seen(&before.doubtful, doubtful.iter().map(String::as_str), began),
         without_vm: seen(&before.without_vm, uids.iter().map(String::as_str), began),
         reported: before.reported.iter().filter(|uid| uids.contains(uid)).cloned().collect(),
+        left_alone: left_alone.into_iter().collect(),
+        foreign: with(Verdict::Foreign).len(),
     };
     let mut report = Vec::new();
     for machine in lost {
@@ -110,14 +183,10 @@ fn record(
         }
     }
     let new: Vec<String> = orphans.into_iter().filter(|vm| !before.orphans.contains_key(vm)).collect();
-    let reason = format!(
-        "{} VMs: {} without a machine, {} that may be of another machine; {} machines without a VM",
-        vms.len(),
-        memory.orphans.len(),
-        memory.doubtful.len(),
-        memory.without_vm.len()
-    );
-    let action = Action::Record { memory: Box::new(memory), report };
+    let reason = reason(vms, &memory);
+    let warnings = left_alone_text(sharing, &before.left_alone, &memory.left_alone);
+    let warnings = warnings.map(|text| Event::warning(EventReason::OrphanLeftAlone, text)).into_iter().collect();
+    let action = Action::Record { memory: Box::new(memory), report, warnings };
     if new.is_empty() {
         plan.then(action, reason);
     } else {
@@ -131,6 +200,34 @@ fn record(
     }
 }
 
+fn reason(vms: &Listed, memory: &Memory) -> String {
+    let counts = format!(
+        "{} VMs: {} without a machine, {} that may be of another machine; {} machines without a VM",
+        vms.len(),
+        memory.orphans.len(),
+        memory.doubtful.len(),
+        memory.without_vm.len()
+    );
+    match (memory.foreign, memory.left_alone.len()) {
+        (0, 0) => counts,
+        (foreign, 0) => format!("{counts}; {foreign} VMs of other owners"),
+        (foreign, unmarked) => format!("{counts}; {foreign} VMs of other owners, {unmarked} of an unknown owner"),
+    }
+}
+
+/// What is said of VMs that are newly left alone.
+fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<String> {
+    let Sharing::Shared(how) = sharing else { return None };
+    let new: Vec<String> = now.difference(before).cloned().collect();
+    (!new.is_empty()).then(|| {
+        format!(
+            "VMs without a machine here and without an owner are left alone, because others use the cluster tag: {}; {how}. \
+             Give each namespace a cluster tag of its own, or delete those VMs that no namespace needs",
+            shortened(&new)
+        )
+    })
+}
+
 /// At most a few of many.
 fn shortened(all: &[String]) -> String {
     const SHOWN: usize = 10;
@@ -141,8 +238,8 @@ fn shortened(all: &[String]) -> String {
     }
 }
 
-fn describe(vms: &BTreeMap<String, String>, id: &str) -> String {
-    identity(id, vms.get(id).map(String::as_str).unwrap_or_default())
+fn describe(vms: &Listed, id: &str) -> String {
+    identity(id, vms.get(id).map(|vm| vm.machine.as_str()).unwrap_or_default())
 }
 
 /// One VM at a time, so that everything is read again before the next.
@@ -151,8 +248,8 @@ fn delete(
     snapshot: &Snapshot,
     policy: &Policy,
     list: &Listing,
-    vms: &BTreeMap<String, String>,
-    verdicts: &BTreeMap<&str, Verdict>,
+    vms: &Listed,
+    verdicts: &Verdicts<'_>,
 ) {
     let learned = &snapshot.learned;
     if policy.is_dry_run || snapshot.recently_deleted >= policy.limit {
@@ -164,7 +261,7 @@ fn delete(
             && is_proven(&snapshot.memory.orphans, &describe(vms, id), patience(policy), list.began_at)
     });
     for (id, _) in due {
-        let Some(name) = vms.get(*id) else { continue };
+        let Some(name) = vms.get(*id).map(|vm| &vm.machine) else { continue };
         match learned.machines.get(name) {
             None => {
                 let reason = format!("VM {id} is deleted only after a live read of its machine");

@@ -14,6 +14,7 @@ use crate::{
     runtime::{
         cache::{Change, Key},
         cell::Builder,
+        owners::Owners,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, States, Turn},
         secrets::Secrets,
@@ -56,12 +57,16 @@ impl Reconciler for Orphans {
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (classes, machines) = (builder.objects::<MachineClass>(), builder.objects::<Machine>());
     let (secrets, servers) = (builder.objects::<MetadataOfSecret>(), builder.shared());
+    let owners = Owners::of_cell(builder);
     let config = builder.config();
     let measured = config.shared.metrics.of::<OrphanMetrics>();
     let orphans = Orphans {
         classes: Arc::clone(&classes),
         machines,
         secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
+        control: config.control.clone(),
+        scope: config.scope.clone(),
+        owners,
         targets: Arc::clone(&config.targets),
         servers,
         drivers: Arc::clone(&settings.drivers),

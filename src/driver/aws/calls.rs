@@ -157,11 +157,13 @@ impl Ec2 {
         self.call(&format!("CreateTags of {id}"), &query, |_| Some(())).await
     }
 
-    /// Takes the tag with this key from a VM.
-    pub(super) async fn delete_tag(&self, id: &str, key: &str) -> Result<(), DriverError> {
+    /// Takes the tags with these keys from a VM.
+    pub(super) async fn delete_tags(&self, id: &str, keys: &[&str]) -> Result<(), DriverError> {
         let mut query = Query::new("DeleteTags", EC2_VERSION, "instance_delete_tags");
         query.set("ResourceId.1", id);
-        query.set("Tag.1.Key", key);
+        for (number, key) in (1..).zip(keys) {
+            query.set(format!("Tag.{number}.Key"), key);
+        }
         self.call(&format!("DeleteTags of {id}"), &query, |_| Some(())).await
     }
 

@@ -167,6 +167,7 @@ impl Session {
             spec: &self.spec,
             machine: NOBODY,
             uid: NOBODY,
+            owner: NOBODY,
             token: NOBODY,
             user_data,
             root_device: &root_device,

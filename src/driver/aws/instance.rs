@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use roxmltree::Node;
 
 use super::{
-    names::{IDS, NAME_TAG, UID_TAG},
+    names::{IDS, NAME_TAG, OWNER_TAG, UID_TAG},
     query::{child, items, text_of},
     spec::{MARKERS, Scope, Spec},
 };
-use crate::driver::{DriverError, Vm, cloud::Wanted, code::Code};
+use crate::driver::{DriverError, ListedVm, Vm, cloud::Wanted, code::Code};
 
 /// A VM that EC2 knows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +67,11 @@ impl Instance {
     /// Name of the Machine it was created for; empty if it has no name.
     pub(super) fn machine_name(&self) -> &str {
         self.tags.get(NAME_TAG).map_or("", String::as_str)
+    }
+
+    /// The instance as a list shows it.
+    pub(super) fn listed(&self) -> ListedVm {
+        ListedVm::new(self.machine_name(), self.tags.get(OWNER_TAG).cloned())
     }
 
     /// Whether it is one of the class and exists. EC2 filters by the same rules; other clouds with its API may not.

@@ -18,11 +18,7 @@ mod tests;
 mod transport;
 mod volumes;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -36,7 +32,7 @@ use self::{
     calls::Ec2,
     errors::{TOKEN_MISMATCH, TOKEN_SPENT},
     instance::{Instance, Todo, needs_initialization, only},
-    names::{IDS, PLACEMENT_ANNOTATION},
+    names::{IDS, OWNER_TAG, PLACEMENT_ANNOTATION},
     run::Order,
     spec::{Scope, Spec, placement_of_annotation},
     transport::Transport,
@@ -50,7 +46,7 @@ use super::{
     inspection::Finding,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     spec::Problems,
-    vm::Vm,
+    vm::{Listed, Vm},
 };
 use crate::api::machine::{Machine, MachineClass};
 
@@ -212,6 +208,7 @@ impl AwsDriver {
                 spec: &session.spec,
                 machine: wanted.name,
                 uid: wanted.uid,
+                owner: &request.owner,
                 token: &token,
                 user_data,
                 root_device: &root_device,
@@ -352,14 +349,19 @@ impl Driver for AwsDriver {
         Err(DriverError { vm: Some(Box::new(vm)), ..DriverError::new(Code::Uninitialized, message) })
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
         let session = self.session(class, secret)?;
         let all = session.ec2.alive(&session.scope).await?;
         let ours = all.into_iter().filter(|instance| instance.is_in(&session.scope));
-        let entry = |instance: Instance| {
-            (IDS.node_form(&session.scope.region, &instance.id), instance.machine_name().to_owned())
-        };
+        let entry = |instance: Instance| (IDS.node_form(&session.scope.region, &instance.id), instance.listed());
         Ok(ours.map(entry).collect())
+    }
+
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut Problems::default()));
+        spec.scope().map_or(true, |scope| {
+            scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str))
+        })
     }
 
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
@@ -367,16 +369,18 @@ impl Driver for AwsDriver {
         Ok(session.inspect(Secrets(secret).user_data()).await)
     }
 
-    /// Only the marker of the role comes and goes: the cluster and its other programs need theirs.
+    /// The marker of the cluster stays: the cluster and its other programs need it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
         let [cluster, role] = [&session.scope.markers.cluster, &session.scope.markers.role].map(String::as_str);
         if !is_listed {
-            return session.ec2.delete_tag(&instance.id, role).await;
+            return session.ec2.delete_tags(&instance.id, &[role, OWNER_TAG]).await;
         }
         let value = |key: &str| session.spec.tags.get(key).map(String::as_str).unwrap_or_default();
-        session.ec2.create_tags(&instance.id, &[(cluster, value(cluster)), (role, value(role))]).await
+        let markers = [(cluster, value(cluster)), (role, value(role)), (OWNER_TAG, &request.owner)];
+        let tags: Vec<_> = markers.into_iter().filter(|(key, value)| *key != OWNER_TAG || !value.is_empty()).collect();
+        session.ec2.create_tags(&instance.id, &tags).await
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

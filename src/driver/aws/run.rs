@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    names::{NAME_TAG, UID_TAG},
+    names::{NAME_TAG, OWNER_TAG, UID_TAG},
     query::Query,
     spec::{
         BlockDevice, CapacityReservation, CpuOptions, MetadataOptions, NetworkInterface, Placement, ROOT_DEVICE, Spec,
@@ -17,6 +17,8 @@ pub(super) struct Order<'a> {
     pub machine: &'a str,
     /// UID of the Machine.
     pub uid: &'a str,
+    /// Marker of its owner; empty for none.
+    pub owner: &'a str,
     pub token: &'a str,
     pub user_data: &'a [u8],
     /// What the image calls its root device.
@@ -82,6 +84,7 @@ impl Order<'_> {
         tags.insert(NAME_TAG, self.machine);
         if resource == "instance" {
             tags.insert(UID_TAG, self.uid);
+            tags.extend(Some((OWNER_TAG, self.owner)).filter(|(_, owner)| !owner.is_empty()));
         }
         query.set(format!("TagSpecification.{number}.ResourceType"), resource);
         for (index, (key, value)) in (1_usize..).zip(tags) {

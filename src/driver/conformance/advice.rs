@@ -63,6 +63,10 @@ const ALL: &[(&str, &str)] = &[
         "list contains every VM that was created, with the name of its machine",
         "read all pages; list by the tag of the cluster, and take the name of the Machine from a tag",
     ),
+    (
+        "list tells whose a VM is as its creation said",
+        "write the owner of the request as a tag in the call that creates the VM, and never change it; or leave it out everywhere",
+    ),
     ("list contains no VM that was deleted", "leave out VMs that are terminated or about to be"),
     (
         "VMs of another cluster are neither listed nor deleted",

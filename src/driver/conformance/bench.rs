@@ -1,5 +1,4 @@
 use std::{
-    collections::BTreeMap,
     future::Future,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -12,8 +11,16 @@ use parking_lot::Mutex;
 use super::Subject;
 use crate::{
     api::machine::{Machine, MachineClass},
-    driver::{code::Code, error::DriverError, interface::MachineRequest, vm::Vm},
+    driver::{
+        code::Code,
+        error::DriverError,
+        interface::MachineRequest,
+        vm::{Listed, ListedVm, Vm},
+    },
 };
+
+/// The owner of all VMs that the suite creates.
+pub(super) const OWNER: &str = "conformance";
 
 /// How often a call with a transient error is retried, and the first pause, which doubles.
 const ATTEMPTS: u32 = 8;
@@ -63,7 +70,7 @@ impl<'a> Bench<'a> {
         let machine = Machine { metadata, ..Machine::default() };
         let secret = self.subject.secret.clone();
         let (machine, class) = (Arc::new(machine), Arc::new(class.clone()));
-        let request = MachineRequest { machine, class, secret, may_pause: false };
+        let request = MachineRequest { machine, class, secret, owner: OWNER.to_owned(), may_pause: false };
         self.requests.lock().push(request.clone());
         request
     }
@@ -91,8 +98,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Provider IDs and Machine names of all VMs that `class` sees, or a reason to skip.
-    pub(super) async fn list(&self, class: &MachineClass) -> Result<BTreeMap<String, String>, Verdict> {
+    /// All VMs that `class` sees, or a reason to skip.
+    pub(super) async fn list(&self, class: &MachineClass) -> Result<Listed, Verdict> {
         if !self.subject.driver.capabilities().list {
             return skip("the driver does not have the capability list");
         }
@@ -104,7 +111,8 @@ impl<'a> Bench<'a> {
     pub(super) async fn count(&self, request: &MachineRequest) -> Result<Option<usize>, Verdict> {
         match self.list(&request.class).await {
             Ok(all) => {
-                Ok(Some(all.values().filter(|name| Some(*name) == request.machine.metadata.name.as_ref()).count()))
+                let is_of_machine = |vm: &&ListedVm| Some(&vm.machine) == request.machine.metadata.name.as_ref();
+                Ok(Some(all.values().filter(is_of_machine).count()))
             }
             Err(Verdict::Skipped(_)) => Ok(None),
             Err(failed) => Err(failed),

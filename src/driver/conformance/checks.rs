@@ -4,7 +4,7 @@ use futures::future::{BoxFuture, join_all, poll_fn};
 
 use super::{
     Subject,
-    bench::{Bench, Verdict, fail, skip, with_id},
+    bench::{Bench, OWNER, Verdict, fail, skip, with_id},
 };
 use crate::{
     api::machine::MachineClass,
@@ -32,6 +32,7 @@ pub(super) const ALL: &[(&str, Check)] = &[
     ("a delete that was cancelled is completed by the next", |bench| Box::pin(cancelled_delete(bench))),
     ("a provider ID means this one VM and no other", |bench| Box::pin(gone_provider_id(bench))),
     ("list contains every VM that was created, with the name of its machine", |bench| Box::pin(list(bench))),
+    ("list tells whose a VM is as its creation said", |bench| Box::pin(owner(bench))),
     ("list contains no VM that was deleted", |bench| Box::pin(list_after_delete(bench))),
     ("VMs of another cluster are neither listed nor deleted", |bench| Box::pin(foreign_cluster(bench))),
     ("volume_ids keeps the order and leaves out unknown types", |bench| Box::pin(volume_ids(bench))),
@@ -195,9 +196,23 @@ async fn list(bench: &Bench<'_>) -> Verdicts {
         expected.insert(vm.provider_id, request.machine.metadata.name.clone().unwrap_or_default());
     }
     let listed = bench.list(&bench.subject.class).await?;
-    match expected.iter().find(|(id, name)| listed.get(*id) != Some(*name)) {
+    let machine_of = |id: &String| listed.get(id).map(|vm| vm.machine.as_str());
+    match expected.iter().find(|(id, name)| machine_of(id) != Some(name)) {
         None => Ok(()),
-        Some((id, name)) => fail(format!("VM {id} of machine {name} is listed as of {:?}", listed.get(id))),
+        Some((id, name)) => fail(format!("VM {id} of machine {name} is listed as of {:?}", machine_of(id))),
+    }
+}
+
+async fn owner(bench: &Bench<'_>) -> Verdicts {
+    let mut request = bench.machine("a");
+    let vm = bench.create(&request).await?;
+    // Another owner with the same cluster.
+    request.owner = "another".to_owned();
+    bench.create(&request).await?;
+    match bench.list(&bench.subject.class).await?.get(&vm.provider_id).map(|vm| vm.owner.as_deref()) {
+        Some(Some(OWNER)) => Ok(()),
+        Some(None) => skip("the driver writes no owner on VMs"),
+        other => fail(format!("VM {} of owner {OWNER} is listed with {other:?}", vm.provider_id)),
     }
 }
 

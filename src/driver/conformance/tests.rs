@@ -21,7 +21,7 @@ use crate::{
         interface::{Capabilities, MachineRequest},
         simulated::SimulatedDriver,
         spec::Problems,
-        vm::Vm,
+        vm::{Listed, ListedVm, Vm},
     },
     simulated_cloud::{Client, Cloud, Control, CreateVm, router},
 };
@@ -96,7 +96,7 @@ async fn what_a_driver_cannot_do_and_what_the_subject_does_not_say_is_skipped() 
     let subject = Subject { invalid_class: None, foreign_class: None, volumes: vec![], ..subject(&driver) };
     let report = run(&subject).await;
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    assert_eq!(report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count(), 6, "\n{report}");
+    assert_eq!(report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count(), 7, "\n{report}");
 }
 
 #[test]
@@ -137,6 +137,7 @@ enum Defect {
     GoesByNameDespiteTheId,
     ListsAPart,
     ListsOtherNames,
+    ListsOtherOwners,
     ListsGoneVms,
     SeesOtherClusters,
     SortsVolumes,
@@ -308,7 +309,7 @@ impl Driver for Broken {
         }
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
         let mut class = class.clone();
         if self.has(Defect::SeesOtherClusters) {
             class.metadata.namespace = Some("ns".to_owned());
@@ -316,9 +317,13 @@ impl Driver for Broken {
         let mut all = self.inner.list(&class, secret).await?;
         match self.defect {
             Defect::ListsAPart if all.len() > 2 => drop(all.pop_last()),
-            Defect::ListsOtherNames => all.values_mut().for_each(|name| name.insert(0, 'x')),
+            Defect::ListsOtherNames => all.values_mut().for_each(|vm| vm.machine.insert(0, 'x')),
+            Defect::ListsOtherOwners => {
+                all.values_mut().for_each(|vm| vm.owner = Some("somebody".to_owned()));
+            }
             Defect::ListsGoneVms => {
-                all.extend(self.ids.lock().clone());
+                let ids = self.ids.lock().clone();
+                all.extend(ids.into_iter().map(|(id, name)| (id, ListedVm::unmarked(name))));
             }
             _ => {}
         }
@@ -360,6 +365,7 @@ const FOUND_BY: &[(Defect, &str)] = &[
     (Defect::GoesByNameDespiteTheId, "a provider ID means this one VM and no other"),
     (Defect::ListsAPart, "list contains every VM that was created, with the name of its machine"),
     (Defect::ListsOtherNames, "list contains every VM that was created, with the name of its machine"),
+    (Defect::ListsOtherOwners, "list tells whose a VM is as its creation said"),
     (Defect::ListsGoneVms, "list contains no VM that was deleted"),
     (Defect::SeesOtherClusters, "VMs of another cluster are neither listed nor deleted"),
     (Defect::SortsVolumes, "volume_ids keeps the order and leaves out unknown types"),

@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use serde::Deserialize;
 
 use super::{
-    names::{IDS, MARKERS, UID_LABEL},
+    names::{IDS, MARKERS, OWNER_LABEL, UID_LABEL},
     spec::Scope,
 };
-use crate::driver::{Vm, cloud::Wanted};
+use crate::driver::{ListedVm, Vm, cloud::Wanted};
 
 /// The fields that look-ups ask for. Metadata are none of them: they contain the user data of other machines.
 pub(super) const FIELDS: &str = "name,status,labels,tags/items,\
@@ -64,6 +64,11 @@ impl Instance {
     /// only Google knows whether it is being deleted.
     pub(super) fn is_provisioning(&self) -> bool {
         self.status == "PROVISIONING"
+    }
+
+    /// The instance as a list shows it.
+    pub(super) fn listed(&self) -> ListedVm {
+        ListedVm::new(&self.name, self.labels.get(OWNER_LABEL).cloned())
     }
 
     /// Whether it is one of the class.

@@ -21,7 +21,7 @@ mod tests;
 mod volumes;
 mod wait;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -48,7 +48,7 @@ use super::{
     inspection::Finding,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     spec::Problems,
-    vm::Vm,
+    vm::{Listed, Vm},
 };
 use crate::api::machine::{Machine, MachineClass};
 
@@ -226,6 +226,7 @@ impl GcpDriver {
             project: &compute.project,
             machine: wanted.name,
             uid: wanted.uid,
+            owner: &request.owner,
             user_data: user_data(&request.secret)?,
         };
         let (body, what) = (order.body(), format!("creation of VM {}", wanted.name));
@@ -364,12 +365,19 @@ impl Driver for GcpDriver {
         }
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
         let Session { scope, compute, .. } = self.session(class, secret)?;
         // All of the zone: filters of tags are not documented, and an orphan that is missed costs money.
         let all = compute.instances(&scope.zone, None).await?;
         let ours = all.into_iter().filter(|instance| instance.is_in(&scope));
-        Ok(ours.map(|one| (one.provider_id(&compute.project, &scope.zone), one.name)).collect())
+        Ok(ours.map(|one| (one.provider_id(&compute.project, &scope.zone), one.listed())).collect())
+    }
+
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut Problems::default()));
+        spec.scope().map_or(true, |scope| {
+            scope.zone == other.zone && scope.markers.are_on(other.tags.iter().map(String::as_str))
+        })
     }
 
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    names::UID_LABEL,
+    names::{OWNER_LABEL, UID_LABEL},
     spec::{Disk, NetworkInterface, SCRATCH, Shielded, Spec},
 };
 
@@ -15,6 +15,8 @@ pub(super) struct Order<'a> {
     pub machine: &'a str,
     /// UID of the Machine.
     pub uid: &'a str,
+    /// Marker of its owner; empty for none.
+    pub owner: &'a str,
     pub user_data: &'a str,
 }
 
@@ -53,6 +55,9 @@ impl Order<'_> {
         let mut labels: Map<String, Value> =
             self.spec.labels.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
         labels.insert(UID_LABEL.to_owned(), self.uid.into());
+        if !self.owner.is_empty() {
+            labels.insert(OWNER_LABEL.to_owned(), self.owner.into());
+        }
         Value::Object(labels)
     }
 

@@ -1,8 +1,12 @@
 //! What a driver returned is checked before anything is done with it: it is another program, perhaps of somebody else.
 
-use std::collections::BTreeMap;
-
-use crate::driver::{code::Code, error::DriverError, interface::SecretData, spec::Problems, vm::Vm};
+use crate::driver::{
+    code::Code,
+    error::DriverError,
+    interface::SecretData,
+    spec::Problems,
+    vm::{Listed, Vm},
+};
 
 /// Longer than provider IDs of any cloud.
 const LONGEST_ID: usize = 1_024;
@@ -51,11 +55,14 @@ pub(super) fn state(state: Option<&str>) -> Result<(), DriverError> {
 }
 
 /// A complete list. VMs without a machine are deleted, so one entry that is wrong makes all of it doubtful.
-pub(super) fn list(all: &BTreeMap<String, String>) -> Result<(), DriverError> {
-    for (id, machine) in all {
+pub(super) fn list(all: &Listed) -> Result<(), DriverError> {
+    for (id, vm) in all {
         provider_id(id)?;
-        if !is_name(machine) {
+        if !is_name(&vm.machine) {
             return wrong("a list with a VM of a machine that cannot exist");
+        }
+        if vm.owner.as_ref().is_some_and(|owner| owner.len() > LONGEST_NAME || !is_printable(owner)) {
+            return wrong("a list with a VM whose owner is too long or not printable");
         }
     }
     Ok(())
@@ -136,6 +143,7 @@ fn has_paired_brackets(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::vm::ListedVm;
     use k8s_openapi::api::core::v1::NodeAddress;
     use rstest::rstest;
 
@@ -177,8 +185,19 @@ mod tests {
     #[case("aws:///i-1", "not a name", false)]
     #[case("", "machine-1", false)]
     fn one_bad_entry_makes_a_list_useless(#[case] id: &str, #[case] machine: &str, #[case] is_good: bool) {
-        let fine = ("aws:///i-0".to_owned(), "machine-0".to_owned());
-        assert_eq!(list(&[fine, (id.to_owned(), machine.to_owned())].into()).is_ok(), is_good);
+        let fine = ("aws:///i-0".to_owned(), ListedVm::unmarked("machine-0"));
+        assert_eq!(list(&[fine, (id.to_owned(), ListedVm::unmarked(machine))].into()).is_ok(), is_good);
+    }
+
+    #[rstest]
+    #[case("team-b", true)]
+    #[case("5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11", true)]
+    #[case("", true)]
+    #[case("team\nb", false)]
+    #[case(&"x".repeat(LONGEST_NAME + 1), false)]
+    fn an_owner_is_short_and_printable(#[case] owner: &str, #[case] is_good: bool) {
+        let vm = ListedVm::new("machine-0", Some(owner.to_owned()));
+        assert_eq!(list(&[("aws:///i-0".to_owned(), vm)].into()).is_ok(), is_good);
     }
 
     #[rstest]

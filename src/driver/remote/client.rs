@@ -1,9 +1,6 @@
 //! A driver in another process.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -27,7 +24,7 @@ use crate::{
         interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData},
         operation::Operation,
         spec::Problems,
-        vm::Vm,
+        vm::{Listed, Vm},
     },
 };
 
@@ -175,7 +172,7 @@ impl Driver for RemoteDriver {
         self.vm(Operation::Status, request, |mut client, message| async move { client.status(message).await }).await
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
         let message = proto::ListRequest {
             provider: self.name.to_owned(),
             class_json: wire::class(class)?,

@@ -1,9 +1,6 @@
 //! Requests and results, to messages and back. It trusts neither side: what comes out of a message is checked elsewhere.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,7 +13,7 @@ use crate::{
         error::DriverError,
         interface::{MachineRequest, SecretData},
         spec::{Problem, Problems},
-        vm::Vm,
+        vm::{Listed, ListedVm, Vm},
     },
 };
 
@@ -44,6 +41,7 @@ pub(super) fn machine_request(provider: &str, request: &MachineRequest) -> Resul
         machine_json: to_json(&*request.machine)?,
         class_json: to_json(&*request.class)?,
         secret: secret(&request.secret),
+        owner: request.owner.clone(),
     })
 }
 
@@ -52,6 +50,7 @@ pub(super) fn read_machine_request(message: proto::MachineRequest) -> Result<Mac
         machine: Arc::new(from_json("Machine", &message.machine_json)?),
         class: Arc::new(read_class(&message.class_json)?),
         secret: read_secret(message.secret),
+        owner: message.owner,
         may_pause: false,
     })
 }
@@ -203,15 +202,17 @@ pub(super) fn read_volume_ids(response: proto::VolumeIdsResponse) -> Result<Vec<
 const PAGE: usize = 2_000;
 
 /// The messages of a list, in order.
-pub(super) fn list(result: Result<BTreeMap<String, String>, DriverError>) -> Vec<proto::ListResponse> {
+pub(super) fn list(result: Result<Listed, DriverError>) -> Vec<proto::ListResponse> {
     use proto::list_response::Part;
     let parts = match result {
         Ok(all) => {
             let count = u64::try_from(all.len()).unwrap_or(u64::MAX);
-            let vms: Vec<_> = all
-                .into_iter()
-                .map(|(provider_id, machine_name)| proto::ListedVm { provider_id, machine_name })
-                .collect();
+            let entry = |(provider_id, vm): (String, ListedVm)| proto::ListedVm {
+                provider_id,
+                machine_name: vm.machine,
+                owner: vm.owner.unwrap_or_default(),
+            };
+            let vms: Vec<_> = all.into_iter().map(entry).collect();
             let pages = vms.chunks(PAGE).map(|page| Part::Page(proto::Page { vms: page.to_vec() }));
             pages.chain([Part::End(proto::End { count })]).collect()
         }
@@ -223,7 +224,7 @@ pub(super) fn list(result: Result<BTreeMap<String, String>, DriverError>) -> Vec
 /// Reads the messages of a list, in order.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    vms: BTreeMap<String, String>,
+    vms: Listed,
     /// VMs in all pages.
     count: u64,
 }
@@ -233,10 +234,7 @@ const MOST_VMS: u64 = 1_000_000;
 
 impl Listing {
     /// Takes the next message; the complete list after the last one.
-    pub(super) fn take(
-        &mut self,
-        message: proto::ListResponse,
-    ) -> Option<Result<BTreeMap<String, String>, DriverError>> {
+    pub(super) fn take(&mut self, message: proto::ListResponse) -> Option<Result<Listed, DriverError>> {
         use proto::list_response::Part;
         match message.part {
             Some(Part::Page(page)) => {
@@ -245,9 +243,10 @@ impl Listing {
                     if self.count > MOST_VMS {
                         return Some(wrong(format!("a list of more than {MOST_VMS} VMs")));
                     }
-                    let other = self.vms.insert(vm.provider_id.clone(), vm.machine_name.clone());
-                    if other.is_some_and(|other| other != vm.machine_name) {
-                        return Some(wrong("a list with one provider ID for two machines"));
+                    let entry = ListedVm::new(vm.machine_name, Some(vm.owner));
+                    let other = self.vms.insert(vm.provider_id, entry.clone());
+                    if other.is_some_and(|other| other != entry) {
+                        return Some(wrong("a list with one provider ID for two machines or owners"));
                     }
                 }
                 None
@@ -341,7 +340,7 @@ mod tests {
         T::decode(message.encode_to_vec().as_slice()).unwrap()
     }
 
-    fn collected(messages: Vec<proto::ListResponse>) -> Option<Result<BTreeMap<String, String>, DriverError>> {
+    fn collected(messages: Vec<proto::ListResponse>) -> Option<Result<Listed, DriverError>> {
         let mut listing = Listing::default();
         messages.into_iter().find_map(|message| listing.take(sent(&message)))
     }
@@ -352,14 +351,15 @@ mod tests {
             machine in machine(),
             class in machine_class(),
             data in collection::btree_map(text(), collection::vec(any::<u8>(), 0..9), 0..3),
+            owner in text(),
         ) {
             let (machine, class) = (Arc::new(machine), Arc::new(class));
-            let request = MachineRequest { machine, class, secret: SecretData(data), may_pause: false };
+            let request = MachineRequest { machine, class, secret: SecretData(data), owner, may_pause: false };
             let message = sent(&machine_request("aws", &request).unwrap());
             prop_assert_eq!(&message.provider, "aws");
             let arrived = read_machine_request(message).unwrap();
             prop_assert_eq!((&arrived.machine, &arrived.class), (&request.machine, &request.class));
-            prop_assert_eq!(arrived.secret.0, request.secret.0);
+            prop_assert_eq!((arrived.secret.0, arrived.owner), (request.secret.0, request.owner));
         }
 
         #[test]
@@ -382,7 +382,10 @@ mod tests {
     #[case(PAGE)]
     #[case(2 * PAGE + 1)]
     fn a_list_arrives_complete_in_pages(#[case] count: usize) {
-        let all: BTreeMap<_, _> = (0..count).map(|number| (format!("id-{number}"), format!("m-{number}"))).collect();
+        let vm = |number: usize| {
+            ListedVm::new(format!("m-{number}"), Some(format!("o-{number}")).filter(|_| number % 2 == 0))
+        };
+        let all: Listed = (0..count).map(|number| (format!("id-{number}"), vm(number))).collect();
         let messages = list(Ok(all.clone()));
         assert_eq!(messages.len(), count.div_ceil(PAGE) + 1);
         assert_eq!(collected(messages.clone()), Some(Ok(all)));
@@ -395,12 +398,14 @@ mod tests {
 
     #[test]
     fn a_list_may_fail_at_any_time_and_contradict_itself_never() {
-        let some: BTreeMap<_, _> = [("id".to_owned(), "a".to_owned())].into();
-        let page = list(Ok(some)).remove(0);
+        let page_of = |vm: ListedVm| list(Ok([("id".to_owned(), vm)].into())).remove(0);
+        let page = page_of(ListedVm::unmarked("a"));
         let failed = list(Err(DriverError::new(Code::Aborted, "x"))).remove(0);
         assert_eq!(collected(vec![page.clone(), failed]).unwrap().unwrap_err().code, Code::Aborted);
-        let other = list(Ok([("id".to_owned(), "b".to_owned())].into())).remove(0);
-        assert_eq!(collected(vec![page, other]).unwrap().unwrap_err().code, Code::Internal);
+        for other in [ListedVm::unmarked("b"), ListedVm::new("a", Some("team-b".to_owned()))] {
+            let pages = vec![page.clone(), page_of(other)];
+            assert_eq!(collected(pages).unwrap().unwrap_err().code, Code::Internal);
+        }
     }
 
     /// What a program sends that does not know the message, or a default message.

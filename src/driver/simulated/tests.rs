@@ -1,6 +1,6 @@
 //! The cloud as its drivers see it: each test runs against a cloud in the process and against one behind HTTP.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use rstest::rstest;
@@ -10,7 +10,7 @@ use tokio::{net::TcpListener, time::Instant};
 use super::SimulatedDriver;
 use crate::{
     api::machine::{Machine, MachineClass},
-    driver::{Code, DriverError, MachineRequest, Operation, SecretData, Vm, interface::Driver},
+    driver::{Code, DriverError, Listed, ListedVm, MachineRequest, Operation, SecretData, Vm, interface::Driver},
     simulated_cloud::{Client, Cloud, Control, CreateVm, KillMode, KillRequest, VmState, VolumesRequest, router},
 };
 
@@ -53,7 +53,17 @@ fn request_for(name: &str, uid: &str, spec: Value) -> MachineRequest {
     class.metadata.name = Some("class".into());
     class.metadata.namespace = Some("ns".into());
     let secret = SecretData([("userData".to_owned(), b"top secret".to_vec())].into());
-    MachineRequest { machine: Arc::new(machine), class: Arc::new(class), secret, may_pause: false }
+    MachineRequest {
+        machine: Arc::new(machine),
+        class: Arc::new(class),
+        secret,
+        owner: "team-a".to_owned(),
+        may_pause: false,
+    }
+}
+
+fn of_team_a(machine: &str) -> ListedVm {
+    ListedVm::new(machine, Some("team-a".to_owned()))
 }
 
 fn request(name: &str) -> MachineRequest {
@@ -69,7 +79,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
     result.unwrap_err().code
 }
 
-async fn list(driver: &SimulatedDriver) -> BTreeMap<String, String> {
+async fn list(driver: &SimulatedDriver) -> Listed {
     let request = request("any");
     driver.list(&request.class, &request.secret).await.unwrap()
 }
@@ -92,9 +102,9 @@ async fn a_vm_lives_from_create_to_delete(#[case] way: Way) {
     assert_eq!(vm.addresses.len(), 2);
     assert_eq!(driver.status(&request("a")).await.unwrap(), vm);
     assert_eq!(driver.status(&with_id(request("a"), &vm.provider_id)).await.unwrap(), vm);
-    assert_eq!(list(&driver).await, [(vm.provider_id.clone(), "a".to_owned())].into());
+    assert_eq!(list(&driver).await, [(vm.provider_id.clone(), of_team_a("a"))].into());
     assert_eq!(driver.delete(&with_id(request("a"), &vm.provider_id)).await.unwrap(), None);
-    assert_eq!(list(&driver).await, BTreeMap::new());
+    assert_eq!(list(&driver).await, Listed::new());
     assert_eq!(code(driver.status(&with_id(request("a"), &vm.provider_id)).await), Code::NotFound);
     driver.delete(&request("a")).await.expect("nothing there is success");
 }
@@ -302,8 +312,8 @@ async fn vms_of_another_cluster_are_neither_seen_nor_deleted(#[case] way: Way) {
     assert_eq!(code(ours.status(&with_id(request("a"), &vm.provider_id)).await), Code::NotFound);
     ours.delete(&with_id(request("a"), &vm.provider_id)).await.unwrap();
     ours.delete(&request("a")).await.unwrap();
-    assert_eq!(list(&ours).await, BTreeMap::new());
-    assert_eq!(list(&theirs).await, [(vm.provider_id, "a".to_owned())].into());
+    assert_eq!(list(&ours).await, Listed::new());
+    assert_eq!(list(&theirs).await, [(vm.provider_id, of_team_a("a"))].into());
     ours.create(&request("a")).await.expect("the same name and token in another cluster are another machine");
 }
 

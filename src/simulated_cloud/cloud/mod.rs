@@ -25,7 +25,7 @@ use super::{
     faults::Faults,
     inventory::Inventory,
     journal::JournalError,
-    messages::{CreateVm, Failure, ListedVm, ListedVms, Selector, VmList, VmView},
+    messages::{CreateVm, Failure, ListedVm, ListedVms, Selector, TagRequest, VmList, VmView},
     record::{Departure, VmRecord, after, cluster_of},
     spec::ProviderSpec,
     stats::Stats,
@@ -370,8 +370,8 @@ impl CloudApi for Cloud {
         self.initialize(id).await
     }
 
-    async fn tag(&self, id: &str, cluster: &str) -> Result<VmView, Failure> {
-        self.set_cluster(id, cluster)
+    async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure> {
+        self.set_tags(id, tags)
     }
 
     async fn delete(&self, selector: &Selector) -> Result<(), Failure> {
@@ -383,7 +383,8 @@ impl CloudApi for Cloud {
     }
 
     async fn list(&self, cluster: &str) -> Result<ListedVms, Failure> {
-        let listed = |vm: VmView| ListedVm { provider_id: vm.provider_id, machine_name: vm.machine_name };
+        let listed =
+            |vm: VmView| ListedVm { provider_id: vm.provider_id, machine_name: vm.machine_name, owner: vm.owner };
         let list = self.list(Some(cluster)).await?;
         Ok(ListedVms { items: list.items.into_iter().map(listed).collect() })
     }

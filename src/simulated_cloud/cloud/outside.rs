@@ -7,7 +7,7 @@ use crate::{
     driver::code::Code,
     simulated_cloud::{
         control::{Control, InvalidControl},
-        messages::{ConditionRequest, Failure, KillMode, KillRequest, StateView, VmView, VolumesRequest},
+        messages::{ConditionRequest, Failure, KillMode, KillRequest, StateView, TagRequest, VmView, VolumesRequest},
         record::{Departed, Departure, SetCondition},
         stats::Stats,
     },
@@ -39,13 +39,14 @@ impl Cloud {
         Ok(view)
     }
 
-    /// Makes a VM one of a cluster; of none if it is empty.
+    /// Makes a VM one of a cluster and an owner; of none if they are empty.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn set_cluster(&self, id: &str, cluster: &str) -> Result<VmView, Failure> {
+    pub fn set_tags(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure> {
         self.change(id, |vm, _| {
-            cluster.clone_into(&mut vm.cluster);
+            tags.cluster.clone_into(&mut vm.cluster);
+            tags.owner.clone_into(&mut vm.owner);
             Ok(())
         })
     }

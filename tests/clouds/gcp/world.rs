@@ -18,6 +18,7 @@ pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/clouds/gce")
 const CLUSTER: &str = "kubernetes-io-cluster-";
 const ROLE: &str = "kubernetes-io-role-node";
 const UID: &str = "machine-sapcloud-io-machine-uid";
+const OWNER: &str = "machine-sapcloud-io-owner";
 
 /// The document of the package of Google's client. Installing it may take a minute, once.
 static DOCUMENT: LazyLock<Arc<Document>> = LazyLock::new(|| {
@@ -93,6 +94,7 @@ impl Simulation for World {
                 is_running: vm.resource["status"] == "RUNNING",
                 cluster: tags.filter_map(|tag| tag.strip_prefix(CLUSTER)).next().unwrap_or_default().to_owned(),
                 has_uid: vm.resource["labels"][UID].is_string(),
+                owner: vm.resource["labels"][OWNER].as_str().unwrap_or_default().to_owned(),
             }
         };
         gce.vms.iter().map(vm).collect()
@@ -102,8 +104,9 @@ impl Simulation for World {
         self.gce.lock().added
     }
 
-    async fn create(&self, name: &str, cluster: &str) {
-        self.gce.lock().put(ZONE, name, &[&format!("{CLUSTER}{cluster}"), ROLE], &json!({}), "RUNNING");
+    async fn create_for(&self, name: &str, cluster: &str, owner: &str) {
+        let labels = if owner.is_empty() { json!({}) } else { json!({ OWNER: owner }) };
+        self.gce.lock().put(ZONE, name, &[&format!("{CLUSTER}{cluster}"), ROLE], &labels, "RUNNING");
     }
 
     async fn end(&self, provider_id: &str) {

@@ -8,17 +8,29 @@ use super::{
 };
 use crate::{
     controllers::machine::Ports,
-    driver::{MachineRequest, SecretData},
+    driver::{Code, DriverError, MachineRequest, SecretData},
 };
 
 /// Calls the driver. The result is stored with the time at which it arrived.
 pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Session, action: &Action) {
     let ClassView::Present { class, .. } = &snapshot.class else { return };
     let Ok(driver) = context.drivers.get(class) else { return };
+    let owner = match action {
+        Action::CreateVm => owner(context, snapshot).await,
+        _ => Ok(String::new()),
+    };
+    let owner = match owner {
+        Ok(owner) => owner,
+        Err(error) => {
+            snapshot.now = context.now();
+            return snapshot.vm_created(Err(error));
+        }
+    };
     let request = MachineRequest {
         machine: Arc::clone(&snapshot.machine),
         class: Arc::clone(class),
         secret: filled_in(snapshot, session, action),
+        owner,
         may_pause: true,
     };
     let start = Instant::now();
@@ -46,6 +58,16 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
             metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);
             snapshot.vm_deleted(answer);
         }
+    }
+}
+
+/// Whose the new VM is. Without a marker an orphan collector of another namespace might delete it, so an unknown owner is as
+/// an API server that does not answer.
+async fn owner(context: &Ports, snapshot: &Snapshot) -> Result<String, DriverError> {
+    let namespace = snapshot.machine.namespace().unwrap_or_default();
+    match context.owners.of(&namespace).await {
+        Ok(owner) => Ok(owner.marker().to_owned()),
+        Err(error) => Err(DriverError::new(Code::Unavailable, format!("VM not created: {error}"))),
     }
 }
 

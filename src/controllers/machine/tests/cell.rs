@@ -1,6 +1,6 @@
 //! The real executor in a cell: what the watch handlers and the trust in caches change.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Secret};
@@ -19,7 +19,8 @@ use crate::{
         testing::{Fate, Playing, Wire, settings, until},
     },
     driver::{
-        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, SecretData, Vm, spec::Problems,
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm,
+        spec::Problems,
     },
 };
 
@@ -67,7 +68,7 @@ impl Driver for SlowCloud {
         Err(DriverError::new(Code::NotFound, "no VM"))
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
         unused()
     }
 

@@ -1,10 +1,11 @@
 //! The real executor in a cell: triggers, credentials, the request to the driver, events and metrics.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Secret};
 use parking_lot::Mutex;
+use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -16,7 +17,8 @@ use crate::{
         testing::{Fate, Playing, Wire, settings, until},
     },
     driver::{
-        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, SecretData, Vm, spec::Problems,
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, ListedVm, MachineRequest, SecretData, Vm,
+        spec::Problems,
     },
 };
 
@@ -24,7 +26,7 @@ const PERIOD: Duration = Duration::from_mins(15);
 
 #[derive(Default)]
 struct Cloud {
-    vms: Mutex<BTreeMap<String, String>>,
+    vms: Mutex<Listed>,
     lists: Mutex<usize>,
     /// `id name namespace key` of each deletion.
     deleted: Mutex<Vec<String>>,
@@ -32,6 +34,10 @@ struct Cloud {
 }
 
 struct CloudDriver(Arc<Cloud>);
+
+fn marked(machine: &str, owner: &str) -> ListedVm {
+    ListedVm::new(machine, Some(owner.to_owned()))
+}
 
 fn unused<T>() -> Result<T, DriverError> {
     Err(DriverError::new(Code::Unimplemented, "not needed"))
@@ -72,7 +78,7 @@ impl Driver for CloudDriver {
         unused()
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
         *self.0.lists.lock() += 1;
         assert!(secret.0.contains_key("key"), "never without credentials");
         if class.metadata.name.as_deref() == Some("broken") {
@@ -98,8 +104,9 @@ impl World {
     /// VM 1 without a Machine, and VM 2 with Machine `there`.
     fn new() -> Self {
         let world = Self { wire: Wire::new(), cloud: Arc::default() };
-        *world.cloud.vms.lock() =
-            [("cloud:///1", "gone"), ("cloud:///2", "there")].map(|(id, name)| (id.to_owned(), name.to_owned())).into();
+        *world.cloud.vms.lock() = [("cloud:///1", "gone"), ("cloud:///2", "there")]
+            .map(|(id, name)| (id.to_owned(), marked(name, "shoot")))
+            .into();
         world.secret();
         for class in ["broken", "c"] {
             let class_object = json!({
@@ -245,4 +252,92 @@ async fn a_list_that_fails_is_repeated_and_nothing_is_deleted() {
     let _playing = world.start();
     sleep(PERIOD * 4).await;
     assert!(world.deleted().is_empty() && world.lists() > 8, "{}", world.lists());
+}
+
+/// A class of another namespace with a cluster tag.
+fn class_of_others(world: &World, tag: &str) {
+    world.wire.create(
+        "machineclasses",
+        json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+            "metadata": {"name": "w", "namespace": "team-b"}, "provider": "Cloud", "providerSpec": {"tags": [tag]},
+        }),
+    );
+}
+
+/// As a version made it that wrote no markers.
+fn unmark(world: &World) {
+    world.wire.put::<Value>("machineclasses/c", &json!({"providerSpec": {"tags": ["kubernetes-io-cluster-a"]}}));
+    world.cloud.vms.lock().insert("cloud:///1".to_owned(), ListedVm::unmarked("gone"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unmarked_vm_stays_while_a_class_of_another_namespace_has_its_cluster_tag() {
+    let world = World::new();
+    unmark(&world);
+    class_of_others(&world, "kubernetes-io-cluster-a");
+    let playing = world.start();
+    sleep(PERIOD * 10).await;
+    assert_eq!(world.deleted(), [""; 0]);
+    let text = playing.metrics.render();
+    assert!(text.contains("mcm_foreign_vms{namespace=\"shoot\",class=\"c\"} 1\n"), "{text}");
+    let events: Vec<Value> = world.wire.all("events");
+    let told = events.iter().filter(|event| event["reason"] == "OrphanLeftAlone").collect::<Vec<_>>();
+    assert_eq!(told.len(), 1, "{events:?}");
+    let message = told[0]["message"].as_str().or(told[0]["note"].as_str()).unwrap_or_default();
+    assert!(message.contains("MachineClass team-b/w has the same tag"), "{message}");
+    world.wire.remove_from("team-b", "machineclasses/w");
+    until("the orphan is deleted", || !world.deleted().is_empty()).await;
+}
+
+#[rstest]
+#[case::another_tag(Some("kubernetes-io-cluster-b"), Fate::Answered)]
+#[case::no_class(None, Fate::Answered)]
+#[case::permissions_of_the_go_programs(Some("kubernetes-io-cluster-a"), Fate::Refused)]
+#[tokio::test(start_paused = true)]
+async fn an_unmarked_vm_is_deleted_where_no_other_namespace_is_known_to_use_its_tag(
+    #[case] tag: Option<&str>,
+    #[case] fate: Fate,
+) {
+    let world = World::new();
+    unmark(&world);
+    tag.iter().for_each(|tag| class_of_others(&world, tag));
+    let _playing = world.start();
+    until("it was listed", || world.lists() > 0).await;
+    world.wire.judge(move |request| if request == "GET machineclasses" { fate } else { Fate::Answered });
+    until("the orphan is deleted", || !world.deleted().is_empty()).await;
+}
+
+#[rstest]
+#[case::away(|world: &World| {
+    class_of_others(world, "kubernetes-io-cluster-b");
+    world.wire.judge(|request| if request == "GET machineclasses" { Fate::Unavailable } else { Fate::Answered });
+})]
+#[case::undecodable(|world: &World| world.wire.create("machineclasses", json!({
+    "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+    "metadata": {"name": "w", "namespace": "team-b"}, "provider": {"name": "Cloud"}, "providerSpec": {},
+})))]
+#[tokio::test(start_paused = true)]
+async fn while_classes_of_others_cannot_be_read_an_unmarked_vm_stays_and_a_marked_one_goes(#[case] change: fn(&World)) {
+    let world = World::new();
+    unmark(&world);
+    world.cloud.vms.lock().insert("cloud:///3".to_owned(), marked("ours", "shoot"));
+    let _playing = world.start();
+    until("it was listed", || world.lists() > 0).await;
+    change(&world);
+    sleep(PERIOD * 10).await;
+    assert_eq!(world.deleted(), ["cloud:///3 ours shoot abc"]);
+}
+
+/// Of Cluster API, or of another `mcm run`.
+#[tokio::test(start_paused = true)]
+async fn a_vm_with_the_marker_of_another_namespace_stays() {
+    let world = World::new();
+    world.cloud.vms.lock().extend([
+        ("cloud:///3".to_owned(), marked("theirs", "capmcm-system")),
+        ("cloud:///4".to_owned(), marked("gone", "5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11")),
+    ]);
+    let _playing = world.start();
+    sleep(PERIOD * 10).await;
+    assert_eq!(world.deleted(), ["cloud:///1 gone shoot abc"]);
 }

@@ -6,7 +6,10 @@ use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::json;
 
-use super::world::{World, running};
+use super::{
+    super::Others,
+    world::{World, running},
+};
 use crate::{api::reasons::EventReason, plan::WaitKind};
 
 #[test]
@@ -69,6 +72,24 @@ fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
 #[case::its_machine_cannot_be_read(|world: &mut World| world.reads_fail = Some("timeout".to_owned()))]
 #[case::the_driver_does_not_name_its_machine(|world: &mut World| world.vm(1, ""))]
 #[case::dry_run(|world: &mut World| world.policy.is_dry_run = true)]
+#[case::it_has_the_uid_of_another_namespace(|world: &mut World| {
+    world.uid = Some(UID.to_owned());
+    world.vm_of(1, "gone", Some(OTHER));
+})]
+#[case::it_has_the_name_of_another_namespace(|world: &mut World| world.vm_of(1, "gone", Some("capmcm-system")))]
+#[case::it_has_a_uid_and_ours_is_unknown(|world: &mut World| world.vm_of(1, "gone", Some(UID)))]
+#[case::it_has_no_marker_and_another_vm_that_of_others(|world: &mut World| {
+    world.vm_of(1, "gone", None);
+    world.vm_of(3, "theirs", Some("team-b"));
+})]
+#[case::it_has_no_marker_and_another_namespace_a_class_with_the_tag(|world: &mut World| {
+    world.vm_of(1, "gone", None);
+    world.others = Others::Known(vec!["team-b/w".to_owned()]);
+})]
+#[case::it_has_no_marker_and_the_classes_of_others_cannot_be_read(|world: &mut World| {
+    world.vm_of(1, "gone", None);
+    world.others = Others::Unknown("timeout".to_owned());
+})]
 fn no_vm_is_deleted(#[case] change: fn(&mut World)) {
     let mut world = World::new();
     world.run(15);
@@ -83,6 +104,97 @@ fn no_vm_is_deleted(#[case] change: fn(&mut World)) {
     change(&mut late);
     late.run(24 * 60);
     assert_eq!((late.deleted.as_slice(), late.attempts.len()), ([].as_slice(), 0), "although it was seen before");
+}
+
+const UID: &str = "5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11";
+const OTHER: &str = "0d6b39ae-45a5-4bd7-8f40-7a1f8f6d1f2e";
+
+/// VMs of the Go programs, and of older versions.
+#[rstest]
+#[case::no_other_has_the_tag(Others::Known(Vec::new()))]
+#[case::that_cannot_be_told(Others::Forbidden)]
+fn an_unmarked_vm_is_judged_as_before_where_one_namespace_uses_the_tag(#[case] others: Others) {
+    let mut world = World::new();
+    world.vm_of(1, "gone", None);
+    world.vm_of(2, "there", None);
+    world.others = others;
+    world.run(15);
+    assert_eq!(world.deleted, ["cloud:///1"]);
+}
+
+#[test]
+fn classes_of_others_are_listed_only_for_an_unmarked_vm_without_a_machine() {
+    let mut world = World::new();
+    world.vm_of(2, "there", None);
+    world.run(60);
+    assert_eq!((world.asked, world.deleted.as_slice()), (0, ["cloud:///1".to_owned()].as_slice()));
+    world.vm_of(1, "gone", None);
+    world.vm_of(3, "theirs", Some("team-b"));
+    world.run(60);
+    assert_eq!(world.asked, 0, "a marker of another owner says enough");
+    world.vms.remove("cloud:///3");
+    world.run(15);
+    assert!(world.asked > 0);
+}
+
+/// Its creation was marked by the owner that it had: that of Cluster API, whose VM was adopted.
+#[test]
+fn a_foreign_marker_on_the_vm_of_a_machine_says_nothing_about_others() {
+    let mut world = World::new();
+    world.vm_of(1, "gone", None);
+    world.vm_of(2, "there", Some(OTHER));
+    world.run(15);
+    assert_eq!(world.deleted, ["cloud:///1"]);
+}
+
+#[rstest]
+#[case::a_vm(
+    |world: &mut World| world.vm_of(3, "theirs", Some("team-b")),
+    "VM cloud:///3 (machine theirs) has the owner team-b"
+)]
+#[case::a_class(
+    |world: &mut World| world.others = Others::Known(vec!["team-b/w".to_owned()]),
+    "MachineClass team-b/w has the same tag"
+)]
+fn unmarked_vms_that_may_be_of_others_are_reported_once(#[case] change: fn(&mut World), #[case] how: &str) {
+    let mut world = World::new();
+    world.vms.remove("cloud:///1");
+    world.vm_of(4, "old", None);
+    change(&mut world);
+    world.run(60);
+    let text = format!(
+        "VMs without a machine here and without an owner are left alone, because others use the cluster tag: cloud:///4 \
+         (machine old); {how}. Give each namespace a cluster tag of its own, or delete those VMs that no namespace needs"
+    );
+    assert_eq!(world.events, [(EventReason::OrphanLeftAlone, text)]);
+    let expected = format!("a cluster tag of its own, to judge 1 VMs without a machine and a marker: {how}");
+    assert_eq!((world.last.waits[0].kind, &world.last.waits[0].text), (WaitKind::OrphanCheck, &expected));
+    assert_eq!(world.memory.left_alone.len(), 1);
+    world.vm_of(5, "older", None);
+    world.run(15);
+    assert_eq!(world.events.len(), 2, "of each once");
+    world.vm(6, "ours");
+    world.run(30);
+    assert_eq!(world.deleted, ["cloud:///6"], "what carries our marker is collected all the same");
+}
+
+#[test]
+fn classes_of_others_that_cannot_be_read_postpone_and_forget_nothing() {
+    let mut world = World::new();
+    world.vm_of(1, "gone", None);
+    world.pass();
+    let seen = world.memory.orphans.clone();
+    world.sleep(15);
+    world.others = Others::Unknown("list MachineClasses: timeout".to_owned());
+    world.pass();
+    assert_eq!((&world.memory.orphans, world.deleted.len()), (&seen, 0));
+    let expected =
+        "the MachineClasses of other namespaces, to judge 1 VMs without a marker: list MachineClasses: timeout";
+    assert_eq!(world.last.waits[0].text, expected);
+    assert_eq!(world.last.requeue_at(), Some(world.now + SignedDuration::from_mins(10)), "sooner than the period");
+    world.others = Others::Known(Vec::new());
+    world.pass();
+    assert_eq!(world.deleted, ["cloud:///1"]);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::world::World;
+use super::{super::Others, world::World};
 
 #[derive(Clone, Debug)]
 enum Happening {
-    Vm(usize, String),
+    Vm(usize, String, Option<&'static str>),
+    Others(Others),
+    Uid(bool),
     VmEnds(usize),
     Machine(String, String, &'static str),
     MachineEnds(String),
@@ -15,12 +17,31 @@ enum Happening {
     Sleep(i64),
 }
 
+const UID: &str = "5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11";
+
+fn any_marker() -> impl Strategy<Value = Option<&'static str>> {
+    prop::sample::select(vec![Some("shoot"), Some("shoot"), Some(UID), None, None, Some("team-b")])
+}
+
+fn any_others() -> impl Strategy<Value = Others> {
+    let known = |names: &[&str]| Others::Known(names.iter().map(|&name| name.to_owned()).collect());
+    prop::sample::select(vec![
+        known(&[]),
+        known(&[]),
+        known(&["team-b/w"]),
+        Others::Forbidden,
+        Others::Unknown("no".to_owned()),
+    ])
+}
+
 fn any_happening() -> impl Strategy<Value = Happening> {
     let name = || prop::sample::select(vec!["a", "b", "c"]).prop_map(str::to_owned);
     let id = prop_oneof![Just(String::new()), (0_usize..5).prop_map(|number| format!("cloud:///{number}"))];
     let phase = prop::sample::select(vec!["", "Pending", "Running", "CrashLoopBackOff", "Failed", "Terminating"]);
     prop_oneof![
-        1 => (0_usize..5, name()).prop_map(|(number, name)| Happening::Vm(number, name)),
+        1 => (0_usize..5, name(), any_marker()).prop_map(|(number, name, owner)| Happening::Vm(number, name, owner)),
+        1 => any_others().prop_map(Happening::Others),
+        1 => any::<bool>().prop_map(Happening::Uid),
         1 => (0_usize..5).prop_map(Happening::VmEnds),
         1 => (name(), id, phase).prop_map(|(name, id, phase)| Happening::Machine(name, id, phase)),
         1 => name().prop_map(Happening::MachineEnds),
@@ -32,14 +53,17 @@ fn any_happening() -> impl Strategy<Value = Happening> {
 }
 
 proptest! {
-    /// Whatever happens: a VM that is deleted had no Machine in every list that was read for at least a period.
+    /// Whatever happens: a VM that is deleted had no Machine in every list that was read for at least a period, and it is
+    /// marked as ours, or not marked while nothing shows that others use the tag.
     #[test]
-    fn no_vm_of_a_machine_is_ever_deleted(happenings in prop::collection::vec(any_happening(), 1..80)) {
+    fn no_vm_of_a_machine_or_of_others_is_ever_deleted(happenings in prop::collection::vec(any_happening(), 1..80)) {
         let mut world = World::new();
         let mut since = std::collections::BTreeMap::new();
         for happening in happenings {
             match happening {
-                Happening::Vm(number, name) => world.vm(number, &name),
+                Happening::Vm(number, name, owner) => world.vm_of(number, &name, owner),
+                Happening::Others(others) => world.others = others,
+                Happening::Uid(is_known) => world.uid = is_known.then(|| UID.to_owned()),
                 Happening::VmEnds(number) => drop(world.vms.remove(&format!("cloud:///{number}"))),
                 Happening::Machine(name, id, phase) => {
                     world.add(&name, &json!({"spec": {"providerID": id}, "status": {"currentStatus": {"phase": phase}}}));
@@ -57,12 +81,22 @@ proptest! {
                         machine.spec.provider_id == id || (has_none && machine.metadata.name.as_deref() == Some(name))
                     });
                     if !is_blind {
-                        let orphans = before.vms.clone().into_iter().filter(|(id, name)| !is_claimed(id, name));
+                        let all = before.vms.iter().map(|(id, vm)| (id.clone(), vm.machine.clone()));
+                        let orphans = all.filter(|(id, name)| !is_claimed(id, name));
                         since = orphans.map(|vm| (vm.clone(), *since.get(&vm).unwrap_or(&before.now))).collect();
                     }
+                    let is_ours = |marker: &str| marker == "shoot" || Some(marker) == before.uid.as_deref();
+                    let has_id = |id: &String| before.machines.values().any(|machine| machine.spec.provider_id == *id);
+                    let is_shared = before.vms.iter().any(|(id, vm)| {
+                        !has_id(id) && vm.owner.as_deref().is_some_and(|marker| !is_ours(marker))
+                    });
+                    let is_alone = !is_shared
+                        && (before.others == Others::Forbidden || before.others == Others::Known(Vec::new()));
                     for id in &world.deleted[deleted..] {
                         prop_assert!(!is_blind);
-                        let vm = (id.clone(), before.vms[id].clone());
+                        let owner = before.vms[id].owner.as_deref();
+                        prop_assert!(owner.map_or(is_alone, is_ours), "{id} of {owner:?} was deleted");
+                        let vm = (id.clone(), before.vms[id].machine.clone());
                         let age = since.get(&vm).map(|since| before.now.duration_since(*since));
                         prop_assert!(age >= Some(jiff::SignedDuration::from_mins(15)), "{vm:?} was deleted after {age:?}");
                     }

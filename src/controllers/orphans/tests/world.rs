@@ -6,11 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::super::{Action, Learned, Listing, Memory, Policy, Snapshot, claim_of, plan};
+use super::super::{Action, Found, Learned, Listing, Memory, Others, Policy, Snapshot, claim_of, plan};
 use crate::{
     api::{machine::Machine, patch, reasons::EventReason},
+    driver::{Listed, ListedVm},
     plan::Plan,
-    safety::orphans::identity,
+    safety::orphans::{Owner, identity},
 };
 
 pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -19,8 +20,14 @@ pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 pub(super) struct World {
     pub policy: Policy,
     pub now: Timestamp,
-    /// What exists in the cloud: provider ID → name of the Machine.
-    pub vms: BTreeMap<String, String>,
+    /// What exists in the cloud.
+    pub vms: Listed,
+    /// UID of the namespace, if it can be read.
+    pub uid: Option<String>,
+    /// The answer to the question which classes of other namespaces have the cluster tag.
+    pub others: Others,
+    /// How often it was asked.
+    pub asked: usize,
     /// The error of the list.
     pub list_fails: Option<String>,
     /// What is in the cache.
@@ -59,7 +66,10 @@ impl World {
         let mut world = Self {
             policy: Policy::default(),
             now: Timestamp::from_second(1_700_000_000).unwrap(),
-            vms: BTreeMap::new(),
+            vms: Listed::new(),
+            uid: None,
+            others: Others::Known(Vec::new()),
+            asked: 0,
             list_fails: None,
             machines: BTreeMap::new(),
             not_cached: Vec::new(),
@@ -79,8 +89,18 @@ impl World {
         world
     }
 
+    /// A VM with the marker of this namespace.
     pub(super) fn vm(&mut self, number: usize, machine: &str) {
-        self.vms.insert(format!("cloud:///{number}"), machine.to_owned());
+        self.vm_of(number, machine, Some("shoot"));
+    }
+
+    pub(super) fn vm_of(&mut self, number: usize, machine: &str, owner: Option<&str>) {
+        let vm = ListedVm::new(machine, owner.map(str::to_owned));
+        self.vms.insert(format!("cloud:///{number}"), vm);
+    }
+
+    fn owner(&self) -> Owner {
+        Owner { namespace: "shoot".to_owned(), uid: self.uid.clone() }
     }
 
     pub(super) fn add(&mut self, name: &str, change: &Value) {
@@ -127,11 +147,17 @@ impl World {
     fn carry_out(&mut self, action: Action, learned: &mut Learned) -> bool {
         match action {
             Action::ListVms => {
-                let vms = self.list_fails.clone().map_or_else(|| Ok(self.vms.clone()), Err);
-                learned.list = Some(Listing { began_at: self.now, vms });
+                let found = || Found { owner: self.owner(), vms: self.vms.clone() };
+                let found = self.list_fails.clone().map_or_else(|| Ok(found()), Err);
+                learned.list = Some(Listing { began_at: self.now, found });
             }
-            Action::Record { memory, report } => {
+            Action::ListClassesOfOthers => {
+                self.asked += 1;
+                learned.others = Some(self.others.clone());
+            }
+            Action::Record { memory, report, warnings } => {
                 self.memory = *memory;
+                self.events.extend(warnings.into_iter().map(|event| (event.reason, event.message)));
                 self.reported.extend(report.iter().map(|machine| machine.name_any()));
                 learned.is_recorded = true;
             }
@@ -141,7 +167,7 @@ impl World {
                 learned.machines.insert(name, read);
             }
             Action::DeleteVm { id, machine } => {
-                assert_eq!(self.vms.get(&id), Some(&machine));
+                assert_eq!(self.vms.get(&id).map(|vm| &vm.machine), Some(&machine));
                 self.attempts.push(self.now);
                 let result = if self.deletions_fail { Err("no".to_owned()) } else { Ok(()) };
                 if result.is_ok() {

@@ -11,10 +11,16 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use kube::ResourceExt;
 use tokio::time::sleep;
 
-use super::{dice::Dice, world::World};
+use super::{
+    dice::Dice,
+    wish::class_names,
+    world::{NAMESPACE, World},
+};
 use crate::{
     api::machine::{Machine, MachineClass},
-    driver::{Capabilities, Code, Driver, DriverError, MachineRequest, SecretData, Vm, spec::Problems},
+    driver::{
+        Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems,
+    },
 };
 
 /// A cloud that keeps to the contract of a driver, in one of the ways in which clouds differ.
@@ -24,6 +30,10 @@ pub(super) struct Cloud {
     pub lists: bool,
     /// What it answers to every creation.
     pub refuses: Option<Code>,
+    /// How many VMs are those of others.
+    pub foreign: usize,
+    /// Another namespace has VMs with the tag of this cluster.
+    pub is_shared: bool,
     /// The last VM of each Node name.
     named: BTreeMap<String, String>,
     style: Style,
@@ -39,8 +49,12 @@ pub(super) struct Server {
     /// Name of the Machine that it was made for, and its class, as they are in its tags.
     machine: String,
     class: String,
-    /// It belongs to another cluster.
+    /// Marker of its owner, as it is in its tags.
+    marker: Option<String>,
+    /// It belongs to another cluster, or to another owner in this one.
     pub is_foreign: bool,
+    /// It has the tag of this cluster.
+    is_tagged: bool,
     initialized: bool,
 }
 
@@ -63,7 +77,9 @@ impl Style {
 }
 
 /// How many VMs of another cluster there are in the account.
-pub(super) const FOREIGN: usize = 2;
+const FOREIGN: usize = 2;
+/// What another owner has in each class: VMs that it marked, and one of a version that marked none. A list may lack a VM.
+const OF_OTHERS: [Option<&str>; 3] = [Some("team-b"), None, Some("team-b")];
 
 /// What a create did.
 enum Made {
@@ -85,42 +101,71 @@ impl Cloud {
     }
 
     pub(super) const fn new(style: Style) -> Self {
-        Self { vms: BTreeMap::new(), lists: false, refuses: None, named: BTreeMap::new(), style, serial: 0 }
+        Self {
+            vms: BTreeMap::new(),
+            lists: false,
+            refuses: None,
+            foreign: 0,
+            is_shared: false,
+            named: BTreeMap::new(),
+            style,
+            serial: 0,
+        }
     }
 
     pub(super) const fn style(&self) -> Style {
         self.style
     }
 
-    /// VMs of this cluster.
+    /// VMs of this namespace.
     pub(super) fn own(&self) -> impl Iterator<Item = (&String, &Server)> {
         self.vms.iter().filter(|(_, server)| !server.is_foreign)
     }
 
     pub(super) fn add_foreign(&mut self) {
         for _ in 0..FOREIGN {
-            let id = self.make_stray(None, "class-0");
-            self.vms.get_mut(&id).unwrap().is_foreign = true;
+            let id = self.make_stray(None, "class-0", None);
+            self.give_away(&id).is_tagged = false;
         }
     }
 
+    /// Another namespace shares the tag of the cluster.
+    pub(super) fn add_others(&mut self) {
+        self.is_shared = true;
+        for class in class_names() {
+            for marker in OF_OTHERS {
+                let id = self.make_stray(None, &class, marker);
+                self.give_away(&id);
+            }
+        }
+    }
+
+    fn give_away(&mut self, id: &str) -> &mut Server {
+        self.foreign += 1;
+        let server = self.vms.get_mut(id).unwrap();
+        server.is_foreign = true;
+        server
+    }
+
     /// A VM that nobody asked for; answers its ID.
-    pub(super) fn make_stray(&mut self, machine: Option<String>, class: &str) -> String {
+    pub(super) fn make_stray(&mut self, machine: Option<String>, class: &str, marker: Option<&str>) -> String {
         self.serial += 1;
         let (id, node) = (format!("cloud:///{}", self.serial), format!("stray-{}", self.serial));
         let (owner, machine) = (node.clone(), machine.unwrap_or_else(|| node.clone()));
-        let server = Server { owner, node, machine, class: class.to_owned(), is_foreign: false, initialized: true };
+        let (class, marker) = (class.to_owned(), marker.map(str::to_owned));
+        let server =
+            Server { owner, node, machine, class, marker, is_foreign: false, is_tagged: true, initialized: true };
         self.vms.insert(id.clone(), server);
         id
     }
 
     /// The VMs of a class, as their tags say.
-    fn list(&self, class: &str) -> BTreeMap<String, String> {
-        let listed = self.own().filter(|(_, server)| server.class == class);
-        listed.map(|(id, server)| (id.clone(), server.machine.clone())).collect()
+    fn list(&self, class: &str) -> Listed {
+        let listed = self.vms.iter().filter(|(_, server)| server.is_tagged && server.class == class);
+        listed.map(|(id, server)| (id.clone(), ListedVm::new(&server.machine, server.marker.clone()))).collect()
     }
 
-    fn create(&mut self, machine: &Machine, class: &str) -> Made {
+    fn create(&mut self, machine: &Machine, class: &str, marker: &str) -> Made {
         let owner = machine.uid().unwrap();
         let held = self.id_of(&owner);
         if let Some(id) = held.clone().filter(|_| !self.style.forgets_tokens) {
@@ -129,8 +174,9 @@ impl Cloud {
         self.serial += 1;
         let id = format!("cloud:///{}", self.serial);
         let node = if self.style.names_nodes_like_machines { machine.name_any() } else { self.free_name() };
-        let (machine, class) = (machine.name_any(), class.to_owned());
-        let server = Server { owner, node, machine, class, is_foreign: false, initialized: false };
+        let (machine, class, marker) = (machine.name_any(), class.to_owned(), Some(marker.to_owned()));
+        let server =
+            Server { owner, node, machine, class, marker, is_foreign: false, is_tagged: true, initialized: false };
         self.named.insert(server.node.clone(), id.clone());
         self.vms.insert(id.clone(), server);
         if held.is_some() { Made::Second(id) } else { Made::New(id) }
@@ -295,7 +341,8 @@ impl Driver for ModelDriver {
                 return Err(DriverError::new(code, "not like this"));
             }
             world.ledger.lock().vm_is_made(&world.luck, machine);
-            let made = world.cloud.lock().create(machine, &request.class.name_any());
+            world.luck.must(request.owner == NAMESPACE, || format!("a VM is made for owner {:?}", request.owner));
+            let made = world.cloud.lock().create(machine, &request.class.name_any(), &request.owner);
             let name = machine.name_any();
             world.luck.must(!matches!(made, Made::Second(_)), || format!("a second VM is made for machine {name}"));
             let (Made::New(id) | Made::Found(id) | Made::Second(id)) = &made;
@@ -350,7 +397,7 @@ impl Driver for ModelDriver {
         self.call("status", machine, &NEVER_STATUS, |world| world.cloud.lock().status(machine)).await
     }
 
-    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
+    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
         let nobody = Machine::default();
         self.call("list", &nobody, &[], |world| {
             let cloud = world.cloud.lock();
@@ -365,6 +412,10 @@ impl Driver for ModelDriver {
             Ok(listed)
         })
         .await
+    }
+
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        class.name_any() == other.name_any()
     }
 
     async fn volume_ids(&self, volumes: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

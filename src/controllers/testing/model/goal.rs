@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{
     super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Object, SETS},
-    cloud::FOREIGN,
     freezes::conditions_of,
     in_place::{is_candidate, is_selected, result_of},
     kubelet::ready_status,
@@ -28,9 +27,10 @@ impl World {
     pub(super) fn what_is_missing(&self) -> Vec<String> {
         let wish = self.wish.lock().clone();
         let mut missing = if wish.is_deleted { self.what_is_left() } else { self.what_is_amiss(&wish) };
-        let foreign = self.cloud.lock().vms.values().filter(|server| server.is_foreign).count();
-        if foreign != FOREIGN && self.rooms.orphans {
-            missing.push(format!("{foreign} VMs of another cluster"));
+        let cloud = self.cloud.lock();
+        let foreign = cloud.vms.values().filter(|server| server.is_foreign).count();
+        if foreign != cloud.foreign {
+            missing.push(format!("{foreign} VMs of others"));
         }
         missing
     }

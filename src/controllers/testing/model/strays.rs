@@ -32,7 +32,9 @@ impl World {
         let twin = machine.as_ref().and_then(|name| self.control.get(&MACHINES, NAMESPACE, name));
         let class = twin.and_then(|twin| twin.value["spec"]["class"]["name"].as_str().map(str::to_owned));
         let class = class.unwrap_or_else(|| self.luck.dice(any_class));
-        let id = self.cloud.lock().make_stray(machine, &class);
+        // One without a marker stays for ever where others use the tag.
+        let is_marked = self.cloud.lock().is_shared || self.luck.one_in(2);
+        let id = self.cloud.lock().make_stray(machine, &class, is_marked.then_some(NAMESPACE));
         self.say(format!("user: make VM {id} of {class}"));
         self.ledger.lock().stranded(&id);
     }

@@ -295,6 +295,11 @@ pub(super) fn any_class(dice: &mut Dice) -> String {
     class_name(dice.within(0..TEMPLATES))
 }
 
+/// The names of all classes.
+pub(super) fn class_names() -> impl Iterator<Item = String> {
+    (0..TEMPLATES).map(class_name)
+}
+
 fn class_name(class: i64) -> String {
     format!("class-{class}")
 }

@@ -51,6 +51,9 @@ impl World {
         if rooms.orphans {
             cloud.lists = true;
             cloud.add_foreign();
+            if dice.one_in(2) {
+                cloud.add_others();
+            }
         }
         let largest_page = *dice.pick(&[1, 3, 500]).unwrap();
         let world = Self::with(dice, rates, cloud, wish, rooms);

@@ -179,9 +179,10 @@ fn carry_out(cloud: &Shared, action: &str, params: &Params) -> Response {
             let tags: Vec<(String, String)> = (1..).map_while(pair).collect();
             tag(&mut cloud, action, params, |instance| instance.tags.extend(tags.clone()))
         }
-        "DeleteTags" => tag(&mut cloud, action, params, |instance| {
-            instance.tags.remove(&params["Tag.1.Key"]);
-        }),
+        "DeleteTags" => {
+            let keys: Vec<&String> = (1..).map_while(|n: usize| params.get(&format!("Tag.{n}.Key"))).collect();
+            tag(&mut cloud, action, params, |instance| instance.tags.retain(|key, _| !keys.contains(&key)))
+        }
         "ModifyNetworkInterfaceAttribute" => {
             let off = params.get("SourceDestCheck.Value").is_some_and(|value| value == "false");
             change(&mut cloud, action, params, |interface| interface.source_dest_check = !off)

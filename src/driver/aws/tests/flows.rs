@@ -7,11 +7,11 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    code, driver,
+    OWNER, code, driver,
     fake::{FakeInstance, FakeInterface, Fault, Shared, serve},
     request, request_for, secret, spec, spec_with, start, with_id,
 };
-use crate::driver::{Code, MachineRequest, SecretData, interface::Driver};
+use crate::driver::{Code, ListedVm, MachineRequest, SecretData, interface::Driver};
 
 /// Puts a VM into the cloud that the driver did not create.
 fn put(cloud: &Shared, id: &str, tags: &[(&str, &str)], state: &'static str) {
@@ -45,7 +45,8 @@ async fn a_vm_lives_from_create_to_delete() {
     assert_eq!(driver.status(&request("a")).await.unwrap(), vm);
     let known = with_id(request("a"), &vm.provider_id);
     assert_eq!(driver.status(&known).await.unwrap(), vm);
-    assert_eq!(driver.list(&known.class, &secret()).await.unwrap(), [(vm.provider_id.clone(), "a".to_owned())].into());
+    let entry = ListedVm::new("a", Some(OWNER.to_owned()));
+    assert_eq!(driver.list(&known.class, &secret()).await.unwrap(), [(vm.provider_id.clone(), entry)].into());
     assert_eq!(driver.delete(&known).await.unwrap(), None);
     assert_eq!(cloud.lock().alive().len(), 0);
     assert_eq!(driver.list(&known.class, &secret()).await.unwrap(), BTreeMap::new());
@@ -156,7 +157,7 @@ async fn filters_are_evaluated_again_where_the_cloud_does_not() {
     put(&cloud, "i-4", &[("Name", "a")], "terminated");
     cloud.lock().ignores_filters = true;
     assert_eq!(code(driver.status(&request("a")).await), Code::NotFound);
-    let expected = BTreeMap::from([("aws:///eu-west-1/i-3".to_owned(), "b".to_owned())]);
+    let expected = BTreeMap::from([("aws:///eu-west-1/i-3".to_owned(), ListedVm::unmarked("b"))]);
     assert_eq!(driver.list(&request("a").class, &secret()).await.unwrap(), expected);
 }
 
@@ -350,9 +351,9 @@ async fn initialization_disables_the_check_and_assigns_missing_prefixes() {
     assert_eq!(cloud.lock().sent("AssignIpv6Addresses").len(), 1, "nothing is left to do");
 }
 
-/// 4.4, path B: the VM of another provider is found by its ID, and listed once it has the markers. Only that of the role goes.
+/// 4.4, path B: the VM of another provider is found by its ID, and listed once it has the markers. Only that of the cluster stays.
 #[tokio::test]
-async fn a_vm_that_is_named_is_tagged_and_listed_and_loses_only_the_marker_of_its_role() {
+async fn a_vm_that_is_named_is_tagged_and_listed_and_keeps_only_the_marker_of_its_cluster() {
     let (cloud, driver) = start().await;
     let request = request("a");
     let id = driver.create(&request).await.unwrap().provider_id;
@@ -362,6 +363,8 @@ async fn a_vm_that_is_named_is_tagged_and_listed_and_loses_only_the_marker_of_it
     let named = with_id(request.clone(), &id);
     driver.tag(&named, true).await.unwrap();
     assert_eq!(listed().await, [id.as_str()]);
+    let tags = cloud.lock().instances.values().next().unwrap().tags.clone();
+    assert_eq!(tags.get("machine.sapcloud.io/owner").map(String::as_str), Some(OWNER));
     driver.tag(&named, false).await.unwrap();
     assert_eq!(listed().await, [""; 0]);
     let tags = cloud.lock().instances.values().next().unwrap().tags.clone();

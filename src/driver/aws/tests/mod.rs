@@ -98,13 +98,16 @@ fn secret() -> SecretData {
     SecretData(data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect())
 }
 
+/// Whose the VMs are.
+const OWNER: &str = "team-a";
+
 fn request_for(name: &str, uid: &str, spec: Value) -> MachineRequest {
     let mut machine = Machine::default();
     machine.metadata.name = Some(name.into());
     machine.metadata.namespace = Some("ns".into());
     machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
     let class = Arc::new(class(spec));
-    MachineRequest { machine: Arc::new(machine), class, secret: secret(), may_pause: false }
+    MachineRequest { machine: Arc::new(machine), class, secret: secret(), owner: OWNER.to_owned(), may_pause: false }
 }
 
 fn request(name: &str) -> MachineRequest {

@@ -6,6 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
+    OWNER,
     fake::{Params, tags},
     request, request_for, secret, spec_with, start,
 };
@@ -151,6 +152,7 @@ async fn instance_volumes_and_interfaces_get_the_tags_and_the_name_of_the_machin
     assert_eq!((tags(&sent, 2), tags(&sent, 3)), (common.clone(), common.clone()));
     let mut of_instance = common;
     of_instance.insert("machine.sapcloud.io/machine-uid".to_owned(), "uid-m".to_owned());
+    of_instance.insert("machine.sapcloud.io/owner".to_owned(), OWNER.to_owned());
     assert_eq!(tags(&sent, 1), of_instance);
 }
 

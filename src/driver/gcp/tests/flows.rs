@@ -6,8 +6,8 @@ use futures::future::join_all;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{CLUSTER, ROLE, UID_LABEL, World, ZONE, code, fake::Fault, spec, spec_with, with_id, with_state};
-use crate::driver::{Code, MachineRequest, interface::Driver};
+use super::{CLUSTER, OWNER, ROLE, UID_LABEL, World, ZONE, code, fake::Fault, spec, spec_with, with_id, with_state};
+use crate::driver::{Code, ListedVm, MachineRequest, interface::Driver};
 
 fn id(name: &str) -> String {
     format!("gce:///my-project/{ZONE}/{name}")
@@ -26,7 +26,7 @@ async fn a_vm_lives_from_create_to_delete() {
     let known = with_id(request.clone(), &vm.provider_id);
     assert_eq!((driver.status(&request).await.unwrap(), driver.status(&known).await.unwrap()), (vm.clone(), vm));
     let listed = driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, BTreeMap::from([(id("a"), "a".to_owned())]));
+    assert_eq!(listed, BTreeMap::from([(id("a"), ListedVm::new("a", Some(OWNER.to_owned())))]));
     assert_eq!(driver.delete(&known).await.unwrap(), None);
     assert_eq!(world.count(), 0);
     assert_eq!(driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
@@ -140,7 +140,7 @@ async fn a_list_has_the_vms_with_both_tags_and_no_others() {
     }
     let request = world.request("a");
     let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, BTreeMap::from([(id("a"), "a".to_owned()), (id("b"), "b".to_owned())]));
+    assert_eq!(listed, BTreeMap::from([(id("a"), ListedVm::unmarked("a")), (id("b"), ListedVm::unmarked("b"))]));
 }
 
 #[tokio::test]

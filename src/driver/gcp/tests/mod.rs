@@ -33,6 +33,10 @@ const CLUSTER: &str = "kubernetes-io-cluster-shoot";
 const ROLE: &str = "kubernetes-io-role-node";
 const UID_LABEL: &str = "machine-sapcloud-io-machine-uid";
 
+const OWNER_LABEL: &str = "machine-sapcloud-io-owner";
+/// Whose the VMs are.
+const OWNER: &str = "team-a";
+
 /// A cloud, its URL and its driver.
 struct World {
     gce: Shared,
@@ -58,7 +62,13 @@ impl World {
         machine.metadata.namespace = Some("ns".into());
         machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
         let class = Arc::new(class(spec));
-        MachineRequest { machine: Arc::new(machine), class, secret: self.secret(), may_pause: false }
+        MachineRequest {
+            machine: Arc::new(machine),
+            class,
+            secret: self.secret(),
+            owner: OWNER.to_owned(),
+            may_pause: false,
+        }
     }
 
     fn request(&self, name: &str) -> MachineRequest {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{CLUSTER, ROLE, UID_LABEL, World, ZONE, spec_with};
+use super::{CLUSTER, OWNER, OWNER_LABEL, ROLE, UID_LABEL, World, ZONE, spec_with};
 use crate::driver::interface::Driver;
 
 /// The body of the insert for a class.
@@ -26,7 +26,7 @@ fn plain() -> Value {
                 "sourceImage": "projects/os/global/images/os-1",
             },
         }],
-        "labels": {UID_LABEL: "uid-m"},
+        "labels": {UID_LABEL: "uid-m", OWNER_LABEL: OWNER},
         "metadata": {"items": [{"key": "startup-script", "value": "#!/bin/sh\nhunter2-hunter2"}]},
         "networkInterfaces": [{"accessConfigs": [{}], "subnetwork": "regions/europe-west1/subnetworks/nodes"}],
         "scheduling": {"automaticRestart": true, "onHostMaintenance": "MIGRATE"},

@@ -7,7 +7,6 @@ mod sockets;
 mod tls;
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -41,7 +40,7 @@ use crate::{
         guard::Guards,
         interface::{Capabilities, Driver, MachineRequest, SecretData},
         spec::Problems,
-        vm::Vm,
+        vm::{Listed, ListedVm, Vm},
     },
 };
 
@@ -133,6 +132,7 @@ fn request() -> MachineRequest {
         machine: Arc::new(serde_json::from_value(machine).unwrap()),
         class: Arc::new(serde_json::from_value(class).unwrap()),
         secret: SecretData([("key".to_owned(), b"hunter2-hunter2".to_vec())].into()),
+        owner: "team-a".to_owned(),
         may_pause: true,
     }
 }
@@ -156,7 +156,7 @@ type Answer<T> = Result<T, DriverError>;
 /// A driver that answers as it is told.
 struct Odd {
     vm: Mutex<Answer<Vm>>,
-    list: BTreeMap<String, String>,
+    list: Listed,
     /// How long each call takes.
     latency: Mutex<Duration>,
     calls: Mutex<usize>,
@@ -165,7 +165,7 @@ struct Odd {
 impl Odd {
     fn new() -> Self {
         let vm = Vm { provider_id: "odd:///1".to_owned(), node_name: "node-1".to_owned(), ..Vm::default() };
-        Self { vm: Mutex::new(Ok(vm)), list: BTreeMap::new(), latency: Mutex::default(), calls: Mutex::default() }
+        Self { vm: Mutex::new(Ok(vm)), list: Listed::new(), latency: Mutex::default(), calls: Mutex::default() }
     }
 
     fn answering(vm: Answer<Vm>) -> Self {
@@ -173,7 +173,7 @@ impl Odd {
     }
 
     fn listing(list: &[(&str, &str)]) -> Self {
-        let list = list.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect();
+        let list = list.iter().map(|(id, name)| ((*id).to_owned(), ListedVm::unmarked(*name))).collect();
         Self { list, ..Self::new() }
     }
 
@@ -223,7 +223,7 @@ impl Driver for Odd {
         self.answer().await
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Answer<BTreeMap<String, String>> {
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Answer<Listed> {
         self.answer().await.map(|_| self.list.clone())
     }
 

@@ -26,6 +26,8 @@ use crate::{
     safety::meltdown::{Group, PermitKey},
 };
 
+const NAMESPACE: &str = "/api/v1/namespaces/ns";
+
 #[tokio::test]
 async fn a_machine_comes_to_life_and_ends_with_everything_that_it_had() {
     let shop = Shop::new();
@@ -42,6 +44,45 @@ async fn a_machine_comes_to_life_and_ends_with_everything_that_it_had() {
     shop.reconcile().await.unwrap();
     assert!(shop.api.get(&format!("{MACHINES}/m")).is_none() && shop.api.get(NODE).is_none());
     assert!(shop.cloud.vm.lock().is_none());
+}
+
+#[rstest]
+#[case::that_can_be_read(true, "uid-ns")]
+#[case::that_only_its_name_is_known_of(false, "ns")]
+#[tokio::test]
+async fn a_vm_is_created_with_the_owner_of_its_namespace(#[case] is_readable: bool, #[case] owner: &str) {
+    let shop = Shop::new();
+    if is_readable {
+        shop.api.put(NAMESPACE, json!({ "metadata": { "name": "ns", "uid": "uid-ns" } }));
+    } else {
+        shop.api.rule(|call| call.is("GET", NAMESPACE).then(|| Reply::Say(403, status(403, "Forbidden", "ns"))));
+    }
+    shop.machine("m", json!({}));
+    shop.reconcile().await.unwrap();
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "create"]);
+    assert_eq!(*shop.cloud.owners.lock(), ["", owner]);
+}
+
+/// A VM without a marker, or with the wrong one, might be deleted by a collector of another namespace.
+#[tokio::test(start_paused = true)]
+async fn while_the_owner_is_unknown_no_vm_is_created() {
+    let shop = Shop::new();
+    let is_away = Arc::new(Mutex::new(true));
+    let away = Arc::clone(&is_away);
+    shop.api.rule(move |call| (call.is("GET", NAMESPACE) && *away.lock()).then(|| Reply::Say(503, json!({}))));
+    shop.machine("m", json!({}));
+    shop.reconcile().await.unwrap();
+    let stored = shop.stored();
+    assert_eq!((stored.phase(), stored.spec.provider_id.as_str()), (MachinePhase::CrashLoopBackOff, ""));
+    let text = stored.status.unwrap().last_operation.description;
+    assert!(text.contains("VM not created: get Namespace ns: "), "{text}");
+    *is_away.lock() = false;
+    shop.wait(600);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.stored().phase(), MachinePhase::Pending);
+    assert_eq!(shop.cloud.owners.lock().last().map(String::as_str), Some("ns"));
+    assert_eq!(shop.cloud.calls.lock().iter().filter(|call| **call == "create").count(), 1);
 }
 
 #[tokio::test]

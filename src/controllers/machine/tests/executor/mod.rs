@@ -6,7 +6,7 @@ mod nodes;
 mod tokens;
 mod volumes;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::SignedDuration;
@@ -33,7 +33,8 @@ use crate::{
         secret::MetadataOfSecret,
     },
     driver::{
-        Capabilities, Catalogue, Code, Driver, DriverError, Guards, MachineRequest, SecretData, Vm, spec::Problems,
+        Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm,
+        spec::Problems,
     },
     runtime::{
         cache::{Cache, Cached, Key},
@@ -43,6 +44,7 @@ use crate::{
         limiter::Rate,
         metrics::Metrics,
         objects::Objects,
+        owners::Owners,
         queue::{Pacing, Queue},
         reconcile::{Loop, States},
         secrets::Secrets,
@@ -67,6 +69,8 @@ struct Cloud {
     calls: Mutex<Vec<&'static str>>,
     /// The user data of each call.
     user_data: Mutex<Vec<String>>,
+    /// The owner of each call.
+    owners: Mutex<Vec<String>>,
     failure: Mutex<Option<DriverError>>,
     hook: Mutex<Option<Hook>>,
 }
@@ -75,6 +79,7 @@ impl Cloud {
     fn asked(&self, call: &'static str, request: &MachineRequest) -> Result<(), DriverError> {
         let user_data = request.secret.0.get("userData").map(|data| String::from_utf8_lossy(data).into_owned());
         self.user_data.lock().push(user_data.unwrap_or_default());
+        self.owners.lock().push(request.owner.clone());
         self.called(call)
     }
 
@@ -124,8 +129,8 @@ impl Driver for Cloud {
         self.vm.lock().clone().ok_or_else(|| DriverError::new(Code::NotFound, "no such VM"))
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<BTreeMap<String, String>, DriverError> {
-        Ok(BTreeMap::new())
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
+        Ok(Listed::new())
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
@@ -176,6 +181,7 @@ impl Shop {
             machines: Arc::new(Objects::namespaced(&machines, &client)),
             classes: Arc::new(Objects::namespaced(&classes, &client)),
             secrets: Secrets::new(secrets, &client),
+            owners: Arc::new(Owners::new(&client)),
             targets,
             drivers: Arc::new(Catalogue::of([Arc::clone(&cloud) as Arc<dyn Driver>], &Guards::unobserved())),
             lanes: Lanes::new(1, Arc::clone(&queue)),

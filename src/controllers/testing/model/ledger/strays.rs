@@ -34,7 +34,7 @@ impl Ledger {
 
     /// The collector deletes a VM.
     pub(in super::super) fn stray_is_deleted(&mut self, id: &str, server: &Server, luck: &Luck) {
-        luck.must(!server.is_foreign, || format!("VM {id} of another cluster is deleted"));
+        luck.must(!server.is_foreign, || format!("VM {id} of others is deleted"));
         let machine = self.machines.values().find(|it| it.uid == server.owner || it.provider_id == id);
         luck.must(machine.is_none(), || format!("VM {id} is deleted as an orphan, and it has machine {machine:?}"));
         let since = self.strays.get(id).map(Instant::elapsed);
