@@ -18,6 +18,8 @@ use crate::{
 
 /// The shortest that there is.
 pub const FLAGS: [&str; 2] = ["--machine-safety-orphan-vms-period=1m", "--machine-safety-orphan-vms-minimum-age=1m"];
+/// A cluster of which no other test has classes.
+const LONE: &str = "lone";
 /// Two lists that are a minute apart, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -111,15 +113,15 @@ async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
 
 async fn unmarked_vms_stay(cloud: Arc<dyn Simulation>) {
     for name in ["theirs-1", "theirs-2"] {
-        cloud.create(name, CLUSTER).await;
+        cloud.create(name, LONE).await;
     }
-    let pool = Pool::prepare(Arc::clone(&cloud)).await;
+    let pool = Pool::prepare(&*cloud, LONE).await;
     pool.may_list_all_classes().await;
     // The other user of the tag runs an older version, or the Go program.
-    let other = Pool::prepare(Arc::clone(&cloud)).await;
+    let other = Pool::prepare(&*cloud, LONE).await;
     let pool = pool.run(&FLAGS).await;
     let owner = owner(&pool).await;
-    cloud.create_for("ours", CLUSTER, &owner).await;
+    cloud.create_for("ours", LONE, &owner).await;
     let text = until_told(&pool, "OrphanLeftAlone").await;
     let class = format!("MachineClass {}/small has the same tag", other.world.namespace);
     assert!(text.contains(&class) && text.contains("theirs-1") && !text.contains("ours"), "{text}");

@@ -56,7 +56,7 @@ impl Prepared {
 impl Pool {
     /// A pool without machines yet: a class `small`, its Secret, and the deployment `pool`.
     pub async fn start(cloud: Arc<dyn Simulation>, flags: &[&str]) -> Self {
-        Self::prepare(Arc::clone(&cloud)).await.run(flags).await.with_nodes(cloud)
+        Self::prepare(&*cloud, CLUSTER).await.run(flags).await.with_nodes(cloud)
     }
 
     /// Keeps the Nodes of all pools in a cloud.
@@ -67,18 +67,18 @@ impl Pool {
 
     /// The same beside a pool in another namespace, which looks after the Nodes of both.
     pub async fn beside(cloud: Arc<dyn Simulation>, flags: &[&str]) -> Self {
-        Self::prepare(cloud).await.run(flags).await
+        Self::prepare(&*cloud, CLUSTER).await.run(flags).await
     }
 
-    /// The objects of a pool, before a manager runs.
-    pub async fn prepare(cloud: Arc<dyn Simulation>) -> Prepared {
+    /// The objects of a pool with the tag of a cluster, before a manager runs.
+    pub async fn prepare(cloud: &dyn Simulation, cluster: &str) -> Prepared {
         let world = World::patient("clouds").await;
         let mut secret = objects::secret("pool");
         secret["stringData"] = cloud.secret();
         world.apply(secret).await;
         let mut class = objects::class("small");
         class["provider"] = json!(cloud.provider());
-        class["providerSpec"] = cloud.spec(CLUSTER);
+        class["providerSpec"] = cloud.spec(cluster);
         world.apply(class).await;
         world.apply(objects::deployment("pool", 0)).await;
         Prepared { world }

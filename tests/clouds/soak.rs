@@ -67,7 +67,7 @@ async fn soak(name: &str, cloud: Arc<dyn Simulation>, time: Duration) {
     for unmarked in UNMARKED {
         cloud.create(unmarked, CLUSTER).await;
     }
-    let pools = [Pool::prepare(Arc::clone(&cloud)).await, Pool::prepare(Arc::clone(&cloud)).await];
+    let pools = [Pool::prepare(&*cloud, CLUSTER).await, Pool::prepare(&*cloud, CLUSTER).await];
     for pool in &pools {
         // Each sees the class of the other, also while the other has no VM.
         pool.may_list_all_classes().await;
