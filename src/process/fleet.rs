@@ -9,7 +9,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rand::seq::SliceRandom;
 use serde::Deserialize;
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -20,6 +23,7 @@ use crate::runtime::{
     cell::Scope,
     kubeconfig::{ControlKubeconfig, TargetKubeconfig},
     objects::chain,
+    panics::{self, Place},
 };
 
 /// How often the file is read. Mounted files are replaced by a rename, which not every file watch notices.
@@ -173,23 +177,36 @@ async fn follow(
         let options = desired[name].clone();
         tracing::info!(cell = name, scope = %options.scope, "cell started");
         let stop = stop.child_token();
-        let task = tokio::spawn(keep_running(host.clone(), options.clone(), stop.clone()));
+        let task = {
+            let (host, options, stop) = (host.clone(), options.clone(), stop.clone());
+            tokio::spawn(async move {
+                keep_running(&options.name, &stop, || cell::run(&host, &options, &stop)).await;
+            })
+        };
         running.insert(name.clone(), Running { options, stop, task });
         sleep(SPREAD).await;
     }
 }
 
-/// Runs a cell and restarts it after a failure. Other cells are not affected.
-async fn keep_running(host: Host, options: CellOptions, stop: CancellationToken) {
+/// Runs a cell and restarts it after a failure or a panic. Other cells are not affected.
+async fn keep_running<F>(name: &str, stop: &CancellationToken, run: impl Fn() -> F)
+where
+    F: Future<Output = Result<()>>,
+{
     let mut pause = RESTART.0;
     while !stop.is_cancelled() {
-        let started = tokio::time::Instant::now();
-        let Err(error) = cell::run(&host, &options, &stop).await else { return };
+        let started = Instant::now();
+        let what = || format!("cell {name}");
+        let run = panics::of_cell(name.into(), panics::caught(Place::Cell, what, async { run().await })).await;
+        let error = match run {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => chain(error.as_ref()),
+            Err(panicked) => panicked.to_string(),
+        };
         if started.elapsed() > RESTART.1 {
             pause = RESTART.0;
         }
-        let error = chain(error.as_ref());
-        tracing::warn!(cell = options.name, error, retry_in = ?pause, "cell failed, restarting");
+        tracing::warn!(cell = name, error, retry_in = ?pause, "cell failed, restarting");
         if stop.run_until_cancelled(sleep(pause)).await.is_none() {
             return;
         }
@@ -199,6 +216,8 @@ async fn keep_running(host: Host, options: CellOptions, stop: CancellationToken)
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -222,6 +241,31 @@ mod tests {
         assert_eq!((&cells["a"].scope, cells["a"].leases.as_str()), (&Scope::All, "mcm-system"));
         let paths = [("one".to_owned(), "/one".into()), ("two".to_owned(), "/two".into())].into();
         assert_eq!(cells["a"].targets, TargetKubeconfigs::ByLabel { label: "cluster".to_owned(), paths });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cell_that_panics_is_restarted_ever_later_and_another_one_runs_on() {
+        let (stop, starts, ticks) = (CancellationToken::new(), AtomicU32::new(0), AtomicU32::new(0));
+        let poisoned = keep_running("poisoned", &stop, || async {
+            starts.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            assert!(stop.is_cancelled(), "a bug");
+            Ok(())
+        });
+        let healthy = keep_running("healthy", &stop, || async {
+            while stop.run_until_cancelled(sleep(Duration::from_secs(1))).await.is_some() {
+                ticks.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        let end = async {
+            sleep(Duration::from_millis(10_500)).await;
+            stop.cancel();
+        };
+        tokio::join!(poisoned, healthy, end);
+        assert_eq!(starts.load(Ordering::Relaxed), 4, "after 1, 2 and 4 s");
+        assert_eq!(ticks.load(Ordering::Relaxed), 10);
+        assert_eq!((panics::counted(Place::Cell, "poisoned"), panics::counted(Place::Cell, "healthy")), (4, 0));
     }
 
     #[rstest::rstest]

@@ -32,6 +32,7 @@ use super::{
     guard::Guard,
     metrics::{Exposition, Metrics, Source},
     objects::{Objects, chain},
+    panics::{self, Place},
     queue::Queue,
     reconcile::{Loop, Reconciler, States},
     shutdown,
@@ -188,7 +189,7 @@ impl<K: Kept> Watched for Arc<Cache<K>> {
     }
 }
 
-type Run = Box<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
+type Run = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 type Hook = Box<dyn Fn() + Send + Sync>;
 type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 
@@ -196,7 +197,8 @@ type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 #[derive(Default)]
 struct Duties {
     is_playing: Arc<AtomicBool>,
-    workers: Vec<Run>,
+    /// By the name of their queue.
+    workers: Vec<(&'static str, Run)>,
     on_start: Vec<Hook>,
     exports: Vec<Export>,
 }
@@ -204,7 +206,7 @@ struct Duties {
 /// A running cell. Its caches are being filled and its roles can be run.
 pub(crate) struct Cell {
     config: Config,
-    caches: Vec<Box<dyn Watched>>,
+    caches: Vec<Arc<dyn Watched>>,
     duties: BTreeMap<&'static str, Duties>,
     _watches: Vec<AbortOnDropHandle<()>>,
 }
@@ -224,7 +226,7 @@ pub(crate) struct Builder<'a> {
     roles: &'a [Role],
     role: &'static str,
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
-    caches: Vec<Box<dyn Watched>>,
+    caches: Vec<Arc<dyn Watched>>,
     duties: BTreeMap<&'static str, Duties>,
 }
 
@@ -235,7 +237,7 @@ impl Builder<'_> {
             return known;
         }
         let cache = K::cache_for(self.roles);
-        self.caches.push(Box::new(Arc::clone(&cache)));
+        self.caches.push(Arc::new(Arc::clone(&cache)));
         let control = self.config.control.clone();
         self.shared_with(|_| Objects::namespaced(&cache, &control))
     }
@@ -307,7 +309,7 @@ impl Builder<'_> {
         let clock = Arc::clone(&self.config.shared.clock);
         let workers = Arc::new(Workers::new(Arc::new(handler), Arc::clone(queue), clock, limit));
         let run = Arc::clone(&workers);
-        self.duties().workers.push(Box::new(move |stop| Arc::clone(&run).run(stop).boxed()));
+        self.duties().workers.push((queue.name(), Arc::new(move |stop| Arc::clone(&run).run(stop).boxed())));
         workers
     }
 
@@ -371,9 +373,10 @@ impl Cell {
         };
         let control = config.label("control");
         caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
-        let watches = caches
-            .iter()
-            .map(|cache| AbortOnDropHandle::new(tokio::spawn(cache.watch(&config.control, &config.scope))));
+        let watches = caches.iter().map(|cache| {
+            let (cache, control, scope) = (Arc::clone(cache), config.control.clone(), config.scope.clone());
+            panics::keep(Place::Watch, cache.kind(), move || cache.watch(&control, &scope))
+        });
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
         Arc::new(Self { config, caches, duties, _watches })
@@ -407,8 +410,12 @@ impl Cell {
         let _exported: Vec<Source> = duties.exports.iter().map(|export| export(&self.config.shared.metrics)).collect();
         duties.on_start.iter().for_each(|hook| hook());
         let mut workers = JoinSet::new();
-        for run in &duties.workers {
-            workers.spawn(run(stop.clone()));
+        for (name, run) in &duties.workers {
+            let (name, run, stop) = ((*name).to_owned(), Arc::clone(run), stop.clone());
+            workers.spawn(panics::of_cell(
+                panics::cell(),
+                panics::kept(Place::Task, format!("the workers of {name}"), move || run(stop.clone())),
+            ));
         }
         tracing::info!(cell = self.config.name, role = role.name, scope = %self.config.scope, "controllers started");
         stop.cancelled().await;

@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod objects;
 pub(crate) mod on_demand;
 pub mod owners;
+pub(crate) mod panics;
 pub(crate) mod pem;
 pub mod queue;
 pub mod reconcile;

@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     cache::{Cached, Change, Key},
     objects::Objects,
+    panics::{self, Place},
     queue::Queue,
     trust::Liveness,
 };
@@ -83,15 +84,18 @@ impl<K: Cached> OnDemand<K> {
                 own.wake(change);
             }
         });
-        let watch = Arc::clone(&objects.cache).watch(self.client.clone(), Api::all, Liveness::CONTROL);
-        let own = Arc::downgrade(self);
-        let task = tokio::spawn(async move {
-            tokio::select! {
-                () = watch => {}
-                () = until_idle(own) => {}
+        let (cache, client, own) = (Arc::clone(&objects.cache), self.client.clone(), Arc::downgrade(self));
+        let task = panics::keep(Place::Watch, K::plural(&()).into_owned(), move || {
+            let watch = Arc::clone(&cache).watch(client.clone(), Api::all, Liveness::CONTROL);
+            let own = own.clone();
+            async move {
+                tokio::select! {
+                    () = watch => {}
+                    () = until_idle(own) => {}
+                }
             }
         });
-        Running { objects, _task: AbortOnDropHandle::new(task) }
+        Running { objects, _task: task }
     }
 
     fn wake(&self, change: &Change<K>) {

@@ -19,6 +19,7 @@ use super::{
     limiter::Rate,
     objects::Objects,
     on_demand::{self, OnDemand},
+    panics::{self, Place},
     trust::{self, Liveness, Trust},
 };
 use crate::api::{node::Node, volume_attachment::VolumeAttachment};
@@ -184,8 +185,10 @@ impl Target {
         let mut watch = self.watch.lock();
         if watch.is_none() {
             followed.caches.add(&format!("{}{}", followed.prefix, self.id), &self.nodes.cache, need);
-            let nodes = Arc::clone(&self.nodes.cache).watch(self.client.clone(), Api::all, Liveness::TARGET);
-            *watch = Some(AbortOnDropHandle::new(tokio::spawn(nodes)));
+            let (cache, client) = (Arc::clone(&self.nodes.cache), self.client.clone());
+            *watch = Some(panics::keep(Place::Watch, format!("nodes of {}", self.id), move || {
+                Arc::clone(&cache).watch(client.clone(), Api::all, Liveness::TARGET)
+            }));
         }
     }
 }
@@ -239,7 +242,7 @@ impl Targets {
             let (weak, handlers) = (weak.clone(), Arc::clone(&self.handlers));
             cache.on_change(move |change| {
                 if let Some(target) = weak.upgrade() {
-                    handlers.each(|handler| handler(&target, change));
+                    handlers.each_of(|| format!("Node {}", change.key), |handler| handler(&target, change));
                 }
             });
             Target {

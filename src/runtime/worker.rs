@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     clock::Clock,
     objects::{WriteError, WriteFailure, chain},
+    panics::{self, Panicked, Place},
     queue::Queue,
 };
 
@@ -56,6 +57,9 @@ pub(crate) enum ReconcileError {
         /// The last step.
         step: String,
     },
+    /// It panicked.
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
     /// A plan that would break a bound and was not executed.
     #[error("the plan for {key} was not executed, because {violation}: please report this as a bug")]
     Refused {
@@ -77,7 +81,7 @@ impl ReconcileError {
         match self {
             Self::Refused { .. } => Some("bound"),
             Self::Restless { .. } => Some("restless"),
-            Self::Write(_) | Self::Read { .. } => None,
+            Self::Write(_) | Self::Read { .. } | Self::Panicked(_) => None,
         }
     }
 
@@ -131,10 +135,10 @@ impl<H: Handler> Workers<H> {
                 Some(_) = in_flight.join_next(), if !in_flight.is_empty() => {}
                 (key, meter) = self.queue.take(), if in_flight.len() < self.limit => {
                     let workers = Arc::clone(&self);
-                    in_flight.spawn(async move {
+                    in_flight.spawn(panics::of_cell(panics::cell(), async move {
                         let _meter = meter;
                         workers.work(&key).await;
-                    });
+                    }));
                 }
             }
         }
@@ -142,9 +146,11 @@ impl<H: Handler> Workers<H> {
     }
 
     async fn work(&self, key: &H::Key) {
-        // A panic of the handler must not leave the key in flight forever.
+        // A reconcile that is aborted must not leave its key in flight.
         let mut turn = Turn { queue: &self.queue, key, requeue_at: Some(Instant::now() + RETRY.1) };
-        turn.requeue_at = match self.handler.handle(key).await {
+        let what = || format!("{} {key}", self.queue.name());
+        let outcome = panics::caught(Place::Reconcile, what, async { self.handler.handle(key).await }).await;
+        turn.requeue_at = match outcome.unwrap_or_else(|panicked| Err(panicked.into())) {
             Ok(requeue) => {
                 self.failures.lock().remove(key);
                 self.time_of(requeue)
@@ -342,27 +348,40 @@ mod tests {
         assert_eq!(handler.total.load(Ordering::SeqCst), 9, "the third batch was in flight");
     }
 
-    struct Panicking;
+    /// One object is poisoned.
+    struct Panicking {
+        start: Instant,
+        handled: Mutex<Vec<(&'static str, Duration)>>,
+    }
 
     impl Handler for Panicking {
         type Key = &'static str;
 
-        async fn handle(&self, _: &&'static str) -> Result<Requeue, ReconcileError> {
-            panic!("a bug")
+        async fn handle(&self, key: &&'static str) -> Result<Requeue, ReconcileError> {
+            self.handled.lock().push((key, self.start.elapsed()));
+            tokio::task::yield_now().await;
+            assert_ne!(*key, "poisoned", "a bug");
+            Ok(Requeue::After(Duration::from_secs(1)))
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_panic_the_key_comes_again() {
+    async fn an_object_whose_reconcile_panics_comes_again_ever_later_and_delays_no_other() {
+        let handler = Arc::new(Panicking { start: Instant::now(), handled: Mutex::default() });
         let queue = Queue::new("test", Pacing::default());
-        queue.add("a");
+        ["poisoned", "good"].into_iter().for_each(|key| queue.add(key));
         let stop = CancellationToken::new();
-        let workers = Arc::new(Workers::new(Arc::new(Panicking), Arc::clone(&queue), Arc::new(SystemClock), 1));
-        let running = tokio::spawn(workers.run(stop.clone()));
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        let workers = Arc::new(Workers::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 1));
+        let running = tokio::spawn(panics::of_cell("workers".into(), workers.run(stop.clone())));
+        tokio::time::sleep(Duration::from_millis(3_500)).await;
         stop.cancel();
         running.await.unwrap();
-        let (key, _) = tokio::time::timeout(RETRY.1, queue.take()).await.unwrap();
-        assert_eq!(key, "a");
+        let of = |key| -> Vec<u128> {
+            let handled = handler.handled.lock();
+            handled.iter().filter(|(of, _)| *of == key).map(|(_, at)| at.as_millis()).collect()
+        };
+        assert_eq!(of("poisoned"), [0, 200, 600, 1_400, 3_000]);
+        assert_eq!(of("good"), [0, 1_000, 2_000, 3_000]);
+        assert_eq!(panics::counted(Place::Reconcile, "workers"), 5);
     }
 }

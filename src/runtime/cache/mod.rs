@@ -282,7 +282,7 @@ impl<K: Cached> Cache<K> {
                 let kind = K::plural(&());
                 tracing::warn!(%kind, object = %change.key, error, "object cannot be decoded and is left alone");
             }
-            self.handlers.each(|handler| handler(&change));
+            self.handlers.each_of(|| format!("{} {}", K::kind(&()), change.key), |handler| handler(&change));
         }
     }
 }

@@ -7,6 +7,7 @@ mod caches;
 mod drivers;
 mod export;
 mod family;
+mod panics;
 mod process;
 mod queues;
 mod requests;
@@ -106,6 +107,7 @@ impl Metrics {
         self.0.requests.collect(&mut out);
         self.0.events_dropped.collect(&EVENTS_DROPPED, &mut out);
         process::collect(&mut out);
+        panics::collect(&mut out);
         self.0.exports.collect(&mut out);
         self.measures().values().for_each(|measured| measured.collect(&mut out));
         let sources: Vec<_> = {

@@ -1,0 +1,16 @@
+//! The metric of panics.
+
+use super::{Desc, Exposition};
+use crate::runtime::panics;
+
+const PANICS: Desc<2> = Desc::counter(
+    "mcm_panics_total",
+    "Panics that were caught, by the kind of work and by cell: bugs of mcm.",
+    ["where", "cell"],
+);
+
+pub(super) fn collect(out: &mut Exposition) {
+    for (place, cell, count) in panics::counts() {
+        out.sample(&PANICS, [place, &cell], f64::from(count));
+    }
+}
