@@ -2,8 +2,11 @@
 
 use kube::Client;
 
-use crate::runtime::kubeconfig::{
-    self, Clusters, ControlKubeconfig, Fallback, ServerInfo, StartError, TargetKubeconfig, UserAgent,
+use crate::runtime::{
+    body,
+    kubeconfig::{
+        self, Cluster, Clusters, ControlKubeconfig, Fallback, ServerInfo, StartError, TargetKubeconfig, UserAgent,
+    },
 };
 
 /// Both clusters and the version of the control cluster.
@@ -27,12 +30,17 @@ pub async fn connect(
     agent: UserAgent,
 ) -> Result<Connection, StartError> {
     let clusters = Clusters::load(control, target, fallback).await?;
-    let client = kubeconfig::client(&clusters.control, agent).await?;
+    let client = probing(&clusters.control, agent).await?;
     let control_info = kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;
     if let Some(target) = &clusters.target {
-        try_target(&kubeconfig::client(target, agent).await?, &target.config.cluster_url).await?;
+        try_target(&probing(target, agent).await?, &target.config.cluster_url).await?;
     }
     Ok(Connection { clusters, control_info })
+}
+
+/// A client that reads only health, version and kinds.
+async fn probing(cluster: &Cluster, agent: UserAgent) -> Result<Client, StartError> {
+    Ok(body::within(kubeconfig::client(cluster, agent).await?, body::Limits::SMALL))
 }
 
 async fn try_target(client: &Client, server: &http::Uri) -> Result<(), StartError> {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use rand::seq::SliceRandom;
 use serde::Deserialize;
 use tokio::{
-    task::JoinHandle,
+    task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use super::{
 };
 use crate::runtime::{
     cell::Scope,
+    files,
     kubeconfig::{ControlKubeconfig, TargetKubeconfig},
     objects::chain,
     panics::{self, Place},
@@ -110,7 +111,10 @@ fn parse(text: &str) -> Result<BTreeMap<String, CellOptions>> {
 }
 
 async fn read(path: &Path) -> Result<BTreeMap<String, CellOptions>> {
-    let text = tokio::fs::read_to_string(path).await;
+    let text = {
+        let path = path.to_owned();
+        spawn_blocking(move || files::read_text(&path, files::CONFIG)).await?
+    };
     let text = text.with_context(|| format!("read cells from {}", path.display()))?;
     parse(&text).with_context(|| format!("parse cells of {}", path.display()))
 }

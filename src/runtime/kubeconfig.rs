@@ -17,6 +17,8 @@ use tokio::task::spawn_blocking;
 
 use source::Source;
 
+use super::body;
+
 pub use check::{ServerInfo, check, wait_until_ready};
 pub use error::{API_VERSION, StartError};
 pub(crate) use error::{address, cause};
@@ -122,7 +124,9 @@ pub async fn client(cluster: &Cluster, agent: UserAgent) -> Result<Client, Start
     let server = config.cluster_url.clone();
     // A credential plugin may be slow.
     match spawn_blocking(move || Client::try_from(config)).await {
-        Ok(client) => client.map_err(|error| StartError::from_client(&server, &error)),
+        Ok(client) => client
+            .map(|client| body::within(client, body::Limits::DEFAULT))
+            .map_err(|error| StartError::from_client(&server, &error)),
         Err(_) => {
             Err(StartError::Client { server: address(&server), cause: "the process is shutting down".to_owned() })
         }

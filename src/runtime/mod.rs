@@ -1,12 +1,14 @@
 //! Everything between plans and the API server: caches that contain our own writes, queues, the reconcile loop, leader
 //! election, clients, events, metrics, endpoints. It makes no decisions about machines.
 
+pub mod body;
 pub mod cache;
 pub mod cell;
 pub mod client;
 pub mod clock;
 pub mod events;
 pub(crate) mod fair;
+pub(crate) mod files;
 pub mod guard;
 pub(crate) mod handlers;
 pub(crate) mod holds;

@@ -1,11 +1,13 @@
 //! Certificates and keys in PEM files.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+use super::files;
 
 /// What a file of a certificate is called in errors.
 const CERTIFICATE: &str = "certificate";
@@ -56,5 +58,5 @@ pub(crate) fn certificates(what: &'static str, path: &Path) -> Result<Vec<Certif
 }
 
 fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, PemError> {
-    fs::read(path).map_err(|source| PemError::Read { what, path: path.to_owned(), source })
+    files::read(path, files::PEM).map_err(|source| PemError::Read { what, path: path.to_owned(), source })
 }

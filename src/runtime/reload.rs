@@ -19,8 +19,11 @@ use tokio::{task::spawn_blocking, time::Instant};
 use tower::{BoxError, Service};
 
 use super::{
+    body::{Bounded, Limits},
     kubeconfig::{Cluster, address},
+    limiter::is_watch,
     objects::chain,
+    panics::{self, Place},
 };
 
 /// How often the files are checked, by the next request.
@@ -104,7 +107,9 @@ impl Connection {
     }
 
     async fn look(self) {
-        let outcome = self.renewed().await;
+        let what = || "credentials or certificates".to_owned();
+        let renewed = panics::caught(Place::Task, what, self.renewed()).await;
+        let outcome = renewed.unwrap_or_else(|panicked| Err(panicked.to_string()));
         let mut state = self.state.lock();
         (state.is_looking, state.looked_at) = (false, Instant::now());
         let server = address(&state.cluster.config.cluster_url);
@@ -146,9 +151,9 @@ impl Connection {
 }
 
 impl Service<Request<Body>> for Connection {
-    type Response = Response<Body>;
+    type Response = Response<Bounded>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<Bounded>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
@@ -157,11 +162,12 @@ impl Service<Request<Body>> for Connection {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let connection = self.clone();
         async move {
+            let is_watch = is_watch(request.uri());
             let answer = connection.client().send(request).await?;
             if answer.status() == StatusCode::UNAUTHORIZED {
                 connection.refused();
             }
-            Ok(answer)
+            Ok(answer.map(|body| Bounded::new(body, is_watch, Limits::DEFAULT)))
         }
         .boxed()
     }

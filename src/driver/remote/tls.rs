@@ -1,7 +1,6 @@
 //! TLS on both sides, from files that are read again for each connection: a certificate is replaced without a restart.
 
 use std::{
-    fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
     sync::Arc,
@@ -14,7 +13,10 @@ use rustls::{
     version::TLS13,
 };
 
-use crate::runtime::pem::{self, Identity, PemError};
+use crate::runtime::{
+    files,
+    pem::{self, Identity, PemError},
+};
 
 /// HTTP/2, the only one that gRPC uses.
 const ALPN: &[u8] = b"h2";
@@ -63,7 +65,7 @@ impl TlsFiles {
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for path in [&self.ca, &self.cert, &self.key].into_iter().flatten() {
-            fs::read(path).ok().hash(&mut hasher);
+            files::read(path, files::PEM).ok().hash(&mut hasher);
         }
         hasher.finish()
     }

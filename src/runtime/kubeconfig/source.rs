@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    env,
     hash::{DefaultHasher, Hash, Hasher},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -15,12 +16,13 @@ use kube::{
 };
 use tokio::task::spawn_blocking;
 
-use super::StartError;
+use super::{StartError, address};
+use crate::runtime::files;
 
 /// Source of a cluster configuration.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    /// The pod's own credentials. Their token and CA are read again by kube-rs.
+    /// The pod's own credentials, which the kubelet writes. Their token and CA are read again by kube-rs.
     Pod { origin: &'static str },
     /// The files that `KUBECONFIG` names.
     Environment,
@@ -64,6 +66,12 @@ impl Source {
         }
     }
 
+    fn error_of_file(&self, BadFile { path, source }: BadFile) -> StartError {
+        let (origin, own) = self.origin();
+        let file = own.map_or_else(String::new, |path| path.display().to_string());
+        StartError::Incomplete { origin, file, cause: format!("{} cannot be read: {source}", path.display()) }
+    }
+
     fn error(&self, error: KubeconfigError) -> StartError {
         let (origin, path) = self.origin();
         StartError::from_kubeconfig(origin, path, error)
@@ -73,6 +81,9 @@ impl Source {
 impl Cluster {
     /// Reads a configuration. Makes no network calls.
     pub(super) async fn load(source: Source) -> Result<Self, StartError> {
+        if let Err(BadFile { path, source: error }) = check(&own_files(&source), files::CONFIG) {
+            return Err(source.error(KubeconfigError::ReadConfig(error, path)));
+        }
         let kubeconfig = match &source {
             Source::Pod { origin } => return in_pod(origin),
             Source::Environment => Kubeconfig::read(),
@@ -81,8 +92,12 @@ impl Cluster {
             Source::Fixed => Ok(Kubeconfig::default()),
         };
         let kubeconfig = kubeconfig.map_err(|error| source.error(error))?;
-        let files = fingerprint(files(&source, &kubeconfig));
+        let certificates = certificates(&kubeconfig);
+        check(&certificates, files::PEM).map_err(|error| source.error_of_file(error))?;
+        let files = own_files(&source).into_iter().chain(certificates).chain(tokens(&kubeconfig));
+        let files = fingerprint(files.collect());
         let config = configured(kubeconfig).await.map_err(|error| source.error(error))?;
+        let config = with_token(config).map_err(|error| source.error_of_file(error))?;
         Ok(Self { config, source, files })
     }
 
@@ -123,6 +138,7 @@ async fn configured(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
     if own_proxy.is_none_or(|proxy| proxy.is_empty()) {
         config.proxy_url = config.proxy_url.filter(|proxy| is_proxied(&config.cluster_url, proxy, &no_proxy()));
     }
+    warn_of_plain_text(&config);
     Ok(with_our_retries(config))
 }
 
@@ -155,27 +171,80 @@ fn with_our_retries(mut config: Config) -> Config {
     config
 }
 
-/// The kubeconfig and what it refers to. Token files are read again by kube-rs.
-fn files(source: &Source, kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
-    let own: Vec<PathBuf> = match source {
+/// The files of the kubeconfig itself.
+fn own_files(source: &Source) -> Vec<PathBuf> {
+    match source {
         Source::File { path, .. } => vec![path.clone()],
         Source::Environment => {
-            env::var_os("KUBECONFIG").map(|all| env::split_paths(&all).collect()).unwrap_or_default()
+            let all = env::var_os("KUBECONFIG").map(|all| env::split_paths(&all).collect());
+            all.unwrap_or_default()
         }
         Source::Pod { .. } | Source::Fixed => Vec::new(),
-    };
+    }
+}
+
+/// The files with certificates and keys to which a kubeconfig refers.
+fn certificates(kubeconfig: &Kubeconfig) -> BTreeSet<PathBuf> {
     let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
     let authorities = clusters.filter_map(|cluster| cluster.certificate_authority.as_ref());
     let identities = users.flat_map(|user| [&user.client_certificate, &user.client_key]).flatten();
-    let all: BTreeSet<PathBuf> = own.into_iter().chain(authorities.chain(identities).map(PathBuf::from)).collect();
-    all.into_iter().collect()
+    authorities.chain(identities).map(PathBuf::from).collect()
+}
+
+/// The files with tokens to which a kubeconfig refers.
+fn tokens(kubeconfig: &Kubeconfig) -> BTreeSet<PathBuf> {
+    let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    users.filter_map(|user| user.token_file.as_ref()).map(PathBuf::from).collect()
+}
+
+/// A file that a configuration names and that cannot be used.
+struct BadFile {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Checks files before kube-rs reads them. It reports those that do not exist.
+fn check<'a>(paths: impl IntoIterator<Item = &'a PathBuf>, most: u64) -> Result<(), BadFile> {
+    for path in paths {
+        match files::check(path, most) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(BadFile { path: path.clone(), source });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads the token, which kube-rs would read without a limit. The configuration is read again when the file changes.
+fn with_token(mut config: Config) -> Result<Config, BadFile> {
+    let user = &mut config.auth_info;
+    if let Some(path) = user.token_file.take().map(PathBuf::from)
+        && user.token.is_none()
+    {
+        let text = files::read_text(&path, files::TOKEN).map_err(|source| BadFile { path, source })?;
+        user.token = Some(text.trim().to_owned().into());
+    }
+    Ok(config)
+}
+
+/// Warns of credentials that everybody on the way can read.
+fn warn_of_plain_text(config: &Config) {
+    let user = &config.auth_info;
+    let has_secret =
+        user.token.is_some() || user.token_file.is_some() || user.password.is_some() || user.exec.is_some();
+    let is_plain = config.cluster_url.scheme_str() == Some("http");
+    if has_secret && is_plain && !is_loopback(config.cluster_url.host().unwrap_or_default()) {
+        let server = address(&config.cluster_url);
+        tracing::warn!(server, "credentials are sent without TLS, so everybody on the way can read them: use https");
+    }
 }
 
 fn fingerprint(paths: Vec<PathBuf>) -> Fingerprint {
     let hash = |path: &PathBuf| {
         let mut hasher = DefaultHasher::new();
-        fs::read(path).ok()?.hash(&mut hasher);
+        files::read(path, files::CONFIG).ok()?.hash(&mut hasher);
         Some(hasher.finish())
     };
     paths.into_iter().map(|path| (path.clone(), hash(&path))).collect()

@@ -107,6 +107,59 @@ async fn a_folder_is_no_kubeconfig() {
     assert!(matches!(error, StartError::Unreadable { .. }), "{error}");
 }
 
+/// A sparse file of 10 GB: it takes no space on the disk.
+fn endless(folder: &TempDir) -> String {
+    let path = folder.path().join("endless");
+    fs::File::create(&path).unwrap().set_len(10 << 30).unwrap();
+    path.display().to_string()
+}
+
+#[rstest]
+#[case::token("tokenFile", "it has more than 64 KiB")]
+#[case::key("client-key", "it has more than 4096 KiB")]
+#[case::certificate("client-certificate", "it has more than 4096 KiB")]
+#[tokio::test]
+async fn a_file_without_end_is_refused_and_named(#[case] field: &str, #[case] cause: &str) {
+    let folder = TempDir::new().unwrap();
+    let path = endless(&folder);
+    for (path, cause) in [(path.as_str(), cause), ("/dev/zero", "it is not a regular file")] {
+        let error = load(&kubeconfig("https://one.example", "", &format!(r#""{field}": "{path}""#))).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(&format!("{path} cannot be read: {cause}")), "{error}");
+    }
+    let error = load(&kubeconfig("https://one.example", &format!(r#", "certificate-authority": "{path}""#), "")).await;
+    assert!(error.unwrap_err().to_string().contains("it has more than 4096 KiB"));
+    let target = TargetKubeconfig::Path(path.into());
+    let error = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await.unwrap_err();
+    assert!(
+        matches!(&error, StartError::Unreadable { source, .. } if source.to_string().contains("16384 KiB")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_token_is_read_from_its_file_and_again_when_the_file_changes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("token");
+    fs::write(&path, "one\n").unwrap();
+    let file = file(&kubeconfig("https://one.example", "", &format!(r#""tokenFile": "{}""#, path.display())));
+    let target = TargetKubeconfig::Path(file.path.clone());
+    let cluster = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await.unwrap().control;
+    assert_eq!(secret(&cluster), "one");
+    assert!(cluster.reload().await.unwrap().is_none(), "nothing changed");
+    fs::write(&path, "two").unwrap();
+    assert_eq!(secret(&cluster.reload().await.unwrap().unwrap()), "two");
+    endless(&folder);
+    fs::rename(folder.path().join("endless"), &path).unwrap();
+    assert!(cluster.reload().await.is_err(), "the previous token stays in use");
+}
+
+/// The token of a configuration, as it would be written.
+fn secret(cluster: &Cluster) -> String {
+    let user = serde_json::to_value(&cluster.config.auth_info).unwrap();
+    user["token"].as_str().unwrap_or_default().to_owned()
+}
+
 #[tokio::test]
 async fn nothing_of_a_credential_plugin_is_quoted() {
     let exec = r#""exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
