@@ -97,6 +97,8 @@ pub const MIGRATION: &str = "machine.mcm/migration";
 /// Annotation on a native Machine while `mcm adopt` moves it: what it was before, as JSON.
 pub const BEFORE_MIGRATION: &str = "machine.mcm/before-migration";
 /// Label on a Namespace whose objects of Cluster API the stand-in serves, with the value [`SERVED`]. Users write it. On native
+/// On an object of a namespace that is being deleted, followed by the name of a Lease: who leads in place of its holder.
+pub const LEADER_PREFIX: &str = "machine.mcm/leader-of.";
 /// deployments, classes and Secrets: the MachineDeployment of Cluster API that the stand-in made them from.
 pub const STAND_IN: &str = "machine.mcm/stand-in";
 /// Value of [`STAND_IN`] on a Namespace, and on an MCMMigration that the stand-in made.

@@ -20,7 +20,7 @@ use crate::{
     runtime::{
         cell::{Cell, Config, Role},
         events::Events,
-        kubeconfig::TargetKubeconfig,
+        kubeconfig::{TargetKubeconfig, address},
         lead::lead,
         leader::{Candidacy, Election, Timing, identity},
         shutdown,
@@ -98,7 +98,8 @@ pub(super) async fn run_connected(
     let server = &connection.control_info.git_version;
     tracing::info!(cell = options.name, server, scope = %options.scope, "connected");
 
-    let outcome = lead_all(host, options, &cell, &clients, &events, stop).await;
+    let outcome =
+        lead_all(host, options, &cell, &clients, &events, &connection.clusters.control.config.cluster_url, stop).await;
     events.flush(shutdown::EVENTS).await;
     outcome
 }
@@ -186,9 +187,11 @@ async fn lead_all(
     cell: &Cell,
     clients: &Clients,
     events: &Events,
+    server: &http::Uri,
     stop: &CancellationToken,
 ) -> Result<()> {
     let identity = identity();
+    let server = &address(server);
     let candidates = host.options.roles.iter().map(|role| {
         let part = host.readiness.expect(part_of(options, &format!("lease {}", role.lease)));
         let Some(timing) = host.options.leases else {
@@ -197,7 +200,7 @@ async fn lead_all(
         };
         let candidacy = candidacy(options, role, &identity, timing);
         let election = Election::new(clients.leases.clone(), candidacy, Arc::clone(&host.shared.clock))?;
-        Ok((*role, Some(election.telling(events.with_component(role.lease)).reporting(part))))
+        Ok((*role, Some(election.at(server.clone()).telling(events.with_component(role.lease)).reporting(part))))
     });
     let candidates: Vec<_> = candidates.collect::<Result<_>>().context("leader election")?;
     Ok(lead(cell, candidates, &|_| (), stop).await?)

@@ -8,9 +8,11 @@
 //! leader until its next renewal, at most one retry period later; client-go has the same gap. Meanwhile resource
 //! versions guard writes to existing objects, and a VM is looked up before it is created.
 //!
-//! The RBAC of the reference grants create, get, watch and update of Leases, so this code uses neither list nor patch.
+//! The RBAC of the reference grants create, get, watch and update of Leases, so this code uses neither list nor patch. Where
+//! the namespace is being deleted there can be no Lease; [`terminating`] says what counts then.
 
 mod standby;
+mod terminating;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -22,12 +24,15 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{Api, Client, Resource, api::PostParams};
+use kube::{Api, Client, Resource, api::PostParams, core::Status};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::AbortOnDropHandle,
+};
 use tracing::{debug, info, warn};
 
-use super::{clock::Clock, events::Events, http::Part, shutdown};
+use super::{clock::Clock, events::Events, http::Part, kubeconfig::cause, shutdown};
 use crate::{api::reasons::EventReason, plan::Event};
 
 /// Timing of leader election.
@@ -150,6 +155,7 @@ pub struct Election {
     clock: Arc<dyn Clock>,
     events: Option<Events>,
     readiness: Option<Part>,
+    server: String,
 }
 
 impl Election {
@@ -160,7 +166,13 @@ impl Election {
     pub fn new(client: Client, candidacy: Candidacy, clock: Arc<dyn Clock>) -> Result<Self, InvalidTiming> {
         candidacy.timing.validate()?;
         let leases = Api::namespaced(client, &candidacy.namespace);
-        Ok(Self { leases, candidacy, clock, events: None, readiness: None })
+        Ok(Self { leases, candidacy, clock, events: None, readiness: None, server: String::new() })
+    }
+
+    /// Names the API server in logs.
+    #[must_use]
+    pub fn at(self, server: String) -> Self {
+        Self { server, ..self }
     }
 
     /// Records events on the Lease when this process becomes leader and when it stops.
@@ -182,7 +194,8 @@ impl Election {
         self.tell(&tenure.lease, "became leader");
         let lost = CancellationToken::new();
         let release = CancellationToken::new();
-        let keeper = tokio::spawn(keep(self, tenure, lost.clone(), release.clone()));
+        // When the task ends for any reason, even before it began, this process is no longer leader.
+        let keeper = tokio::spawn(keep(self, tenure, lost.clone().drop_guard(), release.clone()));
         Leadership { lost, release, keeper: AbortOnDropHandle::new(keeper) }
     }
 
@@ -297,7 +310,13 @@ enum Refusal {
     Conflict,
     #[error("no response within {}ms", .0.as_millis())]
     Silence(Duration),
-    #[error(transparent)]
+    #[error("the namespace is being deleted")]
+    Terminating,
+    #[error("the namespace does not exist")]
+    NoNamespace,
+    #[error("{0} leads")]
+    Taken(String),
+    #[error("{}", cause(.0))]
     Api(kube::Error),
 }
 
@@ -306,9 +325,22 @@ impl From<kube::Error> for Refusal {
         match error {
             // Conflict and AlreadyExists share a code.
             kube::Error::Api(status) if status.code == 409 => Self::Conflict,
+            kube::Error::Api(status) if is_terminating(&status) => Self::Terminating,
+            kube::Error::Api(status) if is_of_namespace(&status) => Self::NoNamespace,
             other => Self::Api(other),
         }
     }
+}
+
+/// A create was refused because the namespace is being deleted.
+fn is_terminating(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+/// A create was refused because there is no such namespace.
+fn is_of_namespace(status: &Status) -> bool {
+    status.code == 404 && status.details.as_ref().is_some_and(|details| details.kind == "namespaces")
 }
 
 fn holder(spec: &LeaseSpec) -> &str {
@@ -316,9 +348,7 @@ fn holder(spec: &LeaseSpec) -> &str {
 }
 
 /// Renews until the lease is released or lost.
-async fn keep(election: Election, mut tenure: Tenure, lost: CancellationToken, release: CancellationToken) {
-    // When this task ends for any reason, this process is no longer leader.
-    let lost = lost.drop_guard();
+async fn keep(election: Election, mut tenure: Tenure, lost: DropGuard, release: CancellationToken) {
     loop {
         tokio::select! {
             biased;
@@ -342,10 +372,23 @@ async fn keep(election: Election, mut tenure: Tenure, lost: CancellationToken, r
 
 /// Retries until the Lease is renewed; `None` if another process holds it.
 async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
-    let mut base = Some(tenure.lease.clone());
+    // Without a version there is no Lease.
+    let mut base = tenure.lease.metadata.resource_version.is_some().then(|| tenure.lease.clone());
     loop {
         let refusal = match election.claim(base.as_ref()).await {
             Ok(tenure) => return Some(tenure),
+            Err(Refusal::Terminating) => match terminating::renew(election, tenure).await {
+                Ok(tenure) => return Some(tenure),
+                Err(Refusal::Taken(by)) => {
+                    warn!(lease = election.candidacy.name, by, "lease taken by another process");
+                    return None;
+                }
+                Err(Refusal::Conflict) => {
+                    sleep(BREATH).await;
+                    continue;
+                }
+                Err(refusal) => refusal,
+            },
             Err(Refusal::Conflict) => match election.read().await {
                 Ok(Some(lease)) if lease.spec.as_ref().map(holder) != Some(&election.candidacy.identity) => {
                     let by = lease.spec.as_ref().map(holder).unwrap_or_default();
@@ -371,6 +414,7 @@ async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
 async fn hand_over(election: &Election, tenure: Tenure) {
     let Tenure { mut lease, ends_at } = tenure;
     let told = lease.clone();
+    let is_lease = lease.metadata.resource_version.is_some();
     let now = Some(MicroTime(election.clock.now()));
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(String::new());
@@ -379,9 +423,19 @@ async fn hand_over(election: &Election, tenure: Tenure) {
     spec.renew_time = now;
     let name = &election.candidacy.name;
     let params = PostParams::default();
-    let write = election.call(election.leases.replace(name, &params, &lease));
+    let write = async {
+        let is_gone =
+            |refusal: &Refusal| matches!(refusal, Refusal::Api(kube::Error::Api(status)) if status.code == 404);
+        match is_lease {
+            true => match election.call(election.leases.replace(name, &params, &lease)).await {
+                Err(refusal) if is_gone(&refusal) => terminating::release(election).await,
+                outcome => outcome.map(drop),
+            },
+            false => terminating::release(election).await,
+        }
+    };
     match timeout_at(ends_at.min(Instant::now() + shutdown::LEASE), write).await {
-        Ok(Ok(_)) => info!(lease = name, identity = election.candidacy.identity, "released the lease"),
+        Ok(Ok(())) => info!(lease = name, identity = election.candidacy.identity, "released the lease"),
         Ok(Err(refusal)) => warn!(lease = name, %refusal, "lease not released, it expires"),
         Err(_) => warn!(lease = name, "lease not released in time, it expires"),
     }

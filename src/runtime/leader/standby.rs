@@ -11,10 +11,13 @@ use kube::{
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::{Candidacy, Election, Refusal, Tenure, holder};
+use super::{Candidacy, Election, Refusal, Tenure, holder, terminating};
 
 /// Longest pause between noticing that the Lease is free and acquiring it, so that many standbys do not all write.
 const SPREAD: Duration = Duration::from_millis(250);
+
+/// How often the same refusal is logged.
+const COMPLAINTS: Duration = Duration::from_secs(60);
 
 /// A watch from this version begins with the current state.
 const ANY_VERSION: &str = "0";
@@ -22,19 +25,59 @@ const ANY_VERSION: &str = "0";
 /// Returns once the Lease is acquired.
 pub(super) async fn wait(election: &Election) -> Tenure {
     let mut seen = Seen::default();
+    let mut claims = None;
+    let mut complaint = Complaint::default();
     loop {
-        match attempt(election, &mut seen).await {
+        let refusal = match attempt(election, &mut seen).await {
             Ok(Outcome::Ours(tenure)) => return *tenure,
-            Ok(Outcome::Held(version)) => await_change(election, &mut seen, &version).await,
-            Err(Refusal::Conflict) => sleep(SPREAD.mul_f64(election.candidacy.share())).await,
-            Err(refusal) => {
-                let lease = &election.candidacy.name;
-                warn!(lease, %refusal, "cannot use the lease; check the API server and the RBAC for leases");
-                if let Some(readiness) = &election.readiness {
-                    readiness.missing(refusal.to_string());
-                }
+            Ok(Outcome::Held(version)) => {
+                await_change(election, &mut seen, &version).await;
+                continue;
+            }
+            Err(Refusal::Terminating) => match terminating::acquire(election, &mut claims).await {
+                Ok(Some(tenure)) if tenure.ends_at > Instant::now() => return tenure,
+                Ok(_) => Refusal::Terminating,
+                Err(refusal) => refusal,
+            },
+            Err(refusal) => refusal,
+        };
+        match refusal {
+            Refusal::Conflict => sleep(SPREAD.mul_f64(election.candidacy.share())).await,
+            refusal => {
+                complaint.make(election, &refusal);
                 sleep(election.candidacy.pause()).await;
             }
+        }
+    }
+}
+
+/// Why there is no Lease, as last logged.
+#[derive(Default)]
+struct Complaint(Option<(String, Instant)>);
+
+impl Complaint {
+    /// Logs a refusal once, and again every minute.
+    fn make(&mut self, election: &Election, refusal: &Refusal) {
+        let Candidacy { name: lease, namespace, .. } = &election.candidacy;
+        let (text, hint) = match refusal {
+            Refusal::NoNamespace => (
+                format!("the namespace {namespace} does not exist on {}", election.server),
+                format!("kubectl create namespace {namespace}"),
+            ),
+            Refusal::Terminating => (
+                format!(
+                    "the namespace {namespace} is being deleted, and another process may lead or nothing is left to do"
+                ),
+                "wait, or create the namespace again once it is gone".to_owned(),
+            ),
+            refusal => (refusal.to_string(), "check the API server and the RBAC for leases".to_owned()),
+        };
+        if let Some(readiness) = &election.readiness {
+            readiness.missing(text.clone());
+        }
+        if self.0.as_ref().is_none_or(|(last, at)| *last != text || at.elapsed() >= COMPLAINTS) {
+            warn!(lease, error = text, hint, "cannot use the lease");
+            self.0 = Some((text, Instant::now()));
         }
     }
 }

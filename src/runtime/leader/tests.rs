@@ -1,5 +1,5 @@
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     sync::{Mutex, MutexGuard},
 };
@@ -29,6 +29,12 @@ struct State {
     verbs: BTreeSet<&'static str>,
     events: Vec<String>,
     faults: Faults,
+    /// The namespace is being deleted.
+    is_terminating: bool,
+    /// The namespace does not exist.
+    is_missing: bool,
+    /// Objects with finalizers, by `plural/name`.
+    objects: BTreeMap<String, Value>,
 }
 
 struct Faults {
@@ -46,8 +52,10 @@ impl Server {
 
     fn with_faults(seed: u64, latency: u64, loss: f64) -> Self {
         let faults = Faults { rng: StdRng::seed_from_u64(seed), latency, loss };
-        let (watchers, verbs, events) = Default::default();
-        Self(Arc::new(Mutex::new(State { lease: None, version: 0, watchers, verbs, events, faults })))
+        let (watchers, verbs, events, is_terminating, is_missing, objects) = Default::default();
+        let state =
+            State { lease: None, version: 0, watchers, verbs, events, faults, is_terminating, is_missing, objects };
+        Self(Arc::new(Mutex::new(state)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -112,6 +120,9 @@ impl State {
             self.events.push(sent["message"].as_str().unwrap_or_default().to_owned());
             return respond(201, &sent);
         }
+        if let Some(path) = uri.path().strip_prefix("/apis/machine.sapcloud.io/v1alpha1/namespaces/shoot/") {
+            return self.answer_of_machines(method, path, &sent);
+        }
         let of_object = uri.path() == format!("{LEASES}/machine-controller");
         let verb = match (method.as_str(), of_object) {
             ("GET", true) => "get",
@@ -132,6 +143,19 @@ impl State {
                 Some(lease) => respond(200, lease),
                 None => fail(404, "NotFound"),
             },
+            "create" if self.is_missing => {
+                let details = json!({"name": "shoot", "kind": "namespaces"});
+                let body = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+                    "message": "namespaces \"shoot\" not found", "details": details});
+                respond(404, &body)
+            }
+            "create" if self.is_terminating => {
+                let causes = [json!({"reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace"})];
+                let body = json!({"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden",
+                    "message": "unable to create new content in namespace shoot because it is being terminated",
+                    "details": {"name": "machine-controller", "kind": "leases", "causes": causes}});
+                respond(403, &body)
+            }
             "create" if self.lease.is_some() => fail(409, "AlreadyExists"),
             "update" if self.lease.is_none() => fail(404, "NotFound"),
             "update" if self.stored_version() != sent["metadata"]["resourceVersion"].as_str() => fail(409, "Conflict"),
@@ -142,6 +166,63 @@ impl State {
             "watch" => self.watch(query),
             _ => fail(403, "Forbidden"),
         }
+    }
+
+    fn answer_of_machines(&mut self, method: &Method, path: &str, sent: &Value) -> Response<Answer> {
+        if *method == Method::GET {
+            let of_kind = self.objects.iter().filter(|(key, _)| key.starts_with(&format!("{path}/")));
+            let items: Vec<&Value> = of_kind.map(|(_, object)| object).collect();
+            return respond(200, &json!({"metadata": {}, "items": items}));
+        }
+        assert_eq!(*method, Method::PATCH);
+        let Some(object) = self.objects.get_mut(path) else { return fail(404, "NotFound") };
+        if object["metadata"]["resourceVersion"] != sent["metadata"]["resourceVersion"] {
+            return fail(409, "Conflict");
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        for (name, value) in sent["metadata"]["annotations"].as_object().unwrap() {
+            match value {
+                Value::Null => drop(object["metadata"]["annotations"].as_object_mut().unwrap().remove(name)),
+                value => object["metadata"]["annotations"][name] = value.clone(),
+            }
+        }
+        respond(200, object)
+    }
+
+    /// The namespace is deleted: its Lease goes, objects with finalizers stay.
+    fn terminate(&mut self, left: &[&str]) {
+        self.is_terminating = true;
+        if self.lease.is_some() {
+            self.store(None);
+        }
+        for key in left {
+            self.version += 1;
+            let name = key.rsplit('/').next().unwrap();
+            let object = json!({"metadata": {
+                "name": name, "uid": key, "resourceVersion": self.version.to_string(), "finalizers": ["f"],
+                "annotations": {},
+            }});
+            self.objects.insert((*key).to_owned(), object);
+        }
+    }
+
+    /// Another program writes an annotation of the first object.
+    fn touch(&mut self, value: u32) {
+        self.version += 1;
+        let Some(object) = self.objects.values_mut().next() else { return };
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        object["metadata"]["annotations"]["machine.mcm/leader-of.machine-controller-manager"] =
+            json!(format!("host_9 {value}"));
+    }
+
+    /// Who leads by an annotation, and of which object.
+    fn claims(&self) -> Vec<(String, String)> {
+        let of = |(key, object): (&String, &Value)| {
+            let text = object["metadata"]["annotations"]["machine.mcm/leader-of.machine-controller"].as_str()?;
+            Some((key.clone(), text.split_once(' ')?.0.to_owned()))
+        };
+        self.objects.iter().filter_map(of).collect()
     }
 
     fn stored_version(&self) -> Option<&str> {
@@ -456,6 +537,96 @@ async fn an_abandoned_lease_runs_out_instead_of_being_handed_over() {
     assert!(abandoned.elapsed() > Duration::from_secs(12), "{:?}", abandoned.elapsed());
 }
 
+#[tokio::test(start_paused = true)]
+async fn where_the_namespace_is_deleted_a_leader_leads_on_by_an_annotation_until_its_objects_are_gone() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    let standby = tokio::spawn(server.election("host_2").acquire());
+    sleep(Duration::from_secs(5)).await;
+    server.state().terminate(&["machines/m", "machineclasses/c", "secrets/s"]);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(server.state().claims(), [("machineclasses/c".to_owned(), "host_1".to_owned())]);
+    server.state().objects.remove("machineclasses/c");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(server.state().claims(), [("machines/m".to_owned(), "host_1".to_owned())], "the claim moves");
+    server.state().objects.clear();
+    sleep(Duration::from_secs(60)).await;
+    assert!(!leader.token().is_cancelled() && !standby.is_finished());
+
+    // Somebody makes the namespace anew, and another process is faster.
+    server.state().is_terminating = false;
+    server.put(held_by("go-host", "2026-01-01T00:00:00.000000Z"));
+    tokio::time::timeout(Duration::from_secs(3), leader.lost()).await.unwrap();
+    assert_eq!(server.lease().unwrap()["spec"]["holderIdentity"], "go-host");
+    standby.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_starts_in_a_namespace_that_is_being_deleted_leads_once_no_other_can() {
+    let server = Server::new();
+    let leader = server.election("host_1").acquire().await;
+    server.state().terminate(&["machines/m", "machines/n"]);
+    sleep(Duration::from_secs(10)).await;
+    let begun = Instant::now();
+    let restarted = tokio::spawn(server.election("host_2").acquire());
+    sleep(Duration::from_secs(60)).await;
+    assert!(!restarted.is_finished(), "the leader renews");
+    let crashed = Instant::now();
+    drop(leader);
+    let leader = restarted.await.unwrap();
+    assert!(crashed.elapsed() >= Duration::from_secs(12), "{:?}", crashed.elapsed());
+    assert!(crashed.elapsed() <= Duration::from_secs(20), "{:?}", crashed.elapsed());
+    assert_eq!(server.state().claims(), [("machines/m".to_owned(), "host_2".to_owned())]);
+
+    // An orderly end lets the next one begin at once.
+    let next = tokio::spawn(server.election("host_3").acquire());
+    sleep(Duration::from_secs(30)).await;
+    let released = Instant::now();
+    leader.release().await;
+    let leader = next.await.unwrap();
+    assert!(released.elapsed() < Duration::from_secs(4), "{:?}", released.elapsed());
+    assert!(!leader.token().is_cancelled() && begun.elapsed() > Duration::from_secs(90));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_had_is_reported_with_what_to_do() {
+    let server = Server::new();
+    server.state().terminate(&[]);
+    let readiness = Readiness::default();
+    let election = server.election("host_1").reporting(readiness.expect("lease"));
+    let standby = AbortOnDropHandle::new(tokio::spawn(election.acquire()));
+    sleep(Duration::from_secs(40)).await;
+    let missing = readiness.missing();
+    assert!(missing[0].starts_with("lease: the namespace shoot is being deleted"), "{missing:?}");
+    assert!(!standby.is_finished(), "without objects that need a leader nothing is led");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_does_not_exist_is_named_with_its_server_and_awaited() {
+    let server = Server::new();
+    server.state().is_missing = true;
+    let readiness = Readiness::default();
+    let election = server.election("host_1").at("https://seed".to_owned()).reporting(readiness.expect("lease"));
+    let standby = tokio::spawn(election.acquire());
+    sleep(Duration::from_secs(90)).await;
+    assert_eq!(readiness.missing(), ["lease: the namespace shoot does not exist on https://seed"]);
+    server.state().is_missing = false;
+    let _leadership = tokio::time::timeout(Duration::from_secs(5), standby).await.unwrap().unwrap();
+    assert!(readiness.missing().is_empty());
+}
+
+#[test]
+fn a_refusal_is_told_without_the_status_object() {
+    let status: Status = serde_json::from_value(json!({
+        "status": "Failure", "code": 404, "reason": "NotFound", "message": "namespaces \"nope\" not found",
+        "details": {"name": "nope", "kind": "namespaces"},
+    }))
+    .unwrap();
+    assert!(matches!(Refusal::from(kube::Error::Api(Box::new(status.clone()))), Refusal::NoNamespace));
+    let refusal = Refusal::from(kube::Error::Api(Box::new(Status { code: 403, reason: "Forbidden".into(), ..status })));
+    assert_eq!(refusal.to_string(), "it responded 403 Forbidden: namespaces \"nope\" not found");
+}
+
 #[rstest]
 #[case(15, 10, 2, Ok(()))]
 #[case(10, 10, 2, Err(InvalidTiming::Lease))]
@@ -513,6 +684,8 @@ proptest! {
     #[test]
     fn never_two_lead_and_someone_does_when_the_faults_end(
         seed: u64, latency in 0u64..6_000, loss in 0.0..0.4, processes in 2usize..5, renew in 6u64..15,
+        // When the namespace is deleted, in seconds; or never.
+        deletion in proptest::option::of(0u64..600),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
@@ -522,6 +695,28 @@ proptest! {
             let mut lives = tokio::task::JoinSet::new();
             for id in 0..processes {
                 lives.spawn(live(server.clone(), timing, id, seed, terms.clone()));
+            }
+            if let Some(deletion) = deletion {
+                let server = server.clone();
+                lives.spawn(async move {
+                    sleep(Duration::from_secs(deletion)).await;
+                    let keys: Vec<String> = (0..20).map(|number| format!("machines/m-{number:02}")).collect();
+                    server.state().terminate(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+                    // The leader of the other Lease claims the same objects.
+                    let renewals = server.clone();
+                    tokio::spawn(async move {
+                        for renewal in 0.. {
+                            sleep(Duration::from_secs(2)).await;
+                            renewals.state().touch(renewal);
+                        }
+                    });
+                    // Its objects go one by one, and with them the claims.
+                    for key in &keys[..19] {
+                        sleep(Duration::from_secs(30)).await;
+                        server.state().objects.remove(key.as_str());
+                    }
+                    std::future::pending::<()>().await;
+                });
             }
             tokio::select! {
                 died = lives.join_next() => panic!("{died:?}"),

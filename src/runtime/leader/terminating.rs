@@ -1,0 +1,202 @@
+//! Leading in a namespace that is being deleted. The API server deletes the Lease with the rest, and refuses a new one.
+//! Objects with finalizers stay, and they need a leader: it claims one of them by an annotation, which it renews in place
+//! of the Lease.
+//!
+//! The rules are those of the Lease. A leader stops `renew_deadline` after it sent its last successful renewal. A
+//! candidate waits until no claim has changed and no object has gone for `lease_duration`, as it saw them: a claim that it did
+//! not see may have gone with its object. Every write carries the resource version on which it is based. Since claims may be on several objects, a candidate writes its own, then reads all objects again,
+//! and leads only if there is no other: of two candidates at least one sees the other.
+
+use std::collections::BTreeMap;
+
+use futures::future::try_join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta},
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info};
+
+use super::{BREATH, Election, Refusal, Tenure};
+use crate::api::labels;
+
+/// The kinds that may have finalizers. Those that go last come first, so that a claim rarely moves.
+const KINDS: [(&str, &str); 4] = [
+    ("MachineClass", "machineclasses"),
+    ("MachineDeployment", "machinedeployments"),
+    ("MachineSet", "machinesets"),
+    ("Machine", "machines"),
+];
+
+/// An object with finalizers.
+#[derive(Clone, Debug)]
+struct Anchor {
+    api: Api<DynamicObject>,
+    name: String,
+    uid: String,
+    version: Option<String>,
+    claim: Option<Claim>,
+}
+
+/// Who claims an object, and when it was renewed. The holder is empty after a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    holder: String,
+    uid: String,
+    text: String,
+}
+
+/// UIDs and claims of the objects as last seen, and since when.
+#[derive(Debug)]
+pub(super) struct Seen {
+    objects: BTreeMap<String, Option<Claim>>,
+    since: Instant,
+}
+
+/// Renews the claim of a leader. Without objects that need a leader there is nothing to claim.
+pub(super) async fn renew(election: &Election, tenure: &Tenure) -> Result<Tenure, Refusal> {
+    let identity = &election.candidacy.identity;
+    let anchors = anchors(election).await?;
+    if let Some(other) = claims(&anchors).find(|claim| !claim.holder.is_empty() && claim.holder != *identity) {
+        return Err(Refusal::Taken(other.holder.clone()));
+    }
+    let sent_at = Instant::now();
+    let own = anchors.iter().find(|anchor| anchor.claim.is_some());
+    if own.is_none() && !anchors.is_empty() {
+        let Candidate { namespace, lease } = Candidate::of(election);
+        info!(
+            lease,
+            namespace, "the namespace is being deleted: leading on by an annotation of an object that is left"
+        );
+    }
+    if let Some(anchor) = own.or(anchors.first()) {
+        write(election, anchor, identity).await?;
+    }
+    Ok(Tenure { lease: tenure.lease.clone(), ends_at: sent_at + election.candidacy.timing.renew_deadline })
+}
+
+/// Tries to become leader; `None` if another process may still lead, or if nothing needs a leader.
+pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Result<Option<Tenure>, Refusal> {
+    let identity = &election.candidacy.identity;
+    let anchors = anchors(election).await?;
+    let mut found = claims(&anchors).peekable();
+    let is_released = found.peek().is_some() && found.all(|claim| claim.holder.is_empty());
+    let objects = anchors.iter().map(|anchor| (anchor.uid.clone(), anchor.claim.clone())).collect();
+    let since = match seen {
+        Some(seen) if seen.objects == objects => seen.since,
+        _ => seen.insert(Seen { objects, since: Instant::now() }).since,
+    };
+    if !is_released && since.elapsed() < election.candidacy.timing.lease_duration {
+        return Ok(None);
+    }
+    let Some(chosen) = anchors.iter().find(|anchor| anchor.claim.is_some()).or(anchors.first()) else {
+        return Ok(None);
+    };
+    let sent_at = Instant::now();
+    for stale in anchors.iter().filter(|anchor| anchor.claim.is_some() && anchor.uid != chosen.uid) {
+        clear(election, stale).await?;
+    }
+    write(election, chosen, identity).await?;
+    let now = self::anchors(election).await?;
+    if claims(&now).any(|claim| claim.uid != chosen.uid || claim.holder != *identity) {
+        debug!(lease = election.candidacy.name, "another candidate claims the objects");
+        if let Some(own) =
+            now.iter().find(|anchor| anchor.claim.as_ref().is_some_and(|claim| claim.holder == *identity))
+        {
+            clear(election, own).await?;
+        }
+        return Err(Refusal::Conflict);
+    }
+    let Candidate { namespace, lease } = Candidate::of(election);
+    info!(lease, namespace, "the namespace is being deleted: leading by an annotation of an object that is left");
+    // Without a version: it is never written.
+    let lease = Lease { metadata: election.claimed(None).metadata, ..Lease::default() };
+    Ok(Some(Tenure { lease, ends_at: sent_at + election.candidacy.timing.renew_deadline }))
+}
+
+/// Releases the claim. The next candidate does not wait.
+pub(super) async fn release(election: &Election) -> Result<(), Refusal> {
+    loop {
+        let anchors = anchors(election).await?;
+        let is_own = |claim: &Claim| claim.holder == election.candidacy.identity;
+        let Some(own) = anchors.iter().find(|anchor| anchor.claim.as_ref().is_some_and(is_own)) else { return Ok(()) };
+        match write(election, own, "").await {
+            Err(Refusal::Conflict) => sleep(BREATH).await,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// For logs.
+struct Candidate<'a> {
+    namespace: &'a str,
+    lease: &'a str,
+}
+
+impl<'a> Candidate<'a> {
+    fn of(election: &'a Election) -> Self {
+        Self { namespace: &election.candidacy.namespace, lease: &election.candidacy.name }
+    }
+}
+
+fn claims(anchors: &[Anchor]) -> impl Iterator<Item = &Claim> {
+    anchors.iter().filter_map(|anchor| anchor.claim.as_ref())
+}
+
+fn annotation(election: &Election) -> String {
+    format!("{}{}", labels::LEADER_PREFIX, election.candidacy.name)
+}
+
+/// All objects with finalizers in the namespace of the Lease, read live.
+async fn anchors(election: &Election) -> Result<Vec<Anchor>, Refusal> {
+    let annotation = &annotation(election);
+    let of_kinds = KINDS.map(|(kind, plural)| async move {
+        let kind = GroupVersionKind::gvk("machine.sapcloud.io", "v1alpha1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(election.leases.clone().into_client(), &election.candidacy.namespace, &resource);
+        let list = election.call(api.list_metadata(&ListParams::default())).await?;
+        let anchors = list.items.into_iter().filter_map(|object| Anchor::of(&api, object.metadata, annotation));
+        Ok::<Vec<Anchor>, Refusal>(anchors.collect())
+    });
+    Ok(try_join_all(of_kinds).await?.concat())
+}
+
+impl Anchor {
+    fn of(api: &Api<DynamicObject>, meta: ObjectMeta, annotation: &str) -> Option<Self> {
+        meta.finalizers.as_ref().filter(|finalizers| !finalizers.is_empty())?;
+        let text = meta.annotations.as_ref().and_then(|all| all.get(annotation)).cloned();
+        let uid = meta.uid.unwrap_or_default();
+        let claim = text.map(|text| {
+            let holder = text.split_once(' ').map_or("", |(holder, _)| holder).to_owned();
+            Claim { holder, uid: uid.clone(), text }
+        });
+        Some(Self { api: api.clone(), name: meta.name?, uid, version: meta.resource_version, claim })
+    }
+}
+
+async fn write(election: &Election, anchor: &Anchor, holder: &str) -> Result<(), Refusal> {
+    let text = format!("{holder} {}", election.clock.now());
+    patch(election, anchor, json!(text)).await
+}
+
+async fn clear(election: &Election, anchor: &Anchor) -> Result<(), Refusal> {
+    patch(election, anchor, serde_json::Value::Null).await
+}
+
+async fn patch(election: &Election, anchor: &Anchor, value: serde_json::Value) -> Result<(), Refusal> {
+    let patch = json!({"metadata": {
+        "resourceVersion": anchor.version,
+        "annotations": {annotation(election): value},
+    }});
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+    let write = anchor.api.patch_metadata(&anchor.name, &params, &patch);
+    match election.call(write).await {
+        // Its last finalizer was removed.
+        Err(Refusal::Api(kube::Error::Api(status))) if status.code == 404 => Err(Refusal::Conflict),
+        written => written.map(drop),
+    }
+}
