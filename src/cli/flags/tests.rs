@@ -367,7 +367,8 @@ fn content_types_are_checked_though_unused(#[case] text: &str, #[case] is_accept
 
 #[rstest]
 #[case("http://127.0.0.1:8080", true)]
-#[case("https://cloud.example/base", true)]
+#[case("http://cloud.example/base", true)]
+#[case("https://cloud.example/base", false)]
 #[case("127.0.0.1:8080", false)]
 #[case("file:///tmp/x", false)]
 fn a_simulated_cloud_is_reached_by_http(#[case] text: &str, #[case] is_accepted: bool) {

@@ -205,14 +205,14 @@ pub fn media_type(text: &str) -> Result<String, InvalidValue> {
     }
 }
 
-/// The address of an HTTP service.
+/// The address of a simulated cloud, which has no TLS.
 ///
 /// # Errors
-/// It is not an `http` or `https` URL.
+/// It is not an `http` URL.
 pub fn http_url(text: &str) -> Result<Url, InvalidValue> {
     match text.parse::<Url>() {
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
-        _ => Err(InvalidValue::syntax("must be an http or https URL, such as http://127.0.0.1:10270")),
+        Ok(url) if url.scheme() == "http" && url.has_host() => Ok(url),
+        _ => Err(InvalidValue::syntax("must be an http URL, such as http://127.0.0.1:10270")),
     }
 }
 
