@@ -17,6 +17,7 @@ mod fleet;
 mod in_place;
 mod leadership;
 mod lifecycle;
+mod namespace_deletion;
 mod preserve;
 #[cfg(feature = "remote")]
 mod remote_driver;
