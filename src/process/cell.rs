@@ -70,6 +70,9 @@ pub(super) async fn run_connected(
     stop: &CancellationToken,
 ) -> Result<()> {
     let process = &host.options;
+    // What this run starts ends with it, and not with the cell, which may be run again.
+    let running = stop.child_token();
+    let _ended = running.clone().drop_guard();
     let clients = Clients::new(connection, process, &host.shared.metrics)?;
     let component = match &process.provider {
         Some(_) => "capi-manager",
@@ -89,14 +92,15 @@ pub(super) async fn run_connected(
                 remote: &choice.remote,
                 target: clients.target.as_ref().map(|target| &target.requests),
             };
-            drivers::open(&options, &host.guards, stop)?
+            drivers::open(&options, &host.guards, &running)?
         }
         None => Catalogue::default(),
     };
+    let provided = drivers.names().join(",");
     let cell = start(host, options, &clients, events.clone(), drivers);
     let _targets = connect_targets(host, options, &cell);
     let server = &connection.control_info.git_version;
-    tracing::info!(cell = options.name, server, scope = %options.scope, "connected");
+    tracing::info!(cell = options.name, server, scope = %options.scope, drivers = provided, "connected");
 
     let outcome =
         lead_all(host, options, &cell, &clients, &events, &connection.clusters.control.config.cluster_url, stop).await;

@@ -1,7 +1,14 @@
 //! The drivers of a process, and the embedded simulated cloud.
 
-use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use anyhow::Context;
+use async_trait::async_trait;
 use http::Uri;
 use kube::Client as KubeClient;
 use tokio_util::sync::CancellationToken;
@@ -9,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     driver::{Catalogue, Code, Environment, Guards, Observer, OpenError, Operation},
     runtime::metrics::Metrics,
-    simulated_cloud::{Client, Cloud, CloudApi, Control, keep_nodes},
+    simulated_cloud::{
+        Client, Cloud, CloudApi, Control, CreateVm, Failure, ListedVms, Selector, TagRequest, VmView, keep_nodes,
+    },
 };
 
 /// Configuration of the drivers.
@@ -40,7 +49,7 @@ pub(crate) fn open(
     let simulated_cloud = || {
         Ok(match options.simulated_cloud {
             Some(address) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
-            None => embedded_cloud(options, stop),
+            None => Arc::new(Embedded::new(options, stop)),
         })
     };
     let environment = Environment {
@@ -75,37 +84,109 @@ impl Observer for Measured {
     }
 }
 
-/// Starts an embedded simulated cloud, with its VMs in a state file if possible.
-fn embedded_cloud(options: &DriverOptions<'_>, stop: &CancellationToken) -> Arc<Cloud> {
-    let seed = rand::random();
-    let (cloud, lock) = match kept_cloud(options, seed) {
-        Some((cloud, lock)) => (Arc::new(cloud), Some(lock)),
-        None => {
-            tracing::debug!("embedded simulated cloud keeps its VMs in memory only");
-            (Arc::new(Cloud::new(seed, Control::default())), None)
-        }
-    };
-    let ended = stop.clone();
-    tokio::spawn(async move {
-        ended.cancelled().await;
-        drop(lock);
-    });
-    if let Some(target) = options.target {
-        tokio::spawn(keep_nodes(Arc::clone(&cloud), target.clone(), stop.clone()));
+/// A simulated cloud in this process. It starts with the first call; with the process if it has VMs from before.
+#[derive(Debug)]
+struct Embedded {
+    started: OnceLock<Arc<Cloud>>,
+    state_file: Option<PathBuf>,
+    target: Option<Target>,
+    stop: CancellationToken,
+}
+
+/// The cluster in which its VMs register as Nodes.
+struct Target(KubeClient);
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Target")
     }
-    cloud
+}
+
+impl Embedded {
+    fn new(options: &DriverOptions<'_>, stop: &CancellationToken) -> Self {
+        let embedded = Self {
+            started: OnceLock::new(),
+            state_file: state_file(options),
+            target: options.target.cloned().map(Target),
+            stop: stop.clone(),
+        };
+        if embedded.state_file.as_ref().is_some_and(|path| path.exists()) {
+            embedded.cloud();
+        }
+        embedded
+    }
+
+    fn cloud(&self) -> &Arc<Cloud> {
+        self.started.get_or_init(|| self.start())
+    }
+
+    /// Starts it, with its VMs in a state file if possible. Its tasks end with the token.
+    fn start(&self) -> Arc<Cloud> {
+        let seed = rand::random();
+        let kept = self.state_file.as_deref().map(|path| kept_cloud(path, seed)).transpose();
+        let (cloud, lock) = match kept {
+            Ok(Some((cloud, lock))) => (cloud, Some(lock)),
+            Ok(None) => (Cloud::new(seed, Control::default()), None),
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(
+                    error,
+                    "the embedded simulated cloud starts without VMs and keeps new ones in memory only"
+                );
+                (Cloud::new(seed, Control::default()), None)
+            }
+        };
+        let (cloud, ended) = (Arc::new(cloud), self.stop.clone());
+        tokio::spawn(async move {
+            ended.cancelled().await;
+            drop(lock);
+        });
+        if let Some(Target(target)) = &self.target {
+            tokio::spawn(keep_nodes(Arc::clone(&cloud), target.clone(), self.stop.clone()));
+        }
+        cloud
+    }
+}
+
+#[async_trait]
+impl CloudApi for Embedded {
+    async fn create(&self, request: &CreateVm) -> Result<VmView, Failure> {
+        CloudApi::create(&**self.cloud(), request).await
+    }
+
+    async fn initialize(&self, id: &str) -> Result<VmView, Failure> {
+        CloudApi::initialize(&**self.cloud(), id).await
+    }
+
+    async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure> {
+        CloudApi::tag(&**self.cloud(), id, tags).await
+    }
+
+    async fn delete(&self, selector: &Selector) -> Result<(), Failure> {
+        CloudApi::delete(&**self.cloud(), selector).await
+    }
+
+    async fn status(&self, selector: &Selector) -> Result<VmView, Failure> {
+        CloudApi::status(&**self.cloud(), selector).await
+    }
+
+    async fn list(&self, cluster: &str) -> Result<ListedVms, Failure> {
+        CloudApi::list(&**self.cloud(), cluster).await
+    }
 }
 
 /// Opens and locks the state file. Without the lock, two processes would overwrite each other's changes.
-fn kept_cloud(options: &DriverOptions<'_>, seed: u64) -> Option<(Cloud, File)> {
-    let path = state_file(options)?;
-    std::fs::create_dir_all(path.parent()?).ok()?;
-    let lock = File::create(path.with_extension("lock")).ok()?;
-    lock.try_lock().ok()?;
-    let cloud = Cloud::open(&path, seed, Control::default())
-        .inspect_err(|error| tracing::warn!(%error, "state file of the embedded cloud unusable, starting without VMs"))
-        .ok()?;
-    Some((cloud, lock))
+fn kept_cloud(path: &Path, seed: u64) -> anyhow::Result<(Cloud, File)> {
+    let lock = path.with_extension("lock");
+    path.parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| File::create(&lock))
+        .and_then(|file| {
+            file.try_lock()?;
+            Ok(file)
+        })
+        .with_context(|| format!("lock {}: another process may use its VMs", lock.display()))
+        .and_then(|lock| Ok((Cloud::open(path, seed, Control::default())?, lock)))
 }
 
 fn state_file(options: &DriverOptions<'_>) -> Option<PathBuf> {
@@ -118,7 +199,33 @@ fn state_file(options: &DriverOptions<'_>) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
+
+    fn embedded(folder: &TempDir, stop: &CancellationToken) -> Embedded {
+        let state_file = Some(folder.path().join("state/it.journal"));
+        Embedded { started: OnceLock::new(), state_file, target: None, stop: stop.clone() }
+    }
+
+    #[tokio::test]
+    async fn an_embedded_cloud_starts_with_its_first_call_and_lets_go_of_its_file_when_its_run_ends() {
+        let (folder, stop) = (TempDir::new().unwrap(), CancellationToken::new());
+        let first = embedded(&folder, &stop);
+        assert!(first.started.get().is_none());
+        assert!(first.list("cluster").await.is_ok());
+        let path = folder.path().join("state/it.journal");
+        let error = format!("{:#}", kept_cloud(&path, 1).unwrap_err());
+        assert!(error.contains("it.lock: another process may use its VMs"), "{error}");
+
+        stop.cancel();
+        let released = async {
+            while kept_cloud(&path, 1).is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), released).await.unwrap();
+    }
 
     #[test]
     fn the_label_of_a_provider_is_in_lower_case() {
