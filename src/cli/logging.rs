@@ -1,9 +1,24 @@
 //! Logs on standard error.
 
-use std::io::{self, IsTerminal};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    fmt::Debug,
+    io::{self, IsTerminal},
+    panic::PanicHookInfo,
+};
 
 use anyhow::{Context, Result};
-use tracing_subscriber::{Layer, Registry, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing::field::Field;
+use tracing_subscriber::{
+    Layer, Registry,
+    filter::Targets,
+    fmt::{
+        self,
+        format::{Writer, debug_fn},
+    },
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 use super::flags::{LogFormat, LogOptions};
 
@@ -26,15 +41,43 @@ pub fn install(options: &LogOptions) -> Result<()> {
     // Not `EnvFilter`: it filters by fields, too, for which every process would hold a regular expression engine.
     let filter: Targets =
         format!("{directives},{SILENT}").parse().with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
-    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(has_colours());
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match options.format {
-        LogFormat::Text => lines.boxed(),
+        LogFormat::Text => lines.fmt_fields(debug_fn(write_field)).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    if tracing_subscriber::registry().with(lines).with(filter).try_init().is_err() {
-        tracing::debug!("logger already installed");
+    match tracing_subscriber::registry().with(lines).with(filter).try_init() {
+        Ok(()) => std::panic::set_hook(Box::new(|panic| log_panic(panic))),
+        Err(_) => tracing::debug!("logger already installed"),
     }
     Ok(())
+}
+
+/// <https://no-color.org>
+fn has_colours() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// A panic is one line like all others.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let text = panic.payload_as_str().unwrap_or("a value that is no text");
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => tracing::error!(%backtrace, "panicked at {place}: {text}"),
+        _ => tracing::error!("panicked at {place}: {text}"),
+    }
+}
+
+/// Writes the message, and fields as `name=value`: values with spaces in quotes, empty ones not at all.
+fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let text = format!("{value:?}");
+    match field.name() {
+        "message" => out.write_str(&text),
+        _ if matches!(text.as_str(), "" | "\"\"" | "None") => Ok(()),
+        name if text.starts_with('"') || !text.contains([' ', '"', '=']) => write!(out, " {name}={text}"),
+        name => write!(out, " {name}={text:?}"),
+    }
 }
 
 /// Our own modules at the level of klog's number, libraries only with warnings.
@@ -49,8 +92,43 @@ fn directives(verbosity: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
     use rstest::rstest;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn fields_can_be_parsed_and_empty_ones_are_left_out() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = fmt::layer()
+            .without_time()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .fmt_fields(debug_fn(write_field));
+        let until: Option<String> = None;
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let object = "deployment demo/pool";
+            tracing::info!(cell = "", object = %object, machine = %"demo/pool-1", name = "a b", ?until, n = 3, "scaled");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let expected = r#"scaled object="deployment demo/pool" machine=demo/pool-1 name="a b" n=3"#;
+        assert!(text.trim_end().ends_with(expected), "{text}");
+    }
 
     #[rstest]
     #[case(-1, "info")]

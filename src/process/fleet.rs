@@ -119,6 +119,12 @@ async fn read(path: &Path) -> Result<BTreeMap<String, CellOptions>> {
     parse(&text).with_context(|| format!("parse cells of {}", path.display()))
 }
 
+fn warn_of_none(path: &Path, cells: &BTreeMap<String, CellOptions>) {
+    if cells.is_empty() {
+        tracing::warn!(file = %path.display(), "no cells in the file: nothing is reconciled");
+    }
+}
+
 struct Running {
     options: CellOptions,
     stop: CancellationToken,
@@ -131,6 +137,7 @@ struct Running {
 /// The file cannot be read at the start.
 pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> Result<()> {
     let mut desired = read(path).await?;
+    warn_of_none(path, &desired);
     let mut running = BTreeMap::new();
     let mut complaint = None;
     loop {
@@ -139,7 +146,12 @@ pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> R
             break;
         }
         match read(path).await {
-            Ok(cells) => (desired, complaint) = (cells, None),
+            Ok(cells) => {
+                if !desired.is_empty() {
+                    warn_of_none(path, &cells);
+                }
+                (desired, complaint) = (cells, None);
+            }
             Err(error) => {
                 let text = format!("{error:#}");
                 if complaint.as_ref() != Some(&text) {

@@ -131,7 +131,7 @@ impl Writer {
         };
         if let Err(error) = written {
             self.metrics.event_dropped();
-            debug!(%error, reason = %occurrence.event.reason, object = occurrence.regarding.name, "event not written");
+            debug!(error = super::objects::chain(&error), reason = %occurrence.event.reason, object = occurrence.regarding.name, "event not written");
         }
     }
 

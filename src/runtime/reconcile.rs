@@ -261,7 +261,8 @@ impl<R: Reconciler> Handler for Loop<R> {
                 }
                 for wait in &plan.waits {
                     let Wait { kind, text, until } = wait;
-                    tracing::debug!(controller, object = %key, ?kind, ?until, "waiting for {text}");
+                    let until = until.as_ref().map(tracing::field::display);
+                    tracing::debug!(controller, object = %key, ?kind, until, "waiting for {text}");
                 }
                 return Ok(requeue_of(&plan));
             };

@@ -40,6 +40,7 @@ const KINDS_PATIENCE: Duration = Duration::from_secs(5);
 pub async fn check(client: &Client, server: &Uri) -> Result<ServerInfo, StartError> {
     let info = wait_until_ready(client, server).await?;
     let deadline = Instant::now() + KINDS_PATIENCE;
+    let mut is_told = false;
     loop {
         let missing = missing_kinds(client, server).await?;
         if missing.is_empty() {
@@ -48,7 +49,10 @@ pub async fn check(client: &Client, server: &Uri) -> Result<ServerInfo, StartErr
         if Instant::now() + PATIENCE.interval >= deadline {
             return Err(StartError::KindsMissing { server: address(server), missing });
         }
-        tracing::info!(server = address(server), ?missing, "waiting for kinds to be served");
+        if !std::mem::replace(&mut is_told, true) {
+            let missing = missing.join(", ");
+            tracing::info!(server = address(server), missing, "waiting for kinds to be served");
+        }
         sleep(PATIENCE.interval).await;
     }
 }

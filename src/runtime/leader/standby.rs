@@ -11,7 +11,7 @@ use kube::{
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::{Candidacy, Election, Refusal, Tenure, holder, terminating};
+use super::{Candidacy, Election, Refusal, Tenure, cause, holder, terminating};
 
 /// Longest pause between noticing that the Lease is free and acquiring it, so that many standbys do not all write.
 const SPREAD: Duration = Duration::from_millis(250);
@@ -114,7 +114,7 @@ async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
     let mut events = pin!(match opening.await {
         Ok(Ok(events)) => events,
         Ok(Err(error)) => {
-            debug!(lease = name, %error, "cannot watch the lease, polling it");
+            debug!(lease = name, error = cause(&error), "cannot watch the lease, polling it");
             return sleep(election.candidacy.pause()).await;
         }
         Err(_) => return,
