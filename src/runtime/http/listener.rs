@@ -1,59 +1,96 @@
 //! A listener that limits the number and duration of connections, because file descriptors are needed for API servers.
+//!
+//! A connection is idle until the headers of its request have arrived. When there is no room, the oldest idle connection is
+//! closed, so that clients that connect and send nothing keep no probe away.
 
 use std::{
+    collections::BTreeMap,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Notify,
     time::{Sleep, sleep},
 };
 
 /// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Open at the same time; further ones wait to be accepted.
+    /// Open at the same time.
     pub connections: usize,
+    /// The same of one IP address.
+    pub per_peer: usize,
+    /// From the accept, or the end of a TLS handshake, to the end of the headers.
+    pub headers: Duration,
     /// From the accept to the end of the response.
     pub lifetime: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 64, lifetime: Duration::from_secs(15) }
+        let (headers, lifetime) = (Duration::from_secs(2), Duration::from_secs(15));
+        Self { connections: 64, per_peer: 32, headers, lifetime }
     }
 }
 
 /// A listener with [`Limits`] on its connections.
 pub(super) struct Bounded {
     listener: TcpListener,
-    slots: Arc<Semaphore>,
-    lifetime: Duration,
+    table: Arc<Table>,
+    pub limits: Limits,
 }
 
 impl Bounded {
     pub fn new(listener: TcpListener, limits: Limits) -> Self {
-        Self { listener, slots: Arc::new(Semaphore::new(limits.connections)), lifetime: limits.lifetime }
+        Self { listener, table: Arc::default(), limits }
+    }
+
+    /// Accepts a connection, whose headers are not waited for.
+    pub async fn next(&mut self) -> (Connection, SocketAddr) {
+        loop {
+            // Errors concern one connection or pass when file descriptors are free again; axum's listener waits for that.
+            let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
+            if let Some(place) = self.place(address.ip()).await {
+                let connection = Connection { stream, deadline: Box::pin(sleep(self.limits.lifetime)), place };
+                return (connection, address);
+            }
+            tracing::debug!(%address, "connection refused: its address has too many");
+        }
+    }
+
+    /// Waits while all connections have a request; `None` if there are too many of this address.
+    async fn place(&self, peer: IpAddr) -> Option<Place> {
+        loop {
+            let freed = self.table.freed.notified();
+            match self.table.admit(peer, &self.limits) {
+                Admission::Place(state) => return Some(Place { state, table: Arc::clone(&self.table) }),
+                Admission::Refused => return None,
+                Admission::Full => freed.await,
+            }
+        }
     }
 }
 
 impl axum::serve::Listener for Bounded {
-    type Io = Connection;
+    type Io = Awaited<Connection>;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        // The semaphore is never closed.
-        let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
-        // Errors concern one connection or pass when file descriptors are free again; axum's listener waits for that.
-        let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
-        (Connection { stream, deadline: Box::pin(sleep(self.lifetime)), _slot: slot }, address)
+    async fn accept(&mut self) -> (Awaited<Connection>, SocketAddr) {
+        let (connection, address) = self.next().await;
+        let state = connection.state();
+        (Awaited::new(connection, state, self.limits.headers), address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -61,21 +98,103 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// A connection that is closed at its deadline.
+/// The open connections, in the order of their arrival.
+#[derive(Default)]
+struct Table {
+    connections: Mutex<Connections>,
+    freed: Notify,
+}
+
+#[derive(Default)]
+struct Connections {
+    arrivals: u64,
+    open: BTreeMap<u64, Arc<State>>,
+}
+
+/// State of one connection.
+pub(super) struct State {
+    arrival: u64,
+    peer: IpAddr,
+    /// Its headers have arrived.
+    has_request: AtomicBool,
+    is_closed: AtomicBool,
+    waker: AtomicWaker,
+}
+
+enum Admission {
+    Place(Arc<State>),
+    /// Every connection has a request.
+    Full,
+    /// Every connection of this address has a request.
+    Refused,
+}
+
+impl Table {
+    fn admit(&self, peer: IpAddr, limits: &Limits) -> Admission {
+        let mut connections = self.connections.lock();
+        let of_peer = connections.open.values().filter(|state| state.peer == peer).count();
+        if of_peer >= limits.per_peer && !connections.close_oldest(|state| state.peer == peer) {
+            return Admission::Refused;
+        }
+        if connections.open.len() >= limits.connections && !connections.close_oldest(|_| true) {
+            return Admission::Full;
+        }
+        let arrival = connections.arrivals;
+        connections.arrivals += 1;
+        let (has_request, is_closed, waker) = Default::default();
+        let state = Arc::new(State { arrival, peer, has_request, is_closed, waker });
+        connections.open.insert(arrival, Arc::clone(&state));
+        Admission::Place(state)
+    }
+}
+
+impl Connections {
+    /// Closes the oldest idle connection of some; false if there is none.
+    fn close_oldest(&mut self, is_eligible: impl Fn(&State) -> bool) -> bool {
+        let idle = |state: &&Arc<State>| !state.has_request.load(Ordering::Acquire) && is_eligible(state);
+        let Some(oldest) = self.open.values().find(idle).cloned() else { return false };
+        self.open.remove(&oldest.arrival);
+        oldest.is_closed.store(true, Ordering::Release);
+        oldest.waker.wake();
+        true
+    }
+}
+
+/// The place of a connection, until it is dropped.
+struct Place {
+    state: Arc<State>,
+    table: Arc<Table>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.table.connections.lock().open.remove(&self.state.arrival);
+        self.table.freed.notify_one();
+    }
+}
+
+/// A connection that is closed at its deadline, or to make room.
 pub(super) struct Connection {
     stream: TcpStream,
     deadline: Pin<Box<Sleep>>,
-    _slot: Option<OwnedSemaphorePermit>,
+    place: Place,
 }
 
 impl Connection {
+    /// Shared with the table.
+    pub fn state(&self) -> Arc<State> {
+        Arc::clone(&self.place.state)
+    }
+
     /// The result of the stream, or a timeout.
     fn within<T>(
         &mut self,
         cx: &mut Context<'_>,
         poll: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if self.deadline.as_mut().poll(cx).is_ready() {
+        self.place.state.waker.register(cx.waker());
+        let is_closed = self.place.state.is_closed.load(Ordering::Acquire);
+        if is_closed || self.deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         poll(Pin::new(&mut self.stream), cx)
@@ -99,5 +218,99 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.within(cx, |stream, cx| stream.poll_shutdown(cx))
+    }
+}
+
+/// A stream of plain HTTP, whose headers have to arrive in time.
+pub(super) struct Awaited<S> {
+    stream: S,
+    state: Arc<State>,
+    /// `None` once the headers have arrived.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Bytes of the empty line at the end of the headers that have arrived.
+    end: usize,
+}
+
+/// The end of the headers.
+const END: &[u8] = b"\r\n\r\n";
+
+impl<S> Awaited<S> {
+    pub fn new(stream: S, state: Arc<State>, limit: Duration) -> Self {
+        Self { stream, state, deadline: Some(Box::pin(sleep(limit))), end: 0 }
+    }
+
+    fn arrived(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            let is_next = END.get(self.end) == Some(byte);
+            self.end = if is_next { self.end + 1 } else { usize::from(*byte == b'\r') };
+            if self.end == END.len() {
+                self.deadline = None;
+                self.state.has_request.store(true, Ordering::Release);
+                return;
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Awaited<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Some(deadline) = &mut self.deadline else { return Pin::new(&mut self.stream).poll_read(cx, buffer) };
+        if deadline.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.arrived(buffer.filled().get(before..).unwrap_or_default());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Awaited<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { connections: 4, per_peer: 2, headers: Duration::from_secs(2), lifetime: Duration::from_secs(15) };
+
+    fn admitted(table: &Table, host: u8) -> Option<Arc<State>> {
+        match table.admit([10, 0, 0, host].into(), &LIMITS) {
+            Admission::Place(state) => Some(state),
+            Admission::Full | Admission::Refused => None,
+        }
+    }
+
+    #[test]
+    fn the_oldest_idle_connection_makes_room_first_of_the_same_address() {
+        let table = Table::default();
+        let [first, _, busy, last] = [1, 2, 1, 1].map(|host| {
+            let state = admitted(&table, host).unwrap();
+            state.has_request.store(host == 1 && table.connections.lock().arrivals == 3, Ordering::Release);
+            state
+        });
+        assert!(first.is_closed.load(Ordering::Acquire), "the address has two already");
+        assert!(!busy.is_closed.load(Ordering::Acquire) && !last.is_closed.load(Ordering::Acquire));
+        last.has_request.store(true, Ordering::Release);
+        assert!(matches!(table.admit([10, 0, 0, 1].into(), &LIMITS), Admission::Refused), "both have a request");
+
+        let other = admitted(&table, 3).unwrap();
+        other.has_request.store(true, Ordering::Release);
+        let next = admitted(&table, 4).unwrap();
+        assert_eq!(table.connections.lock().open.len(), 4, "the one of host 2 was closed");
+        next.has_request.store(true, Ordering::Release);
+        assert!(matches!(table.admit([10, 0, 0, 5].into(), &LIMITS), Admission::Full));
     }
 }

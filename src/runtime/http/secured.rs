@@ -3,18 +3,20 @@
 use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::serve::Listener;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     certificate::Certificate,
-    listener::{Bounded, Connection},
+    listener::{Awaited, Bounded, Connection},
 };
+
+type Secure = Awaited<TlsStream<Connection>>;
 
 /// Connections whose handshake is complete.
 pub(super) struct Secured {
-    connections: mpsc::Receiver<(TlsStream<Connection>, SocketAddr)>,
+    connections: mpsc::Receiver<(Secure, SocketAddr)>,
     address: SocketAddr,
     _accepting: AbortOnDropHandle<()>,
 }
@@ -30,7 +32,7 @@ impl Secured {
 }
 
 impl Listener for Secured {
-    type Io = TlsStream<Connection>;
+    type Io = Secure;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
@@ -46,19 +48,17 @@ impl Listener for Secured {
     }
 }
 
-async fn accept(
-    mut listener: Bounded,
-    certificate: Arc<Certificate>,
-    connections: mpsc::Sender<(TlsStream<Connection>, SocketAddr)>,
-) {
+async fn accept(mut listener: Bounded, certificate: Arc<Certificate>, connections: mpsc::Sender<(Secure, SocketAddr)>) {
     loop {
-        let (stream, peer) = listener.accept().await;
+        let (stream, peer) = listener.next().await;
+        let (state, limit) = (stream.state(), listener.limits.headers);
         let (certificate, connections) = (Arc::clone(&certificate), connections.clone());
         tokio::spawn(async move {
             let acceptor = TlsAcceptor::from(certificate.config().await);
-            match acceptor.accept(stream).await {
-                Ok(stream) => drop(connections.send((stream, peer)).await),
-                Err(error) => tracing::debug!(%peer, %error, "connection refused"),
+            match timeout(limit, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => drop(connections.send((Awaited::new(stream, state, limit), peer)).await),
+                Ok(Err(error)) => tracing::debug!(%peer, %error, "connection refused"),
+                Err(_) => tracing::debug!(%peer, "connection refused: no TLS handshake in time"),
             }
         });
     }
