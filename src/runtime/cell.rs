@@ -305,11 +305,17 @@ impl Builder<'_> {
 
     /// Handles the keys of a queue that others fill.
     pub fn workers<H: Handler>(&mut self, handler: H, queue: &Arc<Queue<H::Key>>, limit: usize) -> Arc<Workers<H>> {
-        queue.measure(&self.config.shared.metrics);
+        let metrics = self.config.shared.metrics.clone();
+        // Its series exist from the start. A standby counts no keys: nothing waits for its workers.
+        drop(metrics.queue(queue.name()));
         let clock = Arc::clone(&self.config.shared.clock);
         let workers = Arc::new(Workers::new(Arc::new(handler), Arc::clone(queue), clock, limit));
-        let run = Arc::clone(&workers);
-        self.duties().workers.push((queue.name(), Arc::new(move |stop| Arc::clone(&run).run(stop).boxed())));
+        let (run, measured) = (Arc::clone(&workers), Arc::clone(queue));
+        let run = move |stop| {
+            measured.measure(&metrics);
+            Arc::clone(&run).run(stop).boxed()
+        };
+        self.duties().workers.push((queue.name(), Arc::new(run)));
         workers
     }
 

@@ -2,7 +2,7 @@
 //! time, and a change during its reconcile leads to another one.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     fmt::Debug,
     hash::Hash,
     sync::{Arc, OnceLock},
@@ -36,6 +36,9 @@ impl Pacing {
 /// Upper bound of the pause after an expensive plan, because a throttled or suspended process measures too much.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// Keys that are handled at least between two looks for idle ones.
+const SWEEP: usize = 256;
+
 /// The keys of one controller.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
@@ -48,10 +51,13 @@ pub(crate) struct Queue<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    ready: VecDeque<T>,
+    /// By their sequence number.
+    ready: BTreeMap<u64, T>,
     delayed: BTreeMap<(Instant, u64), T>,
     keys: HashMap<T, Entry>,
     sequence: u64,
+    /// Keys that were handled since idle ones were dropped.
+    done: usize,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +73,7 @@ enum Place {
     Idle,
     Ready {
         since: Instant,
+        position: u64,
     },
     Delayed {
         position: (Instant, u64),
@@ -95,10 +102,11 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
             name,
             pacing,
             state: Mutex::new(State {
-                ready: VecDeque::new(),
+                ready: BTreeMap::new(),
                 delayed: BTreeMap::new(),
                 keys: HashMap::new(),
                 sequence: 0,
+                done: 0,
             }),
             changed: Notify::new(),
             meter: OnceLock::new(),
@@ -110,9 +118,20 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         self.name
     }
 
-    /// Starts to export metrics; a second call has no effect.
+    /// Starts to export metrics, when the workers start: keys that are ready wait from now on. A second call has no effect.
     pub fn measure(&self, metrics: &metrics::Metrics) {
-        let _ = self.meter.set(metrics.queue(self.name));
+        let mut state = self.state.lock();
+        let meter = metrics.queue(self.name);
+        if self.meter.set(meter.clone()).is_err() {
+            return;
+        }
+        let now = Instant::now();
+        for entry in state.keys.values_mut() {
+            if let Place::Ready { since, .. } = &mut entry.place {
+                *since = now;
+                meter.added();
+            }
+        }
     }
 
     /// Enqueues a key.
@@ -174,9 +193,9 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
             let key = entry.remove();
             state.make_ready(key, now, meter);
         }
-        while let Some(key) = state.ready.pop_front() {
+        while let Some((_, key)) = state.ready.pop_first() {
             let Some(entry) = state.keys.get_mut(&key) else { continue };
-            let Place::Ready { since } = entry.place else { continue };
+            let Place::Ready { since, .. } = entry.place else { continue };
             entry.place = Place::InFlight { again: None, is_forgotten: false };
             entry.taken_at = Some(now);
             return Ok((key, meter.map(|meter| meter.taken(now.duration_since(since)))));
@@ -203,6 +222,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
                 }
                 None => {}
             }
+            state.drop_idle(now);
         }
         self.changed.notify_one();
     }
@@ -234,8 +254,8 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
                 entry.place = Place::InFlight { again: None, is_forgotten: true };
                 return;
             }
-            Place::Ready { .. } => {
-                state.ready.retain(|waiting| waiting != key);
+            Place::Ready { position, .. } => {
+                state.ready.remove(&position);
                 self.meter.get().into_iter().for_each(metrics::Queue::dropped);
             }
             Place::Delayed { position } => drop(state.delayed.remove(&position)),
@@ -267,9 +287,30 @@ impl<T: Clone + Eq + Hash> State<T> {
 
     fn make_ready(&mut self, key: T, since: Instant, meter: Option<&metrics::Queue>) {
         if let Some(entry) = self.keys.get_mut(&key) {
-            entry.place = Place::Ready { since };
-            self.ready.push_back(key);
+            self.sequence += 1;
+            entry.place = Place::Ready { since, position: self.sequence };
+            self.ready.insert(self.sequence, key);
             meter.into_iter().for_each(metrics::Queue::added);
+        }
+    }
+
+    /// Drops keys whose interval is over, which a new key would not have either. Not at each call: it reads all of them.
+    fn drop_idle(&mut self, now: Instant) {
+        self.done += 1;
+        if self.done < SWEEP.max(self.keys.len()) {
+            return;
+        }
+        self.done = 0;
+        let is_over = |entry: &Entry| entry.taken_at.is_none_or(|at| now.duration_since(at) > LONGEST_PAUSE);
+        self.keys.retain(|_, entry| !matches!(entry.place, Place::Idle) || !is_over(entry));
+    }
+}
+
+/// The keys of a cell that ends wait no more.
+impl<T> Drop for Queue<T> {
+    fn drop(&mut self) {
+        if let Some(meter) = self.meter.get() {
+            self.state.get_mut().ready.values().for_each(|_| meter.dropped());
         }
     }
 }
@@ -310,6 +351,53 @@ mod tests {
         }
         assert!(metrics.render().contains("mcm_workqueue_depth{name=\"test\"} 2\n"), "{}", metrics.render());
         assert_eq!((now(&queue), now(&queue), now(&queue)), (Some("b"), Some("a"), None));
+    }
+
+    fn depth(metrics: &metrics::Metrics) -> String {
+        let text = metrics.render();
+        text.lines().find(|line| line.starts_with("mcm_workqueue_depth{")).unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_is_dropped_counts_no_more() {
+        let metrics = metrics::Metrics::new();
+        for _ in 0..3 {
+            let queue = queue(Duration::ZERO);
+            queue.measure(&metrics);
+            ["a", "b", "c"].into_iter().for_each(|key| queue.add(key));
+            assert_eq!(now(&queue), Some("a"));
+        }
+        assert_eq!(depth(&metrics), "mcm_workqueue_depth{name=\"test\"} 0", "no queue is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_keys_of_a_standby_wait_from_when_its_workers_start() {
+        let (queue, metrics) = (queue(Duration::ZERO), metrics::Metrics::new());
+        ["a", "b"].into_iter().for_each(|key| queue.add(key));
+        queue.forget(&"b");
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(depth(&metrics), "", "a standby has no depth");
+        queue.measure(&metrics);
+        queue.measure(&metrics);
+        assert_eq!(depth(&metrics), "mcm_workqueue_depth{name=\"test\"} 1");
+        assert_eq!(now(&queue), Some("a"));
+        let text = metrics.render();
+        assert!(text.contains("mcm_workqueue_queue_duration_seconds_sum{name=\"test\"} 0\n"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_that_rest_are_dropped_in_time() {
+        let queue = Queue::new("test", Pacing { gather: GATHER, ..Pacing::OF_OWNERS });
+        let handle = |key: usize| {
+            queue.add(key);
+            let taken = queue.take().now_or_never().unwrap().0;
+            queue.done(&taken, None);
+        };
+        (0..SWEEP - 1).for_each(handle);
+        assert_eq!(queue.state.lock().keys.len(), SWEEP - 1);
+        tokio::time::advance(LONGEST_PAUSE * 2).await;
+        (SWEEP..2 * SWEEP).for_each(handle);
+        assert!(queue.state.lock().keys.len() <= SWEEP, "{}", queue.state.lock().keys.len());
     }
 
     #[tokio::test(start_paused = true)]
