@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Borrow,
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::Hash,
     sync::Arc,
 };
@@ -16,7 +16,8 @@ use super::{
 };
 use crate::runtime::guard::Guard;
 
-/// How many deleted objects are remembered: more than can be deleted while one call is in flight.
+/// How many deleted objects are remembered at least, within [`Store::forget_gone`]'s interval: more than can be deleted while
+/// one call is in flight.
 pub(super) const REMEMBERED: usize = 10_000;
 
 /// The objects of one kind with their indexes, and the facts that distinguish old states from new ones.
@@ -60,6 +61,11 @@ impl<K: Cached> Store<K> {
             listed: Vec::new(),
             read_at: None,
         }
+    }
+
+    /// Forgets the objects that were deleted before the last call but one.
+    pub fn forget_gone(&mut self) {
+        self.gone.age_in_time();
     }
 
     pub fn get(&self, key: &Key) -> Option<&Arc<K>> {
@@ -265,32 +271,44 @@ impl<K: Cached> Store<K> {
 /// still contain one of them; it would stay in the cache forever, because its deletion is not reported again.
 #[derive(Default)]
 struct Gone {
-    uids: HashMap<String, u64>,
-    order: VecDeque<String>,
+    recent: HashMap<String, u64>,
+    older: HashMap<String, u64>,
+    has_aged: bool,
 }
 
 impl Gone {
     fn contains(&self, uid: &str) -> bool {
-        self.uids.contains_key(uid)
+        self.recent.contains_key(uid) || self.older.contains_key(uid)
     }
 
     fn insert(&mut self, uid: &str, listing: u64) {
-        if uid.is_empty() || self.uids.insert(uid.to_owned(), listing).is_some() {
+        if uid.is_empty() {
             return;
         }
-        self.order.push_back(uid.to_owned());
-        if self.order.len() > REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.uids.remove(&oldest);
+        self.recent.insert(uid.to_owned(), listing);
+        if self.recent.len() >= REMEMBERED {
+            self.age();
+            self.has_aged = true;
+        }
+    }
+
+    fn age(&mut self) {
+        self.older = std::mem::take(&mut self.recent);
+    }
+
+    /// Forgets those that were there at the last call, unless there were so many that some have been forgotten since.
+    fn age_in_time(&mut self) {
+        if !std::mem::take(&mut self.has_aged) {
+            self.age();
         }
     }
 
     /// A list contains an object: if it was deleted before the list began, it exists again.
     fn revive(&mut self, uid: &str, listing: u64) {
-        if self.uids.get(uid).is_some_and(|gone_in| *gone_in < listing) {
-            self.uids.remove(uid);
-            self.order.retain(|other| other != uid);
+        for uids in [&mut self.recent, &mut self.older] {
+            if uids.get(uid).is_some_and(|gone_in| *gone_in < listing) {
+                uids.remove(uid);
+            }
         }
     }
 }
@@ -318,8 +336,13 @@ mod tests {
     #[test]
     fn what_is_gone_is_forgotten_in_the_end() {
         let mut gone = Gone::default();
-        (0..=REMEMBERED).for_each(|uid| gone.insert(&uid.to_string(), 0));
-        assert_eq!((gone.uids.len(), gone.order.len()), (REMEMBERED, REMEMBERED));
-        assert!(!gone.contains("0") && gone.contains("1"));
+        (0..3 * REMEMBERED).for_each(|uid| gone.insert(&uid.to_string(), 0));
+        assert!(gone.recent.len() + gone.older.len() <= 2 * REMEMBERED);
+        assert!(!gone.contains("0") && gone.contains(&(2 * REMEMBERED).to_string()));
+        gone.age_in_time();
+        assert!(gone.contains(&(3 * REMEMBERED - 1).to_string()), "it is remembered for one interval at least");
+        gone.age_in_time();
+        gone.age_in_time();
+        assert!(gone.recent.is_empty() && gone.older.is_empty());
     }
 }

@@ -32,6 +32,8 @@ use crate::runtime::{
 const PAGE: u32 = 500;
 /// Time for the watch to show an object that a list did not have, and that was read or written while it was under way.
 const DOUBT: Duration = Duration::from_secs(10);
+/// For how long deleted objects are remembered at least: longer than any response is on its way.
+const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Pause before a relist after an error of the watch.
 const BREATH: Duration = Duration::from_secs(1);
 
@@ -52,6 +54,7 @@ impl<K: Cached> Cache<K> {
     async fn follow(&self, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) {
         let mut events = pin!(events.backoff(Pauses::default()));
         let mut relist_at = None;
+        let mut forget_at = Instant::now() + REMEMBERED_FOR;
         loop {
             relist_at = self.is_in_doubt().then(|| relist_at.unwrap_or_else(|| Instant::now() + DOUBT));
             tokio::select! {
@@ -69,6 +72,10 @@ impl<K: Cached> Cache<K> {
                     None => return,
                 },
                 () = self.pulse.changes() => {}
+                () = sleep_until(forget_at) => {
+                    self.store.write().forget_gone();
+                    forget_at = Instant::now() + REMEMBERED_FOR;
+                }
                 () = sleep_until(relist_at.unwrap_or_else(Instant::now)), if relist_at.is_some() => return,
             }
             self.look();
