@@ -23,6 +23,10 @@ impl<const N: usize, V> Table<N, V> {
     fn lock(&self) -> MutexGuard<'_, Series<N, V>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn retain(&self, mut keep: impl FnMut(&[String; N]) -> bool) {
+        self.lock().retain(|labels, _| keep(labels));
+    }
 }
 
 /// Counters with the same name.
@@ -33,6 +37,11 @@ impl<const N: usize> Counters<N> {
     /// Adds to a counter. Zero creates the series.
     pub fn add(&self, labels: [&str; N], by: f64) {
         *self.0.lock().entry(labels.map(str::to_owned)).or_default() += by;
+    }
+
+    /// Drops series.
+    pub fn retain(&self, keep: impl FnMut(&[String; N]) -> bool) {
+        self.0.retain(keep);
     }
 
     /// Adds all series.
@@ -59,8 +68,8 @@ impl<const N: usize> Gauges<N> {
     }
 
     /// Drops series.
-    pub fn retain(&self, mut keep: impl FnMut(&[String; N]) -> bool) {
-        self.0.lock().retain(|labels, _| keep(labels));
+    pub fn retain(&self, keep: impl FnMut(&[String; N]) -> bool) {
+        self.0.retain(keep);
     }
 
     /// Adds all series.
@@ -111,6 +120,11 @@ impl<const N: usize> Histograms<N> {
             *count += 1;
         }
         observed.sum += value;
+    }
+
+    /// Drops series.
+    pub fn retain(&self, keep: impl FnMut(&[String; N]) -> bool) {
+        self.table.retain(keep);
     }
 
     /// Adds all series.

@@ -1,13 +1,15 @@
 //! Metrics of API server requests, with client-go's names.
 
 use std::{
-    sync::Arc,
+    collections::HashMap,
+    sync::{Arc, Weak},
     task::{Context, Poll},
     time::Duration,
 };
 
 use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, StatusCode, Uri};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
@@ -35,11 +37,39 @@ pub struct RequestMetrics(Arc<Inner>);
 struct Inner {
     total: Counters<3>,
     latency: Histograms<2>,
+    /// Servers that have clients, by their base URL.
+    servers: Mutex<HashMap<String, Weak<Server>>>,
+}
+
+/// A server that has clients. Its series end with the last of them.
+#[derive(Debug)]
+struct Server {
+    host: String,
+    base: String,
+    all: Weak<Inner>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(all) = self.all.upgrade() else { return };
+        let is_below =
+            |url: &str, base: &str| url.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let mut servers = all.servers.lock();
+        servers.retain(|_, server| server.strong_count() > 0);
+        // Others, perhaps of the same host, or the same with a client that was made since.
+        let is_others = |url: &str| servers.keys().any(|base| is_below(url, base));
+        all.latency.retain(|[_, url]| !is_below(url, &self.base) || is_others(url));
+        let is_of_host = |base: &String| base.split('/').nth(2) == Some(self.host.as_str());
+        if !servers.keys().any(is_of_host) {
+            all.total.retain(|[_, _, host]| *host != self.host);
+        }
+    }
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { total: Counters::default(), latency: Histograms::with_exponential_bounds(0.001, 2.0, 10) }
+        let latency = Histograms::with_exponential_bounds(0.001, 2.0, 10);
+        Self { total: Counters::default(), latency, servers: Mutex::default() }
     }
 }
 
@@ -51,7 +81,14 @@ impl RequestMetrics {
         let host = host.unwrap_or_default();
         let scheme = server.scheme_str().unwrap_or("https");
         let base = format!("{scheme}://{host}{}", server.path().trim_end_matches('/'));
-        RequestLayer { metrics: self.clone(), host: host.into(), base: base.into() }
+        let mut servers = self.0.servers.lock();
+        let known = servers.entry(base.clone()).or_default();
+        let server = known.upgrade().unwrap_or_else(|| {
+            let made = Arc::new(Server { host, base, all: Arc::downgrade(&self.0) });
+            *known = Arc::downgrade(&made);
+            made
+        });
+        RequestLayer { metrics: self.clone(), server }
     }
 
     pub(super) fn collect(&self, out: &mut Exposition) {
@@ -64,16 +101,16 @@ impl RequestMetrics {
 #[derive(Clone, Debug)]
 pub struct RequestLayer {
     metrics: RequestMetrics,
-    host: Arc<str>,
-    base: Arc<str>,
+    server: Arc<Server>,
 }
 
 impl RequestLayer {
     fn answered(&self, method: &str, code: &str, took: Option<(String, Duration)>) {
-        let Inner { total, latency } = &*self.metrics.0;
-        total.add([code, method, &self.host], 1.0);
+        let Inner { total, latency, .. } = &*self.metrics.0;
+        let Server { host, base, .. } = &*self.server;
+        total.add([code, method, host], 1.0);
         if let Some((path, duration)) = took {
-            latency.observe([method, &format!("{}{path}", self.base)], duration.as_secs_f64());
+            latency.observe([method, &format!("{base}{path}")], duration.as_secs_f64());
         }
     }
 }
@@ -181,6 +218,32 @@ mod tests {
     #[case("/livez/ping/etcd", "/%7Bprefix%7D")]
     fn urls_carry_no_names(#[case] uri: &str, #[case] expected: &str) {
         assert_eq!(template(&uri.parse().unwrap()), expected);
+    }
+
+    #[tokio::test]
+    async fn series_of_a_server_end_with_its_last_client() {
+        let metrics = RequestMetrics::default();
+        let client = |url: &str| {
+            let answer = |_: Request<()>| async { Ok::<_, BoxError>(Response::new(())) };
+            metrics.layer(&url.parse().unwrap()).layer(service_fn(answer))
+        };
+        let text = || {
+            let mut out = Exposition::default();
+            metrics.collect(&mut out);
+            out.finish()
+        };
+        let clients = ["https://one", "https://one", "https://one/clusters/a", "https://one.two"].map(client);
+        for client in &clients {
+            client.clone().oneshot(Request::get("/api/v1/pods").body(()).unwrap()).await.unwrap();
+        }
+        let [one, again, below, other] = clients;
+        drop(one);
+        assert!(text().contains(r#"rest_client_requests_total{code="200",method="GET",host="one"} 3"#), "{}", text());
+        drop((again, below));
+        assert!(!text().contains("host=\"one\"") && !text().contains("https://one/"), "{}", text());
+        assert!(text().contains("host=\"one.two\"") && text().contains("https://one.two/api/v1/pods"), "{}", text());
+        drop(other);
+        assert_eq!(text(), "");
     }
 
     #[tokio::test(start_paused = true)]
