@@ -23,6 +23,7 @@ use crate::{
         kubeconfig::{TargetKubeconfig, address},
         lead::lead,
         leader::{Candidacy, Election, Timing, identity},
+        panics::{self, Place},
         shutdown,
         target::{Assignment, TargetId, Targets},
     },
@@ -73,7 +74,13 @@ pub(super) async fn run_connected(
     // What this run starts ends with it, and not with the cell, which may be run again.
     let running = stop.child_token();
     let _ended = running.clone().drop_guard();
-    let clients = Clients::new(connection, process, &host.shared.metrics)?;
+    let sharing = host.fleet.as_ref().map(|fleet| fleet.sharing(&options.name));
+    let sharing = sharing.as_ref();
+    let _registered = match &host.fleet {
+        Some(fleet) => Some(fleet.register(options, &connection.clusters.control.config.cluster_url)?),
+        None => None,
+    };
+    let clients = Clients::new(connection, process, sharing, &host.shared.metrics)?;
     let component = match &process.provider {
         Some(_) => "capi-manager",
         None if process.roles.contains(&SETS) => "machine-controller-manager",
@@ -99,6 +106,9 @@ pub(super) async fn run_connected(
     let provided = drivers.names().join(",");
     let cell = start(host, options, &clients, events.clone(), drivers);
     let _targets = connect_targets(host, options, &cell);
+    if let Some(fleet) = &host.fleet {
+        fleet.census.started(&options.name).ready();
+    }
     let server = &connection.control_info.git_version;
     tracing::info!(cell = options.name, server, scope = %options.scope, drivers = provided, "connected");
 
@@ -151,7 +161,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
                 watch_filter: options.watch_filter.clone(),
                 concurrency: options.concurrency,
                 replaces_native_manager: options.replaces_native_manager,
-                connect: Arc::new(move |cluster| clients::of_target(cluster, &flags, &metrics)),
+                connect: Arc::new(move |cluster| clients::of_target(cluster, &flags, None, &metrics)),
             };
             Cell::new(config, provider::KINDS, &process.roles, &settings)
         }
@@ -164,21 +174,25 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
 fn connect_targets(host: &Host, options: &CellOptions, cell: &Cell) -> Vec<AbortOnDropHandle<()>> {
     let TargetKubeconfigs::ByLabel { paths, .. } = &options.targets else { return Vec::new() };
     let connect = |(name, path): (&String, &PathBuf)| {
-        let (host, targets) = (host.clone(), Arc::clone(cell.targets()));
-        let (cell, id, path) = (options.name.clone(), TargetId::named(name), path.clone());
-        AbortOnDropHandle::new(tokio::spawn(async move {
-            loop {
-                match clients::target(&path, &host.options, &host.shared.metrics).await {
-                    Ok(clients) => return drop(targets.connect(&id, &clients)),
-                    Err(error) => {
-                        tracing::warn!(cell, target = %id, error = format!("{error:#}"), "target not connected")
-                    }
-                }
-                sleep(TARGET_RETRY).await;
-            }
-        }))
+        let id = TargetId::named(name);
+        let (host, targets, cell, path) =
+            (host.clone(), Arc::clone(cell.targets()), options.name.clone(), path.clone());
+        panics::keep(Place::Task, format!("target {id}"), move || {
+            connect_target(host.clone(), Arc::clone(&targets), cell.clone(), id.clone(), path.clone())
+        })
     };
     paths.iter().map(connect).collect()
+}
+
+async fn connect_target(host: Host, targets: Arc<Targets>, cell: String, id: TargetId, path: PathBuf) {
+    let sharing = host.fleet.as_ref().map(|fleet| fleet.sharing(&cell));
+    loop {
+        match clients::target(&path, &host.options, sharing.as_ref(), &host.shared.metrics).await {
+            Ok(clients) => return drop(targets.connect(&id, &clients)),
+            Err(error) => tracing::warn!(cell, target = %id, error = format!("{error:#}"), "target not connected"),
+        }
+        sleep(TARGET_RETRY).await;
+    }
 }
 
 fn part_of(options: &CellOptions, what: &str) -> String {

@@ -5,6 +5,7 @@ use kube::Client;
 
 use super::{connect::Connection, options::ProcessOptions};
 use crate::runtime::{
+    budget::{Budgets, Purpose, Share},
     client,
     kubeconfig::{Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
     limiter::Rate,
@@ -19,6 +20,30 @@ const EVENT_RATE: Rate = Rate { qps: 50.0, burst: 100 };
 /// Rate limit of the client that asks who may read diagnostics. Strangers cause its requests.
 const REVIEW_RATE: Rate = Rate { qps: 5.0, burst: 10 };
 
+/// Of all cells together at one server, as a multiple of the limit of one client.
+const SHARED: u32 = 4;
+
+/// Renewals of Leases of all cells together at one server. Each cell needs one a second.
+const LEASE_RATE: Rate = Rate { qps: 1000.0, burst: 2000 };
+
+/// A cell that shares API servers with others.
+pub(super) struct Sharing {
+    pub budgets: Budgets,
+    pub cell: String,
+}
+
+impl Sharing {
+    fn of_requests(&self, cluster: &Cluster, options: &ProcessOptions) -> Share {
+        let Rate { qps, burst } = options.rate;
+        let rate = Rate { qps: qps * f64::from(SHARED), burst: burst.saturating_mul(SHARED) };
+        self.budgets.share(&cluster.config.cluster_url, Purpose::Requests, rate, &self.cell)
+    }
+
+    fn of_leases(&self, cluster: &Cluster) -> Share {
+        self.budgets.share(&cluster.config.cluster_url, Purpose::Leases, LEASE_RATE, &self.cell)
+    }
+}
+
 /// Clients with limits of their own, so that events and Leases do not wait for other requests.
 pub(super) struct Clients {
     pub control: Client,
@@ -28,22 +53,32 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub fn new(connection: &Connection, options: &ProcessOptions, metrics: &Metrics) -> Result<Self> {
-        let agent = options.agent.as_str();
-        let limited = |cluster: &Cluster, rate| client::client(cluster, agent, rate, metrics.requests());
-        let clusters = &connection.clusters;
+    pub fn new(
+        connection: &Connection,
+        options: &ProcessOptions,
+        sharing: Option<&Sharing>,
+        metrics: &Metrics,
+    ) -> Result<Self> {
+        let (agent, clusters) = (options.agent.as_str(), &connection.clusters);
+        let limited = |rate| {
+            let share = sharing.map(|sharing| sharing.of_requests(&clusters.control, options));
+            client::client(&clusters.control, agent, rate, share, metrics.requests())
+        };
+        let target = clusters.target.as_ref().map(|cluster| of_target(cluster, options, sharing, metrics));
+        let share = sharing.map(|sharing| sharing.of_leases(&clusters.control));
+        let agent = UserAgent::LeaderElection.as_str();
         Ok(Self {
-            control: limited(&clusters.control, options.rate)?,
-            target: clusters.target.as_ref().map(|cluster| of_target(cluster, options, metrics)).transpose()?,
-            events: limited(&clusters.control, EVENT_RATE)?,
-            leases: client::lease_client(&clusters.control, UserAgent::LeaderElection.as_str(), metrics.requests())?,
+            control: limited(options.rate)?,
+            target: target.transpose()?,
+            events: limited(EVENT_RATE)?,
+            leases: client::lease_client(&clusters.control, agent, share, metrics.requests())?,
         })
     }
 }
 
 /// The client that asks the control cluster who may read diagnostics.
 pub(super) fn of_reviews(connection: &Connection, options: &ProcessOptions, metrics: &Metrics) -> Result<Client> {
-    Ok(client::client(&connection.clusters.control, options.agent.as_str(), REVIEW_RATE, metrics.requests())?)
+    Ok(client::client(&connection.clusters.control, options.agent.as_str(), REVIEW_RATE, None, metrics.requests())?)
 }
 
 /// Each with the limits of the flags: in the Go programs, too, every client has these for itself. Evictions take turns at
@@ -51,15 +86,24 @@ pub(super) fn of_reviews(connection: &Connection, options: &ProcessOptions, metr
 pub(super) fn of_target(
     cluster: &Cluster,
     options: &ProcessOptions,
+    sharing: Option<&Sharing>,
     metrics: &Metrics,
 ) -> Result<TargetClients, ClientError> {
-    let limited = || client::client(cluster, options.agent.as_str(), options.rate, metrics.requests());
+    let limited = || {
+        let share = sharing.map(|sharing| sharing.of_requests(cluster, options));
+        client::client(cluster, options.agent.as_str(), options.rate, share, metrics.requests())
+    };
     Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate })
 }
 
 /// The clients for one of several targets.
-pub(super) async fn target(path: &Path, options: &ProcessOptions, metrics: &Metrics) -> Result<TargetClients> {
+pub(super) async fn target(
+    path: &Path,
+    options: &ProcessOptions,
+    sharing: Option<&Sharing>,
+    metrics: &Metrics,
+) -> Result<TargetClients> {
     let target = TargetKubeconfig::Path(path.to_owned());
     let clusters = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await?;
-    Ok(of_target(&clusters.control, options, metrics)?)
+    Ok(of_target(&clusters.control, options, sharing, metrics)?)
 }

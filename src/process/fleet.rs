@@ -3,10 +3,14 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
+use futures::future::join_all;
+use http::Uri;
+use parking_lot::Mutex;
 use rand::seq::SliceRandom;
 use serde::Deserialize;
 use tokio::{
@@ -17,12 +21,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Host, cell,
+    census::Census,
+    clients::Sharing,
     options::{CellOptions, TargetKubeconfigs},
 };
 use crate::runtime::{
-    cell::Scope,
+    budget::Budgets,
+    cell::{Scope, Shared},
     files,
-    kubeconfig::{ControlKubeconfig, TargetKubeconfig},
+    http::Readiness,
+    kubeconfig::{ControlKubeconfig, TargetKubeconfig, address},
     objects::chain,
     panics::{self, Place},
 };
@@ -33,6 +41,11 @@ const PERIOD: Duration = Duration::from_secs(2);
 const RESTART: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Pause between the starts of two cells. Replicas start them in random order, so that each gets a share of the Leases.
 const SPREAD: Duration = Duration::from_millis(100);
+
+/// File descriptors of the process itself: endpoints, files, drivers.
+const RESERVED: u64 = 256;
+/// File descriptors of one cell: a dozen when it rests, and more while it works.
+const PER_CELL: u64 = 24;
 
 /// Content of the cells file.
 #[derive(Debug, Deserialize)]
@@ -136,12 +149,13 @@ struct Running {
 /// # Errors
 /// The file cannot be read at the start.
 pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> Result<()> {
+    let Some(fleet) = &host.fleet else { bail!("run cells of a file: the process has none") };
     let mut desired = read(path).await?;
     warn_of_none(path, &desired);
     let mut running = BTreeMap::new();
     let mut complaint = None;
     loop {
-        follow(host, &desired, &mut running, stop).await;
+        follow(host, fleet, &desired, &mut running, stop).await;
         if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
             break;
         }
@@ -161,51 +175,136 @@ pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> R
             }
         }
     }
-    for (_, cell) in running {
-        let _ = cell.task.await;
-    }
+    join_all(running.into_values().map(|cell| cell.task)).await;
     Ok(())
 }
 
 /// Stops cells that were removed or changed, and starts new ones.
 async fn follow(
     host: &Host,
+    fleet: &Fleet,
     desired: &BTreeMap<String, CellOptions>,
     running: &mut BTreeMap<String, Running>,
     stop: &CancellationToken,
 ) {
-    let ending: Vec<String> = running
-        .iter()
-        .filter(|(name, cell)| desired.get(*name) != Some(&cell.options))
-        .map(|(name, _)| name.clone())
-        .collect();
-    for name in ending {
-        if let Some(cell) = running.remove(&name) {
-            tracing::info!(cell = name, "cell stopped");
-            cell.stop.cancel();
-            let _ = cell.task.await;
-            host.readiness.forget(&format!("cell {name}: "));
-        }
+    let is_ending = |name: &String, cell: &mut Running| desired.get(name) != Some(&cell.options);
+    let ending: Vec<(String, Running)> = running.extract_if(.., is_ending).collect();
+    for (name, cell) in &ending {
+        tracing::info!(cell = name, "cell stopped");
+        cell.stop.cancel();
     }
+    let census = &fleet.census;
+    join_all(ending.into_iter().map(|(name, cell)| async move {
+        let _ = cell.task.await;
+        census.ended(&name);
+    }))
+    .await;
     let mut missing: Vec<&String> = desired.keys().filter(|name| !running.contains_key(*name)).collect();
     missing.shuffle(&mut rand::rng());
+    let room = fleet.most_cells.saturating_sub(running.len());
+    let refused = missing.split_off(room.min(missing.len()));
+    fleet.refuse(&refused);
     for name in missing {
         let options = desired[name].clone();
         tracing::info!(cell = name, scope = %options.scope, "cell started");
+        fleet.census.started(name);
         let stop = stop.child_token();
         let task = {
             let (host, options, stop) = (host.clone(), options.clone(), stop.clone());
+            let census = Arc::clone(&fleet.census);
             tokio::spawn(async move {
-                keep_running(&options.name, &stop, || cell::run(&host, &options, &stop)).await;
+                let failed = |error: &str| census.failed(&options.name, error);
+                keep_running(&options.name, &stop, failed, || cell::run(&host, &options, &stop)).await;
             })
         };
+        let until = stop.clone();
         running.insert(name.clone(), Running { options, stop, task });
-        sleep(SPREAD).await;
+        if until.run_until_cancelled(sleep(SPREAD)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// What the cells of a file share.
+pub(super) struct Fleet {
+    pub census: Arc<Census>,
+    budgets: Budgets,
+    /// The cell that has each namespace of Leases, by server.
+    registered: Arc<Mutex<BTreeMap<(String, String), String>>>,
+    /// As many as there are file descriptors for.
+    most_cells: usize,
+    refused: Mutex<Vec<String>>,
+}
+
+impl Fleet {
+    /// For a process with so many file descriptors.
+    pub fn new(readiness: &Readiness, shared: &Shared, descriptors: Option<u64>) -> Arc<Self> {
+        let census = Census::new(readiness, &shared.caches);
+        shared.metrics.attach(&census);
+        let (registered, refused) = Default::default();
+        let most_cells = descriptors.map_or(usize::MAX, most_cells);
+        Arc::new(Self { census, budgets: Budgets::default(), registered, most_cells, refused })
+    }
+
+    /// For the clients of a cell.
+    pub fn sharing(&self, cell: &str) -> Sharing {
+        Sharing { budgets: self.budgets.clone(), cell: cell.to_owned() }
+    }
+
+    /// Registers the Leases of a cell, until the result is dropped.
+    ///
+    /// # Errors
+    /// Another cell has the same ones, so that one of both would never lead.
+    pub fn register(&self, options: &CellOptions, server: &Uri) -> Result<Registered> {
+        let key = (address(server), options.leases.clone());
+        let mut registered = self.registered.lock();
+        if let Some(other) = registered.get(&key) {
+            bail!("cell {other} has the Leases of namespace {} on {} already: remove one of the two", key.1, key.0);
+        }
+        registered.insert(key.clone(), options.name.clone());
+        Ok(Registered { key, all: Arc::clone(&self.registered) })
+    }
+
+    /// Reports cells for which there are no file descriptors.
+    fn refuse(&self, names: &[&String]) {
+        let mut sorted: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        sorted.sort();
+        let mut refused = self.refused.lock();
+        let most = self.most_cells;
+        for name in &sorted {
+            let error =
+                format!("not started: file descriptors suffice for {most} cells; raise the limit of open files");
+            self.census.started(name).missing(error);
+        }
+        if !sorted.is_empty() && sorted.len() != refused.len() {
+            let cells = sorted.join(", ");
+            tracing::error!(cells, most, "cells not started: raise the limit of open files (ulimit -n, LimitNOFILE)");
+        }
+        for gone in refused.iter().filter(|name| !sorted.contains(name)) {
+            self.census.ended(gone);
+        }
+        *refused = sorted;
+    }
+}
+
+fn most_cells(descriptors: u64) -> usize {
+    usize::try_from(descriptors.saturating_sub(RESERVED) / PER_CELL).unwrap_or(usize::MAX)
+}
+
+/// The Leases of a cell.
+pub(super) struct Registered {
+    key: (String, String),
+    all: Arc<Mutex<BTreeMap<(String, String), String>>>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.key);
     }
 }
 
 /// Runs a cell and restarts it after a failure or a panic. Other cells are not affected.
-async fn keep_running<F>(name: &str, stop: &CancellationToken, run: impl Fn() -> F)
+async fn keep_running<F>(name: &str, stop: &CancellationToken, failed: impl Fn(&str), run: impl Fn() -> F)
 where
     F: Future<Output = Result<()>>,
 {
@@ -222,8 +321,12 @@ where
         if started.elapsed() > RESTART.1 {
             pause = RESTART.0;
         }
-        tracing::warn!(cell = name, error, retry_in = ?pause, "cell failed, restarting");
-        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+        failed(&error);
+        // Not all cells of a server that was away come back at the same moment.
+        let jitter = if cfg!(test) { 0.0 } else { rand::random::<f64>() };
+        let retry_in = pause.mul_f64(1.0 + 0.5 * jitter);
+        tracing::warn!(cell = name, error, ?retry_in, "cell failed, restarting");
+        if stop.run_until_cancelled(sleep(retry_in)).await.is_none() {
             return;
         }
         pause = (pause * 2).min(RESTART.1);
@@ -262,18 +365,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cell_that_panics_is_restarted_ever_later_and_another_one_runs_on() {
         let (stop, starts, ticks) = (CancellationToken::new(), AtomicU32::new(0), AtomicU32::new(0));
-        let poisoned = keep_running("poisoned", &stop, || async {
-            starts.fetch_add(1, Ordering::Relaxed);
-            tokio::task::yield_now().await;
-            assert!(stop.is_cancelled(), "a bug");
-            Ok(())
-        });
-        let healthy = keep_running("healthy", &stop, || async {
-            while stop.run_until_cancelled(sleep(Duration::from_secs(1))).await.is_some() {
-                ticks.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        });
+        let poisoned = keep_running(
+            "poisoned",
+            &stop,
+            |_| (),
+            || async {
+                starts.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                assert!(stop.is_cancelled(), "a bug");
+                Ok(())
+            },
+        );
+        let healthy = keep_running(
+            "healthy",
+            &stop,
+            |_| (),
+            || async {
+                while stop.run_until_cancelled(sleep(Duration::from_secs(1))).await.is_some() {
+                    ticks.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            },
+        );
         let end = async {
             sleep(Duration::from_millis(10_500)).await;
             stop.cancel();
@@ -282,6 +395,44 @@ mod tests {
         assert_eq!(starts.load(Ordering::Relaxed), 4, "after 1, 2 and 4 s");
         assert_eq!(ticks.load(Ordering::Relaxed), 10);
         assert_eq!((panics::counted(Place::Cell, "poisoned"), panics::counted(Place::Cell, "healthy")), (4, 0));
+    }
+
+    fn fleet(descriptors: Option<u64>) -> (Arc<Fleet>, Readiness) {
+        let shared = Shared {
+            clock: Arc::new(crate::runtime::clock::SystemClock),
+            metrics: crate::runtime::metrics::Metrics::new(),
+            caches: Arc::default(),
+            entropy: Arc::new(rand::random),
+        };
+        let readiness = Readiness::of_cells();
+        (Fleet::new(&readiness, &shared, descriptors), readiness)
+    }
+
+    #[test]
+    fn two_cells_with_the_same_leases_are_refused_by_name_until_one_ends() {
+        let (fleet, _) = fleet(None);
+        let text = "cells:\n- {name: a, namespace: n, targetKubeconfig: none}\n- {name: b, namespace: n, targetKubeconfig: none}\n";
+        let cells = parse(text).unwrap();
+        let server = Uri::from_static("https://seed:6443");
+        let first = fleet.register(&cells["a"], &server).unwrap();
+        let error = fleet.register(&cells["b"], &server).err().unwrap().to_string();
+        assert!(error.contains("cell a has the Leases of namespace n on https://seed:6443"), "{error}");
+        assert!(fleet.register(&cells["b"], &Uri::from_static("https://other:6443")).is_ok());
+        drop(first);
+        assert!(fleet.register(&cells["b"], &server).is_ok());
+    }
+
+    #[test]
+    fn cells_without_file_descriptors_are_named() {
+        let (fleet, readiness) = fleet(Some(1024));
+        assert_eq!(fleet.most_cells, 32);
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        fleet.refuse(&[&b, &a]);
+        assert!(readiness.missing()[0].starts_with("cell a: run: not started: file descriptors suffice for 32 cells"));
+        fleet.refuse(&[&b]);
+        assert_eq!(readiness.missing().len(), 1);
+        fleet.refuse(&[]);
+        assert!(readiness.missing().is_empty());
     }
 
     #[rstest::rstest]

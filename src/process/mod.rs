@@ -1,6 +1,7 @@
 //! Assembles a process: clients, drivers, cells with their roles and Leases, endpoints, shutdown.
 
 mod cell;
+mod census;
 mod clients;
 mod connect;
 #[cfg(feature = "remote")]
@@ -23,6 +24,7 @@ use crate::driver::Guards;
 use crate::runtime::{
     cell::Shared,
     clock::{Clock, SystemClock},
+    descriptors,
     http::{Access, Endpoints, Readiness, Server, Serving},
     metrics::Metrics,
     shutdown, trust,
@@ -35,6 +37,8 @@ struct Host {
     shared: Shared,
     readiness: Readiness,
     guards: Arc<Guards>,
+    /// What the cells of a file share; `None` for a single cell.
+    fleet: Option<Arc<fleet::Fleet>>,
 }
 
 /// Runs the controllers until a signal arrives or a Lease is lost.
@@ -43,6 +47,7 @@ struct Host {
 /// The clusters cannot be reached, the endpoints cannot be served, or a Lease is lost.
 pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let stop = shutdown::on_signal().context("listen for signals")?;
+    let descriptors = descriptors::raise();
     // Errors in a kubeconfig are reported before anything else starts.
     let connection = match &options.cells {
         Cells::One(cell) => match cell::reach(&options, cell, &stop).await? {
@@ -55,7 +60,10 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let caches = Arc::new(trust::Caches::default());
     metrics.attach(&caches);
-    let readiness = Readiness::default();
+    let readiness = match &options.cells {
+        Cells::One(_) => Readiness::default(),
+        Cells::File(_) => Readiness::of_cells(),
+    };
     let followed = Arc::clone(&caches);
     readiness.ask(move || followed.problems());
     let shared = Shared { clock, metrics: metrics.clone(), caches, entropy: Arc::new(rand::random) };
@@ -69,7 +77,8 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let mut serving = vec![Server::bind(options.listen).await?.serve(endpoints.clone())];
     serving.extend(serve_diagnostics(&options, endpoints, connection.as_ref()).await?);
     let guards = Arc::new(drivers::guards(&shared.metrics));
-    let host = Host { options: Arc::new(options), shared, readiness, guards };
+    let fleet = matches!(options.cells, Cells::File(_)).then(|| fleet::Fleet::new(&readiness, &shared, descriptors));
+    let host = Host { options: Arc::new(options), shared, readiness, guards, fleet };
     let outcome = match (&host.options.cells, &connection) {
         (Cells::One(cell), Some(connection)) => cell::run_connected(&host, cell, connection, &stop).await,
         (Cells::One(cell), None) => cell::run(&host, cell, &stop).await,

@@ -7,9 +7,10 @@ use kube::{
     Config,
     client::{Client, ClientBuilder},
 };
-use tower::retry::RetryLayer;
+use tower::{retry::RetryLayer, util::option_layer};
 
 use super::{
+    budget::Share,
     kubeconfig::{Cluster, address, cause},
     limiter::{InFlightLayer, Rate, RateLimitLayer, RepeatRefused},
     metrics::RequestMetrics,
@@ -23,34 +24,41 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Retries of a request that an overloaded API server rejected.
 const REPETITIONS: u32 = 5;
 
-/// A client for controllers: limited to `rate` and to [`IN_FLIGHT`] requests at once. Watches are exempt from both and
+/// A client for controllers: limited to `rate`, to the share of a cell in the budget of the server, and to [`IN_FLIGHT`] requests at once. Watches are exempt from both and
 /// have no timeout but the server's.
 ///
 /// # Errors
 /// The configuration names certificates, credentials or a proxy that cannot be used.
-pub fn client(
+pub(crate) fn client(
     cluster: &Cluster,
     user_agent: &str,
     rate: Rate,
+    share: Option<Share>,
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
     let requests = metrics.layer(&cluster.config.cluster_url);
     // Each layer wraps those above it.
     Ok(builder(cluster, user_agent)?
         .with_layer(&InFlightLayer::new(IN_FLIGHT, PATIENCE))
+        .with_layer(&option_layer(share))
         .with_layer(&RateLimitLayer::new(rate))
         .with_layer(&requests)
         .with_layer(&RetryLayer::new(RepeatRefused::at_most(REPETITIONS)))
         .build())
 }
 
-/// A client for leader election, which nothing may delay: without limits and retries, with connections of its own.
+/// A client for leader election, which nothing may delay: without retries, and without limits but those of a server that many cells share, with connections of its own.
 ///
 /// # Errors
 /// As for [`client`].
-pub fn lease_client(cluster: &Cluster, user_agent: &str, metrics: &RequestMetrics) -> Result<Client, ClientError> {
+pub(crate) fn lease_client(
+    cluster: &Cluster,
+    user_agent: &str,
+    share: Option<Share>,
+    metrics: &RequestMetrics,
+) -> Result<Client, ClientError> {
     let requests = metrics.layer(&cluster.config.cluster_url);
-    Ok(builder(cluster, user_agent)?.with_layer(&requests).build())
+    Ok(builder(cluster, user_agent)?.with_layer(&option_layer(share)).with_layer(&requests).build())
 }
 
 fn builder(cluster: &Cluster, user_agent: &str) -> Result<ClientBuilder<Connection>, ClientError> {
@@ -94,11 +102,11 @@ mod tests {
         let metrics = Metrics::new();
         let cluster = Cluster::from(Config::new(format!("http://user:secret@{host}").parse().unwrap()));
         let clients = [
-            client(&cluster, "machine-controller", Rate { qps: 20.0, burst: 30 }, metrics.requests()).unwrap(),
-            lease_client(&cluster, "machine-controller", metrics.requests()).unwrap(),
+            client(&cluster, "machine-controller", Rate { qps: 20.0, burst: 30 }, None, metrics.requests()).unwrap(),
+            lease_client(&cluster, "machine-controller", None, metrics.requests()).unwrap(),
         ];
-        for client in clients {
-            let node = Api::<Node>::all(client).get("n").await.unwrap();
+        for client in &clients {
+            let node = Api::<Node>::all(client.clone()).get("n").await.unwrap();
             assert_eq!(node.metadata.labels.unwrap()["agent"], "machine-controller");
         }
         let counted = format!("rest_client_requests_total{{code=\"200\",method=\"GET\",host=\"{host}\"}} 2\n");

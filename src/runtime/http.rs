@@ -20,7 +20,7 @@ use axum::{
     Json, Router,
     extract::State,
     http::{
-        HeaderValue, StatusCode,
+        HeaderValue, StatusCode, Uri,
         header::{CONNECTION, CONTENT_TYPE},
     },
     middleware::{from_fn_with_state, map_response},
@@ -180,6 +180,8 @@ pub struct Readiness(Arc<Checks>);
 
 #[derive(Default)]
 struct Checks {
+    /// The process has many cells, and works although one of them does not.
+    is_of_cells: bool,
     parts: Mutex<BTreeMap<String, Option<String>>>,
     questions: Mutex<Vec<Question>>,
 }
@@ -187,6 +189,22 @@ struct Checks {
 type Question = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl Readiness {
+    /// The readiness of a process with many cells. It is ready whatever the state of a cell is.
+    pub fn of_cells() -> Self {
+        Self(Arc::new(Checks { is_of_cells: true, ..Checks::default() }))
+    }
+
+    /// Whether the process is ready.
+    pub fn is_ready(&self) -> bool {
+        self.0.is_of_cells || self.missing().is_empty()
+    }
+
+    /// The names of the parts that are not ready.
+    pub fn missing_parts(&self) -> Vec<String> {
+        let parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.iter().filter(|(_, why)| why.is_some()).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Adds a part that is not ready yet.
     pub fn expect(&self, name: impl Into<String>) -> Part {
         let part = Part { name: name.into(), all: self.clone() };
@@ -276,15 +294,18 @@ async fn healthz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode,
     }
 }
 
-async fn readyz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, String) {
+/// With `?verbose` also the problems of cells.
+async fn readyz(State(Served { endpoints, .. }): State<Served>, uri: Uri) -> (StatusCode, String) {
+    let is_verbose = uri.query().is_some_and(|query| query.split('&').any(|key| key.starts_with("verbose")));
     let mut missing = endpoints.readiness.missing();
+    let is_ready = endpoints.readiness.is_ready() && !endpoints.shutdown.is_cancelled();
     if endpoints.shutdown.is_cancelled() {
         missing.insert(0, "shutting down".to_owned());
     }
-    if missing.is_empty() {
-        (StatusCode::OK, "OK".to_owned())
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n")
+    let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    match missing.is_empty() || is_ready && !is_verbose {
+        true => (code, "OK".to_owned()),
+        false => (code, missing.join("\n") + "\n"),
     }
 }
 

@@ -2,10 +2,12 @@
 //! election, clients, events, metrics, endpoints. It makes no decisions about machines.
 
 pub mod body;
+pub(crate) mod budget;
 pub mod cache;
 pub mod cell;
 pub mod client;
 pub mod clock;
+pub(crate) mod descriptors;
 pub mod events;
 pub(crate) mod fair;
 pub(crate) mod files;

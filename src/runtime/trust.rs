@@ -296,6 +296,12 @@ impl Caches {
         self.alive(|need| need == Need::Required).into_iter().filter_map(problem).collect()
     }
 
+    /// The clusters of caches that are required and not trusted.
+    pub fn clusters_in_trouble(&self) -> Vec<String> {
+        let all = self.alive(|need| need == Need::Required).into_iter();
+        all.filter(|(_, cache)| cache.trust().problem().is_some()).map(|(cluster, _)| cluster).collect()
+    }
+
     /// All caches with their clusters.
     pub fn all(&self) -> Vec<(String, Arc<dyn Watched>)> {
         self.alive(|_| true)

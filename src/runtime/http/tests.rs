@@ -82,6 +82,26 @@ async fn readiness_is_taken_back_when_the_answer_to_a_question_changes() {
     assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
 }
 
+#[tokio::test]
+async fn a_process_with_many_cells_is_ready_while_it_works_and_names_the_problems_of_cells_on_request() {
+    let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let url = format!("http://{}", server.address());
+    let endpoints = Endpoints {
+        metrics: Metrics::new(),
+        readiness: Readiness::of_cells(),
+        shutdown: CancellationToken::new(),
+        diagnostics: false,
+        profiling: false,
+    };
+    let running = Running { url, endpoints: endpoints.clone(), serving: server.serve(endpoints) };
+    assert_eq!(running.get("/readyz?verbose").await, (200, "OK".to_owned()));
+    running.endpoints.readiness.expect("cell a: run").missing("no such file");
+    assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
+    assert_eq!(running.get("/readyz?verbose").await, (200, "cell a: run: no such file\n".to_owned()));
+    running.endpoints.shutdown.cancel();
+    assert_eq!(running.get("/readyz").await, (503, "shutting down\ncell a: run: no such file\n".to_owned()));
+}
+
 /// Whether the server closes a connection, after it sent this.
 async fn closes(mut connection: tokio::net::TcpStream, sent: &str) -> bool {
     let (mut rest, limit) = (Vec::new(), Duration::from_secs(10));
