@@ -25,9 +25,13 @@ use crate::{
 /// Name in `MachineClass.provider`.
 pub const NAME: &str = "simulated";
 
+/// An environment variable for runs with faults (docs/faults.md): the creation of the machine of this name panics.
+const POISON: &str = "MCM_SIMULATED_PANIC";
+
 /// Opens the driver, for the list of built-in drivers.
 pub(super) fn open(environment: &Environment<'_>, _: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    Ok(Arc::new(SimulatedDriver::new((environment.simulated_cloud)()?)))
+    let poisoned = std::env::var(POISON).ok();
+    Ok(Arc::new(SimulatedDriver { poisoned, ..SimulatedDriver::new((environment.simulated_cloud)()?) }))
 }
 
 /// The driver of a simulated cloud, in this process or another.
@@ -36,12 +40,13 @@ pub struct SimulatedDriver {
     cloud: Arc<dyn CloudApi>,
     /// The tag of all VMs; the namespace if `None`.
     cluster: Option<String>,
+    poisoned: Option<String>,
 }
 
 impl SimulatedDriver {
     /// The driver of a cloud.
     pub fn new(cloud: Arc<dyn CloudApi>) -> Self {
-        Self { cloud, cluster: None }
+        Self { cloud, cluster: None, poisoned: None }
     }
 
     #[cfg(test)]
@@ -100,6 +105,12 @@ impl Driver for SimulatedDriver {
             user_data_bytes: request.secret.0.get("userData").map_or(0, Vec::len),
             provider_spec: request.class.provider_spec.clone(),
         };
+        if self.poisoned.as_ref() == Some(&create.machine_name) {
+            #[expect(clippy::panic, reason = "a fault that somebody asked for")]
+            {
+                panic!("{POISON} names the machine {}", create.machine_name);
+            }
+        }
         if create.token.is_empty() {
             // Without it a repeated call would create a second VM.
             let message = format!("machine {:?} has no UID: it is not from an API server", create.machine_name);

@@ -20,6 +20,7 @@ mod disruption_budget;
 mod etcd_paused;
 mod forced_drain;
 mod lost_replies;
+mod many_cells;
 mod orphans;
 mod rolling_while_scaling;
 mod secrets;
