@@ -87,19 +87,7 @@ fn misspelled(error: RenderError) -> anyhow::Error {
 
 fn serve(log: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()> {
     logging::install(log)?;
-    let arguments = std::env::args().skip(1).map(without_password).collect::<Vec<_>>().join(" ");
-    tracing::info!(version = version::number(), drivers = version::drivers(), arguments, "mcm starts");
     block_on(work)
-}
-
-/// An argument, without the user of a URL.
-fn without_password(argument: String) -> String {
-    match argument.split_once("://") {
-        Some((scheme, rest)) if rest.contains('@') => {
-            format!("{scheme}://{}", rest.rsplit('@').next().unwrap_or_default())
-        }
-        _ => argument,
-    }
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {

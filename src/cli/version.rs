@@ -2,12 +2,6 @@
 
 use crate::{driver::drivers_of_build, runtime::kubeconfig::API_VERSION};
 
-/// Version and commit if known, for logs.
-pub fn number() -> String {
-    let commit = option_env!("MCM_COMMIT").map(|commit| format!(" ({commit})"));
-    format!("{}{}", env!("CARGO_PKG_VERSION"), commit.unwrap_or_default())
-}
-
 /// Name, version, commit if known, drivers, the API group, and the platform as Go and container images call it.
 pub fn text() -> String {
     let commit = option_env!("MCM_COMMIT").unwrap_or("unknown");
@@ -20,8 +14,7 @@ pub fn text() -> String {
     )
 }
 
-/// The drivers of this build.
-pub fn drivers() -> String {
+fn drivers() -> String {
     let (mut built_in, left_out) = drivers_of_build();
     if cfg!(feature = "remote") {
         built_in.push("remote");

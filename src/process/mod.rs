@@ -1,5 +1,6 @@
 //! Assembles a process: clients, drivers, cells with their roles and Leases, endpoints, shutdown.
 
+mod announcement;
 mod cell;
 mod census;
 mod clients;
@@ -47,7 +48,6 @@ struct Host {
 /// The clusters cannot be reached, the endpoints cannot be served, or a Lease is lost.
 pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let stop = shutdown::on_signal().context("listen for signals")?;
-    let descriptors = descriptors::raise();
     // Errors in a kubeconfig are reported before anything else starts.
     let connection = match &options.cells {
         Cells::One(cell) => match cell::reach(&options, cell, &stop).await? {
@@ -56,6 +56,8 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
         },
         Cells::File(_) => None,
     };
+    announcement::announce();
+    let descriptors = descriptors::raise();
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let caches = Arc::new(trust::Caches::default());
