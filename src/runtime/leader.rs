@@ -9,7 +9,7 @@
 //! versions guard writes to existing objects, and a VM is looked up before it is created.
 //!
 //! The RBAC of the reference grants create, get, watch and update of Leases, so this code uses neither list nor patch. Where
-//! the namespace is being deleted there can be no Lease; [`terminating`] says what counts then.
+//! the namespace is being deleted there can be no Lease; `leader/terminating.rs` says what counts then.
 
 mod standby;
 mod terminating;
@@ -159,7 +159,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Calls of `client` must not wait for others; see [`lease_client`](super::client::lease_client).
+    /// Calls of `client` must not wait for others; see `client::lease_client`.
     ///
     /// # Errors
     /// The timing is invalid.
