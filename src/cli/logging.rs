@@ -47,7 +47,7 @@ pub fn install(options: &LogOptions) -> Result<()> {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     match tracing_subscriber::registry().with(lines).with(filter).try_init() {
-        Ok(()) => std::panic::set_hook(Box::new(|panic| log_panic(panic))),
+        Ok(()) => std::panic::set_hook(Box::new(log_panic)),
         Err(_) => tracing::debug!("logger already installed"),
     }
     Ok(())
