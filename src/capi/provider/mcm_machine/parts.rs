@@ -4,7 +4,10 @@ use kube::ResourceExt;
 
 use super::{Snapshot, native};
 use crate::{
-    api::machine::{Machine, MachinePhase, OperationState},
+    api::{
+        labels,
+        machine::{Machine, MachinePhase, OperationState},
+    },
     capi::{
         conversion::{provider_id, zone_of},
         provider::{
@@ -154,7 +157,16 @@ fn native_machine(snapshot: &Snapshot) -> Desired {
     };
     match &snapshot.native {
         View::Unknown => Desired::no(reasons::UNREADABLE, format!("native Machine {name} cannot be read")),
-        View::Present(machine) if native::belongs(snapshot, machine) => Desired::yes(reasons::SYNCED),
+        View::Present(machine) if native::belongs(snapshot, machine) => synced(snapshot, machine),
+        View::Present(machine) if native::is_deserted(snapshot, machine) => {
+            let id = &machine.spec.provider_id;
+            let text = format!(
+                "native Machine {name} keeps VM {id} of an MCMMachine that was removed by force: remove its finalizers to \
+                 forget the VM, or annotate it with {} to delete the VM",
+                labels::DELETE_VM
+            );
+            Desired::no(reasons::NAME_TAKEN, text)
+        }
         View::Present(_) => taken("native Machine"),
         View::Missing if snapshot.is_own_class_taken() => taken("MachineClass"),
         View::Missing if snapshot.is_vm_lost() => Desired::no(
@@ -169,6 +181,16 @@ fn native_machine(snapshot: &Snapshot) -> Desired {
         }
         View::Missing => Desired::no(reasons::NOT_PROVISIONED, format!("native Machine {name} does not exist yet")),
     }
+}
+
+/// Whoever deletes the native Machine directly changes nothing about the VM.
+fn synced(snapshot: &Snapshot, machine: &Machine) -> Desired {
+    let is_released = snapshot.is_member() || machine.annotations().contains_key(labels::DELETE_VM);
+    if machine.is_terminating() && !is_released {
+        let text = "the native Machine was deleted directly; its VM stays until the Machine of Cluster API is deleted";
+        return Desired::no(reasons::DELETING, text);
+    }
+    Desired::yes(reasons::SYNCED)
 }
 
 impl Snapshot {
