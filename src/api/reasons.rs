@@ -64,6 +64,7 @@ strings! {
         WaitingForBootstrapData = "WaitingForBootstrapData", WaitingForControlPlaneEndpoint = "WaitingForControlPlaneEndpoint",
         ClassMissing = "ClassMissing", FailureDomainUnavailable = "FailureDomainUnavailable", SecretMissing = "SecretMissing",
         NameTaken = "NameTaken", NativeManager = "NativeManager", VmTaken = "VMTaken", VmLost = "VMLost",
+        VmNotFound = "VMNotFound", VmNotRunning = "VMNotRunning",
         ProviderIdUnknown = "ProviderIDUnknown", NotConnected = "NotConnected",
         ReplicasNotManagedElsewhere = "ReplicasNotManagedElsewhere",
     }

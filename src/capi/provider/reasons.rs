@@ -67,6 +67,8 @@ pub(super) const NATIVE_MANAGER: &str = "NativeManager";
 pub(super) const VM_TAKEN: &str = "VMTaken";
 /// The VM existed, and its ID was lost.
 pub(super) const VM_LOST: &str = "VMLost";
+/// Condition of a native Machine without a target cluster: whether its VM exists and runs.
+pub(super) const VM_AVAILABLE: &str = "VMAvailable";
 /// The VM is being created.
 pub(super) const CREATING: &str = "Creating";
 /// The ID of the VM cannot be written as its Node has it.

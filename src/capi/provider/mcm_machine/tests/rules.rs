@@ -106,6 +106,26 @@ fn the_object_shows_the_id_as_the_node_has_it(#[case] driver: &str, #[case] zone
     assert_eq!((world.condition("Ready").as_str(), world.status().failure_domain.as_str()), ("True Provisioned", zone));
 }
 
+/// I1, I4: the cloud knows the zone of a VM better than its class, which may have another text or none.
+#[rstest]
+#[case::class_is_wrong("eu-west-1a", "False FailureDomainUnavailable")]
+#[case::class_is_right("eu-west-1b", "True Resolved")]
+#[case::class_is_silent("", "True Resolved")]
+fn the_zone_is_the_one_that_the_cloud_reports(#[case] said: &str, #[case] resolved: &str) {
+    let mut world = World::with_data();
+    world.classes.insert("small".to_owned(), class(said));
+    world.pass();
+    world.set_native(&json!({ "metadata": { "annotations": { "machine.mcm/zone": "eu-west-1b" } } }));
+    world.vm("aws:///eu-west-1/i-1");
+    world.pass();
+    assert_eq!(world.object.as_ref().unwrap()["spec"]["providerID"], "aws:///eu-west-1b/i-1");
+    assert_eq!(world.status().failure_domain, "eu-west-1b");
+    assert_eq!(
+        (world.condition("Ready").as_str(), world.condition("ClassResolved").as_str()),
+        ("True Provisioned", resolved)
+    );
+}
+
 #[test]
 fn an_id_whose_form_on_the_node_is_not_known_is_not_shown() {
     let mut world = World::with_data();
@@ -131,6 +151,29 @@ fn the_id_is_stored_before_provisioned_and_provisioned_stays() {
     world.pass();
     assert_eq!(world.status().initialization.provisioned, Some(true));
     assert_eq!(world.condition("Ready"), "False Internal");
+}
+
+/// I2, I8: `Ready` is about the whole life of the VM, `provisioned` is not. Addresses follow the VM.
+#[rstest]
+#[case::gone("VMNotFound")]
+#[case::stopped("VMNotRunning")]
+fn a_vm_that_is_gone_or_stopped_is_not_ready_until_it_is_back(#[case] reason: &str) {
+    let mut world = World::provisioned();
+    let condition = |status: &str| json!({ "type": "VMAvailable", "status": status, "reason": reason, "message": "the VM is away" });
+    world.set_native(&json!({ "status": { "conditions": [condition("False")] } }));
+    world.pass();
+    assert_eq!(
+        (world.condition("Ready"), world.condition("VMProvisioned")),
+        (format!("False {reason}"), format!("False {reason}"))
+    );
+    assert_eq!(world.status().initialization.provisioned, Some(true));
+    world.set_native(&json!({ "status": {
+        "conditions": [condition("True")], "addresses": [{ "type": "ExternalIP", "address": "192.0.2.7" }],
+    } }));
+    world.pass();
+    assert_eq!(world.condition("Ready"), "True Provisioned");
+    assert_eq!(world.status().addresses[0].address, "192.0.2.7");
+    assert!(!world.log.iter().any(|line| line.starts_with("create")), "no other VM is made: {:?}", world.log);
 }
 
 /// F1, F3: a failure is told with its code, nothing is replaced, and a later success ends it.

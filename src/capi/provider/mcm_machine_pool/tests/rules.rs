@@ -48,6 +48,20 @@ fn an_id_has_the_zone_of_the_class_of_its_machine() {
     assert!(world.ids().contains(&"aws:///eu-west-1a/i-0".to_owned()), "{:?}", world.ids());
 }
 
+/// P1: the cloud knows it better.
+#[test]
+fn an_id_has_the_zone_that_the_cloud_reports() {
+    let mut world = World::running();
+    world.classes.insert("small".to_owned(), class("small", "eu-west-1a"));
+    let reported = json!({ "machine.mcm/zone": "eu-west-1c" });
+    world.set_native(
+        "p-0",
+        &json!({ "metadata": { "annotations": reported }, "spec": { "providerID": "aws:///eu-west-1/i-0" } }),
+    );
+    world.pass();
+    assert!(world.ids().contains(&"aws:///eu-west-1c/i-0".to_owned()), "{:?}", world.ids());
+}
+
 /// P10, T20: core deletes the Node of an ID that leaves the list.
 #[test]
 fn an_id_leaves_the_list_only_when_its_machine_is_gone() {
