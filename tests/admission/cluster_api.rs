@@ -2,7 +2,7 @@
 
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, Preconditions},
 };
 use rstest::rstest;
 use serde::Deserialize;
@@ -253,6 +253,17 @@ async fn a_native_object_of_the_provider_is_not_deleted_directly(
             assert!(!is_allowed && said.contains("delete the Machine or MachinePool of Cluster API"), "{said}")
         }
     }
+}
+
+/// The garbage collector names the UID of what it deletes, as controllers do.
+#[tokio::test]
+async fn the_garbage_collector_deletes_a_native_object_of_the_provider() {
+    let place = Place::new().await;
+    place.create_with("Machine", controlled_by("MCMMachine"), json!({})).await;
+    let uid = place.api("Machine").get("m").await.unwrap().metadata.uid;
+    let preconditions = Preconditions { uid, resource_version: None };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    place.api("Machine").delete("m", &parameters).await.unwrap();
 }
 
 /// A pool goes by way of its MachinePool. One that only shows a deployment has no VMs.
