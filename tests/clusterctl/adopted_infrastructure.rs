@@ -176,7 +176,7 @@ fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
         );
         assert_eq!(scene.get("cluster", "taken")["spec"]["topology"]["version"], KUBERNETES);
 
-        // The workers were not adopted: whoever removed them by force decides about their VMs.
+        // The workers were not adopted, so a user decides about their VMs.
         for native in scene.all(NATIVES).iter().filter(|native| name_of(native) != infrastructure) {
             scene.kubectl(&["annotate", NATIVES, name_of(native), "machine.mcm/delete-vm="]);
         }

@@ -201,7 +201,7 @@ fn native_machine(snapshot: &Snapshot) -> Desired {
     }
 }
 
-/// Whoever deletes the native Machine directly changes nothing about the VM.
+/// A direct deletion of the native Machine changes nothing about its VM.
 fn synced(snapshot: &Snapshot, machine: &Machine) -> Desired {
     let is_released = snapshot.is_member() || machine.annotations().contains_key(labels::DELETE_VM);
     if machine.is_terminating() && !is_released {

@@ -1,5 +1,5 @@
-//! Which machines go first when their number is lowered. Whoever lowers it chose them just before, in objects that another
-//! watch delivers, so these are read live first.
+//! The choice of machines that are deleted first when their number is lowered. The program that lowers it makes the choice just
+//! before, in objects of another watch, so these are read live first.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub(super) fn is_known(
 
 fn is_read(plan: &mut Plan<Action>, is_read: bool, read: Action) -> bool {
     if !is_read && !plan.steps.iter().any(|step| step.action == read) {
-        plan.then(read, "whoever lowers the number may have chosen machines just before");
+        plan.then(read, "the program that lowers the number may have chosen machines just before");
     }
     is_read
 }

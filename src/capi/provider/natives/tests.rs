@@ -150,7 +150,7 @@ fn mv6_a_hold_says_whether_the_cluster_is_paused() {
     assert!(!around.held(&native(&moved)).unwrap().is_pause);
 }
 
-/// Whatever the garbage collector deletes because an owner is gone: the VM goes only if the object says so.
+/// The VM is deleted only if the object says so, also when the garbage collector deletes the object because its owner is gone.
 #[rstest]
 #[case::deleted_with_its_owner(deleting()["metadata"].clone(), Some(deleting()["metadata"].clone()), Some(("MCMMachine m to be deleted", false)))]
 #[case::deleted_directly(deleting()["metadata"].clone(), Some(json!({})), Some(("MCMMachine m to be deleted", true)))]

@@ -297,7 +297,7 @@ fn an_object_takes_over_the_vm_of_a_former_one_that_was_removed_by_force(
 
 /// The VM stays, and the object says what happened.
 #[test]
-fn a_native_machine_that_somebody_deletes_directly_is_shown() {
+fn a_native_machine_that_is_deleted_directly_is_shown() {
     let mut world = World::provisioned();
     world.set_native(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
     world.pass();

@@ -100,7 +100,7 @@ fn a_pool_that_is_deleted_has_its_machines_drained_by_core() {
     assert!(world.machines.values().all(|machine| machine["metadata"]["deletionTimestamp"].is_string()));
 }
 
-/// Core makes no Machine for a pool that goes, so nobody would ever delete the MCMMachine.
+/// Core makes no Machine for a pool that is being deleted, so nothing else would delete the MCMMachine.
 #[rstest]
 #[case::pool_deleted(|world: &mut World| world.delete())]
 #[case::machine_pool_deleted_and_its_pool_not_yet(|world: &mut World| world.set_pool(&deleted()))]

@@ -187,7 +187,7 @@ fn a_pool_whose_replicas_somebody_else_manages_starts_with_those_of_core() {
 #[rstest]
 #[case::own(false)]
 #[case::shown(true)]
-fn the_number_that_somebody_else_sets_is_written_into_the_machine_pool(#[case] is_shown: bool) {
+fn the_number_that_another_program_sets_is_written_into_the_machine_pool(#[case] is_shown: bool) {
     let mut world = World::running();
     if is_shown {
         world.set_object(&json!({ "spec": { "machineClassRef": null, "machineDeploymentRef": { "name": "p" } } }));
@@ -253,7 +253,7 @@ fn the_machines_whose_nodes_the_autoscaler_deletes_go_first() {
     assert_eq!(priorities(&world).each_ref().map(Option::as_deref), [Some("1"), Some("2"), None], "it let go of p-2");
 }
 
-/// Which Nodes it chose is not known, so no machine is deleted in their place.
+/// The Nodes that it chose are not known, so no machine is deleted in their place.
 #[test]
 fn an_autoscaled_pool_has_no_fewer_machines_while_its_nodes_are_unknown() {
     let mut world = World::running();
