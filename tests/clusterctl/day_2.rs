@@ -162,6 +162,8 @@ fn an_object_that_was_removed_by_force_leaves_its_vm_and_is_not_made_again() {
         }
         scene.kubectl(&["annotate", "cluster", "forced", "cluster.x-k8s.io/paused-"]);
         for machine in &machines {
+            // Core looks at a Machine when something about it changes.
+            scene.kubectl(&["annotate", "machine.cluster.x-k8s.io", machine, "example.com/looked-at="]);
             scene
                 .until("core to report it", async || {
                     let machine = scene.find("machine.cluster.x-k8s.io", machine)?;
