@@ -75,6 +75,7 @@ fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
         let machine = machines.iter().find(is_of_control_plane).unwrap();
         let infrastructure = scene.get("mcmmachine", machine["spec"]["infrastructureRef"]["name"].as_str().unwrap());
         let configuration = machine["spec"]["bootstrap"]["configRef"]["name"].as_str().unwrap();
+        let kubeadm = scene.get("kubeadmconfig", configuration);
 
         scene.kubectl(&["patch", "cluster", "taken", "--type=merge", "-p", r#"{"spec":{"paused":true}}"#]);
         let is_paused = |object: &Value| condition(object, "Paused") == "True Paused";
@@ -113,11 +114,10 @@ fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
         next["spec"]["topology"]["controlPlane"]["metadata"]["annotations"] = json!({ "cluster.x-k8s.io/paused": "" });
         next["spec"]["topology"]["workers"]["machineDeployments"][0]["replicas"] = json!(0);
         create(world, &next);
-        let control_plane = scene
+        scene
             .until("a control plane that is paused", async || {
                 let all = scene.all("kubeadmcontrolplane");
-                let one = all.into_iter().next()?;
-                one["metadata"]["annotations"]["cluster.x-k8s.io/paused"].is_string().then_some(one)
+                all.first()?["metadata"]["annotations"]["cluster.x-k8s.io/paused"].is_string().then_some(())
             })
             .await;
 
@@ -131,14 +131,9 @@ fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
                 },
             }),
         );
-        let mut spec = control_plane["spec"]["kubeadmConfigSpec"].clone();
-        spec.as_object_mut().unwrap().remove("initConfiguration");
-        spec["joinConfiguration"]["controlPlane"] = json!({});
-        let mut config = again(machine);
-        config["apiVersion"] = json!("bootstrap.cluster.x-k8s.io/v1beta2");
-        config["kind"] = json!("KubeadmConfig");
-        config["metadata"]["name"] = json!(configuration);
-        config["spec"] = spec;
+        let mut config = again(&kubeadm);
+        config["spec"].as_object_mut().unwrap().remove("initConfiguration");
+        config["spec"]["joinConfiguration"]["controlPlane"] = json!({});
         create(world, &config);
         create(world, &again(&infrastructure));
         let mut adopted = again(machine);
@@ -162,8 +157,10 @@ fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
         scene
             .until("the control plane to have the Machine", async || {
                 let machine = scene.find("machines.cluster.x-k8s.io", &name)?;
-                let owner = &machine["metadata"]["ownerReferences"][0];
-                let is_owned = owner["kind"] == "KubeadmControlPlane" && owner["controller"] == true;
+                let owners = machine["metadata"]["ownerReferences"].as_array()?;
+                let is_control_plane =
+                    |owner: &Value| owner["kind"] == "KubeadmControlPlane" && owner["controller"] == true;
+                let is_owned = owners.iter().any(is_control_plane);
                 (is_owned && machine["status"]["phase"] == "Running").then_some(())
             })
             .await;
