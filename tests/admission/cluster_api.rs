@@ -49,7 +49,7 @@ impl Place {
         wait::until("the policy about deletions", async || place.delete("MCMMachine", "m", true).await.err()).await;
         place.create_with("MCMMachinePool", json!({ "finalizers": [POOL_FINALIZER] }), reference("a")).await;
         wait::until("the policy about pools", async || place.delete("MCMMachinePool", "m", true).await.err()).await;
-        place.create_with("Machine", controlled_by("MCMMachine"), json!({})).await;
+        place.create_with("Machine", controlled_by("MCMMachine"), native("Machine")).await;
         wait::until("the policy about native objects", async || place.delete("Machine", "m", true).await.err()).await;
         place.create("MCMMachine", "described", described("a")).await.unwrap();
         wait::until("the policy about descriptions", async || {
@@ -117,6 +117,17 @@ fn controlled_by(kind: &str) -> Value {
     let api_version = "infrastructure.cluster.x-k8s.io/v1beta2";
     let owner = json!({ "apiVersion": api_version, "kind": kind, "name": "x", "uid": "u", "controller": true });
     json!({ "finalizers": [NATIVE_FINALIZER], "ownerReferences": [owner] })
+}
+
+/// Spec of a native object.
+fn native(kind: &str) -> Value {
+    let of_machine = json!({ "class": { "kind": "MachineClass", "name": "c" } });
+    if kind == "Machine" {
+        return of_machine;
+    }
+    let labels = json!({ "name": "p" });
+    let template = json!({ "metadata": { "labels": labels }, "spec": of_machine });
+    json!({ "replicas": 1, "selector": { "matchLabels": labels }, "template": template })
 }
 
 /// An MCMMachine that describes its VM.
@@ -246,7 +257,7 @@ async fn a_native_object_of_the_provider_is_not_deleted_directly(
 ) {
     let place = Place::new().await;
     objects::merge(&mut metadata, change);
-    place.create_with(kind, metadata, json!({})).await;
+    place.create_with(kind, metadata, native(kind)).await;
     match place.delete(kind, "m", false).await {
         Ok(()) => assert!(is_allowed),
         Err(said) => {
@@ -259,7 +270,7 @@ async fn a_native_object_of_the_provider_is_not_deleted_directly(
 #[tokio::test]
 async fn the_garbage_collector_deletes_a_native_object_of_the_provider() {
     let place = Place::new().await;
-    place.create_with("Machine", controlled_by("MCMMachine"), json!({})).await;
+    place.create_with("Machine", controlled_by("MCMMachine"), native("Machine")).await;
     let uid = place.api("Machine").get("m").await.unwrap().metadata.uid;
     let preconditions = Preconditions { uid, resource_version: None };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
