@@ -54,6 +54,7 @@ fn a_release_has_components_metadata_and_templates() {
         fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     files.sort_unstable();
     let expected = [
+        "cluster-template-gcp.yaml",
         "cluster-template-machine-pool.yaml",
         "cluster-template-simulated.yaml",
         "cluster-template-topology.yaml",
@@ -141,6 +142,46 @@ fn there_is_one_deployment_with_a_container_named_manager() {
 }
 
 /// MV5, T9: nothing in the provider may list VMs and delete those without an object.
+/// Without it a kubelet gives its Node no provider ID and no cloud controller manager does, so no Machine gets its Node.
+#[rstest]
+#[case::default("cluster-template.yaml", "{{ ds.meta_data.local_hostname }}")]
+#[case::gcp("cluster-template-gcp.yaml", "{{ ds.meta_data.local_hostname.split('.')[0] }}")]
+#[case::class("clusterclass-simulated.yaml", "{{ ds.meta_data.local_hostname }}")]
+fn every_kubeadm_template_leaves_provider_ids_to_a_cloud_controller_manager(#[case] file: &str, #[case] name: &str) {
+    let external = serde_json::json!([{ "name": "cloud-provider", "value": "external" }]);
+    let all = serde_json::to_value(objects(&file_of_release(file))).unwrap();
+    let registrations = found(&all, "nodeRegistration");
+    assert_eq!(registrations.len(), 3, "two of the control plane, one of workers");
+    for registration in registrations {
+        assert_eq!((&registration["name"], &registration["kubeletExtraArgs"]), (&Value::from(name), &external));
+    }
+    let specs = found(&all, "kubeadmConfigSpec");
+    assert_eq!(specs.len(), 1);
+    assert_eq!(specs[0]["clusterConfiguration"]["controllerManager"]["extraArgs"], external);
+}
+
+/// No template of the release is missing above.
+#[test]
+fn all_templates_with_kubeadm_are_known() {
+    let files = fs::read_dir(format!("{ROOT}/templates/cluster-api")).unwrap().map(|entry| entry.unwrap().path());
+    let mut with: Vec<String> = files
+        .filter(|file| fs::read_to_string(file).unwrap().contains("nodeRegistration"))
+        .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    with.sort_unstable();
+    assert_eq!(with, ["cluster-template-gcp.yaml", "cluster-template.yaml", "clusterclass-simulated.yaml"]);
+}
+
+/// The values of a field, at any depth.
+fn found<'a>(value: &'a Value, field: &str) -> Vec<&'a Value> {
+    let below: Vec<&Value> = match value {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => Vec::new(),
+    };
+    value.get(field).into_iter().chain(below.into_iter().flat_map(|one| found(one, field))).collect()
+}
+
 #[test]
 fn the_provider_collects_no_orphan_vms() {
     let kinds = fs::read_to_string(format!("{ROOT}/src/capi/provider/register.rs")).unwrap();

@@ -87,8 +87,13 @@ pub const CLASS_PROBLEMS: &str = "machine.sapcloud.io/class-problems";
 pub const USER_DATA_SECRET: &str = "machine.mcm/user-data-secret";
 /// Key of the user data in that Secret.
 pub const USER_DATA_KEY: &str = "value";
+/// Annotation on a Machine of the provider for Cluster API: the zone of its VM, as the cloud reports it.
+pub const VM_ZONE: &str = "machine.mcm/zone";
 /// Label on native objects: the MCMMachinePool that they belong to. The provider for Cluster API writes and reads it.
 pub const POOL: &str = "machine.mcm/pool";
+/// Annotation on a Machine or MachineDeployment of the provider for Cluster API: its VMs are deleted with it. The provider
+/// writes it before it deletes the object. A user writes it to delete the VM of an object whose owner was removed by force.
+pub const DELETE_VM: &str = "machine.mcm/delete-vm";
 /// Annotation on a Machine of the provider for Cluster API whose VM may be in the making: `clusterctl move` waits for its end.
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// Annotation on objects of both sides while `mcm adopt` moves them: the name of their MCMMigration. No controller touches a

@@ -11,6 +11,11 @@ macro_rules! strings {
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
+
+            /// The variant with a text.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$variant),)+ _ => None }
+            }
         }
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str(self.as_str()) }
@@ -33,7 +38,7 @@ strings! {
         MachineSetUpdated = "MachineSetUpdated", NewMachineSetAvailable = "NewMachineSetAvailable",
         MachineSetCreateError = "MachineSetCreateError", ProgressDeadlineExceeded = "ProgressDeadlineExceeded",
         DeploymentPaused = "DeploymentPaused", DeploymentResumed = "DeploymentResumed",
-        InvalidSpec = "InvalidSpec", Unsupported = "Unsupported", Migrating = "Migrating",
+        InvalidSpec = "InvalidSpec", Unsupported = "Unsupported", Migrating = "Migrating", VmKept = "VMKept",
     }
 }
 
@@ -54,6 +59,14 @@ strings! {
         Preserved = "Preserved", PreservationStopped = "PreservationStopped",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", OrphanLeftAlone = "OrphanLeftAlone", VmMissing = "VmMissing",
         LeaderElection = "LeaderElection",
+        Provisioned = "Provisioned", NotProvisioned = "NotProvisioned", Creating = "Creating", Deleting = "Deleting", RollingOut = "RollingOut",
+        WaitingForClusterInfrastructureReady = "WaitingForClusterInfrastructureReady",
+        WaitingForBootstrapData = "WaitingForBootstrapData", WaitingForControlPlaneEndpoint = "WaitingForControlPlaneEndpoint",
+        ClassMissing = "ClassMissing", FailureDomainUnavailable = "FailureDomainUnavailable", SecretMissing = "SecretMissing",
+        NameTaken = "NameTaken", NativeManager = "NativeManager", VmTaken = "VMTaken", VmLost = "VMLost",
+        VmNotFound = "VMNotFound", VmNotRunning = "VMNotRunning",
+        ProviderIdUnknown = "ProviderIDUnknown", NotConnected = "NotConnected",
+        ReplicasNotManagedElsewhere = "ReplicasNotManagedElsewhere",
     }
 }
 

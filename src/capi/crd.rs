@@ -28,15 +28,22 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     for root in roots(&mut pool) {
         keep_kind_of_pool(root);
     }
-    vec![
-        cluster,
-        of::<MCMClusterTemplate>(),
-        machine,
-        of::<MCMMachineTemplate>(),
-        pool,
-        of::<MCMMachinePoolTemplate>(),
-        of::<MCMMigration>(),
-    ]
+    let mut machines = of::<MCMMachineTemplate>();
+    roots(&mut machines).for_each(|root| refuse_id(root, "providerID"));
+    let mut pools = of::<MCMMachinePoolTemplate>();
+    roots(&mut pools).for_each(|root| refuse_id(root, "providerIDList"));
+    vec![cluster, of::<MCMClusterTemplate>(), machine, machines, pool, pools, of::<MCMMigration>()]
+}
+
+/// Each object that is made from a template would claim the same VM.
+fn refuse_id(root: &mut JSONSchemaProps, field: &str) {
+    let template =
+        root.properties.as_mut().and_then(|all| all.get_mut("spec")?.properties.as_mut()?.get_mut("template"));
+    let Some(spec) = template.and_then(|one| one.properties.as_mut()?.get_mut("spec")) else { return };
+    spec.x_kubernetes_validations.get_or_insert_default().push(rule(
+        &format!("!has(self.{field})"),
+        &format!("a template has no {field}: write it into the object of one machine"),
+    ));
 }
 
 /// The definitions of the kinds of core that the stand-in serves. They accept no more than those of core, which replaces

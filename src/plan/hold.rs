@@ -8,6 +8,9 @@ pub struct Hold {
     /// Whether the cluster of the object is paused and this process cares for it afterwards, too. Then a VM that may be in the
     /// making is still looked for.
     pub is_pause: bool,
+    /// Whether the VM of the object is kept because its owner was removed by force. The object says so with the condition
+    /// `Paused`, if [`Self::is_confirmed`].
+    pub is_kept: bool,
 }
 
 impl From<String> for Hold {

@@ -2,7 +2,7 @@
 
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, Preconditions},
 };
 use rstest::rstest;
 use serde::Deserialize;
@@ -46,12 +46,37 @@ impl Place {
             place.try_patch("MCMMachineTemplate", "t", change, &dry_run()).await.err()
         })
         .await;
-        wait::until("the policy about deletions", async || place.delete("m", true).await.err()).await;
+        wait::until("the policy about deletions", async || place.delete("MCMMachine", "m", true).await.err()).await;
+        place.create_with("MCMMachinePool", json!({ "finalizers": [POOL_FINALIZER] }), reference("a")).await;
+        wait::until("the policy about pools", async || place.delete("MCMMachinePool", "m", true).await.err()).await;
+        place.create_with("Machine", controlled_by("MCMMachine"), native("Machine")).await;
+        wait::until("the policy about native objects", async || place.delete("Machine", "m", true).await.err()).await;
+        place.create("MCMMachine", "described", described("a")).await.unwrap();
+        wait::until("the policy about descriptions", async || {
+            let change = json!({ "spec": described("b") });
+            place.try_patch("MCMMachine", "described", change, &dry_run()).await.err()
+        })
+        .await;
     }
 
     fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("infrastructure.cluster.x-k8s.io", "v1beta2", kind);
+        let kind = match kind.starts_with("MCM") {
+            true => GroupVersionKind::gvk("infrastructure.cluster.x-k8s.io", "v1beta2", kind),
+            false => GroupVersionKind::gvk("machine.sapcloud.io", "v1alpha1", kind),
+        };
         Api::namespaced_with(self.client.clone(), &self.namespace, &ApiResource::from_gvk(&kind))
+    }
+
+    /// Creates an object `m` with more metadata.
+    async fn create_with(&self, kind: &str, mut metadata: Value, spec: Value) {
+        metadata["name"] = json!("m");
+        let api_version = match kind.starts_with("MCM") {
+            true => "infrastructure.cluster.x-k8s.io/v1beta2",
+            false => "machine.sapcloud.io/v1alpha1",
+        };
+        let object = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec });
+        let object = serde_json::from_value(object).unwrap();
+        self.api(kind).create(&PostParams::default(), &object).await.unwrap();
     }
 
     async fn create(&self, kind: &str, name: &str, spec: Value) -> Result<DynamicObject, String> {
@@ -76,13 +101,39 @@ impl Place {
         self.api(kind).patch(name, parameters, &Patch::Merge(change)).await.map_err(|error| error.to_string())
     }
 
-    async fn delete(&self, name: &str, is_dry_run: bool) -> Result<(), String> {
+    async fn delete(&self, kind: &str, name: &str, is_dry_run: bool) -> Result<(), String> {
         let parameters = DeleteParams { dry_run: is_dry_run, ..DeleteParams::default() };
-        self.api("MCMMachine").delete(name, &parameters).await.map(drop).map_err(|error| error.to_string())
+        self.api(kind).delete(name, &parameters).await.map(drop).map_err(|error| error.to_string())
     }
 }
 
 const FINALIZER: &str = "mcmmachine.infrastructure.cluster.x-k8s.io";
+
+const POOL_FINALIZER: &str = "mcmmachinepool.infrastructure.cluster.x-k8s.io";
+const NATIVE_FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
+
+/// Metadata of a native object that one of the provider controls.
+fn controlled_by(kind: &str) -> Value {
+    let api_version = "infrastructure.cluster.x-k8s.io/v1beta2";
+    let owner = json!({ "apiVersion": api_version, "kind": kind, "name": "x", "uid": "u", "controller": true });
+    json!({ "finalizers": [NATIVE_FINALIZER], "ownerReferences": [owner] })
+}
+
+/// Spec of a native object.
+fn native(kind: &str) -> Value {
+    let of_machine = json!({ "class": { "kind": "MachineClass", "name": "c" } });
+    if kind == "Machine" {
+        return of_machine;
+    }
+    let labels = json!({ "name": "p" });
+    let template = json!({ "metadata": { "labels": labels }, "spec": of_machine });
+    json!({ "replicas": 1, "selector": { "matchLabels": labels }, "template": template })
+}
+
+/// An MCMMachine that describes its VM.
+fn described(size: &str) -> Value {
+    json!({ "machineClass": { "provider": "simulated", "providerSpec": { "size": size } } })
+}
 
 fn reference(class: &str) -> Value {
     json!({ "machineClassRef": { "name": class } })
@@ -159,6 +210,7 @@ async fn a_template_is_changed_only_in_a_dry_run_of_a_topology(
 #[case::machine_lives(json!({}), json!({ "conditions": [{ "type": "Deletable", "status": "False" }] }), false)]
 #[case::nothing_is_said(json!({}), Value::Null, false)]
 #[case::machine_goes(json!({}), json!({ "conditions": [{ "type": "Deletable", "status": "True" }] }), true)]
+#[case::paused(json!({}), json!({ "conditions": [{ "type": "Paused", "status": "True" }] }), true)]
 #[case::no_vm(json!({ "finalizers": [] }), Value::Null, true)]
 #[case::moved(json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } }), Value::Null, true)]
 #[tokio::test]
@@ -180,10 +232,118 @@ async fn an_mcmmachine_is_deleted_only_after_its_machine(
         let change = Patch::Merge(json!({ "status": status }));
         place.api("MCMMachine").patch_status("m", &PatchParams::default(), &change).await.unwrap();
     }
-    match place.delete("m", false).await {
+    match place.delete("MCMMachine", "m", false).await {
         Ok(()) => assert!(is_allowed),
         Err(said) => assert!(!is_allowed && said.contains("delete the Machine of Cluster API"), "{said}"),
     }
+}
+
+/// A native object goes by way of its owner, which annotates it first.
+#[rstest]
+#[case::machine("Machine", controlled_by("MCMMachine"), json!({}), false)]
+#[case::deployment("MachineDeployment", controlled_by("MCMMachinePool"), json!({}), false)]
+#[case::released("Machine", controlled_by("MCMMachine"), json!({ "annotations": { "machine.mcm/delete-vm": "" } }), true)]
+#[case::moved("Machine", controlled_by("MCMMachine"), json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } }), true)]
+#[case::migrated("Machine", controlled_by("MCMMachine"), json!({ "annotations": { "machine.mcm/migration": "d" } }), true)]
+#[case::no_vm("Machine", controlled_by("MCMMachine"), json!({ "finalizers": [] }), true)]
+#[case::native("Machine", json!({ "finalizers": [NATIVE_FINALIZER] }), json!({}), true)]
+#[case::native_deployment("MachineDeployment", json!({ "finalizers": [NATIVE_FINALIZER] }), json!({}), true)]
+#[tokio::test]
+async fn a_native_object_of_the_provider_is_not_deleted_directly(
+    #[case] kind: &str,
+    #[case] mut metadata: Value,
+    #[case] change: Value,
+    #[case] is_allowed: bool,
+) {
+    let place = Place::new().await;
+    objects::merge(&mut metadata, change);
+    place.create_with(kind, metadata, native(kind)).await;
+    match place.delete(kind, "m", false).await {
+        Ok(()) => assert!(is_allowed),
+        Err(said) => {
+            assert!(!is_allowed && said.contains("delete the Machine or MachinePool of Cluster API"), "{said}")
+        }
+    }
+}
+
+/// The garbage collector names the UID of what it deletes, as controllers do.
+#[tokio::test]
+async fn the_garbage_collector_deletes_a_native_object_of_the_provider() {
+    let place = Place::new().await;
+    place.create_with("Machine", controlled_by("MCMMachine"), native("Machine")).await;
+    let uid = place.api("Machine").get("m").await.unwrap().metadata.uid;
+    let preconditions = Preconditions { uid, resource_version: None };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    place.api("Machine").delete("m", &parameters).await.unwrap();
+}
+
+/// A pool goes by way of its MachinePool. One that only shows a deployment has no VMs.
+#[rstest]
+#[case::machine_pool_lives(reference("a"), "Deletable", "False", false)]
+#[case::machine_pool_goes(reference("a"), "Deletable", "True", true)]
+#[case::paused(reference("a"), "Paused", "True", true)]
+#[case::shows_a_deployment(json!({ "machineDeploymentRef": { "name": "d" } }), "Deletable", "False", true)]
+#[tokio::test]
+async fn an_mcmmachinepool_is_deleted_only_after_its_machine_pool(
+    #[case] spec: Value,
+    #[case] type_: &str,
+    #[case] status: &str,
+    #[case] is_allowed: bool,
+) {
+    let place = Place::new().await;
+    place.create_with("MCMMachinePool", json!({ "finalizers": [POOL_FINALIZER] }), spec).await;
+    let condition = json!({
+        "type": type_, "status": status, "reason": "A", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let change = Patch::Merge(json!({ "status": { "conditions": [condition] } }));
+    place.api("MCMMachinePool").patch_status("m", &PatchParams::default(), &change).await.unwrap();
+    match place.delete("MCMMachinePool", "m", false).await {
+        Ok(()) => assert!(is_allowed),
+        Err(said) => assert!(!is_allowed && said.contains("delete the MachinePool"), "{said}"),
+    }
+}
+
+/// I16: the VM does not follow its description, so the description stays, whatever part of it is changed.
+#[rstest]
+#[case::configuration(json!({ "providerSpec": { "size": "b" } }))]
+#[case::credentials(json!({ "credentialsSecretRef": { "name": "s", "namespace": "n" } }))]
+#[tokio::test]
+async fn the_description_of_a_vm_stays(#[case] change: Value) {
+    let place = Place::new().await;
+    place.create("MCMMachine", "m", described("a")).await.unwrap();
+    let said = place.patch("MCMMachine", "m", json!({ "spec": { "machineClass": change } })).await.unwrap_err();
+    assert!(said.contains("spec.machineClass stays"), "{said}");
+    place
+        .patch("MCMMachine", "m", json!({ "spec": { "providerID": "x:///1", "creationTimeoutSeconds": 60 } }))
+        .await
+        .unwrap();
+    place.patch("MCMMachine", "m", json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
+}
+
+/// Each machine of the template would claim the same VM.
+#[rstest]
+#[case::machine("MCMMachineTemplate", json!({ "providerID": "x:///1" }), "a template has no providerID")]
+#[case::pool("MCMMachinePoolTemplate", json!({ "providerIDList": ["x:///1"] }), "a template has no providerIDList")]
+#[tokio::test]
+async fn a_template_names_no_vm(#[case] kind: &str, #[case] change: Value, #[case] text: &str) {
+    let place = Place::new().await;
+    let mut spec = reference("a");
+    objects::merge(&mut spec, change);
+    let said = place.create(kind, "t", json!({ "template": { "spec": spec } })).await.unwrap_err();
+    assert!(said.contains(text), "{said}");
+}
+
+/// Core could not add its owner reference to such a template.
+#[rstest]
+#[case::no_template(json!({}))]
+#[case::no_spec(json!({ "template": {} }))]
+#[tokio::test]
+async fn a_template_without_content_is_refused(
+    #[values("MCMClusterTemplate", "MCMMachineTemplate", "MCMMachinePoolTemplate")] kind: &str,
+    #[case] spec: Value,
+) {
+    let said = Place::new().await.create(kind, "t", spec).await.unwrap_err();
+    assert!(said.contains("Required value"), "{said}");
 }
 
 #[rstest]

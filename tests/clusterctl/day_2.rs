@@ -112,7 +112,9 @@ fn a_paused_cluster_keeps_its_vms_until_it_is_unpaused() {
             .await;
         let chosen = scene.machines().swap_remove(0);
         scene.kubectl(&["delete", &format!("machine.cluster.x-k8s.io/{chosen}"), "--wait=false"]);
-        scene.kubectl(&["delete", &format!("machines.machine.sapcloud.io/{chosen}"), "--wait=false"]);
+        let native = format!("machines.machine.sapcloud.io/{chosen}");
+        let refused = world.try_kubectl(&["delete", &native, "-n", &scene.namespace, "--wait=false"], "").unwrap_err();
+        assert!(refused.contains("delete the Machine or MachinePool of Cluster API"), "{refused}");
         scene.scale(3);
         // Something that is not paused takes its whole course in the meantime.
         let other = Scene::with_workers(world, "unpaused", 1).await;
@@ -142,34 +144,51 @@ fn a_deleted_machine_loses_vm_and_node_and_is_replaced() {
     });
 }
 
-/// I17: an object that is taken away by force is reported, and no VM takes its place.
+/// I17, O10: an object that is taken away by force is reported, and no VM takes its place. Its own VM stays until somebody
+/// decides about it.
 #[test]
-fn an_object_that_was_removed_by_force_is_not_made_again() {
+fn an_object_that_was_removed_by_force_leaves_its_vm_and_is_not_made_again() {
     play(async |world: &'static World| {
-        let scene = Scene::with_workers(world, "forced", 1).await;
-        scene.until("the Machine to run", async || scene.has_running(1)).await;
+        let scene = Scene::with_workers(world, "forced", 2).await;
+        scene.until("the Machines to run", async || scene.has_running(2)).await;
+        let before = scene.vms().await;
         let machines = scene.machines();
-        let [machine] = machines.as_slice() else { panic!("not one Machine: {machines:?}") };
+        let natives = "machines.machine.sapcloud.io";
         scene.kubectl(&["annotate", "cluster", "forced", "cluster.x-k8s.io/paused="]);
-        scene.kubectl(&[
-            "patch",
-            "mcmmachine",
-            machine,
-            "--type=merge",
-            "-p",
-            r#"{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""},"finalizers":[]}}"#,
-        ]);
-        scene.kubectl(&["delete", "mcmmachine", machine]);
+        let bare = r#"{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""},"finalizers":[]}}"#;
+        for machine in &machines {
+            scene.kubectl(&["patch", "mcmmachine", machine, "--type=merge", "-p", bare]);
+            scene.kubectl(&["delete", "mcmmachine", machine]);
+        }
         scene.kubectl(&["annotate", "cluster", "forced", "cluster.x-k8s.io/paused-"]);
-        scene
-            .until("core to report it", async || {
-                let machine = scene.find("machine.cluster.x-k8s.io", machine)?;
-                (condition(&machine, "InfrastructureReady") == "False Deleted"
-                    || condition(&machine, "InfrastructureReady") == "False ObjectDeleted")
-                    .then_some(())
-            })
-            .await;
-        scene.until("its VM to be collected", async || scene.vms().await.is_empty().then_some(())).await;
+        for machine in &machines {
+            // Core looks at a Machine when something about it changes.
+            scene.kubectl(&["annotate", "machine.cluster.x-k8s.io", machine, "example.com/looked-at="]);
+            scene
+                .until("core to report it", async || {
+                    let machine = scene.find("machine.cluster.x-k8s.io", machine)?;
+                    (condition(&machine, "InfrastructureReady") == "False Deleted"
+                        || condition(&machine, "InfrastructureReady") == "False ObjectDeleted")
+                        .then_some(())
+                })
+                .await;
+            scene
+                .until("the native Machine to say that it keeps the VM", async || {
+                    let native = scene.find(natives, machine)?;
+                    let conditions = native["status"]["conditions"].as_array()?.clone();
+                    conditions.iter().any(|one| one["reason"] == "VMKept").then_some(())
+                })
+                .await;
+        }
+        assert_eq!(scene.vms().await, before);
         assert_eq!(scene.all("mcmmachine").iter().map(name_of).collect::<Vec<_>>(), [""; 0]);
+
+        let [forgotten, deleted] = machines.as_slice() else { panic!("not two Machines: {machines:?}") };
+        scene.kubectl(&["patch", natives, forgotten, "--type=merge", "-p", r#"{"metadata":{"finalizers":[]}}"#]);
+        scene.kubectl(&["annotate", natives, deleted, "machine.mcm/delete-vm="]);
+        scene.until("the native Machines to go", async || scene.all(natives).is_empty().then_some(())).await;
+        let vms = scene.vms().await;
+        assert_eq!(vms.keys().collect::<Vec<_>>(), [forgotten]);
+        assert_eq!(vms.get(forgotten), before.get(forgotten));
     });
 }

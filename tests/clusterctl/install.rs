@@ -75,11 +75,13 @@ fn the_provider_may_not_do_more_than_it_needs() {
         };
         assert!(can("create", "machines.machine.sapcloud.io") && can("get", "secrets"));
         assert!(can("delete", "machines.cluster.x-k8s.io"), "those of pools, P14");
+        assert!(can("delete", "mcmmachines.infrastructure.cluster.x-k8s.io"), "those of pools without Machines, P14");
+        assert!(can("patch", "machinepools.cluster.x-k8s.io"), "their number, P16");
         let of_manager = ["leases.coordination.k8s.io/machine-controller", "-n", "default", account];
         let listed = world.try_kubectl(&[&["auth", "can-i", "list"], &of_manager[..]].concat(), "");
         assert_eq!(listed.as_deref().map(str::trim), Ok("yes"), "T26");
         for (verb, kind) in [
-            ("delete", "mcmmachines.infrastructure.cluster.x-k8s.io"),
+            ("delete", "mcmmachinepools.infrastructure.cluster.x-k8s.io"),
             ("delete", "machinepools.cluster.x-k8s.io"),
             ("create", "machines.cluster.x-k8s.io"),
             ("update", "clusters.cluster.x-k8s.io"),

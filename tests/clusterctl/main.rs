@@ -6,6 +6,7 @@
 mod support;
 
 mod adopt;
+mod adopted_infrastructure;
 mod cluster;
 mod day_2;
 mod diagnostics;

@@ -231,3 +231,64 @@ fn an_idle_pool_is_idle_and_heals() {
         scene.until("two Nodes", async || scene.has_pool_of(2)).await;
     });
 }
+
+/// P16: the number of core follows the one that another program sets, and outlives it.
+#[test]
+fn the_number_of_a_pool_that_another_program_scales_reaches_its_machine_pool() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_pool(world, "external", 2).await;
+        scene.until("two Nodes", async || scene.has_pool_of(2)).await;
+        let pool = "machinepool/external-mp-0";
+        scene.kubectl(&["annotate", pool, "cluster.x-k8s.io/replicas-managed-by=external"]);
+        let native = "machinedeployments.machine.sapcloud.io/external-mp-0";
+        scene.kubectl(&["patch", native, "--type=merge", "-p", r#"{"spec":{"replicas":4}}"#]);
+        scene.until("four Nodes in a pool that is Running", async || scene.has_pool_of(4)).await;
+        assert_eq!(scene.get("machinepool", "external-mp-0")["spec"]["replicas"], 4);
+        let four = scene.vms().await;
+        scene.kubectl(&["annotate", pool, "cluster.x-k8s.io/replicas-managed-by-"]);
+        // The next change of core is one of the number that it has now.
+        scale(&scene, 5);
+        scene.until("five Nodes", async || scene.has_pool_of(5)).await;
+        let five = scene.vms().await;
+        assert!(four.iter().all(|(name, ids)| five.get(name) == Some(ids)), "no machine was deleted");
+    });
+}
+
+/// O10: the pool and everything above it are removed by force.
+#[test]
+fn a_pool_that_was_removed_by_force_keeps_its_vms() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_pool(world, "seized", 2).await;
+        scene.until("two Nodes", async || scene.has_pool_of(2)).await;
+        let before = scene.vms().await;
+        let refused = ["delete", "mcmmachinepool", "seized-mp-0", "-n", &scene.namespace, "--wait=false"];
+        let refused = world.try_kubectl(&refused, "").unwrap_err();
+        assert!(refused.contains("delete the MachinePool"), "{refused}");
+        scene.kubectl(&["patch", "cluster", "seized", "--type=merge", "-p", r#"{"spec":{"paused":true}}"#]);
+        scene
+            .until("the condition Paused", async || {
+                let pool = scene.find("mcmmachinepool", "seized-mp-0")?;
+                (condition(&pool, "Paused") == "True Paused").then_some(())
+            })
+            .await;
+        let bare = r#"{"metadata":{"finalizers":[]}}"#;
+        for (kind, name) in [("mcmmachinepool", "seized-mp-0"), ("machinepool", "seized-mp-0"), ("cluster", "seized")] {
+            scene.kubectl(&["delete", kind, name, "--wait=false"]);
+            scene.kubectl(&["patch", kind, name, "--type=merge", "-p", bare]);
+        }
+        let natives = "machinedeployments.machine.sapcloud.io";
+        scene
+            .until("the native deployment to say that it keeps the VMs", async || {
+                let native = scene.find(natives, "seized-mp-0")?;
+                (condition(&native, "Paused") == "True VMKept").then_some(())
+            })
+            .await;
+        assert_eq!(scene.vms().await, before);
+        let all = ["machinedeployments", "machinesets", "machines"]
+            .map(|kind| format!("{kind}.machine.sapcloud.io"))
+            .join(",");
+        scene.kubectl(&["annotate", &all, "-l", "machine.mcm/pool=seized-mp-0", "machine.mcm/delete-vm="]);
+        scene.until("the VMs to be gone", async || scene.vms().await.is_empty().then_some(())).await;
+        scene.until("the native deployment to be gone", async || scene.all(natives).is_empty().then_some(())).await;
+    });
+}

@@ -25,7 +25,7 @@ const QUIET: [&str; 8] = [
 
 /// The cluster that clusterctl makes of the class, once its machines are Nodes. Its control plane is an API server that runs
 /// already; with its authority, kubeadm's controllers make the kubeconfig.
-async fn with_topology(world: &'static World, name: &str) -> Scene {
+pub async fn with_topology(world: &'static World, name: &str) -> Scene {
     let namespace = world.management.namespace(name).await;
     let scene = Scene { world, namespace, name: name.to_owned() };
     let pki = world.workload.folder().join("pki");

@@ -292,6 +292,11 @@ impl Machine {
         self.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(labels::BLOCK_MOVE))
     }
 
+    /// Zone of its VM, if the cloud reported it. Only Machines of the provider for Cluster API note it.
+    pub fn vm_zone(&self) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(labels::VM_ZONE).map(String::as_str)
+    }
+
     /// Name of its Node; `None` before the VM was created.
     pub fn node_name(&self) -> Option<&str> {
         node_name(&self.metadata)

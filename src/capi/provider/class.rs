@@ -1,17 +1,21 @@
 //! Which class VMs have, and whether it fits their zone.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
 use super::{conditions::Desired, reasons, view::View};
 use crate::{
-    api::machine::MachineClass,
+    api::machine::{ClassNodeTemplate, MachineClass, SecretRef},
     capi::{
         conversion::{content_of, zone_of},
-        types::{ClassRef, InlineClass, MCMCluster},
+        types::{ClassRef, InlineClass, MCMCluster, NodeInfo},
     },
 };
+
+/// Accelerators under the name of the native kinds. No Node has such a resource.
+const GPU: &str = "gpu";
 
 /// The class of VMs, usable or not.
 pub(super) enum Class {
@@ -87,6 +91,25 @@ impl Description<'_> {
             View::Unknown => Err(Desired::no(reasons::UNREADABLE, format!("MachineClass {name} cannot be read"))),
         }
     }
+}
+
+/// The credentials of a class that is made from a description: its own, or those of the cluster.
+pub(super) fn credentials(content: &InlineClass, infrastructure: &View<MCMCluster>) -> Option<SecretRef> {
+    let of_cluster = || {
+        let cluster = infrastructure.known()?;
+        let name = cluster.spec.credentials_secret_ref.as_ref()?.name.clone();
+        Some(SecretRef { name, namespace: cluster.namespace().unwrap_or_default() })
+    };
+    content.credentials_secret_ref.clone().or_else(of_cluster)
+}
+
+/// What a Node of a class has, for an autoscaler that begins with none.
+pub(super) fn resources_of(template: &ClassNodeTemplate) -> (BTreeMap<String, Quantity>, NodeInfo) {
+    let mut capacity = template.capacity.clone();
+    capacity.remove(GPU);
+    capacity.extend(template.virtual_capacity.clone());
+    let node_info = NodeInfo { architecture: template.architecture.clone().unwrap_or_default(), ..NodeInfo::default() };
+    (capacity, node_info)
 }
 
 /// The cloud may take such a VM back at any time.

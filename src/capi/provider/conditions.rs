@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::reasons;
-use crate::controllers::object::time::whole_seconds;
+use crate::{api::reasons::EventReason, controllers::object::time::whole_seconds, plan::Event};
 
 /// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,8 +67,37 @@ pub(in crate::capi) fn set_paused(
     set(conditions, reasons::PAUSED, desired, generation, now);
 }
 
+/// Reasons for which `Ready` is False in normal life.
+const PROGRESS: [&str; 7] = [
+    reasons::WAITING_FOR_CLUSTER,
+    reasons::WAITING_FOR_BOOTSTRAP_DATA,
+    reasons::WAITING_FOR_ENDPOINT,
+    reasons::NOT_PROVISIONED,
+    reasons::CREATING,
+    reasons::ROLLING_OUT,
+    reasons::DELETING,
+];
+
+/// The event for another status or reason of `Ready`. The codes of clouds are in its text.
+pub(super) fn event(before: &[Condition], after: &[Condition]) -> Option<Event> {
+    let ready = |all: &[Condition]| all.iter().find(|condition| condition.type_ == reasons::READY).cloned();
+    let next = ready(after)?;
+    if ready(before).is_some_and(|before| (before.status, before.reason) == (next.status.clone(), next.reason.clone()))
+    {
+        return None;
+    }
+    let known = EventReason::parse(&next.reason);
+    let text = if next.message.is_empty() { format!("Ready is {}", next.status) } else { next.message };
+    let text = if known.is_some() { text } else { format!("{}: {text}", next.reason) };
+    let reason = known.unwrap_or(EventReason::Failed);
+    let is_normal = next.status == "True" || PROGRESS.contains(&next.reason.as_str());
+    Some(if is_normal { Event::normal(reason, text) } else { Event::warning(reason, text) })
+}
+
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -89,6 +118,36 @@ mod tests {
         set(&mut conditions, "Ready", Desired::yes("Provisioned"), Some(2), at(40));
         assert_eq!((conditions[0].last_transition_time.clone(), conditions[0].message.as_str()), (Time(at(40)), ""));
         assert_eq!(conditions.len(), 1);
+    }
+
+    /// One event for each change that a user would look for, with the reason of the condition.
+    #[rstest]
+    #[case::first(None, Desired::no("Creating", "a"), Some((false, EventReason::Creating, "a")))]
+    #[case::other_text(Some(Desired::no("Creating", "a")), Desired::no("Creating", "b"), None)]
+    #[case::failure(Some(Desired::no("Creating", "a")), Desired::no("NameTaken", "b"), Some((true, EventReason::NameTaken, "b")))]
+    #[case::code_of_a_cloud(None, Desired::no("ResourceExhausted", "full"), Some((true, EventReason::Failed, "ResourceExhausted: full")))]
+    #[case::success(Some(Desired::no("NameTaken", "b")), Desired::yes("Provisioned"), Some((false, EventReason::Provisioned, "Ready is True")))]
+    fn another_reason_of_ready_is_an_event(
+        #[case] before: Option<Desired>,
+        #[case] next: Desired,
+        #[case] expected: Option<(bool, EventReason, &str)>,
+    ) {
+        let conditions = |desired: Option<Desired>| {
+            let mut all = Vec::new();
+            desired.into_iter().for_each(|desired| set(&mut all, "Ready", desired, None, at(0)));
+            all
+        };
+        let event = event(&conditions(before), &conditions(Some(next)));
+        let said = event.as_ref().map(|event| (event.warning, event.reason, event.message.as_str()));
+        assert_eq!(said, expected);
+    }
+
+    /// Each reason of a condition is one of an event, too.
+    #[test]
+    fn the_reasons_of_normal_life_are_reasons_of_events() {
+        for reason in PROGRESS {
+            assert!(EventReason::parse(reason).is_some(), "{reason}");
+        }
     }
 
     /// Z2.

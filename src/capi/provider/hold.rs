@@ -8,9 +8,17 @@ use crate::capi::types::{Cluster, names};
 
 /// Why nothing at all is written to an object; completes "waiting for". `None` if this manager may write to it.
 pub(in crate::capi) fn hands_off(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
-    if is_annotated(meta, names::DELETE_FOR_MOVE) {
-        return Some("clusterctl move to delete it, since it lives on elsewhere".to_owned());
-    }
+    moved(meta).or_else(|| of_another(meta, watch_filter))
+}
+
+/// `clusterctl move` deletes the object at the source.
+pub(super) fn moved(meta: &ObjectMeta) -> Option<String> {
+    let text = || "clusterctl move to delete it, since it lives on elsewhere".to_owned();
+    is_annotated(meta, names::DELETE_FOR_MOVE).then(text)
+}
+
+/// The object has the label of another manager, or none.
+pub(super) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
     let label = meta.labels.as_ref().and_then(|labels| labels.get(names::WATCH_FILTER)).map(String::as_str);
     match watch_filter {
         Some(wanted) if label != Some(wanted) => {

@@ -19,7 +19,7 @@ pub(super) const MACHINES_AVAILABLE: &str = "MachinesAvailable";
 /// Whether the VM exists.
 pub(super) const VM_PROVISIONED: &str = "VMProvisioned";
 
-/// Whether its Machine is being deleted or gone. While it is not, an admission policy refuses to delete the object: core
+/// Whether its Machine or MachinePool is being deleted or gone. While it is not, an admission policy refuses to delete the object: core
 /// would not drain the Node any more.
 pub(super) const DELETABLE: &str = "Deletable";
 
@@ -27,6 +27,10 @@ pub(super) const DELETABLE: &str = "Deletable";
 pub(super) const MACHINE_DELETING: &str = "MachineDeleting";
 /// Of `Deletable`.
 pub(super) const MACHINE_IN_USE: &str = "MachineInUse";
+/// Of `Deletable`.
+pub(super) const POOL_DELETING: &str = "MachinePoolDeleting";
+/// Of `Deletable`.
+pub(super) const POOL_IN_USE: &str = "MachinePoolInUse";
 /// Of `Paused`.
 pub(super) const NOT_PAUSED: &str = "NotPaused";
 /// Everything is there.
@@ -63,6 +67,8 @@ pub(super) const NATIVE_MANAGER: &str = "NativeManager";
 pub(super) const VM_TAKEN: &str = "VMTaken";
 /// The VM existed, and its ID was lost.
 pub(super) const VM_LOST: &str = "VMLost";
+/// Condition of a native Machine without a target cluster: whether its VM exists and runs.
+pub(super) const VM_AVAILABLE: &str = "VMAvailable";
 /// The VM is being created.
 pub(super) const CREATING: &str = "Creating";
 /// The ID of the VM cannot be written as its Node has it.

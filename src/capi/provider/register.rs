@@ -69,8 +69,11 @@ fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {
         }
     });
     builder.on_change::<MCMMachinePool>(move |change| {
-        let annotations = |object: &Arc<MCMMachinePool>| object.metadata.annotations.clone();
-        if change.old.as_ref().map(annotations) != change.new.as_ref().map(annotations) {
+        let state = |object: &Arc<MCMMachinePool>| {
+            let ObjectMeta { annotations, labels, deletion_timestamp, .. } = &object.metadata;
+            (annotations.clone(), labels.clone(), deletion_timestamp.clone())
+        };
+        if change.old.as_ref().map(state) != change.new.as_ref().map(state) {
             let is_own =
                 |meta: &ObjectMeta| pool_of(meta) == Some(&change.key.name) && is_in(meta, &change.key.namespace);
             around.natives_of_pools(is_own).iter().for_each(|key| holds.changed(key));

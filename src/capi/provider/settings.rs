@@ -3,6 +3,8 @@ use crate::controllers;
 
 /// The role of all kinds: one Lease, as users of Cluster API expect.
 pub(super) const ROLE_NAME: &str = "provider";
+/// Source of events.
+pub(super) const COMPONENT: &str = "capmcm-manager";
 
 /// Settings from the flags.
 #[derive(Clone)]

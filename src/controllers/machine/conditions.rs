@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
 use crate::{
-    api::reasons::{ConditionReason, MachineConditionType, NodeConditionType},
+    api::reasons::{MachineConditionType, NodeConditionType},
+    controllers::object::condition::paused_because,
     plan::Hold,
 };
 
@@ -71,7 +72,7 @@ pub(super) fn set_paused(conditions: &mut Vec<NodeCondition>, hold: Option<&Hold
         conditions.push(NodeCondition {
             type_: type_.to_owned(),
             status: "True".to_owned(),
-            reason: Some(ConditionReason::Migrating.as_str().to_owned()),
+            reason: Some(paused_because(hold).as_str().to_owned()),
             message: Some(format!("waiting for {}", hold.on)),
             last_transition_time: Some(stamp(now)),
             ..NodeCondition::default()

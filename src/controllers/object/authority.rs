@@ -23,7 +23,7 @@ pub(crate) fn of_native(meta: &ObjectMeta) -> Option<Hold> {
 /// on only after nothing of the object is in flight any more.
 pub(crate) fn migrating(meta: &ObjectMeta) -> Option<Hold> {
     let migration = meta.annotations.as_ref()?.get(labels::MIGRATION)?;
-    Some(Hold { on: format!("MCMMigration {migration} to be complete"), is_confirmed: true, is_pause: false })
+    Some(Hold { is_confirmed: true, ..Hold::from(format!("MCMMigration {migration} to be complete")) })
 }
 
 #[cfg(test)]

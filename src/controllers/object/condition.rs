@@ -67,7 +67,12 @@ impl Condition {
 /// The condition that confirms a hold.
 pub(crate) fn paused(hold: Option<&Hold>) -> Option<Condition> {
     let hold = hold.filter(|hold| hold.is_confirmed)?;
-    Some(Condition::is_true(ConditionReason::Migrating, format!("waiting for {}", hold.on)))
+    Some(Condition::is_true(paused_because(hold), format!("waiting for {}", hold.on)))
+}
+
+/// The reason of the condition that confirms a hold.
+pub(crate) const fn paused_because(hold: &Hold) -> ConditionReason {
+    if hold.is_kept { ConditionReason::VmKept } else { ConditionReason::Migrating }
 }
 
 /// The condition type of a kind.

@@ -17,8 +17,8 @@ pub(super) async fn apply(
     turn: &mut Turn<'_, MCMClusters>,
 ) -> Result<Next, ReconcileError> {
     let seen = &snapshot.object.metadata;
-    for step in steps {
-        match step.action {
+    for Step { action, event, .. } in steps {
+        match action {
             Action::PatchSelf(change) => drop(turn.track(kind.objects.patch(seen, &change).await)?),
             Action::WriteStatus(status) => {
                 let change = patch::status(&snapshot.object.status, &Some(*status));
@@ -26,6 +26,7 @@ pub(super) async fn apply(
                 turn.status_written();
             }
         }
+        event.iter().for_each(|event| kind.events.record(snapshot.object.as_ref(), event));
     }
     Ok(Next::Plan)
 }

@@ -9,22 +9,27 @@ use crate::{
         types::{MCMClusterStatus, ReportedFailureDomain, names},
     },
     controllers::object::finalizer,
-    plan::{Plan, WaitKind},
+    plan::{Plan, Step, WaitKind},
 };
 
 /// Plans the next steps of an MCMCluster. A plan has at most one write.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     let meta = &snapshot.object.metadata;
-    if hold::is_managed_elsewhere(meta) {
-        plan.wait(WaitKind::Hold, format!("the manager that {} names", names::MANAGED_BY), None);
-        return plan;
-    }
     if let Some(on) = hold::hands_off(meta, snapshot.watch_filter.as_deref()) {
         plan.wait(WaitKind::Hold, on, None);
         return plan;
     }
     let is_deleting = meta.deletion_timestamp.is_some();
+    if hold::is_managed_elsewhere(meta) {
+        // The finalizer is from before it was managed elsewhere.
+        if is_deleting && finalizer::has(meta, names::CLUSTER_FINALIZER) {
+            release(&mut plan, snapshot);
+        } else {
+            plan.wait(WaitKind::Hold, format!("the manager that {} names", names::MANAGED_BY), None);
+        }
+        return plan;
+    }
     let Some(cluster) = &snapshot.cluster else {
         if is_deleting {
             release(&mut plan, snapshot);
@@ -129,7 +134,9 @@ fn current(snapshot: &Snapshot, ready: Desired) -> MCMClusterStatus {
 
 /// Adds a write of the status, if it changes.
 fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, next: MCMClusterStatus, reason: &str) {
-    if next != stored(snapshot) {
-        plan.then(Action::WriteStatus(Box::new(next)), reason);
+    let stored = stored(snapshot);
+    if next != stored {
+        let event = conditions::event(&stored.conditions, &next.conditions);
+        plan.steps.push(Step { action: Action::WriteStatus(Box::new(next)), reason: reason.to_owned(), event });
     }
 }

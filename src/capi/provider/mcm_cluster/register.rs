@@ -4,7 +4,7 @@ use super::{Action, Snapshot, apply, plan};
 use crate::{
     api::machine::MachineClass,
     capi::{
-        provider::settings::{ROLE_NAME, Settings},
+        provider::settings::{COMPONENT, ROLE_NAME, Settings},
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster},
     },
     controllers::{object::prune, secret::MetadataOfSecret},
@@ -13,6 +13,7 @@ use crate::{
         cache::{Cache, Key},
         cell::{Builder, Kept, Kind},
         clock::Clock,
+        events::Events,
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
@@ -35,6 +36,7 @@ pub(super) struct MCMClusters {
     pub classes: Arc<Objects<MachineClass>>,
     pub secrets: Arc<Objects<MetadataOfSecret>>,
     pub watch_filter: Option<String>,
+    pub events: Events,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -80,6 +82,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         classes: builder.objects(),
         secrets: builder.objects(),
         watch_filter: settings.watch_filter.clone(),
+        events: builder.config().events.with_component(COMPONENT),
         clock: Arc::clone(&builder.config().shared.clock),
     };
     let queue = Queue::new("mcmcluster", Pacing::default());

@@ -183,6 +183,20 @@ fn an_externally_managed_cluster_is_not_touched(#[values("", "them")] value: &st
     assert_eq!(world.writes, 0);
 }
 
+/// It had the finalizer before another manager got it.
+#[test]
+fn a_cluster_that_became_externally_managed_loses_its_finalizer_when_it_is_deleted() {
+    let mut world = World::new();
+    world.pass();
+    world.set(&json!({ "metadata": { "annotations": { "cluster.x-k8s.io/managed-by": "" } } }));
+    world.pass();
+    assert!(world.object.as_ref().unwrap()["metadata"]["finalizers"][0].is_string());
+    world.set(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
+    world.pass();
+    let left = world.object.as_ref().map(|object| object["metadata"]["finalizers"].clone());
+    assert!(left.is_none_or(|finalizers| finalizers.as_array().is_none_or(Vec::is_empty)));
+}
+
 /// C12.
 #[test]
 fn a_cluster_without_an_owner_is_not_touched() {

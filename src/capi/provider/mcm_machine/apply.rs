@@ -1,5 +1,7 @@
 //! Executes plans for MCMMachines.
 
+use kube::api::ListParams;
+
 use super::{Action, MCMMachines, Snapshot};
 use crate::{
     api::patch,
@@ -11,6 +13,9 @@ use crate::{
     },
 };
 
+/// Objects of one answer of the API server.
+const PAGE: u32 = 500;
+
 pub(super) async fn apply(
     kind: &MCMMachines,
     snapshot: &Snapshot,
@@ -18,8 +23,8 @@ pub(super) async fn apply(
     turn: &mut Turn<'_, MCMMachines>,
 ) -> Result<Next, ReconcileError> {
     let seen = &snapshot.object.metadata;
-    for step in steps {
-        match step.action {
+    for Step { action, event, .. } in steps {
+        match action {
             Action::PatchSelf(change) => drop(turn.track(kind.objects.patch(seen, &change).await)?),
             Action::WriteStatus(status) => {
                 let change = patch::status(&snapshot.object.status, &Some(*status));
@@ -40,8 +45,25 @@ pub(super) async fn apply(
                 turn.track(kind.natives.patch(&machine.metadata, &patch).await)?;
             }
             Action::DeleteNative(machine) => turn.track(kind.natives.delete(&machine.metadata).await)?,
-            Action::ReadNative => turn.session = read(&kind.natives, turn.key).await?,
+            Action::ReadNative => turn.session.is_native_gone = read(&kind.natives, turn.key).await?,
+            Action::ReadNatives => {
+                read_natives(kind, &turn.key.namespace).await?;
+                turn.session.has_read_natives = true;
+            }
         }
+        event.iter().for_each(|event| kind.events.record(snapshot.object.as_ref(), event));
     }
     Ok(Next::Plan)
+}
+
+async fn read_natives(kind: &MCMMachines, namespace: &str) -> Result<(), ReconcileError> {
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let found = kind.natives.api(namespace).list(&page).await;
+        let found = found.map_err(|source| ReconcileError::read("the native Machines of the namespace", source))?;
+        let next = found.metadata.continue_.filter(|token| !token.is_empty());
+        found.items.into_iter().for_each(|machine| drop(kind.natives.cache.wrote(machine)));
+        let Some(token) = next else { return Ok(()) };
+        page = page.continue_token(&token);
+    }
 }

@@ -55,14 +55,23 @@ pub(super) struct Snapshot {
     pub rival: Option<String>,
     /// The Secret with bootstrap data that its Machine names.
     pub bootstrap: View<()>,
-    /// A live read in this reconcile showed that the native Machine does not exist.
-    pub is_native_gone: bool,
+    /// What live reads of this reconcile found.
+    pub session: Session,
     /// A native manager beside the provider.
     pub obstacle: Option<Obstacle>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
     /// The time.
     pub now: Timestamp,
+}
+
+/// What live reads of a reconcile found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Session {
+    /// The native Machine does not exist.
+    pub is_native_gone: bool,
+    /// The native Machines in the caches are as they were during this reconcile.
+    pub has_read_natives: bool,
 }
 
 /// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.
@@ -82,6 +91,8 @@ pub(super) enum Action {
     DeleteNative(Arc<native_api::Machine>),
     /// Read the native Machine live.
     ReadNative,
+    /// Read all native Machines of the namespace live.
+    ReadNatives,
 }
 
 impl fmt::Display for Action {
@@ -112,6 +123,7 @@ impl fmt::Display for Action {
             Self::PatchNative { machine, patch } => write!(f, "patch native Machine {} {patch}", machine.name_any()),
             Self::DeleteNative(machine) => write!(f, "delete native Machine {}", machine.name_any()),
             Self::ReadNative => write!(f, "read the native Machine live"),
+            Self::ReadNatives => write!(f, "read all native Machines live"),
         }
     }
 }

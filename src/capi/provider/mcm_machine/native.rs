@@ -14,9 +14,10 @@ use crate::{
     },
     capi::{
         conversion::provider_id,
+        provider::class,
         types::{InlineClass, names},
     },
-    controllers::object::owner,
+    controllers::object::{finalizer, owner},
 };
 
 /// Longer than any creation takes: nobody but a health check of Cluster API gives a machine up.
@@ -68,7 +69,7 @@ pub(super) fn class(snapshot: &Snapshot, content: &InlineClass) -> MachineClass 
         provider_spec: content.provider_spec.clone(),
         provider: content.provider.clone(),
         secret_ref: None,
-        credentials_secret_ref: content.credentials_secret_ref.clone(),
+        credentials_secret_ref: class::credentials(content, &snapshot.infrastructure),
         node_template: content.node_template.clone(),
     }
 }
@@ -93,11 +94,43 @@ pub(super) fn healed(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
     (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
 }
 
-/// The patch that spares the native Machine of a member a second drain; `None` if it has the label already.
-pub(super) fn drained(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
-    let is_told = machine.labels().contains_key(labels::FORCE_DELETION);
-    let patch = || json!({ "metadata": { "labels": { (labels::FORCE_DELETION): labels::TRUE } } });
-    (snapshot.is_member() && !is_told).then(patch)
+/// The patch without which the VM stays when the native Machine is deleted; `None` if it has that already. Its set deletes
+/// the native Machine of a member, which is spared a second drain.
+pub(super) fn released(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
+    let (is_told, metadata) = if snapshot.is_member() {
+        let label = json!({ "labels": { (labels::FORCE_DELETION): labels::TRUE } });
+        (machine.labels().contains_key(labels::FORCE_DELETION), label)
+    } else {
+        let annotation = json!({ "annotations": { (labels::DELETE_VM): "" } });
+        (machine.annotations().contains_key(labels::DELETE_VM), annotation)
+    };
+    (!is_told).then(|| json!({ "metadata": metadata }))
+}
+
+/// Whether the native Machine keeps a VM for an MCMMachine of the same name that was removed by force.
+pub(super) fn is_deserted(snapshot: &Snapshot, machine: &Machine) -> bool {
+    let meta = &snapshot.object.metadata;
+    let is_former = owner::controller_of(&machine.metadata).is_some_and(|controller| {
+        controller.kind == "MCMMachine"
+            && meta.name.as_ref() == Some(&controller.name)
+            && meta.uid.as_ref() != Some(&controller.uid)
+    });
+    is_former && !machine.annotations().contains_key(labels::DELETE_VM)
+}
+
+/// The patch by which the object takes over the VM of such a native Machine, if it names that VM: it gets the native
+/// Machine, or makes another one after this one is forgotten, because a deletion cannot be taken back.
+pub(super) fn taken_over(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
+    let id = &snapshot.object.spec.provider_id;
+    let has_vm = !id.is_empty() && machine.spec.provider_id == provider_id::to_native(id);
+    if !has_vm || snapshot.is_member() || !is_deserted(snapshot, machine) {
+        return None;
+    }
+    if machine.metadata.deletion_timestamp.is_some() {
+        return finalizer::remove(&machine.metadata, labels::FINALIZER);
+    }
+    let owners = owner::moved(&machine.metadata, &owner::reference_to(snapshot.object.as_ref())?);
+    Some(json!({ "metadata": { "ownerReferences": owners } }))
 }
 
 /// Whether the native Machine is that of the object: it controls it, or did so and somebody removed the owner, or it

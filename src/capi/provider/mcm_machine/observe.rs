@@ -1,6 +1,6 @@
 use kube::ResourceExt;
 
-use super::{MCMMachines, Snapshot};
+use super::{MCMMachines, Session, Snapshot};
 use crate::{
     api::machine as native_api,
     capi::{
@@ -16,7 +16,7 @@ use crate::{
 
 impl MCMMachines {
     /// Reads the caches into a snapshot; `None` if the object does not exist.
-    pub(super) fn snapshot(&self, key: &Key, is_native_gone: bool) -> Option<Snapshot> {
+    pub(super) fn snapshot(&self, key: &Key, session: Session) -> Option<Snapshot> {
         let object = self.objects.cache.get(key)?;
         let beside = |name: &str| Key::new(&key.namespace, name);
         let owner = match owner_of(&object.metadata, "Machine") {
@@ -65,7 +65,7 @@ impl MCMMachines {
             infrastructure,
             class,
             bootstrap,
-            is_native_gone,
+            session,
         })
     }
 }

@@ -4,7 +4,10 @@ use kube::ResourceExt;
 
 use super::{Snapshot, native};
 use crate::{
-    api::machine::{Machine, MachinePhase, OperationState},
+    api::{
+        labels,
+        machine::{Machine, MachinePhase, OperationState},
+    },
     capi::{
         conversion::{provider_id, zone_of},
         provider::{
@@ -14,7 +17,7 @@ use crate::{
             reasons,
             view::{Owner, View},
         },
-        types::{ClassRef, MCMMachineStatus},
+        types::{ClassRef, InlineClass, MCMMachineStatus},
     },
 };
 
@@ -37,7 +40,7 @@ impl Parts {
         Self {
             cluster: cluster(snapshot),
             class: match class {
-                Class::Usable { .. } => Desired::yes(reasons::RESOLVED),
+                Class::Usable { name, content, .. } => in_its_zone(snapshot, name, content),
                 Class::Problem(problem) => problem.clone(),
             },
             bootstrap: bootstrap(snapshot),
@@ -111,12 +114,30 @@ impl Snapshot {
 
     /// The ID of the VM in the form of its Node, from the native Machine.
     pub(super) fn node_form(&self, class: &Class) -> Option<String> {
-        let id = &self.own_native()?.spec.provider_id;
-        let zone = match class {
-            Class::Usable { content, .. } => zone_of(Some(content)),
-            Class::Problem(_) => None,
-        };
-        provider_id::to_node(id, zone.as_deref()).filter(|id| !id.is_empty())
+        let machine = self.own_native()?;
+        let zone = vm_zone(machine, class);
+        provider_id::to_node(&machine.spec.provider_id, zone.as_deref()).filter(|id| !id.is_empty())
+    }
+}
+
+/// The zone of the VM: the one that the cloud reported, or else the one of its class.
+pub(super) fn vm_zone(machine: &Machine, class: &Class) -> Option<String> {
+    let of_class = || match class {
+        Class::Usable { content, .. } => zone_of(Some(content)),
+        Class::Problem(_) => None,
+    };
+    machine.vm_zone().map(str::to_owned).or_else(of_class)
+}
+
+/// The zone that the class says is that of the VM. On AWS the subnet decides.
+fn in_its_zone(snapshot: &Snapshot, name: &str, content: &InlineClass) -> Desired {
+    let said = zone_of(Some(content));
+    match (snapshot.own_native().and_then(|machine| machine.vm_zone()), said.as_deref()) {
+        (Some(zone), Some(said)) if zone != said => {
+            let text = format!("the VM is in zone {zone}, and class {name} says {said}: correct its nodeTemplate.zone");
+            Desired::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text)
+        }
+        _ => Desired::yes(reasons::RESOLVED),
     }
 }
 
@@ -154,7 +175,16 @@ fn native_machine(snapshot: &Snapshot) -> Desired {
     };
     match &snapshot.native {
         View::Unknown => Desired::no(reasons::UNREADABLE, format!("native Machine {name} cannot be read")),
-        View::Present(machine) if native::belongs(snapshot, machine) => Desired::yes(reasons::SYNCED),
+        View::Present(machine) if native::belongs(snapshot, machine) => synced(snapshot, machine),
+        View::Present(machine) if native::is_deserted(snapshot, machine) => {
+            let id = &machine.spec.provider_id;
+            let text = format!(
+                "native Machine {name} keeps VM {id} of an MCMMachine that was removed by force: remove its finalizers to \
+                 forget the VM, or annotate it with {} to delete the VM",
+                labels::DELETE_VM
+            );
+            Desired::no(reasons::NAME_TAKEN, text)
+        }
         View::Present(_) => taken("native Machine"),
         View::Missing if snapshot.is_own_class_taken() => taken("MachineClass"),
         View::Missing if snapshot.is_vm_lost() => Desired::no(
@@ -169,6 +199,16 @@ fn native_machine(snapshot: &Snapshot) -> Desired {
         }
         View::Missing => Desired::no(reasons::NOT_PROVISIONED, format!("native Machine {name} does not exist yet")),
     }
+}
+
+/// A direct deletion of the native Machine changes nothing about its VM.
+fn synced(snapshot: &Snapshot, machine: &Machine) -> Desired {
+    let is_released = snapshot.is_member() || machine.annotations().contains_key(labels::DELETE_VM);
+    if machine.is_terminating() && !is_released {
+        let text = "the native Machine was deleted directly; its VM stays until the Machine of Cluster API is deleted";
+        return Desired::no(reasons::DELETING, text);
+    }
+    Desired::yes(reasons::SYNCED)
 }
 
 impl Snapshot {
@@ -192,6 +232,9 @@ fn vm(snapshot: &Snapshot, class: &Class) -> Desired {
         return Desired::no(reasons::NOT_PROVISIONED, "there is no VM yet");
     };
     let operation = machine.status.as_ref().map(|status| status.last_operation.clone()).unwrap_or_default();
+    if let Some(lost) = unavailable(machine) {
+        return lost;
+    }
     match machine.phase() {
         MachinePhase::Available | MachinePhase::Running if !snapshot.object.spec.provider_id.is_empty() => {
             Desired::yes(reasons::PROVISIONED)
@@ -206,6 +249,14 @@ fn vm(snapshot: &Snapshot, class: &Class) -> Desired {
         }
         _ => Desired::no(reasons::CREATING, operation.description),
     }
+}
+
+/// The VM existed and does not run any more, as far as the native Machine says.
+fn unavailable(machine: &Machine) -> Option<Desired> {
+    let conditions = &machine.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|one| one.type_ == reasons::VM_AVAILABLE && one.status == "False")?;
+    let reason = found.reason.as_deref().filter(|reason| !reason.is_empty()).unwrap_or(reasons::VM_LOST);
+    Some(Desired::no(reason, found.message.clone().unwrap_or_default()))
 }
 
 /// The reference to the native Machine.

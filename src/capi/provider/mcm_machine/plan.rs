@@ -3,13 +3,13 @@ use crate::{
     capi::{
         provider::{
             class::Class,
-            hold,
+            conditions, hold,
             view::{Owner, View},
         },
         types::{MCMMachineStatus, names},
     },
     controllers::object::finalizer,
-    plan::{Plan, WaitKind},
+    plan::{Plan, Step, WaitKind},
 };
 
 /// Plans the next steps of an MCMMachine. A plan has at most one write of the object itself.
@@ -83,6 +83,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
                 return;
             }
         }
+        None if parts.may_create() && take_over(plan, snapshot) => return,
         None if parts.may_create() && is_free(snapshot) && !snapshot.is_member() => {
             create(plan, snapshot, &class);
             return;
@@ -97,6 +98,15 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
 }
 
+/// A former MCMMachine of this name was removed by force, and its native Machine keeps the VM that the object names.
+fn take_over(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+    let Some(machine) = snapshot.native.known() else { return false };
+    let Some(patch) = native::taken_over(snapshot, machine) else { return false };
+    let action = Action::PatchNative { machine: machine.clone(), patch };
+    plan.then(action, "the object takes over its VM from a former one of this name");
+    true
+}
+
 /// Nothing of the names that are needed is there, and no VM was lost.
 fn is_free(snapshot: &Snapshot) -> bool {
     matches!(snapshot.native, View::Missing)
@@ -107,11 +117,19 @@ fn is_free(snapshot: &Snapshot) -> bool {
 
 fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
     let Class::Usable { name, content, is_inline } = class else { return };
+    if !snapshot.object.spec.provider_id.is_empty() && !snapshot.session.has_read_natives {
+        plan.then(Action::ReadNatives, "another native Machine may have got the VM just before");
+        return;
+    }
     if *is_inline {
         match &snapshot.own_class {
             View::Present(_) => {}
             View::Unknown => {
                 plan.wait(WaitKind::ClassUnknown, format!("MachineClass {name} to become readable"), None);
+                return;
+            }
+            View::Missing if matches!(snapshot.infrastructure, View::Unknown) => {
+                plan.wait(WaitKind::Unreadable, "the MCMCluster to become readable", None);
                 return;
             }
             View::Missing => {
@@ -161,8 +179,9 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         if report(plan, snapshot, status::deleting(snapshot, &class, text), "it is being deleted") {
             return;
         }
-        if let Some(patch) = native::drained(snapshot, machine) {
-            plan.then(Action::PatchNative { machine: machine.clone(), patch }, "core has drained the Node already");
+        if let Some(patch) = native::released(snapshot, machine) {
+            let action = Action::PatchNative { machine: machine.clone(), patch };
+            plan.then(action, "its VM goes with it, and core has drained the Node already");
         }
         if machine.metadata.deletion_timestamp.is_none() {
             plan.then(Action::DeleteNative(machine.clone()), "the VM goes before the object");
@@ -189,7 +208,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         }
         return;
     }
-    if !snapshot.is_native_gone && matches!(snapshot.native, View::Missing) {
+    if !snapshot.session.is_native_gone && matches!(snapshot.native, View::Missing) {
         plan.then(Action::ReadNative, "the cache may be stale, and the VM must not be left behind");
         return;
     }
@@ -198,9 +217,11 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 
 /// Adds a write of the status, if it changes.
 fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, next: MCMMachineStatus, reason: &str) -> bool {
-    let is_news = next != snapshot.stored();
+    let stored = snapshot.stored();
+    let is_news = next != stored;
     if is_news {
-        plan.then(Action::WriteStatus(Box::new(next)), reason);
+        let event = conditions::event(&stored.conditions, &next.conditions);
+        plan.steps.push(Step { action: Action::WriteStatus(Box::new(next)), reason: reason.to_owned(), event });
     }
     is_news
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{Action, Snapshot, apply, plan};
+use super::{Action, Session, Snapshot, apply, plan};
 use crate::{
     api::machine::{self as native, MachineClass},
     capi::{
@@ -8,7 +8,7 @@ use crate::{
             apply::read,
             native_managers::Managers,
             observe::cluster_name,
-            settings::{ROLE_NAME, Settings},
+            settings::{COMPONENT, ROLE_NAME, Settings},
         },
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
     },
@@ -18,6 +18,7 @@ use crate::{
         cache::{Cache, Index, Key},
         cell::{Builder, Kept, Kind},
         clock::Clock,
+        events::Events,
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
@@ -72,6 +73,7 @@ pub(super) struct MCMMachines {
     pub secrets: Arc<Objects<MetadataOfSecret>>,
     pub managers: Arc<Managers>,
     pub watch_filter: Option<String>,
+    pub events: Events,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -80,11 +82,10 @@ impl Reconciler for MCMMachines {
     type Snapshot = Snapshot;
     type Action = Action;
     type Memory = ();
-    /// A live read showed that the native Machine does not exist.
-    type Session = bool;
+    type Session = Session;
 
-    fn observe(&self, key: &Key, (): &(), is_native_gone: &bool) -> Option<Snapshot> {
-        self.snapshot(key, *is_native_gone)
+    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
+        self.snapshot(key, *session)
     }
 
     fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
@@ -126,6 +127,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         secrets: builder.objects(),
         managers: builder.shared(),
         watch_filter: settings.watch_filter.clone(),
+        events: builder.config().events.with_component(COMPONENT),
         clock: Arc::clone(&builder.config().shared.clock),
     };
     let (machines, managers) = (Arc::clone(&reconciler.machines), Arc::clone(&reconciler.managers));
@@ -140,8 +142,14 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
     let (all, beside) = (Arc::clone(&objects), Arc::clone(&queue));
     managers.on_change(move || keys(&all.cache.all()).for_each(|key| beside.add(key)));
-    let native = Arc::clone(&queue);
-    builder.on_change::<native::Machine>(move |change| native.add(change.key.clone()));
+    let (all, native) = (Arc::clone(&objects), Arc::clone(&queue));
+    builder.on_change::<native::Machine>(move |change| {
+        native.add(change.key.clone());
+        // Its VM, or its name, is free for others.
+        if change.gone {
+            keys(&waiting_in(&all, &change.key.namespace)).for_each(|key| native.add(key));
+        }
+    });
     let (all, of_cluster) = (Arc::clone(&objects), Arc::clone(&queue));
     builder.on_change::<Cluster>(move |change| {
         keys(&all.cache.by(BY_CLUSTER, &change.key)).for_each(|key| of_cluster.add(key));
@@ -156,18 +164,20 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     // A class may be that of a zone, so every object that has no VM yet may need it.
     let (all, of_class) = (Arc::clone(&objects), Arc::clone(&queue));
     builder.on_change::<MachineClass>(move |change| {
-        let needs_class = |object: &Arc<MCMMachine>| {
-            object.metadata.namespace.as_deref() == Some(&change.key.namespace) && !is_provisioned(object)
-        };
-        for object in all.cache.all().iter().filter(|object| needs_class(object)) {
-            of_class.add(Key::of(&object.metadata));
-        }
+        keys(&waiting_in(&all, &change.key.namespace)).for_each(|key| of_class.add(key));
     });
     builder.on_change::<MetadataOfSecret>(move |change| {
         for machine in machines.cache.by(BY_BOOTSTRAP, &change.key) {
             infrastructure_of(&machine).into_iter().for_each(|key| queue.add(key));
         }
     });
+}
+
+/// The objects of a namespace that have no VM yet, or are being deleted.
+fn waiting_in(objects: &Objects<MCMMachine>, namespace: &str) -> Vec<Arc<MCMMachine>> {
+    let is_waiting =
+        |object: &Arc<MCMMachine>| object.metadata.namespace.as_deref() == Some(namespace) && !is_provisioned(object);
+    objects.cache.all().into_iter().filter(is_waiting).collect()
 }
 
 fn is_provisioned(object: &MCMMachine) -> bool {

@@ -2,12 +2,11 @@
 
 use super::{
     Snapshot,
-    parts::{Parts, reference},
+    parts::{Parts, reference, vm_zone},
 };
 use crate::{
     api::machine::OperationState,
     capi::{
-        conversion::zone_of,
         provider::{
             class::{self, Class},
             conditions::{self, Desired},
@@ -81,8 +80,10 @@ fn shown(snapshot: &Snapshot, class: &Class) -> MCMMachineStatus {
     if let Some(status) = machine.status.as_ref().filter(|status| !status.addresses.is_empty()) {
         next.addresses.clone_from(&status.addresses);
     }
+    if let Some(zone) = vm_zone(machine, class) {
+        next.failure_domain = zone;
+    }
     if let Class::Usable { content, .. } = class {
-        next.failure_domain = zone_of(Some(content)).unwrap_or_default();
         next.interruptible = class::is_interruptible(content);
     }
     next

@@ -1,13 +1,16 @@
 //! Executes plans for MCMMachinePools.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, io::Error, sync::Arc, time::Duration};
 
 use kube::{ResourceExt, api::ListParams};
 
 use super::{Action, MCMMachinePools, Snapshot};
 use crate::{
-    api::{labels, patch},
-    capi::provider::apply::known_after,
+    api::{labels, node::Node, patch},
+    capi::provider::{
+        apply::{known_after, read},
+        workload::target_of,
+    },
     plan::Step,
     runtime::{
         cache::Key,
@@ -16,6 +19,8 @@ use crate::{
     },
 };
 
+/// Taint of a Node that the autoscaler is about to delete.
+const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// Pause until the watch has delivered what a live read found.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -26,8 +31,8 @@ pub(super) async fn apply(
     turn: &mut Turn<'_, MCMMachinePools>,
 ) -> Result<Next, ReconcileError> {
     let seen = &snapshot.object.metadata;
-    for step in steps {
-        match step.action {
+    for Step { action, event, .. } in steps {
+        match action {
             Action::PatchSelf(change) => drop(turn.track(kind.objects.patch(seen, &change).await)?),
             Action::WriteStatus(status) => {
                 let change = patch::status(&snapshot.object.status, &Some(*status));
@@ -56,16 +61,55 @@ pub(super) async fn apply(
                 let answer = turn.track(kind.members.create(&member).await.map(drop));
                 known_after(answer, &kind.members, &Key::of(&member.metadata)).await?;
             }
+            Action::PatchMember { member, patch } => {
+                turn.track(kind.members.patch(&member.metadata, &patch).await)?;
+            }
+            Action::DeleteMember(member) => turn.track(kind.members.delete(&member.metadata).await)?,
+            Action::PatchOwner { pool, patch } => drop(turn.track(kind.pools.patch(&pool.metadata, &patch).await)?),
             Action::DeleteMachine(machine) => turn.track(kind.machines.delete(&machine.metadata).await)?,
             Action::ReadNatives => {
                 if !is_gone(kind, snapshot).await? {
                     return Ok(Next::Requeue(Requeue::After(LOOK_AGAIN)));
                 }
-                turn.session = true;
+                turn.session.is_gone = true;
             }
+            Action::ReadMachines => {
+                read_machines(kind, snapshot).await?;
+                turn.session.has_read_machines = true;
+            }
+            Action::ReadNodes => turn.session.to_be_deleted = Some(to_be_deleted(kind, snapshot).await?),
         }
+        event.iter().for_each(|event| kind.events.record(snapshot.object.as_ref(), event));
     }
     Ok(Next::Plan)
+}
+
+/// The Machines that core made for the pool, as they are now.
+async fn read_machines(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<(), ReconcileError> {
+    let namespace = snapshot.object.namespace().unwrap_or_default();
+    for name in snapshot.members.keys() {
+        read(&kind.machines, &Key::new(&namespace, name)).await?;
+    }
+    Ok(())
+}
+
+/// Names of the native Machines whose Nodes have the taint with which the autoscaler begins to delete them.
+async fn to_be_deleted(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<BTreeSet<String>, ReconcileError> {
+    let cluster = snapshot.cluster.known().map(|cluster| Key::of(&cluster.metadata));
+    let target = cluster.and_then(|cluster| kind.targets.get(&target_of(&cluster)));
+    let away = || ReconcileError::read("the Nodes of the pool", Error::other("the workload cluster is not connected"));
+    let target = target.ok_or_else(away)?;
+    let mut chosen = BTreeSet::new();
+    for (name, machine) in &snapshot.machines {
+        let Some(node) = machine.node_name() else { continue };
+        let key = Key::new("", node);
+        read(&target.nodes, &key).await?;
+        let has_taint = |node: Arc<Node>| node.spec.taints.iter().any(|taint| taint.key == TO_BE_DELETED);
+        if target.nodes.cache.get(&key).is_some_and(has_taint) {
+            chosen.insert(name.clone());
+        }
+    }
+    Ok(chosen)
 }
 
 /// Whether the API server has no native object with the label of the pool.

@@ -39,7 +39,8 @@ impl Snapshot {
 
     fn id_of(&self, machine: &Machine) -> Option<String> {
         let class = self.classes.get(&machine.spec.class.name).and_then(|class| class.known());
-        let zone = class.and_then(|class| zone_of(Some(&content_of(class))));
+        let of_class = || class.and_then(|class| zone_of(Some(&content_of(class))));
+        let zone = machine.vm_zone().map(str::to_owned).or_else(of_class);
         provider_id::to_node(&machine.spec.provider_id, zone.as_deref()).filter(|id| !id.is_empty())
     }
 }

@@ -50,14 +50,26 @@ pub(super) fn create(plan: &mut Plan<Action>, snapshot: &Snapshot) {
                     None,
                 );
             }
-            Some(_) => {}
+            Some(member) => keep_filter(plan, snapshot, member),
         }
     }
 }
 
+/// An MCMMachine has the manager that its pool has.
+fn keep_filter(plan: &mut Plan<Action>, snapshot: &Snapshot, member: &Member) {
+    let Some(filter) = &snapshot.watch_filter else { return };
+    if member.object.labels().get(names::WATCH_FILTER) != Some(filter) {
+        let patch = json!({ "metadata": { "labels": { (names::WATCH_FILTER): filter } } });
+        let action = Action::PatchMember { member: member.object.clone(), patch };
+        plan.then(action, "the label of its manager changed");
+    }
+}
+
 /// The Machine of a native Machine that is deleted, or gone, is deleted. An MCMMachine without a Machine waits for core to
-/// make it.
+/// make it. For a pool that is being deleted core makes none any more, so the MCMMachine is deleted itself and the native
+/// controllers drain its Node.
 pub(super) fn delete(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let is_last = snapshot.object.metadata.deletion_timestamp.is_some() || snapshot.is_abandoned();
     for (name, member) in snapshot.members.iter().filter(|(_, member)| is_own(snapshot, member)) {
         let stays = snapshot.machines.get(name).is_some_and(|machine| !machine.is_terminating());
         let is_unknown = snapshot.unreadable_machines.contains(name);
@@ -70,6 +82,15 @@ pub(super) fn delete(plan: &mut Plan<Action>, snapshot: &Snapshot) {
             }
             View::Present(_) => {
                 plan.wait(WaitKind::MachineDeletion, format!("core to drain the Node of Machine {name}"), None);
+            }
+            View::Missing if is_last && snapshot.session.has_read_machines => {
+                let action = Action::DeleteMember(member.object.clone());
+                plan.then(action, "core makes no Machine for a pool that is being deleted");
+            }
+            View::Missing if is_last => {
+                if !plan.steps.iter().any(|step| step.action == Action::ReadMachines) {
+                    plan.then(Action::ReadMachines, "core may have made its Machine just before");
+                }
             }
             View::Missing | View::Unknown => {
                 plan.wait(WaitKind::Owner, format!("core to make Machine {name}, so that it can be deleted"), None);

@@ -9,6 +9,7 @@
 //! - the finalizer goes only after a live read showed that the native objects, and so the VMs, are gone.
 
 mod apply;
+mod chosen;
 mod ids;
 mod members;
 mod native;
@@ -77,14 +78,25 @@ pub(super) struct Snapshot {
     pub is_resumed: bool,
     /// MCMMachines with its label or with the name of one of its native Machines, by name.
     pub members: BTreeMap<String, Member>,
-    /// A live read in this reconcile showed that no native object of the pool exists.
-    pub is_gone: bool,
+    /// What live reads of this reconcile found.
+    pub session: Session,
     /// A native manager beside the provider.
     pub obstacle: Option<Obstacle>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
     /// The time.
     pub now: Timestamp,
+}
+
+/// What live reads of a reconcile found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Session {
+    /// No native object of the pool exists.
+    pub is_gone: bool,
+    /// The Machines of Cluster API in the caches are as they were during this reconcile.
+    pub has_read_machines: bool,
+    /// Names of the native Machines whose Nodes the autoscaler is about to delete; `None` before the Nodes were read.
+    pub to_be_deleted: Option<BTreeSet<String>>,
 }
 
 /// An MCMMachine of a pool whose VMs are Machines of Cluster API, too.
@@ -117,10 +129,20 @@ pub(super) enum Action {
     PatchNative { machine: Arc<native_api::Machine>, patch: Value },
     /// Create an MCMMachine for a native Machine.
     CreateMember(Box<MCMMachine>),
+    /// Patch of an MCMMachine of the pool.
+    PatchMember { member: Arc<MCMMachine>, patch: Value },
+    /// Delete an MCMMachine of which core makes no Machine any more.
+    DeleteMember(Arc<MCMMachine>),
     /// Delete a Machine of Cluster API, so that core drains its Node.
     DeleteMachine(Arc<Machine>),
+    /// Patch of the MachinePool.
+    PatchOwner { pool: Arc<MachinePool>, patch: Value },
     /// Look live for native objects of the pool.
     ReadNatives,
+    /// Read the Machines of Cluster API live.
+    ReadMachines,
+    /// Read the Nodes of the native Machines live.
+    ReadNodes,
 }
 
 impl fmt::Display for Action {
@@ -157,8 +179,15 @@ impl fmt::Display for Action {
                 write!(f, "patch native Machine {}: {}", machine.name_any(), patch::fields(patch))
             }
             Self::CreateMember(member) => write!(f, "create MCMMachine {}", member.name_any()),
+            Self::PatchMember { member, patch } => {
+                write!(f, "patch MCMMachine {}: {}", member.name_any(), patch::fields(patch))
+            }
+            Self::DeleteMember(member) => write!(f, "delete MCMMachine {}", member.name_any()),
             Self::DeleteMachine(machine) => write!(f, "delete Machine {}", machine.name_any()),
+            Self::PatchOwner { pool, patch } => write!(f, "patch MachinePool {} {patch}", pool.name_any()),
             Self::ReadNatives => f.write_str("look for native objects live"),
+            Self::ReadMachines => f.write_str("read the Machines live"),
+            Self::ReadNodes => f.write_str("read the Nodes live"),
         }
     }
 }

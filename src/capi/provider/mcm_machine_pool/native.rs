@@ -16,6 +16,7 @@ use crate::{
     },
     capi::{
         conversion::{VERSION, is_in, limit},
+        provider::class,
         types::{InlineClass, names},
     },
     controllers::object::{
@@ -72,7 +73,11 @@ fn settle(deployment: &mut MachineDeployment, snapshot: &Snapshot, share: &Share
     spec.revision_history_limit = Some(0);
 
     let template = &mut spec.template;
+    // Another label of the manager is no reason to replace VMs: the pool has it, and a template keeps what it was made with.
+    let filter = template.metadata.labels.remove(names::WATCH_FILTER);
     template.metadata.labels = labels_of(snapshot);
+    template.metadata.labels.remove(names::WATCH_FILTER);
+    template.metadata.labels.extend(filter.map(|filter| (names::WATCH_FILTER.to_owned(), filter)));
     template.metadata.labels.insert(labels::DEPLOYMENT_NAME.to_owned(), share.name.clone());
     if let Some(name) = class {
         let (api_group, kind) = (GROUP.to_owned(), "MachineClass".to_owned());
@@ -128,7 +133,7 @@ pub(super) fn class(snapshot: &Snapshot, name: &str, content: &InlineClass) -> M
         provider_spec: content.provider_spec.clone(),
         provider: content.provider.clone(),
         secret_ref: None,
-        credentials_secret_ref: content.credentials_secret_ref.clone(),
+        credentials_secret_ref: class::credentials(content, &snapshot.infrastructure),
         node_template: content.node_template.clone(),
     }
 }

@@ -6,7 +6,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::{MCMMachinePools, Member, Snapshot, members, shares};
+use super::{MCMMachinePools, Member, Session, Snapshot, members, shares};
 use crate::{
     api::machine::{Machine, MachineDeployment},
     capi::{
@@ -29,7 +29,7 @@ use crate::{
 
 impl MCMMachinePools {
     /// Reads the caches into a snapshot; `None` if the object does not exist.
-    pub(super) fn snapshot(&self, key: &Key, is_gone: bool) -> Option<Snapshot> {
+    pub(super) fn snapshot(&self, key: &Key, session: &Session) -> Option<Snapshot> {
         let object = self.objects.cache.get(key)?;
         let beside = |name: &str| Key::new(&key.namespace, name);
         let owner = match owner_of(&object.metadata, "MachinePool") {
@@ -74,7 +74,7 @@ impl MCMMachinePools {
             deployments,
             machines,
             bootstrap,
-            is_gone,
+            session: session.clone(),
         })
     }
 

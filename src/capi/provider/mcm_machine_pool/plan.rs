@@ -1,18 +1,21 @@
+use std::sync::Arc;
+
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{Action, Snapshot, members, native, parts::Parts, shares, shares::Share, status};
+use super::{Action, Snapshot, chosen, members, native, parts::Parts, shares, shares::Share, status};
 use crate::{
+    api::{labels, machine::MachineDeployment},
     capi::{
         provider::{
             class::Class,
-            hold,
+            conditions, hold,
             view::{Owner, View},
         },
         types::{MCMMachinePoolStatus, names},
     },
     controllers::object::{finalizer, owner},
-    plan::{Plan, WaitKind},
+    plan::{Plan, Step, WaitKind},
 };
 
 /// Plans the next steps of an MCMMachinePool. A plan has at most one write of the object itself.
@@ -53,6 +56,9 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         return plan;
     }
     if snapshot.owner.known().is_none() {
+        if matches!(snapshot.owner, Owner::Named(View::Missing)) && snapshot.object.status.is_some() {
+            report(&mut plan, snapshot, status::deserted(snapshot), "its MachinePool is gone");
+        }
         plan.wait(WaitKind::Owner, "the MachinePool that owns it to become readable", None);
         return plan;
     }
@@ -77,6 +83,10 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
             return;
         }
     }
+    if let Some((pool, patch)) = snapshot.counted_elsewhere() {
+        plan.then(Action::PatchOwner { pool, patch }, "another program scales the native deployments");
+        return;
+    }
     let ids = snapshot.ids();
     if ids != snapshot.object.spec.provider_id_list {
         let patch = json!({ "spec": { "providerIDList": ids } });
@@ -97,6 +107,7 @@ fn native_objects(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts) {
         members::create(plan, snapshot);
         members::delete(plan, snapshot);
     }
+    chosen::by_nodes(plan, snapshot);
     let shares = snapshot.shares();
     for share in &shares {
         share_out(plan, snapshot, parts, share);
@@ -113,6 +124,10 @@ fn share_out(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share:
                 plan.wait(WaitKind::ClassUnknown, format!("MachineClass {name} to become readable"), None);
                 None
             }
+            Some(View::Missing) | None if matches!(snapshot.infrastructure, View::Unknown) => {
+                plan.wait(WaitKind::Unreadable, "the MCMCluster to become readable", None);
+                None
+            }
             Some(View::Missing) | None => {
                 let class = native::class(snapshot, &name, &content);
                 plan.then(Action::CreateClass(Box::new(class)), "the pool describes its VMs itself");
@@ -125,6 +140,9 @@ fn share_out(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share:
     match (snapshot.deployments.get(&share.name), &class) {
         (Some(deployment), _) if !snapshot.owns(deployment) => {}
         (Some(deployment), class) => {
+            if !chosen::is_known(plan, snapshot, share, deployment) {
+                return;
+            }
             if let Some(change) = native::changed(snapshot, share, class.as_deref(), deployment) {
                 let action = Action::PatchDeployment { deployment: change.current, patch: change.patch };
                 plan.then(action, change.reason);
@@ -145,9 +163,9 @@ fn share_out(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share:
 /// Deployments of zones that the pool has no more go once the others are complete; classes once nothing uses them.
 fn remove_surplus(plan: &mut Plan<Action>, snapshot: &Snapshot, shares: &[Share]) {
     let surplus = snapshot.own_deployments().filter(|one| !shares.iter().any(|share| share.name == one.name_any()));
-    for deployment in surplus.filter(|one| one.metadata.deletion_timestamp.is_none()) {
-        if snapshot.is_complete(shares) {
-            plan.then(Action::DeleteDeployment(deployment.clone()), "the pool has no such failure domain any more");
+    for deployment in surplus {
+        if deployment.metadata.deletion_timestamp.is_some() || snapshot.is_complete(shares) {
+            delete(plan, deployment, "the pool has no such failure domain any more");
         } else {
             plan.wait(WaitKind::MachineAvailability, "the machines of the other failure domains", None);
         }
@@ -179,7 +197,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let unreadable = snapshot.unreadable_deployments.iter().chain(&snapshot.unreadable_machines).next();
     let own: Vec<_> = snapshot.own_deployments().collect();
     if unreadable.is_none() && own.is_empty() && snapshot.machines.is_empty() {
-        if !snapshot.is_gone {
+        if !snapshot.session.is_gone {
             plan.then(Action::ReadNatives, "the caches may be stale, and no VM must be left behind");
         } else {
             plan.then(Action::PatchSelf(release), "there are no native objects, and so no VMs");
@@ -189,9 +207,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     if report(plan, snapshot, status::deleting(snapshot), "it is being deleted") {
         return;
     }
-    for deployment in own.into_iter().filter(|deployment| deployment.metadata.deletion_timestamp.is_none()) {
-        plan.then(Action::DeleteDeployment(deployment.clone()), "the VMs go before the object");
-    }
+    own.into_iter().for_each(|deployment| delete(plan, deployment, "the VMs go before the object"));
     if snapshot.has_members() {
         members::delete(plan, snapshot);
     }
@@ -201,11 +217,24 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     };
 }
 
+/// Deletes a deployment with its VMs.
+fn delete(plan: &mut Plan<Action>, deployment: &Arc<MachineDeployment>, reason: &str) {
+    if !deployment.annotations().contains_key(labels::DELETE_VM) {
+        let patch = json!({ "metadata": { "annotations": { (labels::DELETE_VM): "" } } });
+        plan.then(Action::PatchDeployment { deployment: deployment.clone(), patch }, "its VMs go with it");
+    }
+    if deployment.metadata.deletion_timestamp.is_none() {
+        plan.then(Action::DeleteDeployment(deployment.clone()), reason);
+    }
+}
+
 /// Adds a write of the status, if it changes.
 fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, next: MCMMachinePoolStatus, reason: &str) -> bool {
-    let is_news = next != snapshot.stored();
+    let stored = snapshot.stored();
+    let is_news = next != stored;
     if is_news {
-        plan.then(Action::WriteStatus(Box::new(next)), reason);
+        let event = conditions::event(&stored.conditions, &next.conditions);
+        plan.steps.push(Step { action: Action::WriteStatus(Box::new(next)), reason: reason.to_owned(), event });
     }
     is_news
 }

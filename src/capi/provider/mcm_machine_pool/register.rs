@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Action, Snapshot, apply, plan};
+use super::{Action, Session, Snapshot, apply, plan};
 use crate::{
     api::machine::{self as native, MachineClass, MachineDeployment, MachineSet},
     capi::{
@@ -11,7 +11,7 @@ use crate::{
             native_managers::Managers,
             observe::{POOLS_BY_CLUSTER, cluster_name, pool_of},
             resume::Resumed,
-            settings::{ROLE_NAME, Settings},
+            settings::{COMPONENT, ROLE_NAME, Settings},
             workload::Workloads,
         },
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool},
@@ -25,6 +25,7 @@ use crate::{
         cache::{Cache, Index, Key},
         cell::{Builder, Kept, Kind},
         clock::Clock,
+        events::Events,
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
@@ -69,6 +70,7 @@ pub(super) struct MCMMachinePools {
     pub resumed: Arc<Resumed>,
     pub managers: Arc<Managers>,
     pub watch_filter: Option<String>,
+    pub events: Events,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -77,11 +79,10 @@ impl Reconciler for MCMMachinePools {
     type Snapshot = Snapshot;
     type Action = Action;
     type Memory = ();
-    /// A live read showed that no native object of the pool exists.
-    type Session = bool;
+    type Session = Session;
 
-    fn observe(&self, key: &Key, (): &(), is_gone: &bool) -> Option<Snapshot> {
-        self.snapshot(key, *is_gone)
+    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
+        self.snapshot(key, session)
     }
 
     fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
@@ -103,6 +104,7 @@ impl Reconciler for MCMMachinePools {
             "MachineClass" => drop(read(&self.classes, &write.key).await?),
             "MCMMachine" => drop(read(&self.members, &write.key).await?),
             "MachineDeployment" => drop(read(&self.deployments, &write.key).await?),
+            "MachinePool" => drop(read(&self.pools, &write.key).await?),
             // A native Machine, or one of Cluster API: the next plan writes it again if that is needed.
             _ => {}
         }
@@ -133,6 +135,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         resumed: builder.shared(),
         managers: builder.shared(),
         watch_filter: settings.watch_filter.clone(),
+        events: builder.config().events.with_component(COMPONENT),
         clock: Arc::clone(&builder.config().shared.clock),
     };
     let (pools, sets) = (Arc::clone(&reconciler.pools), Arc::clone(&reconciler.sets));

@@ -1,19 +1,26 @@
 //! Into which native deployments a pool is divided.
 
+use std::sync::Arc;
+
 use kube::ResourceExt;
+use serde_json::{Value, json};
 
 use super::Snapshot;
 use crate::{
+    api::machine::ClassNodeTemplate,
     capi::{
         conversion::{named, spread},
         provider::{
             class::{self, Class, Description},
-            view::View,
+            view::{Owner, View},
         },
         types::{MCMCluster, MCMMachinePool, MachinePool, names},
     },
     controllers::object::owner,
 };
+
+/// Of the end that tells two shortened names apart, in characters.
+const HASH: usize = 9;
 
 /// The part of a pool that is one native deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +38,21 @@ pub(super) fn of(object: &MCMMachinePool, owner: &MachinePool) -> Vec<Share> {
     let (name, replicas) = (object.name_any(), owner.spec.replicas);
     let parts = spread(replicas.unwrap_or_default(), &owner.spec.failure_domains).into_iter();
     let shares = parts.map(|(zone, part)| Share {
-        name: zone.map_or_else(|| name.clone(), |zone| format!("{name}-{zone}")),
+        name: zone.map_or_else(|| name.clone(), |zone| in_zone(&name, zone)),
         zone: zone.unwrap_or_default().to_owned(),
         replicas: replicas.map(|_| part),
     });
     shares.collect()
+}
+
+/// Name of the deployment of a zone. It is the value of a label and of a selector, too, so a long one ends with a hash.
+fn in_zone(pool: &str, zone: &str) -> String {
+    let name = format!("{pool}-{zone}");
+    if names::is_label_value(&name) {
+        return name;
+    }
+    let head: String = pool.chars().take(names::LONGEST_LABEL - HASH).collect();
+    named(&head, &name)
 }
 
 /// Name of the class that is made from a description in the pool itself. Other content is another class, and so a
@@ -70,11 +87,47 @@ impl Snapshot {
         description.resolve()
     }
 
+    /// What a Node of the pool has, for an autoscaler that begins with none: that of the first class that is known.
+    pub(super) fn node_template(&self) -> Option<&ClassNodeTemplate> {
+        let shares = self.shares();
+        let wanted = shares.iter().map(|share| class_name(&self.object, &share.zone, &self.infrastructure));
+        let shown = self.counted().into_iter().map(|one| one.spec.template.spec.class.name.clone());
+        let names: Vec<String> = if self.shown().is_empty() { wanted.collect() } else { shown.collect() };
+        let known = names.iter().find_map(|name| self.classes.get(name)?.known()?.node_template.as_ref());
+        self.object.spec.machine_class.as_ref().map_or(known, |content| content.node_template.as_ref())
+    }
+
     /// Somebody else than core sets the number of machines, once the deployments exist.
     pub(super) fn is_scaled_elsewhere(&self) -> bool {
         let annotations = self.owner.known().and_then(|owner| owner.metadata.annotations.as_ref());
         let value = annotations.and_then(|annotations| annotations.get(names::REPLICAS_MANAGED_BY));
         value.is_some_and(|value| value != "false")
+    }
+
+    /// The MachinePool is being deleted, or gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        match &self.owner {
+            Owner::None | Owner::Named(View::Unknown) => false,
+            Owner::Named(View::Missing) => true,
+            Owner::Named(View::Present(pool)) => pool.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// The MachinePool with the patch of its number of machines, if another program sets that of the native deployments.
+    pub(super) fn counted_elsewhere(&self) -> Option<(Arc<MachinePool>, Value)> {
+        let pool = self.owner.known().filter(|_| self.is_scaled_elsewhere())?;
+        let shares = self.shares();
+        let needed: Vec<&str> = match self.shown() {
+            "" => shares.iter().map(|share| share.name.as_str()).collect(),
+            shown => vec![shown],
+        };
+        let replicas = needed.iter().try_fold(0_i32, |sum, name| {
+            let deployment = self.deployments.get(*name)?;
+            let is_counted = !self.shown().is_empty() || self.owns(deployment);
+            is_counted.then(|| sum.saturating_add(deployment.spec.replicas))
+        })?;
+        let is_news = pool.spec.replicas != Some(replicas) && pool.metadata.deletion_timestamp.is_none();
+        is_news.then(|| (pool.clone(), json!({ "spec": { "replicas": replicas } })))
     }
 
     /// The deployment that the pool shows and does not own; empty if it has its own.

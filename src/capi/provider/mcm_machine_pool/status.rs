@@ -3,6 +3,7 @@
 use super::{Snapshot, parts::Parts};
 use crate::capi::{
     provider::{
+        class,
         conditions::{self, Desired},
         reasons,
     },
@@ -50,12 +51,32 @@ pub(super) fn beside_another(snapshot: &Snapshot, on: &str) -> MCMMachinePoolSta
     finish(snapshot, snapshot.stored(), [(reasons::READY, Desired::no(reasons::NATIVE_MANAGER, text))])
 }
 
+/// The status of an object whose MachinePool is gone.
+pub(super) fn deserted(snapshot: &Snapshot) -> MCMMachinePoolStatus {
+    let mut next = snapshot.stored();
+    set_deletable(snapshot, &mut next);
+    next
+}
+
+fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachinePoolStatus) {
+    let is_in_use = snapshot.owner.known().is_some() && !snapshot.is_abandoned();
+    let desired = match is_in_use {
+        true => Desired::no(reasons::POOL_IN_USE, "delete the MachinePool, whose deletion deletes this object"),
+        false => Desired::yes(reasons::POOL_DELETING),
+    };
+    let generation = snapshot.object.metadata.generation;
+    conditions::set(&mut next.conditions, reasons::DELETABLE, desired, generation, snapshot.now);
+}
+
 /// What the native Machines show.
 fn shown(snapshot: &Snapshot) -> MCMMachinePoolStatus {
     let mut next = snapshot.stored();
     let lasting = snapshot.machines.values().filter(|machine| !machine.is_terminating()).count();
     next.replicas = i32::try_from(lasting.saturating_add(snapshot.unreadable_machines.len())).ok();
     next.instances = snapshot.instances();
+    if let Some(template) = snapshot.node_template() {
+        (next.capacity, next.node_info) = class::resources_of(template);
+    }
     next.infrastructure_machine_kind = if snapshot.has_members() { "MCMMachine".to_owned() } else { String::new() };
     next
 }
@@ -70,5 +91,6 @@ fn finish(
         conditions::set(&mut next.conditions, type_, desired, generation, snapshot.now);
     }
     conditions::set_paused(&mut next.conditions, None, generation, snapshot.now);
+    set_deletable(snapshot, &mut next);
     next
 }

@@ -2,14 +2,11 @@ use super::{Snapshot, WriteStatus};
 use crate::{
     api::machine::ClassNodeTemplate,
     capi::{
-        provider::{hold, view::View},
-        types::{MCMMachineTemplateStatus, NodeInfo},
+        provider::{class, hold, view::View},
+        types::MCMMachineTemplateStatus,
     },
     plan::{Plan, WaitKind},
 };
-
-/// Accelerators under the name of the native kinds. No Node has such a resource.
-const GPU: &str = "gpu";
 
 /// Plans the status of a template. It needs no owner.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<WriteStatus> {
@@ -40,10 +37,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<WriteStatus> {
 }
 
 fn status_of(template: &ClassNodeTemplate) -> MCMMachineTemplateStatus {
-    let mut capacity = template.capacity.clone();
-    capacity.remove(GPU);
-    capacity.extend(template.virtual_capacity.clone());
-    let node_info = NodeInfo { architecture: template.architecture.clone().unwrap_or_default(), ..NodeInfo::default() };
+    let (capacity, node_info) = class::resources_of(template);
     MCMMachineTemplateStatus { capacity, node_info }
 }
 

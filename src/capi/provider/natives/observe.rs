@@ -1,14 +1,17 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment, MachineSet},
+    },
     capi::{
         provider::{
             hold, mcm_machine,
             native_managers::Managers,
-            observe::{cluster_name, is_in, pool_of, view},
+            observe::{cluster_name, is_in, owner as owner_with, pool_of, view},
             resume::Resumed,
             settings::Settings,
             view::View,
@@ -55,7 +58,7 @@ impl Surroundings {
 
     /// Why a native object may not be touched.
     pub fn held(&self, meta: &ObjectMeta) -> Option<Hold> {
-        if let Some(on) = hold::hands_off(meta, self.watch_filter.as_deref()) {
+        if let Some(on) = hold::moved(meta).or_else(|| self.of_another(meta)) {
             return Some(on.into());
         }
         let cluster = match cluster_name(meta) {
@@ -68,11 +71,14 @@ impl Surroundings {
         let is_ours = |api_version: &str| api_version.split('/').next() == Some(INFRASTRUCTURE_GROUP);
         match (pool_of(meta), controller.filter(|one| one.kind == "MCMMachine" && is_ours(&one.api_version))) {
             (Some(pool), None) => {
-                self.beside_another(meta).or_else(|| of_pause(self.held_with_pool(meta, &cluster, pool)?))
+                let held = self.beside_another(meta);
+                let held = held.or_else(|| of_pause(self.held_with_pool(meta, &cluster, pool)?));
+                held.or_else(|| self.kept_with_pool(meta, pool))
             }
             (_, Some(controller)) => authority::migrating(meta)
                 .or_else(|| self.beside_another(meta))
-                .or_else(|| of_pause(self.held_with_machine(meta, &cluster, &controller.name)?)),
+                .or_else(|| of_pause(self.held_with_machine(meta, &cluster, controller)?))
+                .or_else(|| self.kept_with_machine(meta, controller)),
             (None, None) => {
                 let on = "an MCMMachine to control it, or a pool: this manager leaves other objects alone";
                 Some(on.to_owned().into())
@@ -80,20 +86,58 @@ impl Surroundings {
         }
     }
 
+    /// The manager of a pool has its native objects, too: their own label is that of their template, and may be older.
+    fn of_another(&self, meta: &ObjectMeta) -> Option<String> {
+        let pool = pool_of(meta).and_then(|pool| self.pools.get(&Key::beside(meta, pool)));
+        let labelled = pool.as_ref().map_or(meta, |pool| &pool.metadata);
+        hold::of_another(labelled, self.watch_filter.as_deref())
+    }
+
     fn beside_another(&self, meta: &ObjectMeta) -> Option<Hold> {
         let another = self.managers.of(meta.namespace.as_deref().unwrap_or_default());
         another.map(|another| Hold::from(another.on))
     }
 
-    fn held_with_machine(&self, meta: &ObjectMeta, cluster: &View<Cluster>, name: &str) -> Option<String> {
+    fn held_with_machine(
+        &self,
+        meta: &ObjectMeta,
+        cluster: &View<Cluster>,
+        controller: &OwnerReference,
+    ) -> Option<String> {
         if let Some(on) = hold::paused(meta, cluster) {
             return Some(on);
         }
-        match view(&self.objects, &Key::beside(meta, name)) {
+        let name = &controller.name;
+        match owner_with(&self.objects, meta, controller) {
             View::Unknown => Some(format!("MCMMachine {name} to become readable")),
+            View::Missing if meta.deletion_timestamp.is_none() => {
+                Some(format!("MCMMachine {name}, which controls it, to exist"))
+            }
             View::Missing => None,
             View::Present(object) => self.held_by(&object.metadata),
         }
+    }
+
+    /// The VM of a native Machine goes only if its MCMMachine, or a user, said so in the Machine itself. Without an
+    /// MCMMachine it was the garbage collector that deleted the Machine.
+    fn kept_with_machine(&self, meta: &ObjectMeta, controller: &OwnerReference) -> Option<Hold> {
+        let owner = owner_with(&self.objects, meta, controller);
+        keep(meta, &format!("MCMMachine {}", controller.name), owner.known().map(|owner| &owner.metadata))
+    }
+
+    /// The same for the deployments of a pool. Sets and Machines are deleted by the native controllers, as long as the
+    /// pool exists.
+    fn kept_with_pool(&self, meta: &ObjectMeta, pool: &str) -> Option<Hold> {
+        let of_pool = owner::controller_of(meta).filter(|controller| controller.kind == "MCMMachinePool");
+        let owner = match of_pool {
+            Some(controller) => owner_with(&self.pools, meta, controller),
+            None => view(&self.pools, &Key::beside(meta, pool)),
+        };
+        let owner = owner.known().map(|owner| &owner.metadata);
+        if of_pool.is_none() && owner.is_some() {
+            return None;
+        }
+        keep(meta, &format!("MCMMachinePool {pool}"), owner)
     }
 
     /// At the source of a move, the Cluster and the pool may be gone before the rest is seen to go: then a set without
@@ -177,4 +221,23 @@ impl Surroundings {
         let all = all.chain(machines.iter().map(|one| &one.metadata));
         all.filter(|meta| pool_of(meta).is_some() && is_meant(meta)).map(Key::of).collect()
     }
+}
+
+/// The hold on an object that is being deleted without [`labels::DELETE_VM`]. It is shown unless its owner is about to write
+/// that.
+fn keep(meta: &ObjectMeta, of: &str, owner: Option<&ObjectMeta>) -> Option<Hold> {
+    let has_mark = || meta.annotations.as_ref().is_some_and(|all| all.contains_key(labels::DELETE_VM));
+    if meta.deletion_timestamp.is_none() || has_mark() {
+        return None;
+    }
+    let annotate = format!("annotate it with {} to delete its VM", labels::DELETE_VM);
+    let on = match owner {
+        Some(_) => format!("{of} to be deleted, because the VM stays until then: {annotate} now"),
+        None => format!(
+            "a decision, because {of} was removed by force and the VM stays: remove the finalizers of this object to \
+             forget the VM, or {annotate}"
+        ),
+    };
+    let is_shown = owner.is_none_or(|owner| owner.deletion_timestamp.is_none());
+    Some(Hold { is_confirmed: is_shown, is_kept: true, ..Hold::from(on) })
 }

@@ -64,9 +64,21 @@ fn on(native: &ObjectMeta, cluster: Option<Value>, object: Option<Value>, filter
         put(&around.clusters, "c", &json!({ "spec": spec }));
     }
     if let Some(annotations) = object {
-        put(&around.objects, "m", &json!({ "metadata": { "annotations": annotations } }));
+        put_owner(&around, &json!({ "annotations": annotations, "labels": native.labels }));
     }
     said(&around, native)
+}
+
+/// The MCMMachine that controls the native Machine.
+fn put_owner(around: &Surroundings, metadata: &Value) {
+    put(&around.objects, "m", &json!({ "metadata": { "uid": "u" } , "spec": {} }));
+    let mut owner = json!({ "metadata": { "uid": "u", "resourceVersion": "2" } });
+    patch::apply(&mut owner["metadata"], metadata);
+    put(&around.objects, "m", &owner);
+}
+
+fn released() -> Value {
+    json!({ "annotations": { "machine.mcm/delete-vm": "" } })
 }
 
 /// Z4, Z5, T26: a native Machine is touched only if nobody paused anything around it and it is ours.
@@ -104,6 +116,7 @@ fn a_native_machine_is_held_by_everything_that_pauses_its_cluster(
 #[test]
 fn a_native_machine_that_is_moved_is_held_and_its_own_manager_confirms_it() {
     let around = empty();
+    put_owner(&around, &json!({}));
     let moved = json!({ "annotations": { "machine.mcm/migration": "d" } });
     let hold = around.held(&native(&moved)).unwrap();
     assert_eq!((hold.on.as_str(), hold.is_confirmed), ("MCMMigration d to be complete", true));
@@ -120,7 +133,9 @@ fn t26_native_objects_are_held_beside_a_native_manager() {
         let hold = around.held(&meta).unwrap();
         assert_eq!((hold.on.as_str(), hold.is_pause), ("a Lease to expire", false));
     }
-    let elsewhere = native(&json!({ "namespace": "other" }));
+    let mut elsewhere = native(&json!({ "namespace": "other" }));
+    elsewhere.deletion_timestamp = of_pool(&deleting()["metadata"]).deletion_timestamp;
+    elsewhere.annotations = native(&released()).annotations;
     assert_eq!(said(&around, &elsewhere), None);
 }
 
@@ -135,16 +150,40 @@ fn mv6_a_hold_says_whether_the_cluster_is_paused() {
     assert!(!around.held(&native(&moved)).unwrap().is_pause);
 }
 
-#[test]
-fn a_native_machine_outlives_its_cluster_and_is_deleted_without_it() {
-    assert_eq!(on(&native(&json!({})), None, None, None), None);
+/// The VM is deleted only if the object says so, also when the garbage collector deletes the object because its owner is gone.
+#[rstest]
+#[case::deleted_with_its_owner(deleting()["metadata"].clone(), Some(deleting()["metadata"].clone()), Some(("MCMMachine m to be deleted", false)))]
+#[case::deleted_directly(deleting()["metadata"].clone(), Some(json!({})), Some(("MCMMachine m to be deleted", true)))]
+#[case::owner_removed_by_force(deleting()["metadata"].clone(), None, Some(("MCMMachine m was removed by force", true)))]
+#[case::another_owner_of_that_name(deleting()["metadata"].clone(), Some(json!({ "uid": "another" })), Some(("MCMMachine m was removed by force", true)))]
+#[case::without_an_owner(json!({}), None, Some(("MCMMachine m, which controls it, to exist", false)))]
+#[case::alive(json!({}), Some(json!({})), None)]
+fn the_vm_of_a_native_machine_stays_unless_its_owner_or_a_user_released_it(
+    #[case] machine: Value,
+    #[case] owner: Option<Value>,
+    #[case] expected: Option<(&str, bool)>,
+    #[values(None, Some(json!({})))] cluster: Option<Value>,
+) {
+    let around = empty();
+    cluster.into_iter().for_each(|spec| put(&around.clusters, "c", &json!({ "spec": spec })));
+    owner.into_iter().for_each(|metadata| put_owner(&around, &metadata));
+    let mut machine = native(&machine);
+    let hold = around.held(&machine);
+    let (text, is_shown) = expected.unzip();
+    assert_eq!(hold.as_ref().map(|hold| hold.is_confirmed), is_shown, "{hold:?}");
+    let on = hold.map(|hold| hold.on).unwrap_or_default();
+    assert!(on.contains(text.unwrap_or_default()), "{on}");
+    if machine.deletion_timestamp.is_some() {
+        machine.annotations = native(&released()).annotations;
+        assert_eq!(around.held(&machine), None, "and then it goes, whatever became of its owner");
+    }
 }
 
 /// R3: of two managers with different filters only one touches the Machine.
 #[test]
 fn a_native_machine_has_the_manager_of_its_label() {
     let labelled = native(&json!({ "labels": { "cluster.x-k8s.io/watch-filter": "a" } }));
-    let filtered = |filter| on(&labelled, Some(json!({})), None, Some(filter));
+    let filtered = |filter| on(&labelled, Some(json!({})), Some(json!({})), Some(filter));
     assert_eq!(filtered("a"), None);
     assert!(filtered("b").is_some());
 }
@@ -199,16 +238,50 @@ fn a_native_object_of_a_pool_is_held_by_everything_that_pauses_its_cluster(
     assert!(on.unwrap_or_default().contains(expected.unwrap_or_default()));
 }
 
-/// Z5, T9: the source of a move. A set whose Machines were moved must not create others while it goes itself.
+/// Z5, T9: the source of a move, or a pool that was removed by force. A set whose Machines were moved must not create
+/// others, and no VM goes that nobody released.
 #[test]
-fn without_its_cluster_or_its_pool_a_native_object_is_only_deleted() {
+fn without_its_cluster_or_its_pool_a_native_object_is_only_deleted_if_that_was_said() {
     let around = empty();
+    let is_kept = |around: &Surroundings| {
+        let hold = around.held(&of_pool(&deleting()["metadata"])).unwrap();
+        (hold.is_kept, hold.is_confirmed, hold.on.contains("MCMMachinePool p was removed by force"))
+    };
+    let mut told = released();
+    patch::apply(&mut told, &deleting()["metadata"]);
     assert_eq!(said(&around, &of_pool(&json!({}))).as_deref(), Some("its Cluster to exist"));
-    assert_eq!(said(&around, &of_pool(&deleting()["metadata"])), None);
+    assert_eq!((is_kept(&around), said(&around, &of_pool(&told))), ((true, true, true), None));
     put(&around.clusters, "c", &json!({}));
     resume(&around);
     assert_eq!(said(&around, &of_pool(&json!({}))).as_deref(), Some("MCMMachinePool p to exist"));
-    assert_eq!(said(&around, &of_pool(&deleting()["metadata"])), None);
+    assert_eq!((is_kept(&around), said(&around, &of_pool(&told))), ((true, true, true), None));
+}
+
+/// Sets and Machines of a pool are deleted by the native controllers all the time, its deployments only by the pool.
+#[rstest]
+#[case::pool_lives(json!({}), "p", Some(true))]
+#[case::pool_goes(deleting(), "p", Some(false))]
+#[case::another_pool_of_that_name(json!({}), "former", Some(true))]
+fn a_deployment_of_a_pool_that_is_deleted_directly_keeps_its_vms(
+    #[case] pool: Value,
+    #[case] uid: &str,
+    #[case] is_shown: Option<bool>,
+) {
+    let around = with_pool();
+    let mut newer = json!({ "metadata": { "resourceVersion": "2" } });
+    patch::apply(&mut newer, &pool);
+    put(&around.pools, "p", &newer);
+    let owner = json!([{
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachinePool", "name": "p", "uid": uid,
+        "controller": true,
+    }]);
+    let mut deployment = json!({ "ownerReferences": owner });
+    patch::apply(&mut deployment, &deleting()["metadata"]);
+    let hold = around.held(&of_pool(&deployment));
+    assert_eq!(hold.map(|hold| hold.is_confirmed), is_shown);
+    assert_eq!(said(&around, &of_pool(&deleting()["metadata"])), None, "a Machine of a set");
+    patch::apply(&mut deployment, &released());
+    assert_eq!(said(&around, &of_pool(&deployment)), None);
 }
 
 /// P14: the Node is drained by core, so the VM waits for it.

@@ -57,7 +57,8 @@ pub struct MCMClusterSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 100, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub failure_domains: Vec<FailureDomain>,
-    /// Secret with credentials for the cloud, in the same namespace. It must exist; the classes name the one they use.
+    /// Secret with credentials for the cloud, in the same namespace, for machines that describe their VM (`machineClass`) and
+    /// name no Secret themselves. It must exist. A MachineClass names its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials_secret_ref: Option<ClusterSecretRef>,
 }
@@ -159,6 +160,7 @@ pub struct ReportedFailureDomain {
     doc = "MCMClusterTemplate is the template of the MCMClusters of a ClusterClass."
 )]
 #[serde(default)]
+#[schemars(extend("required" = ["template"]))]
 pub struct MCMClusterTemplateSpec {
     /// The template.
     pub template: ClusterResource,
@@ -167,6 +169,7 @@ pub struct MCMClusterTemplateSpec {
 /// The template of an MCMCluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["spec"]))]
 pub struct ClusterResource {
     /// Labels and annotations of each MCMCluster.
     #[serde(skip_serializing_if = "is_zero")]

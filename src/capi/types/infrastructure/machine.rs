@@ -192,6 +192,7 @@ pub struct MCMMachineStatus {
     doc = "MCMMachineTemplate is the template of the MCMMachines of a set or deployment."
 )]
 #[serde(default)]
+#[schemars(extend("required" = ["template"]))]
 pub struct MCMMachineTemplateSpec {
     /// The template.
     pub template: TemplateResource,
@@ -200,6 +201,7 @@ pub struct MCMMachineTemplateSpec {
 /// The template of an MCMMachine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["spec"]))]
 pub struct TemplateResource {
     /// Labels and annotations of each MCMMachine.
     #[serde(skip_serializing_if = "is_zero")]

@@ -1,15 +1,20 @@
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
     super::machine::MachineMeta,
-    machine::{ClassRef, InlineClass},
+    machine::{ClassRef, InlineClass, NodeInfo},
     schema,
     status::Provisioning,
 };
-use crate::api::{machine::Strategy, wire::is_zero};
+use crate::api::{
+    machine::{Strategy, schema as native},
+    wire::is_zero,
+};
 
 /// Spec of an MCMMachinePool.
 #[expect(clippy::duplicated_attributes, reason = "each column says its type")]
@@ -99,6 +104,13 @@ pub struct MCMMachinePoolStatus {
     /// The VMs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<PoolInstance>,
+    /// Resources of a Node, for an autoscaler that begins with none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "native::quantities")]
+    pub capacity: BTreeMap<String, Quantity>,
+    /// What kind of machine a Node is.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub node_info: NodeInfo,
     /// Conditions; `Ready` summarizes the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 32, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -131,6 +143,7 @@ pub struct PoolInstance {
     doc = "MCMMachinePoolTemplate is the template of the MCMMachinePools of a ClusterClass."
 )]
 #[serde(default)]
+#[schemars(extend("required" = ["template"]))]
 pub struct MCMMachinePoolTemplateSpec {
     /// The template.
     pub template: PoolResource,
@@ -139,6 +152,7 @@ pub struct MCMMachinePoolTemplateSpec {
 /// The template of an MCMMachinePool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["spec"]))]
 pub struct PoolResource {
     /// Labels and annotations of each MCMMachinePool.
     #[serde(skip_serializing_if = "is_zero")]

@@ -155,6 +155,10 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     if machine.blocks_move() {
         set(&mut identity, &["metadata", "annotations", labels::BLOCK_MOVE], Value::Null);
     }
+    if let Some(zone) = vm.zone.as_deref().filter(|zone| machine.is_of_cluster_api() && machine.vm_zone() != Some(zone))
+    {
+        set(&mut identity, &["metadata", "annotations", labels::VM_ZONE], zone);
+    }
     if !identity.is_null() {
         if is_made_by_a_set(machine) {
             set(&mut identity, &["metadata", "managedFields"], untracked());

@@ -174,3 +174,26 @@ fn a_machine_of_cluster_api_gets_its_vm_and_loses_it_without_any_work_on_nodes()
     assert!(world.vms.is_empty());
     assert!(!world.log.iter().any(|action| action.contains("Node") || action.contains("Pod")), "{:?}", world.log);
 }
+
+/// The zone of the VM is stored with its ID, for the provider. The Go programs do not know the annotation, so no other Machine
+/// gets it.
+#[rstest]
+#[case::of_cluster_api(true, json!("zone-b"))]
+#[case::native(false, Value::Null)]
+fn the_zone_of_a_vm_is_noted_for_cluster_api(#[case] is_of_cluster_api: bool, #[case] expected: Value) {
+    let mut world =
+        if is_of_cluster_api { of_cluster_api(json!({})) } else { World::with_machine(json!({}), Value::Null) };
+    world.has_target = false;
+    let mut snapshot = world.snapshot();
+    snapshot.learned.secret = SecretView::Read(world.secret.clone());
+    let vm = Vm {
+        provider_id: "cloud:///7".to_owned(),
+        node_name: "m".to_owned(),
+        zone: Some("zone-b".to_owned()),
+        ..Vm::default()
+    };
+    snapshot.learned.vm = VmView::Found(vm);
+    let [Action::PatchMachine(patch)] = &actions(&snapshot, &world)[..] else { panic!("not one patch") };
+    assert_eq!(patch["metadata"]["annotations"]["machine.mcm/zone"], expected);
+    assert_eq!(patch["spec"]["providerID"], "cloud:///7");
+}

@@ -106,6 +106,26 @@ fn the_object_shows_the_id_as_the_node_has_it(#[case] driver: &str, #[case] zone
     assert_eq!((world.condition("Ready").as_str(), world.status().failure_domain.as_str()), ("True Provisioned", zone));
 }
 
+/// I1, I4: the cloud knows the zone of a VM better than its class, which may have another text or none.
+#[rstest]
+#[case::class_is_wrong("eu-west-1a", "False FailureDomainUnavailable")]
+#[case::class_is_right("eu-west-1b", "True Resolved")]
+#[case::class_is_silent("", "True Resolved")]
+fn the_zone_is_the_one_that_the_cloud_reports(#[case] said: &str, #[case] resolved: &str) {
+    let mut world = World::with_data();
+    world.classes.insert("small".to_owned(), class(said));
+    world.pass();
+    world.set_native(&json!({ "metadata": { "annotations": { "machine.mcm/zone": "eu-west-1b" } } }));
+    world.vm("aws:///eu-west-1/i-1");
+    world.pass();
+    assert_eq!(world.object.as_ref().unwrap()["spec"]["providerID"], "aws:///eu-west-1b/i-1");
+    assert_eq!(world.status().failure_domain, "eu-west-1b");
+    assert_eq!(
+        (world.condition("Ready").as_str(), world.condition("ClassResolved").as_str()),
+        ("True Provisioned", resolved)
+    );
+}
+
 #[test]
 fn an_id_whose_form_on_the_node_is_not_known_is_not_shown() {
     let mut world = World::with_data();
@@ -131,6 +151,29 @@ fn the_id_is_stored_before_provisioned_and_provisioned_stays() {
     world.pass();
     assert_eq!(world.status().initialization.provisioned, Some(true));
     assert_eq!(world.condition("Ready"), "False Internal");
+}
+
+/// I2, I8: `Ready` is about the whole life of the VM, `provisioned` is not. Addresses follow the VM.
+#[rstest]
+#[case::gone("VMNotFound")]
+#[case::stopped("VMNotRunning")]
+fn a_vm_that_is_gone_or_stopped_is_not_ready_until_it_is_back(#[case] reason: &str) {
+    let mut world = World::provisioned();
+    let condition = |status: &str| json!({ "type": "VMAvailable", "status": status, "reason": reason, "message": "the VM is away" });
+    world.set_native(&json!({ "status": { "conditions": [condition("False")] } }));
+    world.pass();
+    assert_eq!(
+        (world.condition("Ready"), world.condition("VMProvisioned")),
+        (format!("False {reason}"), format!("False {reason}"))
+    );
+    assert_eq!(world.status().initialization.provisioned, Some(true));
+    world.set_native(&json!({ "status": {
+        "conditions": [condition("True")], "addresses": [{ "type": "ExternalIP", "address": "192.0.2.7" }],
+    } }));
+    world.pass();
+    assert_eq!(world.condition("Ready"), "True Provisioned");
+    assert_eq!(world.status().addresses[0].address, "192.0.2.7");
+    assert!(!world.log.iter().any(|line| line.starts_with("create")), "no other VM is made: {:?}", world.log);
 }
 
 /// F1, F3: a failure is told with its code, nothing is replaced, and a later success ends it.
@@ -218,11 +261,76 @@ fn an_object_with_the_id_of_a_vm_adopts_it_and_never_creates_one() {
     assert_eq!(world.condition("Ready"), "True Provisioned");
 }
 
-/// A1: a VM has one machine. What only claims it neither takes it nor deletes it.
+/// The object before was removed by force, so its native Machine keeps the VM. It makes room for the next one, but for no
+/// other VM.
+#[rstest]
+#[case::collected(json!({ "deletionTimestamp": "2027-01-01T00:00:00Z" }), "simulated:///r/vm-1", true)]
+#[case::not_collected(json!({}), "simulated:///r/vm-1", true)]
+#[case::of_another_vm(json!({ "deletionTimestamp": "2027-01-01T00:00:00Z" }), "simulated:///r/vm-2", false)]
+#[case::released(
+    json!({ "deletionTimestamp": "2027-01-01T00:00:00Z", "annotations": { "machine.mcm/delete-vm": "" } }),
+    "simulated:///r/vm-1",
+    false
+)]
+fn an_object_takes_over_the_vm_of_a_former_one_that_was_removed_by_force(
+    #[case] native: Value,
+    #[case] id: &str,
+    #[case] is_taken_over: bool,
+) {
+    let mut world = World::provisioned();
+    world.set_native(&json!({ "metadata": native }));
+    world.set_object(&json!({
+        "metadata": { "uid": "next", "finalizers": null }, "spec": { "providerID": id }, "status": null,
+    }));
+    world.set_machine(&json!({ "spec": { "bootstrap": { "dataSecretName": "empty" } } }));
+    world.pass();
+    let native = world.native.as_ref().unwrap();
+    let is_next = native["metadata"]["ownerReferences"][0]["uid"] == "next";
+    assert_eq!(is_next, is_taken_over, "{}", world.story);
+    assert_eq!(native["spec"]["providerID"], "simulated:///r/vm-1");
+    if is_taken_over {
+        world.vm("simulated:///r/vm-1");
+        world.pass();
+    }
+    assert_eq!(world.condition("Ready"), if is_taken_over { "True Provisioned" } else { "False NameTaken" });
+}
+
+/// The VM stays, and the object says what happened.
 #[test]
-fn a_vm_that_another_native_machine_has_is_neither_taken_nor_deleted() {
+fn a_native_machine_that_is_deleted_directly_is_shown() {
+    let mut world = World::provisioned();
+    world.set_native(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
+    world.pass();
+    assert_eq!(world.condition("NativeMachineSynced"), "False Deleting");
+    assert_eq!(world.condition("Ready"), "True Provisioned");
+}
+
+/// Without the annotation the native controller keeps the VM, also if the deletion began without it.
+#[rstest]
+fn the_vm_is_released_before_the_native_machine_is_deleted(#[values(false, true)] is_deleted_already: bool) {
+    let mut world = World::provisioned();
+    if is_deleted_already {
+        world.set_native(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
+    }
+    world.delete();
+    world.pass();
+    let native = &world.native.as_ref().unwrap()["metadata"];
+    assert_eq!(
+        (&native["annotations"]["machine.mcm/delete-vm"], native["deletionTimestamp"].is_string()),
+        (&json!(""), true)
+    );
+    let at = |what: &str| world.log.iter().position(|line| line.starts_with(what));
+    assert!(is_deleted_already || at("patch native Machine") < at("delete native Machine"), "{:?}", world.log);
+}
+
+/// A1: a VM has one machine. What only claims it neither takes it nor deletes it.
+#[rstest]
+fn a_vm_that_another_native_machine_has_is_neither_taken_nor_deleted(#[values(true, false)] is_seen: bool) {
     let mut world = World::new();
-    world.rival = Some("other".to_owned());
+    match is_seen {
+        true => world.rival = Some("other".to_owned()),
+        false => world.unseen_rival = Some("other".to_owned()),
+    }
     world.set_object(&json!({ "spec": { "providerID": "simulated:///r/vm" } }));
     world.pass();
     assert_eq!((world.condition("Ready").as_str(), &world.native), ("False VMTaken", &None));
@@ -307,6 +415,29 @@ fn a_vm_described_in_the_object_gets_a_class_that_the_object_controls() {
     world.classes.insert("m".to_owned(), self::class("a"));
     world.pass();
     assert_eq!((world.condition("Ready").as_str(), world.native), ("False NameTaken", None));
+}
+
+/// A description without credentials of its own gets those of the cluster. The MCMCluster must be known.
+#[rstest]
+#[case::of_the_cluster(json!({}), Some("cloud"), Some(("cloud", "ns")))]
+#[case::its_own(json!({ "credentialsSecretRef": { "name": "own", "namespace": "ns" } }), Some("cloud"), Some(("own", "ns")))]
+#[case::none(json!({}), None, None)]
+fn a_described_vm_has_the_credentials_of_the_cluster_unless_it_names_others(
+    #[case] change: Value,
+    #[case] of_cluster: Option<&str>,
+    #[case] expected: Option<(&str, &str)>,
+) {
+    let mut world = World::with_data();
+    let mut content = json!({ "provider": "simulated", "providerSpec": { "zone": "a" } });
+    crate::api::patch::apply(&mut content, &change);
+    world.set_object(&json!({ "spec": { "machineClassRef": null, "machineClass": content } }));
+    let secret = of_cluster.map(|name| json!({ "name": name }));
+    world.infrastructure =
+        Some(json!({ "metadata": { "namespace": "ns" }, "spec": { "credentialsSecretRef": secret } }));
+    world.pass();
+    let reference = &world.classes["m"]["credentialsSecretRef"];
+    let (name, namespace) = expected.unzip();
+    assert_eq!((reference["name"].as_str(), reference["namespace"].as_str()), (name, namespace));
 }
 
 /// Z2, Z3: only the condition is written, and a deletion waits.

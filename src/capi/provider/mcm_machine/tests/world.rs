@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::{Action, Snapshot, plan::plan};
+use super::super::{Action, Session, Snapshot, plan::plan};
 use crate::{
     api::patch,
     capi::{
@@ -30,6 +30,8 @@ pub(super) struct World {
     pub native: Option<Value>,
     /// Another native Machine with the VM of the object.
     pub rival: Option<String>,
+    /// The same, while the watch has not delivered it yet.
+    pub unseen_rival: Option<String>,
     pub secrets: Vec<String>,
     /// A native manager beside the provider.
     pub obstacle: Option<Obstacle>,
@@ -89,6 +91,7 @@ impl World {
             classes: [("small".to_owned(), class("a"))].into(),
             native: None,
             rival: None,
+            unseen_rival: None,
             secrets: vec!["boot".to_owned()],
             obstacle: None,
             filter: None,
@@ -155,7 +158,7 @@ impl World {
         } }));
     }
 
-    pub fn snapshot(&self, is_native_gone: bool) -> Snapshot {
+    pub fn snapshot(&self, session: Session) -> Snapshot {
         let object: Arc<MCMMachine> = parsed(self.object.as_ref().unwrap());
         let named = owner_of(&object.metadata, "Machine").is_some();
         let owner: Owner<Machine> = if named { Owner::Named(view(self.machine.as_ref())) } else { Owner::None };
@@ -177,28 +180,28 @@ impl World {
             infrastructure,
             rival: self.rival.clone(),
             obstacle: self.obstacle.clone(),
-            is_native_gone,
+            session,
         }
     }
 
     /// Plans and executes until there is nothing to do. Returns what the object waits for.
     pub fn pass(&mut self) -> Vec<String> {
-        let mut is_native_gone = false;
+        let mut session = Session::default();
         for _ in 0..20 {
             if self.object.is_none() {
                 return Vec::new();
             }
-            let plan = plan(&self.snapshot(is_native_gone));
+            let plan = plan(&self.snapshot(session));
             self.story.push_str(&plan.to_string());
             if plan.steps.is_empty() {
                 return plan.waits.into_iter().map(|wait| wait.text).collect();
             }
-            self.carry_out(plan, &mut is_native_gone);
+            self.carry_out(plan, &mut session);
         }
         panic!("it does not come to an end:\n{}", self.story);
     }
 
-    fn carry_out(&mut self, plan: Plan<Action>, is_native_gone: &mut bool) {
+    fn carry_out(&mut self, plan: Plan<Action>, session: &mut Session) {
         let writes =
             plan.steps.iter().filter(|step| matches!(step.action, Action::PatchSelf(_) | Action::WriteStatus(_)));
         assert!(writes.count() <= 1, "the second write would meet another resource version");
@@ -224,11 +227,25 @@ impl World {
                     self.native = Some(serde_json::to_value(*machine).unwrap());
                     self.set_native(&json!({ "metadata": { "uid": "native" } }));
                 }
-                Action::PatchNative { patch, .. } => self.set_native(&patch),
+                Action::PatchNative { patch, .. } => {
+                    self.set_native(&patch);
+                    let meta = &self.native.as_ref().unwrap()["metadata"];
+                    let has_finalizer = meta["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+                    if meta["deletionTimestamp"].is_string()
+                        && patch["metadata"]["finalizers"].is_array()
+                        && !has_finalizer
+                    {
+                        self.native = None;
+                    }
+                }
                 Action::DeleteNative(_) => {
                     self.set_native(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
                 }
-                Action::ReadNative => *is_native_gone = self.native.is_none(),
+                Action::ReadNative => session.is_native_gone = self.native.is_none(),
+                Action::ReadNatives => {
+                    session.has_read_natives = true;
+                    self.rival = self.unseen_rival.take().or_else(|| self.rival.take());
+                }
             }
         }
     }

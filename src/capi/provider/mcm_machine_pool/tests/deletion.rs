@@ -1,5 +1,6 @@
 //! A pool goes after its VMs.
 
+use rstest::rstest;
 use serde_json::json;
 
 use super::world::{World, deleted};
@@ -37,6 +38,26 @@ fn a_pool_that_lost_everything_else_is_deleted_all_the_same() {
     world.natives.clear();
     world.pass();
     assert!(world.object.is_none());
+}
+
+/// Without the annotation the native controllers keep the VMs, also if the deletion began without it.
+#[rstest]
+fn the_vms_are_released_before_a_deployment_is_deleted(#[values(false, true)] is_deleted_already: bool) {
+    let mut world = World::running();
+    if is_deleted_already {
+        crate::api::patch::apply(world.deployments.get_mut("p").unwrap(), &deleted());
+    }
+    world.pass();
+    assert!(world.deployments["p"]["metadata"]["annotations"]["machine.mcm/delete-vm"].is_null(), "the pool lives");
+    world.delete();
+    world.pass();
+    let meta = &world.deployments["p"]["metadata"];
+    assert_eq!(
+        (&meta["annotations"]["machine.mcm/delete-vm"], meta["deletionTimestamp"].is_string()),
+        (&json!(""), true)
+    );
+    let at = |what: &str| world.log.iter().position(|line| line.starts_with(what));
+    assert!(is_deleted_already || at("patch native") < at("delete native"), "{:?}", world.log);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Pools whose VMs are Machines of Cluster API, too.
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, deleted};
@@ -68,8 +69,8 @@ fn the_machine_that_somebody_chose_goes_first() {
     patch::apply(world.machines.get_mut("p-2").unwrap(), &chosen);
     world.set_pool(&json!({ "spec": { "replicas": 2 } }));
     world.pass();
-    assert!(world.log[0].starts_with("patch native Machine p-2"), "{:?}", world.log);
-    assert!(world.log[1].starts_with("patch native MachineDeployment p"), "{:?}", world.log);
+    let at = |what: &str| world.log.iter().position(|line| line.starts_with(what)).unwrap();
+    assert!(at("patch native Machine p-2") < at("patch native MachineDeployment p"), "{:?}", world.log);
     assert_eq!(world.natives["p-2"]["metadata"]["annotations"]["machinepriority.machine.sapcloud.io"], "1");
     let undone = json!({ "metadata": { "annotations": { "cluster.x-k8s.io/delete-machine": null } } });
     patch::apply(world.machines.get_mut("p-2").unwrap(), &undone);
@@ -97,6 +98,82 @@ fn a_pool_that_is_deleted_has_its_machines_drained_by_core() {
     world.natives.values_mut().for_each(|native| patch::apply(native, &deleted()));
     world.pass();
     assert!(world.machines.values().all(|machine| machine["metadata"]["deletionTimestamp"].is_string()));
+}
+
+/// Core makes no Machine for a pool that is being deleted, so nothing else would delete the MCMMachine.
+#[rstest]
+#[case::pool_deleted(|world: &mut World| world.delete())]
+#[case::machine_pool_deleted_and_its_pool_not_yet(|world: &mut World| world.set_pool(&deleted()))]
+fn a_pool_that_goes_before_core_made_a_machine_is_deleted(#[case] go: fn(&mut World)) {
+    let mut world = running();
+    forget_machine(&mut world, "p-1");
+    go(&mut world);
+    world.pass();
+    world.natives.values_mut().for_each(|native| patch::apply(native, &deleted()));
+    world.pass();
+    assert!(!world.members.contains_key("p-1"), "{}", world.story);
+    assert!(world.members.contains_key("p-0"), "its Machine is drained by core");
+    let at = |what: &str| world.log.iter().position(|line| line == what).unwrap();
+    assert!(at("read the Machines live") < at("delete MCMMachine p-1"), "{:?}", world.log);
+    world.delete();
+    world.pass();
+    for name in ["p-0", "p-2"] {
+        world.machines.remove(name);
+        world.members.remove(name);
+    }
+    world.natives.clear();
+    world.deployments.clear();
+    world.pass();
+    assert!(world.object.is_none(), "{}", world.story);
+}
+
+/// The Machine came while the pool was being deleted, and the cache has not seen it.
+#[test]
+fn a_machine_that_core_just_made_is_deleted_in_place_of_its_mcm_machine() {
+    let mut world = running();
+    let machine = forget_machine(&mut world, "p-1");
+    world.unseen.insert("p-1".to_owned(), machine);
+    world.delete();
+    world.pass();
+    world.natives.values_mut().for_each(|native| patch::apply(native, &deleted()));
+    world.pass();
+    assert!(world.members.contains_key("p-1"));
+    assert!(world.machines["p-1"]["metadata"]["deletionTimestamp"].is_string());
+}
+
+/// Core has not made the Machine of a member yet.
+fn forget_machine(world: &mut World, name: &str) -> Value {
+    let owners = &mut world.members.get_mut(name).unwrap()["metadata"]["ownerReferences"];
+    *owners = json!([owners[0]]);
+    world.machines.remove(name).unwrap()
+}
+
+/// P14: the autoscaler annotates a Machine and then lowers the number. The watch of Machines is late.
+#[test]
+fn the_machines_are_read_live_before_their_number_is_lowered() {
+    let mut world = running();
+    let chosen = json!({ "metadata": { "annotations": { "cluster.x-k8s.io/delete-machine": "yes" } } });
+    world.unseen.insert("p-2".to_owned(), chosen);
+    world.set_pool(&json!({ "spec": { "replicas": 2 } }));
+    world.pass();
+    assert_eq!(world.log[0], "read the Machines live");
+    assert!(world.log[1].starts_with("patch native Machine p-2"), "{:?}", world.log);
+    assert!(world.log[2].starts_with("patch native MachineDeployment p"), "{:?}", world.log);
+    world.log.clear();
+    world.set_pool(&json!({ "spec": { "replicas": 4 } }));
+    world.pass();
+    assert!(!world.log.contains(&"read the Machines live".to_owned()), "more machines need no choice");
+}
+
+/// Members have the label of the manager of their pool.
+#[test]
+fn another_label_of_the_manager_reaches_the_mcm_machines_in_place() {
+    let mut world = running();
+    world.filter = Some("blue".to_owned());
+    world.set_object(&json!({ "metadata": { "labels": { "cluster.x-k8s.io/watch-filter": "blue" } } }));
+    world.pass();
+    assert_eq!(world.members["p-0"]["metadata"]["labels"]["cluster.x-k8s.io/watch-filter"], "blue");
+    assert_eq!(world.natives.len(), 3);
 }
 
 #[test]

@@ -48,6 +48,20 @@ fn an_id_has_the_zone_of_the_class_of_its_machine() {
     assert!(world.ids().contains(&"aws:///eu-west-1a/i-0".to_owned()), "{:?}", world.ids());
 }
 
+/// P1: the cloud knows it better.
+#[test]
+fn an_id_has_the_zone_that_the_cloud_reports() {
+    let mut world = World::running();
+    world.classes.insert("small".to_owned(), class("small", "eu-west-1a"));
+    let reported = json!({ "machine.mcm/zone": "eu-west-1c" });
+    world.set_native(
+        "p-0",
+        &json!({ "metadata": { "annotations": reported }, "spec": { "providerID": "aws:///eu-west-1/i-0" } }),
+    );
+    world.pass();
+    assert!(world.ids().contains(&"aws:///eu-west-1c/i-0".to_owned()), "{:?}", world.ids());
+}
+
 /// P10, T20: core deletes the Node of an ID that leaves the list.
 #[test]
 fn an_id_leaves_the_list_only_when_its_machine_is_gone() {
@@ -169,6 +183,172 @@ fn a_pool_whose_replicas_somebody_else_manages_starts_with_those_of_core() {
     assert_eq!(world.deployments["p"]["spec"]["replicas"], 3);
 }
 
+/// P16: without the number of core, the end of the other program would be a snap back to an older one.
+#[rstest]
+#[case::own(false)]
+#[case::shown(true)]
+fn the_number_that_another_program_sets_is_written_into_the_machine_pool(#[case] is_shown: bool) {
+    let mut world = World::running();
+    if is_shown {
+        world.set_object(&json!({ "spec": { "machineClassRef": null, "machineDeploymentRef": { "name": "p" } } }));
+    }
+    let managed =
+        |value: Value| json!({ "metadata": { "annotations": { "cluster.x-k8s.io/replicas-managed-by": value } } });
+    world.set_pool(&managed(json!("external")));
+    world.pass();
+    assert_eq!(world.log.iter().filter(|line| line.starts_with("patch MachinePool")).count(), 0, "it is the same");
+    patch::apply(world.deployments.get_mut("p").unwrap(), &json!({ "spec": { "replicas": 5 } }));
+    world.pass();
+    assert_eq!(world.pool.as_ref().unwrap()["spec"]["replicas"], 5);
+    world.set_pool(&managed(json!("false")));
+    world.pass();
+    assert_eq!(world.deployments["p"]["spec"]["replicas"], 5);
+}
+
+/// P16: the number is the sum over all zones, and only if each of them is known.
+#[test]
+fn the_number_of_a_pool_in_zones_is_their_sum() {
+    let mut world = World::new();
+    in_zones(&mut world, &["a", "b"]);
+    world.pass();
+    world.catch_up();
+    world.set_pool(&json!({ "metadata": { "annotations": { "cluster.x-k8s.io/replicas-managed-by": "mcm" } } }));
+    patch::apply(world.deployments.get_mut("p-b").unwrap(), &json!({ "spec": { "replicas": 6 } }));
+    world.pass();
+    assert_eq!(world.pool.as_ref().unwrap()["spec"]["replicas"], 8);
+    world.unreadable_deployments.push("p-b".to_owned());
+    let unreadable = world.deployments.remove("p-b").unwrap();
+    patch::apply(world.deployments.get_mut("p-a").unwrap(), &json!({ "spec": { "replicas": 3 } }));
+    world.pass();
+    assert_eq!(world.pool.as_ref().unwrap()["spec"]["replicas"], 8, "unknown is not zero");
+    assert_eq!(unreadable["spec"]["replicas"], 6);
+}
+
+fn autoscaled(world: &mut World) {
+    let bound = json!({ "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": "0" });
+    world.set_pool(&json!({ "metadata": { "annotations": bound } }));
+}
+
+/// An autoscaler that finds no Machine of a Node taints and drains the Node, and then only lowers the number.
+#[test]
+fn the_machines_whose_nodes_the_autoscaler_deletes_go_first() {
+    const PRIORITY: &str = "machinepriority.machine.sapcloud.io";
+    let mut world = World::running();
+    autoscaled(&mut world);
+    world.set_native("p-0", &json!({ "metadata": { "annotations": { PRIORITY: "1" } } }));
+    world.tainted = vec!["p-0".to_owned(), "p-2".to_owned()];
+    world.set_pool(&json!({ "spec": { "replicas": 2 } }));
+    world.pass();
+    let at = |what: &str| world.log.iter().position(|line| line.starts_with(what)).unwrap();
+    assert!(at("read the Nodes live") < at("patch native Machine p-2"));
+    assert!(at("patch native Machine p-2") < at("patch native MachineDeployment p"), "{:?}", world.log);
+    let priorities = |world: &World| {
+        let all = ["p-0", "p-1", "p-2"].map(|name| world.natives[name]["metadata"]["annotations"][PRIORITY].clone());
+        all.map(|value| value.as_str().map(str::to_owned))
+    };
+    assert_eq!(priorities(&world).each_ref().map(Option::as_deref), [Some("1"), None, Some("2")], "a user's own stays");
+    world.tainted = vec!["p-1".to_owned()];
+    world.set_pool(&json!({ "spec": { "replicas": 1 } }));
+    world.pass();
+    assert_eq!(priorities(&world).each_ref().map(Option::as_deref), [Some("1"), Some("2"), None], "it let go of p-2");
+}
+
+/// The Nodes that it chose are not known, so no machine is deleted in their place.
+#[test]
+fn an_autoscaled_pool_has_no_fewer_machines_while_its_nodes_are_unknown() {
+    let mut world = World::running();
+    world.nodes_unknown = Some("the API server of the workload cluster does not answer".to_owned());
+    world.set_pool(&json!({ "spec": { "replicas": 2 } }));
+    autoscaled(&mut world);
+    let waits = world.pass();
+    assert!(waits.iter().any(|wait| wait.contains("because the autoscaler chose some of them")), "{waits:?}");
+    assert_eq!(world.deployments["p"]["spec"]["replicas"], 3);
+    world.nodes_unknown = None;
+    world.pass();
+    assert_eq!(world.deployments["p"]["spec"]["replicas"], 2);
+}
+
+#[test]
+fn a_pool_that_no_autoscaler_has_reads_no_nodes() {
+    let mut world = World::running();
+    world.set_pool(&json!({ "spec": { "replicas": 2 } }));
+    world.pass();
+    assert!(!world.log.contains(&"read the Nodes live".to_owned()), "{:?}", world.log);
+}
+
+/// The value of `--watch-filter` says who acts, and is no reason to replace VMs: neither a first one, nor another one, nor
+/// one that an earlier version wrote into the template.
+#[rstest]
+#[case::first(None, Some("blue"))]
+#[case::another(Some("red"), Some("blue"))]
+#[case::none(Some("red"), None)]
+fn another_label_of_the_manager_rolls_no_machines(#[case] stored: Option<&str>, #[case] filter: Option<&str>) {
+    const LABEL: &str = "cluster.x-k8s.io/watch-filter";
+    let mut world = World::running();
+    let of_template = json!({ "spec": { "template": { "metadata": { "labels": { LABEL: stored } } } } });
+    patch::apply(world.deployments.get_mut("p").unwrap(), &of_template);
+    let template = |world: &World| -> crate::api::machine::MachineTemplate {
+        serde_json::from_value(world.template().clone()).unwrap()
+    };
+    let before = template(&world);
+    world.filter = filter.map(str::to_owned);
+    world.set_object(&json!({ "metadata": { "labels": { LABEL: filter } } }));
+    world.pass();
+    assert!(crate::api::machine::same_template(&before, &template(&world)), "{}", world.story);
+    if let Some(filter) = filter {
+        assert_eq!(world.deployments["p"]["metadata"]["labels"][LABEL], filter);
+    }
+}
+
+/// T6a: what an autoscaler reads to scale from zero.
+#[rstest]
+#[case::class(json!({}))]
+#[case::described(json!({ "spec": { "machineClassRef": null, "machineClass": class("small", "a") } }))]
+#[case::shown(json!({ "spec": { "machineClassRef": null, "machineDeploymentRef": { "name": "p" } } }))]
+fn a_pool_shows_the_capacity_of_its_class(#[case] change: Value) {
+    let mut world = World::running();
+    world.set_object(&change);
+    world.set_pool(&json!({ "metadata": { "annotations": { "cluster.x-k8s.io/replicas-managed-by": "mcm" } } }));
+    world.pass();
+    let capacity = json!({ "cpu": "1", "memory": "1Gi" });
+    assert_eq!(json!(world.status().capacity), capacity, "a gpu is no resource of a Node");
+    world.classes.remove("small");
+    world.pass();
+    assert_eq!(json!(world.status().capacity), capacity, "it is shown as long as nothing else is known");
+}
+
+/// The name of a deployment is the value of a label, too.
+#[rstest]
+#[case::fits("p", "a", Some("p-a"))]
+#[case::pool_is_long(&"p".repeat(60), "us-east-1a", None)]
+#[case::other_zone_of_a_long_one(&"p".repeat(60), "us-east-1b", None)]
+fn a_long_name_in_a_zone_is_shortened(#[case] pool: &str, #[case] zone: &str, #[case] expected: Option<&str>) {
+    let mut world = World::new();
+    world.set_object(&json!({ "metadata": { "name": pool } }));
+    in_zones(&mut world, &[zone, "z"]);
+    world.pass();
+    assert_eq!(world.deployments.len(), 2);
+    for (name, deployment) in &world.deployments {
+        assert!(crate::capi::types::names::is_label_value(name), "{name}");
+        assert_eq!(deployment["spec"]["template"]["metadata"]["labels"]["name"], name.as_str());
+    }
+    assert!(expected.is_none_or(|name| world.deployments.contains_key(name)));
+}
+
+/// What the admission policy goes by.
+#[test]
+fn the_pool_says_whether_its_machine_pool_is_being_deleted_or_gone() {
+    let mut world = World::running();
+    assert_eq!(world.condition("Deletable"), "False MachinePoolInUse");
+    world.set_pool(&super::world::deleted());
+    world.pass();
+    assert_eq!(world.condition("Deletable"), "True MachinePoolDeleting");
+    let mut world = World::running();
+    world.pool = None;
+    world.pass();
+    assert_eq!((world.condition("Deletable").as_str(), world.log.len()), ("True MachinePoolDeleting", 1));
+}
+
 /// T15: a token is renewed every 15 minutes.
 #[test]
 fn renewed_bootstrap_data_change_no_template_and_other_data_do() {
@@ -236,8 +416,7 @@ fn native_deployments_belong_to_the_pool_and_get_back_what_somebody_removes() {
     );
     let labels = json!({ "cluster.x-k8s.io/cluster-name": "c", "cluster.x-k8s.io/watch-filter": "blue", "machine.mcm/pool": "p" });
     assert_eq!(whole["labels"], labels);
-    let mut of_machines = labels.clone();
-    of_machines["name"] = json!("p");
+    let of_machines = json!({ "cluster.x-k8s.io/cluster-name": "c", "machine.mcm/pool": "p", "name": "p" });
     assert_eq!(world.template()["metadata"]["labels"], of_machines);
     let stripped =
         json!({ "metadata": { "ownerReferences": null, "labels": { "cluster.x-k8s.io/cluster-name": null } } });

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::{Action, Member, Snapshot, members::machine_of, plan::plan};
+use super::super::{Action, Member, Session, Snapshot, members::machine_of, plan::plan};
 use crate::{
     api::patch,
     capi::{
@@ -42,6 +42,10 @@ pub(super) struct World {
     pub unreadable_deployments: Vec<String>,
     pub nodes_unknown: Option<String>,
     pub is_resumed: bool,
+    /// Changes of Machines of Cluster API that the watch has not delivered yet.
+    pub unseen: Objects,
+    /// Native Machines whose Nodes have the taint of the autoscaler.
+    pub tainted: Vec<String>,
     /// A native manager beside the provider.
     pub obstacle: Option<Obstacle>,
     pub filter: Option<String>,
@@ -116,6 +120,8 @@ impl World {
             unreadable_deployments: Vec::new(),
             nodes_unknown: None,
             is_resumed: true,
+            unseen: Objects::new(),
+            tainted: Vec::new(),
             obstacle: None,
             filter: None,
             log: Vec::new(),
@@ -188,7 +194,7 @@ impl World {
         }
     }
 
-    pub fn snapshot(&self, is_gone: bool) -> Snapshot {
+    pub fn snapshot(&self, session: &Session) -> Snapshot {
         let object: Arc<MCMMachinePool> = parsed(self.object.as_ref().unwrap());
         let named = owner_of(&object.metadata, "MachinePool").is_some();
         let owner: Owner<crate::capi::types::MachinePool> =
@@ -221,28 +227,28 @@ impl World {
             now: Timestamp::from_second(1_800_000_000).unwrap(),
             object,
             owner,
-            is_gone,
+            session: session.clone(),
         }
     }
 
     /// Plans and executes until there is nothing to do. Returns what the object waits for.
     pub fn pass(&mut self) -> Vec<String> {
-        let mut is_gone = false;
+        let mut session = Session::default();
         for _ in 0..20 {
             if self.object.is_none() {
                 return Vec::new();
             }
-            let plan = plan(&self.snapshot(is_gone));
+            let plan = plan(&self.snapshot(&session));
             self.story.push_str(&plan.to_string());
             if plan.steps.is_empty() {
                 return plan.waits.into_iter().map(|wait| wait.text).collect();
             }
-            self.carry_out(plan, &mut is_gone);
+            self.carry_out(plan, &mut session);
         }
         panic!("it does not come to an end:\n{}", self.story);
     }
 
-    fn carry_out(&mut self, plan: Plan<Action>, is_gone: &mut bool) {
+    fn carry_out(&mut self, plan: Plan<Action>, session: &mut Session) {
         let writes =
             plan.steps.iter().filter(|step| matches!(step.action, Action::PatchSelf(_) | Action::WriteStatus(_)));
         assert!(writes.count() <= 1, "the second write would meet another resource version");
@@ -278,13 +284,25 @@ impl World {
                 }
                 Action::PatchNative { machine, patch: change } => self.set_native(&machine.name_any(), &change),
                 Action::CreateMember(member) => put(&mut self.members, &member.name_any(), json!(*member)),
+                Action::PatchMember { member, patch: change } => {
+                    patch::apply(self.members.get_mut(&member.name_any()).unwrap(), &change);
+                }
+                Action::DeleteMember(member) => drop(self.members.remove(&member.name_any())),
+                Action::PatchOwner { patch: change, .. } => self.set_pool(&change),
                 Action::DeleteMachine(machine) => {
                     patch::apply(self.machines.get_mut(&machine.name_any()).unwrap(), &deleted());
                 }
                 Action::ReadNatives => {
                     let mut all = self.deployments.values().chain(self.natives.values());
-                    *is_gone = !all.any(|native| native["metadata"]["labels"]["machine.mcm/pool"] == "p");
+                    session.is_gone = !all.any(|native| native["metadata"]["labels"]["machine.mcm/pool"] == "p");
                 }
+                Action::ReadMachines => {
+                    session.has_read_machines = true;
+                    for (name, change) in std::mem::take(&mut self.unseen) {
+                        patch::apply(self.machines.entry(name).or_insert_with(|| json!({})), &change);
+                    }
+                }
+                Action::ReadNodes => session.to_be_deleted = Some(self.tainted.iter().cloned().collect()),
             }
         }
     }
