@@ -8,6 +8,7 @@ mod support;
 // First in the alphabet, hence started first: its tests take longest.
 mod absent_target;
 mod bad_input;
+mod cascade;
 mod crashes;
 mod definitions;
 mod drain;

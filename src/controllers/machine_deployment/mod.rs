@@ -119,7 +119,7 @@ pub enum Action {
     },
     /// Create a set.
     CreateSet(Box<MachineSet>),
-    /// Delete a set, with its UID as precondition.
+    /// Delete a set, with UID and resource version as preconditions: the garbage collector may have released it.
     DeleteSet(Arc<MachineSet>),
     /// Patch of a Node: taint, annotations. A failure is logged and does not stop the plan.
     PatchNode {

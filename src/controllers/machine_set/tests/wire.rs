@@ -266,6 +266,20 @@ async fn deletions_carry_the_uid_and_patches_the_version_that_was_seen() {
     assert!(successor.uid() != first && !successor.is_terminating());
 }
 
+/// The garbage collector removed its finalizer from the set before the cache heard of the Machines that it released.
+#[tokio::test]
+async fn a_set_that_goes_leaves_a_machine_that_was_released_unnoticed() {
+    let shell = Shell::new(2, 2);
+    shell.edit(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    shell.wire.put::<Machine>("machines/m000", &json!({"metadata": {"ownerReferences": []}}));
+    shell.reconcile().await.unwrap_err();
+    let is_going = |name: &str| shell.wire.get::<Machine>(name).unwrap().is_terminating();
+    assert_eq!((is_going("machines/m000"), is_going("machines/m001")), (false, true));
+    assert!(shell.runner.reconciler.events.flush(Duration::from_secs(5)).await);
+    let reasons: Vec<_> = shell.wire.all::<Event>("events").into_iter().filter_map(|event| event.reason).collect();
+    assert_eq!(reasons, ["SuccessfulDelete"], "a conflict is only retried");
+}
+
 #[tokio::test]
 async fn the_loop_asks_the_lint() {
     let shell = Shell::new(1, 1);
