@@ -22,6 +22,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
+pub(crate) use autoscaler::chosen;
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
 pub(crate) use rollout::bounds::IntOrPercent;

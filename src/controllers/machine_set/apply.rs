@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use super::{Action, Failure, InFlight, Snapshot};
 use crate::{
     api::{
-        machine::{Machine, MachinePhase, MachineSet, OperationType},
+        machine::{Machine, MachineDeployment, MachinePhase, MachineSet, OperationType},
         patch,
         reasons::EventReason,
     },
     controllers::{machine::metrics::MachineMetrics, object::owner},
     plan::{Event, Step},
     runtime::{
-        cache::Key,
+        cache::{Cache, Key},
         clock::Clock,
         events::Events,
         handlers::Handlers,
@@ -42,6 +42,7 @@ const WRITES_IN_FLIGHT: usize = 32;
 pub(crate) struct MachineSets {
     pub sets: Arc<Objects<MachineSet>>,
     pub machines: Arc<Objects<Machine>>,
+    pub deployments: Arc<Cache<MachineDeployment>>,
     /// Shared with the deployments.
     pub in_flight: Arc<InFlightWrites>,
     pub holds: Arc<Holds>,

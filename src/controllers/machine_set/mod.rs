@@ -31,7 +31,7 @@ pub(crate) use register::{BY_CONTROLLER, KIND};
 
 use crate::{
     api::{
-        machine::{Machine, MachineSet, MachineSetStatus},
+        machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
         patch,
     },
     plan::Hold,
@@ -42,6 +42,9 @@ use crate::{
 pub struct Snapshot {
     /// The set.
     pub set: Arc<MachineSet>,
+    /// The deployment that controls it; `None` if there is none or it is unknown. Read after the Machines: a mark of the
+    /// autoscaler on one of them is then never newer than the replicas that belong to it.
+    pub deployment: Option<Arc<MachineDeployment>>,
     /// Machines of the namespace that the set controls, and those without a controller that its selector matches.
     pub machines: Vec<Arc<Machine>>,
     /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are left alone.

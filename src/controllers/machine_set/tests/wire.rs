@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::{Action, InFlight, InFlightWrites, MachineSets};
 use crate::{
-    api::machine::{Machine, MachineSet},
+    api::machine::{Machine, MachineDeployment, MachineSet},
     controllers::testing::{Fate, Wire},
     runtime::{
         cache::{Cache, Key},
@@ -49,6 +49,7 @@ impl Shell {
         let reconciler = MachineSets {
             sets: Arc::new(Objects::namespaced(&sets, &client)),
             machines: Arc::new(Objects::namespaced(&cached, &client)),
+            deployments: MachineDeployment::cache(),
             in_flight: Arc::clone(&in_flight),
             holds: Arc::default(),
             events: Events::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
