@@ -3,6 +3,7 @@
 
 mod apply;
 mod autoscaler;
+mod lost_replicas;
 pub(crate) mod metrics;
 mod nodes;
 mod observe;

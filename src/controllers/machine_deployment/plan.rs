@@ -1,5 +1,5 @@
 use super::{
-    Action, Policy, Snapshot,
+    Action, Policy, Snapshot, lost_replicas,
     rollout::{RolloutPlanner, bounds::Bounds},
     sets::OwnedSets,
     status::{self, Facts},
@@ -27,6 +27,9 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
     if snapshot.deployment.metadata.deletion_timestamp.is_some() {
         return delete(snapshot);
+    }
+    if let Some(plan) = lost_replicas::restore(snapshot) {
+        return plan;
     }
     match validate(&snapshot.deployment) {
         Err(invalid) => refuse(snapshot, &invalid),

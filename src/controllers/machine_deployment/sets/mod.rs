@@ -19,7 +19,7 @@ use super::{
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachineDeployment, MachineSet, MachineTemplate},
+        machine::{MOST_REPLICAS, Machine, MachineDeployment, MachineSet, MachineTemplate},
         selector::Selector,
     },
     controllers::{
@@ -246,7 +246,7 @@ impl SetView {
         let seen = seen + unreadable.iter().filter(|machine| in_flight.creates.contains(&machine.name)).count();
         let lasting = unreadable.iter().filter(|machine| !machine.is_terminating).count();
         ReplicaCounts {
-            replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas },
+            replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas.clamp(0, MOST_REPLICAS) },
             live: i32_count(live.iter()),
             deleting: i32_count(deleting.iter()),
             unreadable: i32_count(0..lasting),
