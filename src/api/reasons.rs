@@ -47,7 +47,7 @@ strings! {
     EventReason {
         SuccessfulCreate = "SuccessfulCreate", FailedCreate = "FailedCreate",
         SuccessfulDelete = "SuccessfulDelete", FailedDelete = "FailedDelete",
-        ScalingMachineSet = "ScalingMachineSet", MachineSetCreateError = "MachineSetCreateError",
+        ScalingMachineSet = "ScalingMachineSet", ReplicasRestored = "ReplicasRestored", MachineSetCreateError = "MachineSetCreateError",
         FrozeMachineSet = "FrozeMachineSet", UnfrozeMachineSet = "UnfrozeMachineSet",
         SelectingAll = "SelectingAll", DeploymentRollback = "DeploymentRollback",
         DeploymentRollbackRevisionNotFound = "DeploymentRollbackRevisionNotFound",

@@ -226,12 +226,20 @@ impl<K: Cached + Serialize> Objects<K> {
 
     /// Deletes an object with the UID of `seen` as precondition.
     pub async fn delete(&self, seen: &ObjectMeta) -> Result<(), WriteError> {
+        self.delete_if(seen, Preconditions { uid: seen.uid.clone(), resource_version: None }).await
+    }
+
+    /// Deletes an object with UID and resource version of `seen` as preconditions: not if it has changed, and so not if it
+    /// has another owner by now.
+    pub async fn delete_unchanged(&self, seen: &ObjectMeta) -> Result<(), WriteError> {
+        let resource_version = seen.resource_version.clone();
+        self.delete_if(seen, Preconditions { uid: seen.uid.clone(), resource_version }).await
+    }
+
+    async fn delete_if(&self, seen: &ObjectMeta, preconditions: Preconditions) -> Result<(), WriteError> {
         let key = Key::of(seen);
         let uid = seen.uid.clone();
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: uid.clone(), resource_version: None }),
-            ..DeleteParams::background()
-        };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         match Box::pin(self.api(&key.namespace).delete(&key.name, &parameters)).await {
             Ok(either::Either::Left(object)) => {
                 self.cache.wrote(object);

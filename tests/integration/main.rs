@@ -7,7 +7,9 @@ mod support;
 
 // First in the alphabet, hence started first: its tests take longest.
 mod absent_target;
+mod autoscaler;
 mod bad_input;
+mod cascade;
 mod crashes;
 mod definitions;
 mod drain;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::world::World;
+use crate::support::{objects, world::World};
 
 #[rstest]
 #[case::thirty(30)]
@@ -46,4 +47,33 @@ async fn a_wish_that_changes_stops_what_is_under_way() {
     let ever = world.scene.now().ever.len();
     // So many the reference makes, which creates a hundred at most before it looks again.
     assert!(ever <= 100, "{ever} machines were made");
+}
+
+/// Helm, Flux and others apply a manifest, and the API server removes what it does not contain any more.
+#[tokio::test]
+async fn replicas_that_a_manifest_loses_are_kept() {
+    let world = World::new("manifest").await;
+    let _manager = world.run(&[]).await;
+    world.classes().await;
+    let mut manifest = objects::deployment("pool", 2);
+    let helm = PatchParams::apply("helm").force();
+    world.deployments().patch("pool", &helm, &Patch::Apply(&manifest)).await.unwrap();
+    world.settled(2, "small").await;
+    let before = world.scene.now().uids();
+    let kept = before.clone();
+    world.scene.always("no machine goes", move |scene| {
+        scene.uids() == kept && !scene.machines.values().any(|machine| machine.is_terminating())
+    });
+
+    manifest["spec"].as_object_mut().unwrap().remove("replicas");
+    world.deployments().patch("pool", &helm, &Patch::Apply(&manifest)).await.unwrap();
+    let is_told = |reason: Option<&str>| reason == Some("ReplicasRestored");
+    world.until("an event", |scene| scene.events.values().any(|event| is_told(event.reason.as_deref()))).await;
+    world.settled(2, "small").await;
+
+    world.scene.forget_rules();
+    manifest["spec"]["replicas"] = json!(0);
+    world.deployments().patch("pool", &helm, &Patch::Apply(&manifest)).await.unwrap();
+    world.until("no machine", |scene| scene.machines.is_empty()).await;
+    assert_eq!(world.scene.now().ever, before);
 }

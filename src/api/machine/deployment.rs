@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MachineSummary, MachineTemplate, schema};
+use super::{MOST_REPLICAS, MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default, selector};
 
 /// Spec of a MachineDeployment.
@@ -61,7 +61,8 @@ use crate::api::wire::{is_zero, null_as_default, selector};
 #[schemars(extend("x-kubernetes-validations" = schema::deployment_rules()))]
 pub struct MachineDeploymentSpec {
     /// Desired number of Machines; 0 if absent.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
+    #[schemars(range(min = i32::MIN, max = MOST_REPLICAS))]
     pub replicas: i32,
     /// Selects the Machines of the deployment. Must match the labels of the template.
     #[serde(default, deserialize_with = "selector", skip_serializing_if = "Option::is_none")]
@@ -180,16 +181,16 @@ pub struct MachineDeploymentStatus {
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// Machines that exist, including terminating ones.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub replicas: i32,
     /// Machines with the current template.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub updated_replicas: i32,
     /// Machines in phase Running.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub ready_replicas: i32,
     /// Machines in phase Running or Available.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub available_replicas: i32,
     /// Machines that are missing or not available.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]

@@ -3,7 +3,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClassSpec, LastOperation, MachineSummary, MachineTemplate, schema};
+use super::{ClassSpec, LastOperation, MOST_REPLICAS, MachineSummary, MachineTemplate, schema};
 use crate::api::wire::{is_zero, null_as_default, selector};
 
 /// Spec of a MachineSet.
@@ -52,7 +52,8 @@ use crate::api::wire::{is_zero, null_as_default, selector};
 #[schemars(extend("x-kubernetes-validations" = schema::set_rules()))]
 pub struct MachineSetSpec {
     /// Desired number of Machines; 0 if absent.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
+    #[schemars(range(min = i32::MIN, max = MOST_REPLICAS))]
     pub replicas: i32,
     /// Selects the Machines of the set. Must match the labels of the template.
     #[serde(default, deserialize_with = "selector", skip_serializing_if = "Option::is_none")]
@@ -77,16 +78,16 @@ pub struct MachineSetSpec {
 #[serde(rename_all = "camelCase")]
 pub struct MachineSetStatus {
     /// Machines that exist, including terminating ones.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub replicas: i32,
     /// Machines that carry all labels of the template.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub fully_labeled_replicas: i32,
     /// Machines in phase Running.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub ready_replicas: i32,
     /// Machines in phase Running or Available.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub available_replicas: i32,
     /// Failed Machines that are preserved.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]

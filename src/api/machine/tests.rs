@@ -64,7 +64,7 @@ fn deployment_as_go_writes_it_is_read_and_written_without_its_nulls() {
                 },
             },
         },
-        "status": { "conditions": [
+        "status": { "replicas": 0, "updatedReplicas": 0, "readyReplicas": 0, "availableReplicas": 0, "conditions": [
             { "type": "Available", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z" },
         ] },
     });
@@ -135,10 +135,11 @@ fn machine_set_as_go_writes_it_is_read_and_written_without_its_nulls() {
         "apiVersion": "machine.sapcloud.io/v1alpha1",
         "kind": "MachineSet",
         "metadata": { "name": "workers-1" },
-        "spec": { "template": { "metadata": { "creationTimestamp": null }, "spec": {
+        "spec": { "replicas": 0, "template": { "metadata": { "creationTimestamp": null }, "spec": {
             "nodeTemplate": { "metadata": { "creationTimestamp": null }, "spec": {} },
         } } },
         "status": {
+            "replicas": 0, "readyReplicas": 0, "availableReplicas": 0,
             "machineSetCondition": [{ "type": "Frozen", "status": "True" }],
             "failedMachines": [{ "name": "m", "ownerRef": "workers-1", "lastOperation": {
                 "state": "Failed", "type": "Create", "errorCode": "ResourceExhausted",

@@ -126,7 +126,7 @@ impl MachineDeployments {
                 Action::PatchMachine { machine, patch } => {
                     self.machines.patch(&machine.metadata, &patch).await?;
                 }
-                Action::DeleteSet(set) => turn.track(self.sets.delete(&set.metadata).await)?,
+                Action::DeleteSet(set) => turn.track(self.sets.delete_unchanged(&set.metadata).await)?,
                 Action::CreateSet(set) => self.create_set(snapshot, &set, turn).await?,
                 Action::WriteStatus(status) => {
                     let patch = patch::status(&snapshot.deployment.status, &Some(*status));

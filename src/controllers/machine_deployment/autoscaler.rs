@@ -16,7 +16,7 @@ use crate::{
         machine::{Machine, MachineDeployment, MachinePhase, MachineSet},
     },
     controllers::object::{
-        deletion_order::{is_chosen, scaled_at},
+        deletion_order::{goes_first, is_chosen, scaled_at},
         draft::{Draft, Drafts},
         time::whole_seconds,
     },
@@ -42,7 +42,10 @@ pub(super) fn mark_machines(
             continue;
         }
         match snapshot.machines.iter().find(|machine| machine.name_any() == name) {
-            Some(machine) if machine.is_terminating() || machine.phase() == MachinePhase::Failed => continue,
+            Some(machine) if machine.is_terminating() || machine.is_preserved_failed() => continue,
+            // It must be marked, or its set may delete another one for the lower replicas. Then it is dropped: the autoscaler
+            // expects no failed ones in the list.
+            Some(machine) if machine.phase() == MachinePhase::Failed && is_marked_first(machine) => continue,
             Some(machine) => mark(machines, machine, time),
             None if snapshot.unreadable_machines.iter().any(|machine| machine.name == name) => {}
             None => continue,
@@ -68,6 +71,13 @@ pub(super) fn mark_machines(
             }
         });
     }
+}
+
+/// Names of the Machines that the autoscaler chose and that are still to be deleted, in either form of the list.
+pub(crate) fn chosen(deployment: &MachineDeployment) -> BTreeSet<&str> {
+    let list = deployment.annotations().get(labels::TRIGGER_DELETION).map_or("", String::as_str);
+    let names = list.split(',').map(|entry| entry.split_once('~').map_or(entry, |(name, _)| name).trim());
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 /// What the deployment says about the Machines that the autoscaler chose.
@@ -114,12 +124,10 @@ impl Chosen {
 
 /// The time of the first mark stays.
 fn mark(machines: &mut Drafts<Machine>, machine: &Arc<Machine>, time: &str) {
-    let annotations = machine.annotations();
-    let is_first = annotations.get(labels::PRIORITY).is_some_and(|priority| priority == labels::FIRST_PRIORITY);
-    let is_marked = annotations.get(labels::MARKED_FOR_DELETION_TIME).is_some_and(|time| !time.is_empty());
-    if is_first && is_marked {
+    if is_marked_first(machine) {
         return;
     }
+    let is_marked = is_marked(machine);
     machines.edit(machine, format!("trigger-deletion-by-mcm lists machine {}", machine.name_any()), |machine| {
         let annotations = machine.annotations_mut();
         annotations.insert(labels::PRIORITY.to_owned(), labels::FIRST_PRIORITY.to_owned());
@@ -127,4 +135,12 @@ fn mark(machines: &mut Drafts<Machine>, machine: &Arc<Machine>, time: &str) {
             annotations.insert(labels::MARKED_FOR_DELETION_TIME.to_owned(), time.to_owned());
         }
     });
+}
+
+fn is_marked_first(machine: &Machine) -> bool {
+    goes_first(machine) && is_marked(machine)
+}
+
+fn is_marked(machine: &Machine) -> bool {
+    machine.annotations().get(labels::MARKED_FOR_DELETION_TIME).is_some_and(|time| !time.is_empty())
 }

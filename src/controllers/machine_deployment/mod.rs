@@ -3,6 +3,7 @@
 
 mod apply;
 mod autoscaler;
+mod lost_replicas;
 pub(crate) mod metrics;
 mod nodes;
 mod observe;
@@ -22,6 +23,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
+pub(crate) use autoscaler::chosen;
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
 pub(crate) use rollout::bounds::IntOrPercent;
@@ -119,7 +121,7 @@ pub enum Action {
     },
     /// Create a set.
     CreateSet(Box<MachineSet>),
-    /// Delete a set, with its UID as precondition.
+    /// Delete a set, with UID and resource version as preconditions: the garbage collector may have released it.
     DeleteSet(Arc<MachineSet>),
     /// Patch of a Node: taint, annotations. A failure is logged and does not stop the plan.
     PatchNode {

@@ -1,5 +1,5 @@
 use super::{
-    Action, Policy, Snapshot,
+    Action, Policy, Snapshot, lost_replicas,
     rollout::{RolloutPlanner, bounds::Bounds},
     sets::OwnedSets,
     status::{self, Facts},
@@ -28,6 +28,9 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if snapshot.deployment.metadata.deletion_timestamp.is_some() {
         return delete(snapshot);
     }
+    if let Some(plan) = lost_replicas::restore(snapshot) {
+        return plan;
+    }
     match validate(&snapshot.deployment) {
         Err(invalid) => refuse(snapshot, &invalid),
         Ok(spec) if spec.strategy == StrategyType::InPlaceUpdate && !policy.has_target => stand_by(snapshot, &spec),
@@ -46,11 +49,19 @@ fn leave(snapshot: &Snapshot, hold: &Hold) -> Plan<Action> {
     plan
 }
 
-/// All sets are deleted, then the finalizer is removed.
+/// All sets are deleted, then the finalizer is removed. Sets that have to stay are released by the garbage collector first.
 fn delete(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     let deployment = &snapshot.deployment;
     let Some(finalizers) = finalizer::without(&deployment.metadata, labels::FINALIZER) else { return plan };
+    if finalizer::is_orphaning(&deployment.metadata) {
+        plan.wait(
+            WaitKind::Finalizers,
+            "the garbage collector to remove the deployment from the owners of its sets",
+            None,
+        );
+        return plan;
+    }
     let sets = OwnedSets::controlled(snapshot);
     for set in sets.sets.iter().filter(|set| !set.is_deleting()) {
         let reason = format!("delete set {}: its deployment is being deleted", set.name());

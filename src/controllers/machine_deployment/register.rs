@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::{
     Action, Snapshot,
     apply::{MachineDeployments, Memory, Session},
+    lost_replicas::prune_unless_needed,
     metrics, plan,
     rollout::lint::lint,
 };
@@ -17,7 +18,7 @@ use crate::{
         self, Kind, Settings,
         machine::{self, metrics::MachineMetrics},
         machine_set::InFlightWrites,
-        object::{self, owner, prune},
+        object::{self, owner},
     },
     plan::{Plan, Step},
     runtime::{
@@ -36,7 +37,7 @@ const WORKERS: usize = 64;
 
 impl Kept for MachineDeployment {
     fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
+        Cache::new(&[], prune_unless_needed)
     }
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::rollout::bounds::{Bounds, IntOrPercent};
 use crate::{
-    api::machine::{MachineDeployment, MachineDeploymentSpec, StrategyType},
+    api::machine::{MOST_REPLICAS, MachineDeployment, MachineDeploymentSpec, StrategyType},
     api::selector::{InvalidSelector, Selector},
 };
 
@@ -32,6 +32,8 @@ pub(super) enum Invalid {
 pub(super) enum Violation {
     #[error("spec.replicas is {0}: it must not be negative")]
     NegativeReplicas(i32),
+    #[error("spec.replicas is {0}: it must not exceed {MOST_REPLICAS}")]
+    TooManyReplicas(i32),
     #[error("spec.selector is missing: set it to labels of the template")]
     NoSelector,
     #[error("spec.{0}")]
@@ -56,6 +58,8 @@ pub(super) fn validate(deployment: &MachineDeployment) -> Result<ValidSpec, Inva
     let mut violations = Vec::new();
     if spec.replicas < 0 {
         violations.push(Violation::NegativeReplicas(spec.replicas));
+    } else if spec.replicas > MOST_REPLICAS {
+        violations.push(Violation::TooManyReplicas(spec.replicas));
     }
     let selector = selector_of(spec, &mut violations);
     let class = &spec.template.spec.class;
@@ -181,6 +185,7 @@ mod tests {
     #[case::nothing_wrong(json!({}), None)]
     #[case::recreate_needs_no_amounts(json!({"strategy": {"type": "Recreate", "rollingUpdate": null}}), None)]
     #[case(json!({"replicas": -1}), Some("spec.replicas is -1"))]
+    #[case(json!({"replicas": i32::MAX}), Some("spec.replicas is 2147483647: it must not exceed 1000000"))]
     #[case(json!({"selector": null}), Some("spec.selector is missing"))]
     #[case(json!({"selector": {"matchLabels": null}}), Some("spec.selector matches everything"))]
     #[case(json!({"selector": {"matchLabels": {"x": "y"}}}), Some("spec.selector does not match"))]

@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use super::{Action, Failure, InFlight, Snapshot};
 use crate::{
     api::{
-        machine::{Machine, MachinePhase, MachineSet, OperationType},
+        machine::{Machine, MachineDeployment, MachinePhase, MachineSet, OperationType},
         patch,
         reasons::EventReason,
     },
     controllers::{machine::metrics::MachineMetrics, object::owner},
     plan::{Event, Step},
     runtime::{
-        cache::Key,
+        cache::{Cache, Key},
         clock::Clock,
         events::Events,
         handlers::Handlers,
@@ -42,6 +42,7 @@ const WRITES_IN_FLIGHT: usize = 32;
 pub(crate) struct MachineSets {
     pub sets: Arc<Objects<MachineSet>>,
     pub machines: Arc<Objects<Machine>>,
+    pub deployments: Arc<Cache<MachineDeployment>>,
     /// Shared with the deployments.
     pub in_flight: Arc<InFlightWrites>,
     pub holds: Arc<Holds>,
@@ -219,7 +220,11 @@ impl<'a> Batch<'a> {
             return Ok(());
         }
         let name = machine.name_any();
-        let answer = self.kind.machines.delete(&machine.metadata).await;
+        let machines = &self.kind.machines;
+        let answer = match self.seen.metadata.deletion_timestamp {
+            Some(_) => machines.delete_unchanged(&machine.metadata).await,
+            None => machines.delete(&machine.metadata).await,
+        };
         if answer.is_ok() && is_replaced_for_health(&machine) {
             self.kind.measured.stale_deleted();
         }
@@ -243,6 +248,8 @@ impl<'a> Batch<'a> {
         let events = self.kind.events.with_component(COMPONENT);
         match self.turn.track(answer) {
             Ok(()) => event.iter().for_each(|event| events.record(self.seen, event)),
+            // The object has changed: the next plan decides again.
+            Err(error) if error.failure() == WriteFailure::Conflict => return Err(error),
             Err(error) => {
                 self.has_failed.store(true, Ordering::Relaxed);
                 self.remember(&error);
@@ -254,12 +261,10 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Stores a failed create or delete for the condition ReplicaFailure. A conflict is only retried.
+    /// Stores a failed create or delete for the condition ReplicaFailure.
     fn remember(&self, error: &WriteError) {
-        if error.failure() != WriteFailure::Conflict {
-            let failure = Failure { message: error.text() };
-            self.turn.remember(|memory| memory.failure = Some(failure));
-        }
+        let failure = Failure { message: error.text() };
+        self.turn.remember(|memory| memory.failure = Some(failure));
     }
 }
 

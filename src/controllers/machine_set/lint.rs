@@ -170,12 +170,13 @@ impl<'a> Facts<'a> {
         }
         let mut candidates: Vec<&Machine> = self.own.clone();
         candidates.retain(|machine| !machine.is_terminating() && !in_place::was_updated(machine));
-        candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.snapshot.now));
+        candidates
+            .sort_by_cached_key(|machine| (!self.is_chosen(machine), DeletionOrder::of(machine, self.snapshot.now)));
         let present = candidates.len();
         // Machines that it replaces are part of the surplus.
         let is_replaced = |machine: &Machine| {
             let has_failed = machine.phase() == MachinePhase::Failed && self.preserved_by(machine).is_none();
-            self.is_chosen(machine) || has_failed
+            self.goes_beyond_the_number(machine) || has_failed
         };
         let replaced: BTreeSet<String> =
             self.deleted.iter().filter(|machine| is_replaced(machine)).map(|machine| machine.name_any()).collect();
@@ -189,7 +190,7 @@ impl<'a> Facts<'a> {
         );
         self.deleted.iter().find_map(|machine| {
             let name = machine.name_any();
-            if machine.is_terminating() || surplus.contains(&name) || self.is_chosen(machine) {
+            if machine.is_terminating() || surplus.contains(&name) || self.goes_beyond_the_number(machine) {
                 return None;
             }
             if let Some(why) = self.preserved_by(machine) {
@@ -210,6 +211,17 @@ impl<'a> Facts<'a> {
         let scaled = time(self.snapshot.set.annotations().get(labels::LAST_SCALER_CHANGE));
         of_machine.get(labels::PRIORITY).is_some_and(|value| value == "1")
             && marked.zip(scaled).is_some_and(|(marked, scaled)| marked <= scaled)
+    }
+
+    /// It is chosen, and the deployment has scaled the set for it.
+    fn goes_beyond_the_number(&self, machine: &Machine) -> bool {
+        let set = &self.snapshot.set;
+        let scaled_for = set.annotations().get(labels::DESIRED_REPLICAS).and_then(|text| text.parse::<i32>().ok());
+        let is_scaled = match &self.snapshot.deployment {
+            Some(deployment) => scaled_for.is_none_or(|replicas| replicas == deployment.spec.replicas),
+            None => owner::controller_of(&set.metadata).is_none(),
+        };
+        is_scaled && self.is_chosen(machine)
     }
 
     /// Until when a Machine is preserved after this plan, or because of which annotation.

@@ -31,7 +31,7 @@ pub(crate) use register::{BY_CONTROLLER, KIND};
 
 use crate::{
     api::{
-        machine::{Machine, MachineSet, MachineSetStatus},
+        machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
         patch,
     },
     plan::Hold,
@@ -42,6 +42,9 @@ use crate::{
 pub struct Snapshot {
     /// The set.
     pub set: Arc<MachineSet>,
+    /// The deployment that controls it; `None` if there is none or it is unknown. Read after the Machines: a mark of the
+    /// autoscaler on one of them is then never newer than the replicas that belong to it.
+    pub deployment: Option<Arc<MachineDeployment>>,
     /// Machines of the namespace that the set controls, and those without a controller that its selector matches.
     pub machines: Vec<Arc<Machine>>,
     /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are left alone.
@@ -80,7 +83,8 @@ pub enum Action {
     },
     /// Create a Machine. Consecutive creates run concurrently, by slow start.
     CreateMachine(Box<Machine>),
-    /// Delete a Machine, with its UID as precondition. Consecutive ones are deleted concurrently.
+    /// Delete a Machine, with its UID as precondition. Consecutive ones are deleted concurrently. If the set is being deleted,
+    /// also with its resource version: the garbage collector may have released it.
     DeleteMachine(Arc<Machine>),
     /// Write the status as a whole.
     WriteStatus(Box<MachineSetStatus>),

@@ -22,11 +22,16 @@ impl MachineSets {
                     && selector.matches(machine.metadata.labels.as_ref())
             }));
         }
+        let deployment = owner::controller_of(&set.metadata).and_then(|owner| {
+            let found = self.deployments.get(&Key::beside(&set.metadata, &owner.name));
+            found.filter(|deployment| deployment.metadata.uid.as_ref() == Some(&owner.uid))
+        });
         let unreadable = cache.unreadable().into_iter();
         let unreadable: Vec<_> = unreadable.filter(|machine| owner::is_controlled_by(&machine.meta, &uid)).collect();
         Some(Snapshot {
             hold: self.holds.of(&set.metadata),
             set,
+            deployment,
             machines,
             unreadable_preserved: unreadable.iter().filter(|machine| is_auto_preserved(&machine.meta)).count(),
             unreadable: unreadable.into_iter().filter_map(|machine| machine.meta.name).collect(),

@@ -59,10 +59,19 @@ fn keep(snapshot: &Snapshot, valid: &ValidSet) -> Plan<Action> {
     plan
 }
 
-/// A set that is being deleted: its Machines go first, then the set.
+/// A set that is being deleted: its Machines go first, then the set. Machines that have to stay are released by the garbage
+/// collector first.
 fn tear_down(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Plan<Action> {
     let set = snapshot.set.as_ref();
     let mut plan = Plan::default();
+    if finalizer::is_orphaning(&set.metadata) {
+        plan.wait(
+            WaitKind::Finalizers,
+            "the garbage collector to remove the set from the owners of its machines",
+            None,
+        );
+        return plan;
+    }
     if mine.is_empty() && snapshot.unreadable.is_empty() {
         if let Some(patch) = finalizer::remove(&set.metadata, FINALIZER) {
             plan.then(

@@ -102,6 +102,7 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
     let reconciler = MachineSets {
         sets: Arc::clone(&sets),
         machines: builder.objects(),
+        deployments: Arc::clone(&builder.objects::<MachineDeployment>().cache),
         in_flight: Arc::clone(&in_flight),
         holds: Arc::clone(&holds),
         events,

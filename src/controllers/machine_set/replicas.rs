@@ -1,6 +1,6 @@
 //! Creates missing Machines and deletes surplus ones, in the deletion order.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -13,8 +13,8 @@ use crate::{
         reasons::EventReason,
     },
     controllers::object::{
-        deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at},
-        in_place,
+        deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at, scaled_for},
+        in_place, owner,
     },
     plan::{Event, Plan, WaitKind},
 };
@@ -46,6 +46,7 @@ pub(super) fn reconcile(
         for (machine, reason) in superfluous(snapshot, replicas, &active, preservation).into_iter().take(BATCH) {
             delete(plan, machine, reason);
         }
+        wait_for_replicas(plan, snapshot, &active);
         finish_deletions(plan, mine);
         wait_for_preserved(plan, snapshot, &active, preservation);
         wait_for_young_failures(plan, snapshot, &active, preservation);
@@ -113,14 +114,15 @@ fn superfluous<'a>(
     let mut candidates: Vec<&Arc<Machine>> = active.to_vec();
     // A Machine whose Node was just updated in place moves to the new set, so this set does not delete it.
     candidates.retain(|machine| !in_place::was_updated(machine));
-    candidates.sort_by_cached_key(|machine| DeletionOrder::of(machine, snapshot.now));
+    let scaled = scaled_at(&snapshot.set.metadata);
+    candidates.sort_by_cached_key(|machine| (!is_chosen(machine, scaled), DeletionOrder::of(machine, snapshot.now)));
     let present = candidates.len();
     let surplus = present.saturating_sub(replicas);
-    let scaled = scaled_at(&snapshot.set.metadata);
+    let is_final = !is_to_be_scaled(snapshot);
     let is_replaced = |machine: &Machine| {
         must_be_replaced(machine, snapshot.now, preservation) && replaced_at(machine, snapshot.now).is_none()
     };
-    let goes_anyway = |machine: &Machine| is_chosen(machine, scaled) || is_replaced(machine);
+    let goes_anyway = |machine: &Machine| is_final && is_chosen(machine, scaled) || is_replaced(machine);
     let mut others = surplus.saturating_sub(candidates.iter().filter(|machine| goes_anyway(machine)).count());
     candidates.retain(|machine| {
         let is_surplus = others > 0 && !goes_anyway(machine);
@@ -139,6 +141,31 @@ fn superfluous<'a>(
         (machine, reason)
     };
     candidates.into_iter().enumerate().map(reason).collect()
+}
+
+/// The deployment has other replicas than those for which it last scaled the set, or is unknown. Its autoscaler lowers them with
+/// each Machine that it chooses, so that a chosen Machine may be part of a surplus that the set does not have yet.
+fn is_to_be_scaled(snapshot: &Snapshot) -> bool {
+    let meta = &snapshot.set.metadata;
+    match (&snapshot.deployment, owner::controller_of(meta)) {
+        (Some(deployment), _) => scaled_for(meta).is_some_and(|replicas| replicas != deployment.spec.replicas),
+        (None, controller) => controller.is_some(),
+    }
+}
+
+fn wait_for_replicas(plan: &mut Plan<Action>, snapshot: &Snapshot, active: &[&Arc<Machine>]) {
+    let scaled = scaled_at(&snapshot.set.metadata);
+    let deleted = plan.steps.iter().filter_map(|step| match &step.action {
+        Action::DeleteMachine(machine) => Some(machine.name_any()),
+        _ => None,
+    });
+    let deleted: BTreeSet<String> = deleted.collect();
+    let is_kept = |machine: &&Arc<Machine>| is_chosen(machine, scaled) && !deleted.contains(&machine.name_any());
+    let kept = active.iter().copied().filter(is_kept).count();
+    if kept > 0 && is_to_be_scaled(snapshot) {
+        let text = format!("its deployment to scale it for {} that the autoscaler chose", count_of(kept));
+        plan.wait(WaitKind::MachineCount, text, None);
+    }
 }
 
 /// A Machine can be left in phase Terminating without a deletion timestamp; without this it would stay forever.

@@ -13,7 +13,8 @@ use crate::{
     },
     controllers::object::{
         condition::{self, Condition, Refresh},
-        summary::failed_machines,
+        summary::{LONGEST_TEXT, failed_machines},
+        text::cut,
         time::whole_seconds,
     },
 };
@@ -87,5 +88,5 @@ fn replica_failure(snapshot: &Snapshot, mine: &[&Arc<Machine>], failure: &Failur
         std::cmp::Ordering::Greater => ConditionReason::FailedDelete.as_str(),
         std::cmp::Ordering::Equal => "",
     };
-    Condition::new("True", reason, &failure.message)
+    Condition::new("True", reason, cut(&failure.message, LONGEST_TEXT))
 }

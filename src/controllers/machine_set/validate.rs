@@ -1,5 +1,5 @@
 use crate::{
-    api::machine::MachineSet,
+    api::machine::{MOST_REPLICAS, MachineSet},
     api::selector::{InvalidSelector, Selector},
 };
 
@@ -17,6 +17,8 @@ pub(super) struct ValidSet {
 pub(super) enum InvalidSet {
     #[error("spec.replicas is {0}: set it to 0 or more")]
     NegativeReplicas(i32),
+    #[error("spec.replicas is {0}: set it to {MOST_REPLICAS} or less")]
+    TooManyReplicas(i32),
     #[error("spec.selector is missing: set matchLabels to labels of the template")]
     NoSelector,
     /// Such a set would adopt every Machine of its namespace that has no controller.
@@ -42,6 +44,9 @@ pub(super) enum InvalidSet {
 pub(super) fn validate(set: &MachineSet) -> Result<ValidSet, InvalidSet> {
     let spec = &set.spec;
     let replicas = usize::try_from(spec.replicas).map_err(|_| InvalidSet::NegativeReplicas(spec.replicas))?;
+    if spec.replicas > MOST_REPLICAS {
+        return Err(InvalidSet::TooManyReplicas(spec.replicas));
+    }
     let selector = Selector::parse(spec.selector.as_ref()).map_err(InvalidSet::Selector)?;
     if selector.selects_none() {
         return Err(InvalidSet::NoSelector);

@@ -91,6 +91,11 @@ pub(crate) fn find<C: Stored>(conditions: &[C], type_: ConditionType) -> Option<
     conditions.iter().find(|condition| condition.type_() == type_.as_str())
 }
 
+/// The same, to be changed.
+pub(crate) fn find_mut<C: Stored>(conditions: &mut [C], type_: ConditionType) -> Option<&mut C> {
+    conditions.iter_mut().find(|condition| condition.type_() == type_.as_str())
+}
+
 /// Removes the condition of a type.
 pub(crate) fn remove<C: Stored>(conditions: &mut Vec<C>, type_: ConditionType) {
     conditions.retain(|condition| condition.type_() != type_.as_str());

@@ -5,7 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use crate::api::{
-    labels::{DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_SCALER_CHANGE, MARKED_FOR_DELETION_TIME, PRIORITY},
+    labels::{
+        DEFAULT_PRIORITY, DESIRED_REPLICAS, FIRST_PRIORITY, LAST_SCALER_CHANGE, MARKED_FOR_DELETION_TIME, PRIORITY,
+    },
     machine::{Machine, MachinePhase},
 };
 
@@ -68,16 +70,25 @@ pub(crate) fn marked_at(machine: &Machine) -> Option<Timestamp> {
     machine.annotations().get(MARKED_FOR_DELETION_TIME)?.parse().ok()
 }
 
+/// Whether the autoscaler gave the Machine the priority with which it is deleted before others.
+pub(crate) fn goes_first(machine: &Machine) -> bool {
+    machine.annotations().get(PRIORITY).is_some_and(|value| value == FIRST_PRIORITY)
+}
+
 /// Whether the autoscaler chose the Machine before it last changed the replicas: its set deletes it even if the number is
-/// right, and creates another.
+/// right, and creates another, once it has the replicas of its deployment.
 pub(crate) fn is_chosen(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
-    let goes_first = machine.annotations().get(PRIORITY).is_some_and(|value| value == FIRST_PRIORITY);
-    goes_first && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
+    goes_first(machine) && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
 }
 
 /// When the autoscaler last changed the replicas of a deployment or set.
 pub(crate) fn scaled_at(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.annotations.as_ref()?.get(LAST_SCALER_CHANGE)?.parse().ok()
+}
+
+/// The replicas of its deployment for which a set was last scaled.
+pub(crate) fn scaled_for(metadata: &ObjectMeta) -> Option<i32> {
+    metadata.annotations.as_ref()?.get(DESIRED_REPLICAS)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -3,6 +3,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+/// Added by the API server to an object that is deleted with the propagation policy `Orphan`. The garbage collector removes it
+/// once no other object has the deleted one as an owner.
+const ORPHAN: &str = "orphan";
+
+/// Whether the objects that this one owns have to stay.
+pub fn is_orphaning(meta: &ObjectMeta) -> bool {
+    has(meta, ORPHAN)
+}
+
 /// Whether the object carries the finalizer.
 pub fn has(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|present| present == finalizer)

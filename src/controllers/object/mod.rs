@@ -11,6 +11,7 @@ mod observe;
 pub mod owner;
 pub mod suffix;
 pub(crate) mod summary;
+pub(crate) mod text;
 pub(crate) mod time;
 
 pub(crate) use observe::{holds, prune, unreadable_names};

@@ -5,14 +5,20 @@ use super::{
     apply::{Overshoot, SubjectKey},
 };
 use crate::{
-    api::machine::{MachineDeployment, MachineSet},
-    controllers::{machine, machine_set, object::owner},
+    api::machine::{Machine, MachineDeployment, MachineSet},
+    controllers::{
+        machine, machine_deployment, machine_set,
+        object::{
+            deletion_order::{goes_first, marked_at},
+            owner,
+        },
+    },
     runtime::{
         cache::{Cache, Key, Unreadable},
         trust::Watched,
     },
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 impl Overshoot {
     /// Reads the caches into a snapshot; `None` if there is nothing to check, or nothing may be touched now.
@@ -37,14 +43,22 @@ impl Overshoot {
             }
         };
         let unreadable = self.machines.cache.unreadable();
-        let sets = sets.into_iter().map(|set| self.count(set, &unreadable)).collect();
+        let chosen = deployment.as_deref().map(machine_deployment::chosen).unwrap_or_default();
+        let sets = sets.into_iter().map(|set| self.count(set, &chosen, &unreadable)).collect();
         let memory = memory.clone();
         Some(Snapshot { deployment, sets, unreadable_sets, uncertain: self.uncertain(), memory, now: self.clock.now() })
     }
 
-    fn count(&self, set: Arc<MachineSet>, unreadable: &[Unreadable]) -> CountedSet {
+    /// Machines that the autoscaler chose do not count: each lowers the replicas of the deployment at once, and exists until its
+    /// Node is drained.
+    fn count(&self, set: Arc<MachineSet>, chosen: &BTreeSet<&str>, unreadable: &[Unreadable]) -> CountedSet {
         let uid = set.uid().unwrap_or_default();
-        let readable = self.machines.cache.with(machine::BY_CONTROLLER, &uid, <[_]>::len);
+        let is_chosen = |machine: &Machine| {
+            let is_listed = machine.metadata.name.as_deref().is_some_and(|name| chosen.contains(name));
+            is_listed || goes_first(machine) && marked_at(machine).is_some()
+        };
+        let counted = |all: &[Arc<Machine>]| all.iter().filter(|machine| !is_chosen(machine)).count();
+        let readable = self.machines.cache.with(machine::BY_CONTROLLER, &uid, counted);
         let unreadable = unreadable.iter().filter(|machine| owner::is_controlled_by(&machine.meta, &uid)).count();
         CountedSet { set, machines: readable.saturating_add(unreadable) }
     }

@@ -17,8 +17,10 @@ use crate::{
             apply::{known_after, read},
             view::View,
         },
-        types::names,
+        stand_in::mirror::is_mirror,
+        types::{MachineSet, names},
     },
+    controllers::object::owner,
     plan::Step,
     runtime::{
         cache::Key,
@@ -87,6 +89,7 @@ pub(super) async fn apply(
                 read_machines(kind, turn.key).await?;
                 turn.session.has_read_machines = true;
             }
+            Action::ReadSets => turn.session.are_sets_released = Some(are_sets_released(kind, turn.key).await?),
             Action::ReadNative => turn.session.is_gone = read(&kind.natives, turn.key).await?,
             Action::Confirm => {
                 kind.ground.confirm().await?;
@@ -106,6 +109,15 @@ async fn read_machines(kind: &MachineDeployments, deployment: &Key) -> Result<()
         kind.machines.cache.wrote(machine);
     }
     Ok(())
+}
+
+/// Whether a set that shows a native one has lost its deployment as owner.
+async fn are_sets_released(kind: &MachineDeployments, deployment: &Key) -> Result<bool, ReconcileError> {
+    let own = ListParams::default().labels(&format!("{}={}", names::DEPLOYMENT_NAME, deployment.name));
+    let found = kind.sets.api(&deployment.namespace).list(&own).await;
+    let found = found.map_err(|source| ReconcileError::read("the MachineSets of the deployment", source))?;
+    let is_released = |set: &MachineSet| is_mirror(&set.metadata) && owner::controller_of(&set.metadata).is_none();
+    Ok(found.items.iter().any(is_released))
 }
 
 /// The data go from one Secret to the other and nowhere else. Data that cannot be used are remembered as such.

@@ -4,8 +4,8 @@
 //! Rules that hold in every plan:
 //! - what is refused changes nothing natively;
 //! - annotations that choose machines reach these before a lower number of machines reaches the native deployment;
-//! - the native deployment is deleted only for a MachineDeployment that is being deleted, that has the authority, and after a
-//!   live look for core.
+//! - the native deployment is deleted only for a MachineDeployment that is being deleted, not with the propagation policy
+//!   `Orphan`, that has the authority, and after a live look for core.
 
 mod apply;
 mod native;
@@ -96,6 +96,8 @@ pub(super) struct Memory {
 pub(super) struct Session {
     /// It looked live for core.
     pub is_confirmed: bool,
+    /// It read live whether the garbage collector released the sets that show the native ones.
+    pub are_sets_released: Option<bool>,
     /// It read live that the native deployment does not exist.
     pub is_gone: bool,
     /// It read the Machines of Cluster API live.
@@ -135,6 +137,8 @@ pub(super) enum Action {
     ReadMachines,
     /// Read the native deployment live.
     ReadNative,
+    /// Read the MachineSets of Cluster API live.
+    ReadSets,
     /// Look live for core.
     Confirm,
 }
@@ -178,6 +182,7 @@ impl fmt::Display for Action {
             }
             Self::ReadMachines => f.write_str("read its Machines live"),
             Self::ReadNative => f.write_str("read the native MachineDeployment live"),
+            Self::ReadSets => f.write_str("read its MachineSets live"),
             Self::Confirm => f.write_str("look for core live"),
         }
     }

@@ -18,7 +18,9 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// S6: the native deployment goes first, if the MachineDeployment has the authority; otherwise it stays.
+/// S6: the native deployment goes first, if the MachineDeployment has the authority; otherwise it stays. It also stays if the
+/// propagation policy of the deletion is `Orphan`: the garbage collector then removes the MachineDeployment from the owners of
+/// its sets, which shows even after it has removed its finalizer.
 pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) {
     let Some(released) = finalizer::remove(&object.metadata, labels::STAND_IN_FINALIZER) else {
         plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
@@ -26,11 +28,12 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
     };
     let is_made = |migration: &Arc<MCMMigration>| migration.labels().contains_key(labels::STAND_IN);
     let migration = snapshot.migration.known().filter(|migration| is_made(migration));
-    if snapshot.authority() != Some(Authority::ClusterApi) {
+    let is_orphaning = finalizer::is_orphaning(&object.metadata) || snapshot.session.are_sets_released == Some(true);
+    if snapshot.authority() != Some(Authority::ClusterApi) || is_orphaning {
         if migration.is_some() {
             plan.then(Action::DeleteMigration, "only the native side is left");
         } else {
-            plan.then(Action::PatchSelf(released), "the MachineDeployment only showed the native one, which stays");
+            plan.then(Action::PatchSelf(released), "the native MachineDeployment stays");
         }
         return;
     }
@@ -43,6 +46,9 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
         }
         View::Present(native) if native.metadata.deletion_timestamp.is_some() => {
             plan.wait(WaitKind::MachineDeletion, "the native machines to be deleted", None);
+        }
+        View::Present(_) if snapshot.session.are_sets_released.is_none() => {
+            plan.then(Action::ReadSets, "its deletion may have to leave the machines alone");
         }
         View::Present(_) if !snapshot.session.is_confirmed => {
             plan.then(Action::Confirm, "core would not want the machines deleted");

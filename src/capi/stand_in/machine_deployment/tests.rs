@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Action, Session, Snapshot, plan::plan};
 use crate::{
-    api::{machine as native, patch},
+    api::{labels, machine as native, patch},
     capi::{
         provider::view::View,
         stand_in::standing::Standing,
@@ -113,6 +113,7 @@ fn apply(world: &mut Snapshot, action: Action) {
         }
         Action::ReadMachines => world.session.has_read_machines = true,
         Action::ReadNative => world.session.is_gone = true,
+        Action::ReadSets => world.session.are_sets_released = Some(false),
         Action::Confirm => world.session.is_confirmed = true,
     }
 }
@@ -234,6 +235,7 @@ fn s6_a_deleted_deployment_that_has_the_authority_takes_the_native_one_along() {
     world.used_classes.remove(&derived);
     world.stale_copies.insert("join-userdata".to_owned());
     let expected = [
+        "read its MachineSets live".to_owned(),
         "look for core live".to_owned(),
         "delete native MachineDeployment md".to_owned(),
         "read the native MachineDeployment live".to_owned(),
@@ -242,7 +244,7 @@ fn s6_a_deleted_deployment_that_has_the_authority_takes_the_native_one_along() {
         "delete the MCMMigration".to_owned(),
         "patch metadata.finalizers".to_owned(),
     ];
-    assert_eq!(settle(&mut world)[..7], expected);
+    assert_eq!(settle(&mut world)[..8], expected);
     assert_eq!(known(&world.object).metadata.finalizers.clone().unwrap_or_default(), [""; 0]);
     assert!(world.classes.contains_key("worker"), "the class of the user stays");
 }
@@ -271,11 +273,34 @@ fn s6_a_deleted_deployment_stays_until_its_class_is_gone_and_the_copy_can_be_del
     assert_eq!(settle(&mut world)[1..4], ends);
 }
 
+/// S6: while the garbage collector works, and after it has removed its finalizer.
+#[rstest]
+#[case::its_finalizer_is_there(&["orphan"], None)]
+#[case::it_released_the_sets_before(&[], Some(true))]
+fn s6_a_deployment_that_is_deleted_with_the_policy_orphan_leaves_the_native_one(
+    #[case] more: &[&str],
+    #[case] are_sets_released: Option<bool>,
+) {
+    let mut world = served();
+    let finalizers: Vec<&str> = [labels::STAND_IN_FINALIZER].iter().chain(more).copied().collect();
+    edit(&mut world, &json!({ "metadata": { "deletionTimestamp": DELETED, "finalizers": finalizers } }));
+    let mut done = Vec::new();
+    loop {
+        world.session.are_sets_released = are_sets_released;
+        let Some(step) = plan(&world).steps.into_iter().next() else { break };
+        done.push(step.action.to_string());
+        apply(&mut world, step.action);
+    }
+    assert_eq!(done, ["delete the MCMMigration", "patch metadata.finalizers"]);
+    assert_eq!(native_of(&world).metadata.deletion_timestamp, None);
+}
+
 /// S2: between the request and the deletion, core came.
 #[test]
 fn s2_a_deletion_is_dropped_if_the_live_look_finds_core() {
     let mut world = served();
     edit(&mut world, &json!({ "metadata": { "deletionTimestamp": DELETED } }));
+    world.session.are_sets_released = Some(false);
     let steps = plan(&world).steps;
     assert_eq!(steps.iter().map(|step| &step.action).collect::<Vec<_>>(), [&Action::Confirm]);
     world.session.is_confirmed = true;

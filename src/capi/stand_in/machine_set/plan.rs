@@ -52,6 +52,10 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: Option<&Arc<Machin
         return;
     };
     let Some(mirror) = mirror else {
+        // Made now, it would have no owner.
+        if is_going(deployment) {
+            return;
+        }
         let made = made(native, deployment);
         plan.then(Action::Create(Box::new(made)), "it shows the native set");
         return;
@@ -81,6 +85,11 @@ fn is_current(snapshot: &Snapshot, native: &Native) -> bool {
     revision.is_some() && native.annotations().get(labels::REVISION) == revision
 }
 
+/// The garbage collector decides about the owners of its sets.
+fn is_going(deployment: &MachineDeployment) -> bool {
+    deployment.metadata.deletion_timestamp.is_some()
+}
+
 fn made(native: &Native, deployment: &MachineDeployment) -> MachineSet {
     let mut template = deployment.spec.template.clone();
     // The version of an old set; the rest of its template is not known to Cluster API any more.
@@ -99,7 +108,8 @@ fn updated(mirror: &MachineSet, native: &Native, deployment: &MachineDeployment)
     let mut next = mirror.clone();
     let hash = native.labels().get(labels::TEMPLATE_HASH);
     let own = mirror::common_labels(deployment, hash);
-    mirror::mark(&mut next.metadata, own, mirror::controller(deployment));
+    let controller = mirror::controller(deployment).filter(|_| !is_going(deployment));
+    mirror::mark(&mut next.metadata, own, controller);
     next.spec.cluster_name.clone_from(&deployment.spec.cluster_name);
     next.spec.replicas = Some(native.spec.replicas);
     next.spec.selector = deployment.spec.selector.clone();

@@ -164,3 +164,21 @@ fn s1_s2_no_set_is_written_where_the_stand_in_may_not_act(
     assert_eq!(settle(&mut world), [""; 0]);
     assert_eq!(plan(&world).waits.len(), 1);
 }
+
+/// The garbage collector removes the deployment from its owners if the machines have to stay, and the deletion depends on that.
+#[test]
+fn s6_a_set_of_a_deployment_that_goes_gets_no_owner_and_no_successor() {
+    let mut world = world();
+    settle(&mut world);
+    let mut deployment = world.above.deployment.take().unwrap();
+    Arc::make_mut(&mut deployment).metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    world.above.deployment = Some(deployment);
+    let mut released = mirror(&world).clone();
+    released.metadata.owner_references = None;
+    world.mirror = View::Present(Arc::new(released));
+    settle(&mut world);
+    assert_eq!(mirror(&world).metadata.owner_references, None);
+    world.mirror = View::Missing;
+    assert_eq!(settle(&mut world), [""; 0]);
+}

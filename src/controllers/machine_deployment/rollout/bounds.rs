@@ -1,5 +1,7 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::api::machine::MOST_REPLICAS;
+
 /// Desired replicas, and the bounds of a rollout around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
@@ -20,7 +22,7 @@ impl Bounds {
     /// maxSurge is rounded up, maxUnavailable down. If both are 0, maxUnavailable is 1: otherwise no rollout could
     /// progress.
     pub(crate) fn resolve(desired: i32, max_surge: IntOrPercent, max_unavailable: IntOrPercent) -> Self {
-        let max_surge = max_surge.of(desired, Rounding::Up).max(0);
+        let max_surge = max_surge.of(desired, Rounding::Up).clamp(0, MOST_REPLICAS);
         let max_unavailable = match max_unavailable.of(desired, Rounding::Down).max(0) {
             0 if max_surge == 0 => 1,
             number => number,
@@ -96,7 +98,8 @@ mod tests {
     #[case::capped_by_replicas(3, IntOrPercent::Int(0), IntOrPercent::Int(7), (0, 3))]
     #[case::nothing_desired(0, IntOrPercent::Int(2), IntOrPercent::Int(2), (2, 0))]
     #[case::negative(3, IntOrPercent::Int(-2), IntOrPercent::Int(-1), (0, 1))]
-    #[case::beyond_all_numbers(2_000_000_000, IntOrPercent::Percent(2_000_000_000), IntOrPercent::Percent(0), (i32::MAX, 0))]
+    #[case::beyond_all_numbers(2_000_000_000, IntOrPercent::Percent(2_000_000_000), IntOrPercent::Percent(0), (MOST_REPLICAS, 0))]
+    #[case::more_than_anybody_can_have(3, IntOrPercent::Int(i32::MAX), IntOrPercent::Int(0), (MOST_REPLICAS, 0))]
     fn knobs_become_bounds(
         #[case] desired: i32,
         #[case] max_surge: IntOrPercent,

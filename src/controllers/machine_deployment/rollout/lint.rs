@@ -97,7 +97,7 @@ fn share(knob: &IntOrString, replicas: i64, rounds_up: bool) -> Option<i64> {
     let number = match knob {
         IntOrString::Int(number) => i64::from(*number),
         IntOrString::String(text) => {
-            let hundredths = text.trim_end_matches('%').parse::<i64>().ok()? * replicas;
+            let hundredths = text.trim_end_matches('%').parse::<i64>().ok()?.saturating_mul(replicas);
             let rest = hundredths % 100;
             hundredths / 100 + i64::from(rounds_up && rest > 0)
         }

@@ -7,6 +7,8 @@ use super::{bounds::Bounds, counts::ReplicaCounts};
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Scalable {
     pub counts: ReplicaCounts,
+    /// Live Machines that the autoscaler wants deleted first.
+    pub chosen: i32,
     /// The set has the current template.
     pub is_new: bool,
     /// Replicas of the deployment when the set was last sized, as annotated.
@@ -110,12 +112,17 @@ fn is_saturated(bounds: &Bounds, set: &Scalable) -> bool {
         && set.counts.available_now() == bounds.desired
 }
 
-/// Removes `surplus` replicas from the sets in proportion, the largest first, but never below the minimum of available
-/// Machines. The rollout removes the rest.
+/// Removes `surplus` replicas from the sets: first those of Machines that the autoscaler chose, then in proportion, the largest
+/// set first, but never below the minimum of available Machines. The rollout removes the rest.
 fn shrink(bounds: &Bounds, sets: &[Scalable], surplus: i32, replicas: &mut [i32]) {
     let mut order: Vec<usize> = (0..sets.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(sets.get(*index).map(|set| set.counts.replicas)));
     let mut left = surplus;
+    for (count, set) in replicas.iter_mut().zip(sets) {
+        let step = set.chosen.min(*count).min(left);
+        *count -= step;
+        left -= step;
+    }
     for index in &order {
         let (Some(count), Some(set)) = (replicas.get_mut(*index), sets.get(*index)) else { continue };
         let step = (*count - fair_share(bounds, set)).clamp(0, left);
@@ -184,7 +191,7 @@ mod tests {
     /// A healthy old set, last sized for `sized_for` replicas and a maxSurge of 3.
     fn old(spec: i32, sized_for: i32) -> Scalable {
         let counts = ReplicaCounts { replicas: spec, live: spec, available: spec, ..ReplicaCounts::default() };
-        Scalable { counts, is_new: false, desired: Some(sized_for), max: Some(sized_for + 3) }
+        Scalable { counts, chosen: 0, is_new: false, desired: Some(sized_for), max: Some(sized_for + 3) }
     }
 
     fn new(spec: i32, sized_for: i32) -> Scalable {
@@ -213,6 +220,8 @@ mod tests {
     #[case::none_active_and_none_new(PAUSED, 2, vec![old(0, 0), old(0, 0)], vec![0, 2])]
     #[case::proportional(ROLLING, 5, vec![old(8, 10), booting(new(5, 10))], vec![5, 3])]
     #[case::no_more_than_the_surplus(ROLLING, 5, vec![old(4, 10), old(4, 10), new(5, 10)], vec![2, 3, 3])]
+    #[case::first_where_the_autoscaler_chose(ROLLING, 5, vec![old(4, 6), Scalable { chosen: 1, ..new(5, 6) }], vec![4, 4])]
+    #[case::as_many_as_it_chose(ROLLING, 4, vec![Scalable { chosen: 2, ..old(4, 6) }, new(5, 6)], vec![2, 5])]
     #[case::left_over_from_the_largest(ROLLING, 5, vec![old(4, 1), new(6, 1)], vec![4, 4])]
     #[case::to_nothing(ROLLING, 0, vec![old(8, 10), new(5, 10)], vec![0, 0])]
     #[case::growth_is_left_to_the_rollout(ROLLING, 12, vec![old(8, 10), new(5, 10)], vec![8, 5])]

@@ -19,13 +19,13 @@ use super::{
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachineDeployment, MachineSet, MachineTemplate},
+        machine::{MOST_REPLICAS, Machine, MachineDeployment, MachineSet, MachineTemplate},
         selector::Selector,
     },
     controllers::{
         machine_set::InFlight,
         object::{
-            deletion_order::DeletionOrder,
+            deletion_order::{DeletionOrder, goes_first},
             draft::{Draft, Drafts},
             owner,
         },
@@ -222,8 +222,12 @@ impl SetView {
 
     /// When the set deletes a Machine, compared with others.
     fn order<'a>(&'a self, machine: &'a Machine) -> DeletionOrder<'a> {
-        let marked = machine.metadata.name.as_ref().and_then(|name| self.marked.get(name));
-        DeletionOrder::of(marked.unwrap_or(machine), self.now)
+        DeletionOrder::of(self.after_marks(machine), self.now)
+    }
+
+    /// The Machine as it is after this plan has marked it, if it does.
+    fn after_marks<'a>(&'a self, machine: &'a Machine) -> &'a Machine {
+        machine.metadata.name.as_ref().and_then(|name| self.marked.get(name)).unwrap_or(machine)
     }
 
     /// The counts, if these Machines are the available ones. They are computed from the Machines themselves, because the
@@ -242,7 +246,7 @@ impl SetView {
         let seen = seen + unreadable.iter().filter(|machine| in_flight.creates.contains(&machine.name)).count();
         let lasting = unreadable.iter().filter(|machine| !machine.is_terminating).count();
         ReplicaCounts {
-            replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas },
+            replicas: if self.is_deleting() { 0 } else { self.draft.current().spec.replicas.clamp(0, MOST_REPLICAS) },
             live: i32_count(live.iter()),
             deleting: i32_count(deleting.iter()),
             unreadable: i32_count(0..lasting),
@@ -255,8 +259,10 @@ impl SetView {
 
     /// The input of scaling for this set.
     pub(super) fn scalable(&self) -> Scalable {
+        let live = self.machines.iter().filter(|machine| !self.is_going(machine));
         Scalable {
             counts: self.counts,
+            chosen: i32_count(live.filter(|machine| goes_first(self.after_marks(machine)))),
             is_new: self.is_new,
             desired: self.number(labels::DESIRED_REPLICAS),
             max: self.number(labels::MAX_REPLICAS),

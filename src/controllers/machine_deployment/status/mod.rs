@@ -1,6 +1,8 @@
 //! The status: counters computed from the Machines, and the conditions in which people, the autoscaler and Gardener see
 //! the progress of a rollout.
 
+mod obstacles;
+
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
@@ -8,6 +10,7 @@ use super::{
     Failure, Snapshot,
     rollout::bounds::Bounds,
     sets::{OwnedSets, SetView, i32_count},
+    steps::machines as machines_of,
 };
 use crate::{
     api::{
@@ -16,7 +19,8 @@ use crate::{
     },
     controllers::object::{
         condition::{self, Condition, Refresh},
-        summary::failed_machines,
+        summary::{LONGEST_TEXT, MOST_FAILED, failed_machines},
+        text::cut,
     },
 };
 
@@ -41,7 +45,59 @@ pub(super) fn status_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
     if let Some(progress) = progress(facts, &stored, &status) {
         condition::set(&mut status.conditions, ConditionType::Progressing, Some(progress), facts.snapshot.now);
     }
+    tell_waits(facts, &mut status);
     status
+}
+
+/// Between what happened and what it waits for now, in the message of `Progressing`.
+const WAITING: &str = "; waiting for ";
+
+/// Brings the message of `Progressing` up to date. Reason and times stay: the deadline of the rollout depends on them.
+fn tell_waits(facts: &Facts<'_>, status: &mut MachineDeploymentStatus) {
+    let spec = &facts.snapshot.deployment.spec;
+    let is_met = is_complete(status, spec.replicas);
+    let waits = if spec.paused || is_met { None } else { waits(facts, status) };
+    let (available, wanted) = (status.available_replicas, spec.replicas);
+    let Some(condition) = condition::find_mut(&mut status.conditions, ConditionType::Progressing) else { return };
+    if condition.reason == ConditionReason::MachineSetCreateError.as_str() {
+        return;
+    }
+    let mut message = condition.message.split(WAITING).next().unwrap_or_default().to_owned();
+    if condition.reason == ConditionReason::NewMachineSetAvailable.as_str() {
+        let subject = subject(facts);
+        message = match is_met {
+            true => format!("{subject} has all its machines"),
+            false => format!("{subject} had all its machines; {available} available, {wanted} replicas"),
+        };
+    }
+    if let Some(waits) = waits {
+        message.push_str(WAITING);
+        message.push_str(&waits);
+    }
+    condition.message = message;
+}
+
+/// What Machines or a set report, or else which numbers are not right yet. Completes "waiting for".
+fn waits(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Option<String> {
+    let machines = facts.sets.sets.iter().flat_map(|set| &set.machines);
+    let new = facts.sets.new_set().map_or(&[][..], |set| &set.machines);
+    let available = i32_count(new.iter().filter(|machine| machine.is_available()));
+    let missing = facts.snapshot.deployment.spec.replicas.saturating_sub(available);
+    let surplus = status.replicas.saturating_sub(status.updated_replicas);
+    obstacles::top(machines.map(AsRef::as_ref))
+        .or_else(|| Some(format!("the machine set: {}", replica_failure(facts.sets)?.message)))
+        .or_else(|| {
+            (missing > 0).then(|| format!("{} of the current template to become available", machines_of(missing)))
+        })
+        .or_else(|| (surplus > 0).then(|| format!("{} of other templates to be deleted", machines_of(surplus))))
+}
+
+/// The new set, or the deployment if there is none.
+fn subject(facts: &Facts<'_>) -> String {
+    match facts.sets.new_set().map(SetView::name) {
+        Some(name) => format!("machine set {name}"),
+        None => format!("machine deployment {}", facts.snapshot.deployment.name_any()),
+    }
 }
 
 /// The status of a deployment that rolls nothing out: without `Progressing`.
@@ -70,14 +126,14 @@ pub(super) fn progress_deadline(facts: &Facts<'_>, status: &MachineDeploymentSta
     if spec.paused || settled.iter().any(|reason| condition.reason == reason.as_str()) {
         return None;
     }
-    Some(deadline_of(condition, spec.progress_deadline_seconds)? + GRACE)
+    deadline_of(condition, spec.progress_deadline_seconds)?.checked_add(GRACE).ok()
 }
 
 fn counted(facts: &Facts<'_>, stored: &MachineDeploymentStatus) -> MachineDeploymentStatus {
     let sets = &facts.sets.sets;
     let machines = || sets.iter().flat_map(|set| &set.machines);
     let created = facts.created.map_or(0, |(_, replicas)| replicas);
-    let desired: i32 = sets.iter().map(SetView::desired_replicas).sum::<i32>() + created;
+    let desired = sets.iter().map(SetView::desired_replicas).fold(created, i32::saturating_add);
     let available = i32_count(machines().filter(|machine| machine.is_available()));
     let is_ready = |machine: &Machine| machine.phase() == MachinePhase::Running && !machine.is_terminating();
     MachineDeploymentStatus {
@@ -86,11 +142,11 @@ fn counted(facts: &Facts<'_>, stored: &MachineDeploymentStatus) -> MachineDeploy
         updated_replicas: facts.sets.new_set().map_or(0, |set| set.counts.current()),
         ready_replicas: i32_count(machines().filter(|machine| is_ready(machine))),
         available_replicas: available,
-        unavailable_replicas: (desired - available).max(0),
+        unavailable_replicas: desired.saturating_sub(available).max(0),
         preserved_failed_replicas: i32_count(machines().filter(|machine| machine.is_preserved_failed())),
         collision_count: (facts.collisions > 0).then_some(facts.collisions).or(stored.collision_count),
         conditions: stored.conditions.clone(),
-        failed_machines: sets.iter().flat_map(|set| failed_machines(&set.machines)).collect(),
+        failed_machines: sets.iter().flat_map(|set| failed_machines(&set.machines)).take(MOST_FAILED).collect(),
     }
 }
 
@@ -98,11 +154,12 @@ fn counted(facts: &Facts<'_>, stored: &MachineDeploymentStatus) -> MachineDeploy
 fn available(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Condition {
     let needed = (facts.bounds.min_available() - status.preserved_failed_replicas).max(0);
     let message = format!("{} available, {needed} needed", status.available_replicas);
-    if status.available_replicas >= needed {
+    let condition = if status.available_replicas >= needed {
         Condition::is_true(ConditionReason::MinimumReplicasAvailable, message)
     } else {
         Condition::is_false(ConditionReason::MinimumReplicasUnavailable, message)
-    }
+    };
+    condition.refreshed(Refresh::OnMessage)
 }
 
 /// The condition `Progressing`; `None` if it does not change.
@@ -115,17 +172,14 @@ fn progress(
     let condition = condition::find(&stored.conditions, ConditionType::Progressing);
     let has_reason = |reason: ConditionReason| condition.is_some_and(|condition| condition.reason == reason.as_str());
     let new_set = facts.sets.new_set().map(SetView::name);
-    let subject = match &new_set {
-        Some(name) => format!("machine set {name}"),
-        None => format!("machine deployment {}", facts.snapshot.deployment.name_any()),
-    };
+    let subject = subject(facts);
     if spec.paused {
         return (!has_reason(ConditionReason::DeploymentPaused)
             && !has_reason(ConditionReason::ProgressDeadlineExceeded))
         .then(|| Condition::is_unknown(ConditionReason::DeploymentPaused, "the deployment is paused"));
     }
     if let (Some(Failure::Other { message }), None) = (&facts.snapshot.failure, &new_set) {
-        let text = format!("could not create the new machine set: {message}");
+        let text = format!("could not create the new machine set: {}", cut(message, LONGEST_TEXT));
         return Some(Condition::is_false(ConditionReason::MachineSetCreateError, text));
     }
     if let Some((name, _)) = facts.created {

@@ -9,7 +9,7 @@ use super::{
     drive::{Drive, deployment, rolling},
     support::{annotate_deployment, first_machine, only_set, planned},
 };
-use crate::api::labels;
+use crate::api::{labels, machine::MachinePhase};
 
 #[test]
 fn machines_chosen_by_the_autoscaler_are_marked_before_their_set_shrinks() {
@@ -91,4 +91,19 @@ fn a_machine_that_is_marked_keeps_its_first_time() {
     }
     let marked = drive.world.machines.get(&name).unwrap();
     assert_eq!(marked.annotations()[labels::MARKED_FOR_DELETION_TIME], "2026-01-02T03:04:05Z");
+}
+
+/// If it was not marked, its set might delete one without a VM for the lower replicas, and replace this one.
+#[test]
+fn a_chosen_machine_that_has_failed_is_marked_and_leaves_the_list() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    let name = first_machine(&drive);
+    drive.world.machines.edit(&mut drive.world.clock, &name, |machine| {
+        machine.status.get_or_insert_default().current_status.phase = MachinePhase::Failed;
+    });
+    annotate_deployment(&mut drive, labels::TRIGGER_DELETION, &format!("{name}~2026-01-02T03:04:05Z"));
+    drive.settle();
+    let failed = drive.world.machines.get(&name).unwrap();
+    assert_eq!(failed.annotations()[labels::PRIORITY], "1");
+    assert!(!drive.deployment().annotations().contains_key(labels::TRIGGER_DELETION), "the list is emptied");
 }

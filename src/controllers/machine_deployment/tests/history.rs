@@ -4,7 +4,10 @@ use kube::ResourceExt;
 use rstest::rstest;
 use serde_json::json;
 
-use super::drive::{Drive, NAME, deployment, rolling};
+use super::{
+    drive::{Drive, NAME, deployment, rolling},
+    support::only_set,
+};
 use crate::api::{labels, machine::MachineDeployment};
 
 #[test]
@@ -64,6 +67,27 @@ fn a_deployment_goes_when_its_sets_are_gone() {
     drive.run();
     assert_eq!(drive.world.sets.all().count() + drive.world.machines.all().count(), 0);
     assert_eq!(drive.deployment().finalizers(), ["other"], "finalizers of others stay");
+}
+
+/// `kubectl delete --cascade=orphan`: until the garbage collector has released the sets, and afterwards.
+#[test]
+fn a_deployment_that_is_deleted_with_the_policy_orphan_leaves_its_sets() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    let before = drive.machine_names();
+    drive.world.deployments.edit(&mut drive.world.clock, NAME, |deployment: &mut MachineDeployment| {
+        deployment.finalizers_mut().push("orphan".to_owned());
+    });
+    drive.world.deployments.delete(&mut drive.world.clock, NAME).unwrap();
+    drive.run();
+    assert_eq!(drive.deployment().finalizers(), [labels::FINALIZER, "orphan"], "{}", drive.log);
+    let set = only_set(&drive).name_any();
+    drive.world.sets.edit(&mut drive.world.clock, &set, |set| set.owner_references_mut().clear());
+    drive.world.deployments.edit(&mut drive.world.clock, NAME, |deployment: &mut MachineDeployment| {
+        deployment.finalizers_mut().retain(|finalizer| finalizer != "orphan");
+    });
+    drive.run();
+    assert!(drive.world.deployments.get(NAME).is_none(), "{}", drive.log);
+    assert_eq!((only_set(&drive).spec.replicas, drive.machine_names()), (2, before));
 }
 
 #[test]

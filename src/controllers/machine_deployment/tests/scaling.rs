@@ -1,10 +1,11 @@
 //! Changes of the replicas.
 
 use kube::ResourceExt;
+use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    drive::{Drive, deployment, rolling},
+    drive::{Drive, NAME, deployment, rolling},
     support::{condition, only_set, reads},
 };
 use crate::{
@@ -102,4 +103,58 @@ fn a_deployment_that_is_moved_is_left_alone_and_says_so() {
         _ => None,
     });
     assert!(written.unwrap().conditions.iter().all(|condition| condition.type_ != "Paused"));
+}
+
+fn loses_replicas(drive: &mut Drive, owned: serde_json::Value) {
+    drive.is_plain = false;
+    let entry = json!({"manager": "helm", "operation": "Apply", "fieldsV1": {"f:spec": owned}});
+    drive.world.deployments.edit(&mut drive.world.clock, NAME, |deployment| {
+        deployment.spec.replicas = 0;
+        deployment.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
+    });
+}
+
+/// Helm, Flux and `kubectl apply` remove a field that a manifest does not contain any more.
+#[rstest]
+#[case::at_rest(0)]
+#[case::in_mid_rollout(3)]
+fn replicas_that_a_manifest_loses_are_kept(#[case] happenings: usize) {
+    let mut drive = Drive::settled(deployment(3, rolling(1, 0)));
+    drive.edit_class("v2");
+    drive.run_for(happenings);
+    loses_replicas(&mut drive, json!({"f:template": {}}));
+    drive.settle();
+    assert_eq!(drive.deployment().spec.replicas, 3, "{}", drive.log);
+    assert_eq!(drive.log.matches("event ReplicasRestored").count(), 1, "{}", drive.log);
+    drive.run();
+    assert!(drive.end_state().starts_with("3 machines, 3 of the current template"), "{}", drive.log);
+}
+
+#[rstest]
+#[case::that_a_manifest_says(json!({"f:template": {}, "f:replicas": {}}))]
+#[case::that_a_go_client_writes(json!({}))]
+fn zero_replicas_delete_all_machines(#[case] owned: serde_json::Value) {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    loses_replicas(&mut drive, owned);
+    drive.run();
+    assert_eq!(drive.world.machines.all().count(), 0, "{}", drive.log);
+}
+
+/// Its Go client leaves 0 out, and the manifest may never have had replicas.
+#[test]
+fn the_autoscaler_scales_a_deployment_without_replicas_in_its_manifest_to_zero() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    let names = drive.machine_names();
+    drive.scale_down(0, &[names[0].as_str(), names[1].as_str()]);
+    loses_replicas(&mut drive, json!({"f:template": {}}));
+    drive.run();
+    assert_eq!((drive.world.machines.all().count(), drive.deployment().spec.replicas), (0, 0), "{}", drive.log);
+}
+
+#[test]
+fn a_new_deployment_without_replicas_has_none() {
+    let mut drive = Drive::of(deployment(0, rolling(1, 0)));
+    loses_replicas(&mut drive, json!({"f:template": {}}));
+    drive.run();
+    assert_eq!((drive.world.machines.all().count(), drive.deployment().spec.replicas), (0, 0));
 }

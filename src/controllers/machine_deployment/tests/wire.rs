@@ -300,3 +300,15 @@ async fn a_set_of_this_template_that_is_there_already_is_used() {
     let status = shell.wire.get::<MachineDeployment>("machinedeployments/pool").unwrap().status.unwrap();
     assert_eq!(status.collision_count, None);
 }
+
+/// The garbage collector removed its finalizer from the deployment before the cache heard of the set that it released.
+#[tokio::test]
+async fn a_deployment_that_goes_leaves_a_set_that_was_released_unnoticed() {
+    let shell = Shell::new();
+    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    shell.deployments.wrote(shell.wire.put("machinedeployments/pool", &going));
+    shell.wire.put::<MachineSet>("machinesets/old", &json!({"metadata": {"ownerReferences": []}}));
+    shell.reconcile().await.unwrap_err();
+    assert_eq!(shell.wire.count("DELETE machinesets/old"), 1);
+    assert!(shell.wire.get::<MachineSet>("machinesets/old").unwrap().metadata.deletion_timestamp.is_none());
+}

@@ -22,6 +22,23 @@ fn a_set_goes_after_its_last_machine() {
     assert!(world.created.is_empty());
 }
 
+/// `kubectl delete --cascade=orphan`: until the garbage collector has released the Machines, and afterwards.
+#[test]
+fn a_set_that_is_deleted_with_the_policy_orphan_leaves_its_machines() {
+    let mut world = World::new(1)
+        .with(json!({ "metadata": { "deletionTimestamp": after(0), "finalizers": [labels::FINALIZER, "orphan"] } }))
+        .machines(2);
+    let rest = world.settle();
+    assert_eq!(waits(&rest), "the garbage collector to remove the set from the owners of its machines");
+    for machine in world.machines.values_mut() {
+        machine["metadata"]["ownerReferences"] = json!([]);
+    }
+    world.set["metadata"]["finalizers"] = json!([labels::FINALIZER]);
+    world.settle();
+    assert_eq!(world.set["metadata"]["finalizers"], json!([]));
+    assert_eq!((world.deleted.len(), world.patched.len()), (0, 0));
+}
+
 #[test]
 fn a_set_waits_for_machines_it_cannot_read() {
     let mut world = World::new(0).with(json!({ "metadata": { "deletionTimestamp": after(0) } }));

@@ -8,6 +8,7 @@ use crate::api::reasons::EventReason;
 
 #[rstest]
 #[case(json!({ "replicas": -1 }), "spec.replicas is -1")]
+#[case(json!({ "replicas": i32::MAX }), "spec.replicas is 2147483647: set it to 1000000 or less")]
 #[case(json!({ "selector": null }), "spec.selector is missing")]
 #[case(json!({ "selector": { "matchLabels": { "pool": "b" } } }), "spec.selector does not match")]
 #[case(json!({ "selector": { "matchExpressions": [{ "key": "q", "operator": "Exists" }] } }), "spec.selector does not match")]

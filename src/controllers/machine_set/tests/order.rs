@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::Action,
-    world::{World, after, annotated, both, phase, preserved_until},
+    world::{World, after, annotated, both, phase, preserved_until, waits},
 };
 use crate::api::labels;
 
@@ -86,6 +86,41 @@ fn a_machine_the_autoscaler_chose_is_replaced_even_if_the_number_is_right(
     world.settle();
     assert_eq!(world.deleted, if goes { vec!["b"] } else { vec![] });
     assert_eq!(world.active(), 2);
+}
+
+/// The autoscaler takes 1 from `spec.replicas` of the deployment with each Machine that it chooses, and the deployment marks the
+/// Machine before it scales the set: the set waits for that and makes no replacement.
+#[rstest]
+#[case::two_chosen_and_one_taken(2, Some(1), &["a"])]
+#[case::not_scaled_at_all(3, Some(1), &[])]
+#[case::the_number_is_right(3, Some(3), &["a", "b"])]
+#[case::the_deployment_is_unknown(2, None, &["a"])]
+fn a_chosen_machine_is_replaced_only_if_its_deployment_wants_that(
+    #[case] replicas: i32,
+    #[case] of_deployment: Option<i32>,
+    #[case] deleted: &[&str],
+) {
+    let time = "2023-11-14T10:00:00Z";
+    let chosen = both(annotated(labels::PRIORITY, "1"), annotated(labels::MARKED_FOR_DELETION_TIME, time));
+    let owner = json!([{"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment", "name": "pool", "uid": "pool", "controller": true}]);
+    let mut world = World::new(replicas)
+        .with(both(
+            annotated(labels::LAST_SCALER_CHANGE, time),
+            annotated(labels::DESIRED_REPLICAS, &replicas.to_string()),
+        ))
+        .with(json!({ "metadata": { "ownerReferences": owner } }))
+        .machine("a", chosen.clone())
+        .machine("b", chosen)
+        .machine("c", json!({}));
+    let deployment =
+        |replicas| json!({ "metadata": { "name": "pool" }, "spec": { "replicas": replicas, "template": {} } });
+    world.deployment = of_deployment.map(deployment);
+    let rest = world.settle();
+    assert_eq!(world.deleted, deleted);
+    assert_eq!(world.created.len(), deleted.len().saturating_sub(3 - usize::try_from(replicas).unwrap()));
+    if deleted.len() < 2 {
+        assert!(waits(&rest).contains("its deployment to scale it for "), "{}", waits(&rest));
+    }
 }
 
 #[rstest]

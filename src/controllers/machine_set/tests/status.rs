@@ -70,3 +70,21 @@ fn a_failure_is_reported_before_the_work_is_tried_again_and_withdrawn_after_succ
     world.settle();
     assert_eq!(world.status().conditions, []);
 }
+
+/// The API server refuses an object that is too large, and the status would never be written again.
+#[test]
+fn the_errors_of_many_machines_fit_into_the_status() {
+    let text = "x".repeat(100_000);
+    let failed = json!({ "state": "Failed", "type": "Create", "description": text });
+    let mut world = World::new(60);
+    for index in 0..60 {
+        let broken = both(phase("CrashLoopBackOff"), json!({ "status": { "lastOperation": failed } }));
+        world = world.machine(&format!("m{index:02}"), broken);
+    }
+    world.failure = Some(Failure { message: text });
+    world.settle();
+    let status = world.status();
+    let names: Vec<_> = status.failed_machines.iter().map(|machine| machine.name.clone()).collect();
+    assert_eq!((names.len(), names[0].as_str(), names[49].as_str()), (50, "m00", "m49"));
+    assert!(serde_json::to_vec(&status).unwrap().len() < 200_000);
+}

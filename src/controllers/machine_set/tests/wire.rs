@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::{Action, InFlight, InFlightWrites, MachineSets};
 use crate::{
-    api::machine::{Machine, MachineSet},
+    api::machine::{Machine, MachineDeployment, MachineSet},
     controllers::testing::{Fate, Wire},
     runtime::{
         cache::{Cache, Key},
@@ -49,6 +49,7 @@ impl Shell {
         let reconciler = MachineSets {
             sets: Arc::new(Objects::namespaced(&sets, &client)),
             machines: Arc::new(Objects::namespaced(&cached, &client)),
+            deployments: MachineDeployment::cache(),
             in_flight: Arc::clone(&in_flight),
             holds: Arc::default(),
             events: Events::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
@@ -264,6 +265,20 @@ async fn deletions_carry_the_uid_and_patches_the_version_that_was_seen() {
     assert!(shell.wire.count("DELETE machines/m000") > 0);
     let successor: Machine = shell.wire.get("machines/m000").unwrap();
     assert!(successor.uid() != first && !successor.is_terminating());
+}
+
+/// The garbage collector removed its finalizer from the set before the cache heard of the Machines that it released.
+#[tokio::test]
+async fn a_set_that_goes_leaves_a_machine_that_was_released_unnoticed() {
+    let shell = Shell::new(2, 2);
+    shell.edit(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    shell.wire.put::<Machine>("machines/m000", &json!({"metadata": {"ownerReferences": []}}));
+    shell.reconcile().await.unwrap_err();
+    let is_going = |name: &str| shell.wire.get::<Machine>(name).unwrap().is_terminating();
+    assert_eq!((is_going("machines/m000"), is_going("machines/m001")), (false, true));
+    assert!(shell.runner.reconciler.events.flush(Duration::from_secs(5)).await);
+    let reasons: Vec<_> = shell.wire.all::<Event>("events").into_iter().filter_map(|event| event.reason).collect();
+    assert_eq!(reasons, ["SuccessfulDelete"], "a conflict is only retried");
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ pub(super) fn after(seconds: i64) -> String {
 /// An API server for one set: carries plans out, and refuses what a good plan does not contain.
 pub(super) struct World {
     pub(super) set: Value,
+    pub(super) deployment: Option<Value>,
     pub(super) machines: BTreeMap<String, Value>,
     pub(super) unreadable: Vec<String>,
     pub(super) unreadable_preserved: usize,
@@ -56,6 +57,7 @@ impl World {
                     },
                 },
             }),
+            deployment: None,
             machines: BTreeMap::new(),
             unreadable: Vec::new(),
             unreadable_preserved: 0,
@@ -104,6 +106,7 @@ impl World {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             set: serde_json::from_value(self.set.clone()).unwrap(),
+            deployment: self.deployment.clone().map(|deployment| serde_json::from_value(deployment).unwrap()),
             machines: self.machines.values().map(|machine| serde_json::from_value(machine.clone()).unwrap()).collect(),
             unreadable: self.unreadable.clone(),
             unreadable_preserved: self.unreadable_preserved,

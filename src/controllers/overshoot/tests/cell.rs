@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::super::KIND;
 use crate::{
-    api::machine::{MachineDeployment, MachineSet},
+    api::{
+        labels,
+        machine::{MachineDeployment, MachineSet},
+    },
     controllers::testing::{Playing, Wire, settings, until},
 };
 
@@ -124,6 +127,21 @@ async fn a_scale_down_is_noticed_and_a_label_set_by_hand_removed_with_the_next_p
     let is_labelled = || calm.wire.get::<Value>("machinesets/set").unwrap()["metadata"]["labels"]["freeze"] == "True";
     let took = until("the label is removed", || !is_labelled()).await;
     assert!(SOON < took && took < PERIOD, "{took:?}");
+}
+
+/// The replicas of the deployment are lowered at once, and the machines exist until their Nodes are drained.
+#[tokio::test(start_paused = true)]
+async fn machines_that_the_autoscaler_chose_do_not_count() {
+    let world = World::new(5);
+    let list = json!({"metadata": {"annotations": {labels::TRIGGER_DELETION: "m0~2026-01-01T00:00:00Z,m1"}}});
+    world.wire.put::<Value>("machinedeployments/pool", &list);
+    let mark = json!({labels::PRIORITY: "1", labels::MARKED_FOR_DELETION_TIME: "2026-01-01T00:00:00Z"});
+    world.wire.put::<Value>("machines/m2", &json!({"metadata": {"annotations": mark}}));
+    let _playing = world.start();
+    tokio::time::sleep(PERIOD * 2).await;
+    assert!(!world.is_frozen(), "2 of 5 count");
+    world.add(5);
+    assert!(world.until_frozen(true).await < SOON);
 }
 
 #[tokio::test(start_paused = true)]

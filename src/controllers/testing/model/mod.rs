@@ -11,6 +11,7 @@
 //! gives every seed these [`rooms`]. A seed that failed goes into `seeds.txt` with its rooms
 //! and what it found, and is played for ever.
 
+mod autoscaler;
 mod cloud;
 mod dice;
 mod freezes;
@@ -49,7 +50,7 @@ use self::{life::Life, rooms::Rooms, world::World};
 /// Seeds that are played when nothing else is asked for: with the kept ones what two cores play in less than five minutes.
 const SEEDS: u64 = 700;
 /// Rooms, and seeds that are played in each.
-const ROOMS: [&str; 6] = ["in-place", "preservation", "orphans", "freezes", "volumes", "meddling"];
+const ROOMS: [&str; 7] = ["in-place", "preservation", "orphans", "freezes", "volumes", "meddling", "autoscaler"];
 const IN_ROOMS: Range<u64> = 0..10;
 /// Lines of a story that a failure shows.
 const SHOWN: usize = 70;

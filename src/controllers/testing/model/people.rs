@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{
     super::api_server::{BUDGETS, DEPLOYMENTS, Kind, MACHINES, NODES, SETS},
+    autoscaler::Form,
     kubelet::{POD_LABEL, POD_NAMESPACE},
     luck::Rates,
     wish::POOL,
     world::{NAMESPACE, World},
 };
-use crate::api::labels;
 
 impl World {
     /// A user does something, or something goes wrong.
@@ -25,6 +25,9 @@ impl World {
         }
         if self.rooms.meddling && self.luck.one_in(3) {
             return self.meddle();
+        }
+        if self.rooms.autoscaler && self.luck.one_in(3) {
+            return self.choose_several();
         }
         if self.rooms.freezes && self.luck.one_in(3) {
             return self.freeze_something();
@@ -80,24 +83,11 @@ impl World {
         }
     }
 
-    /// The autoscaler names a Machine and takes one from the replicas.
     fn scale_down_as_autoscaler(&self) {
         let has_replicas = self.wish.lock().replicas > 0;
-        let Some(name) = self.some(&MACHINES).filter(|_| has_replicas) else { return };
-        if self.control.get(&DEPLOYMENTS, NAMESPACE, POOL).is_none() {
-            return;
+        if let Some(name) = self.some(&MACHINES).filter(|_| has_replicas) {
+            self.choose(&name, Form::WithTime);
         }
-        self.say(format!("autoscaler: without machine {name}"));
-        self.wish.lock().replicas -= 1;
-        self.fulfil_wish();
-        let now = self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let marked = self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| {
-            let annotations = &mut deployment["metadata"]["annotations"];
-            annotations[labels::TRIGGER_DELETION] = json!(format!("{name}~{now}"));
-            annotations[labels::LAST_SCALER_CHANGE] = json!(now);
-        });
-        // The wish may have been to delete it.
-        drop(marked);
     }
 
     fn suffer(self: &Arc<Self>) {

@@ -17,6 +17,8 @@ pub(super) struct Rooms {
     pub volumes: bool,
     /// People change what belongs to others.
     pub meddling: bool,
+    /// The autoscaler chooses several Machines one after the other.
+    pub autoscaler: bool,
 }
 
 impl Rooms {
@@ -38,6 +40,7 @@ impl Rooms {
             freezes: has("freezes"),
             volumes: has("volumes"),
             meddling: has("meddling"),
+            autoscaler: has("autoscaler"),
         }
     }
 }
