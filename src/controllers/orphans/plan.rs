@@ -121,7 +121,9 @@ fn wait(
                 format!("a cluster tag of its own, to judge {unmarked} VMs without a machine and a marker: {how}");
             plan.wait(WaitKind::OrphanCheck, text, Some(again));
         }
-        (Sharing::Alone, 0) => drop(plan.wait(WaitKind::OrphanCheck, "the next check for orphan VMs", Some(again))),
+        (Sharing::Alone, 0) => {
+            plan.wait(WaitKind::OrphanCheck, "the next check for orphan VMs", Some(again));
+        }
         (Sharing::Alone, orphans) => {
             let text = format!("the next check of {orphans} VMs without a machine");
             plan.wait(WaitKind::OrphanCheck, text, Some(again));
