@@ -137,7 +137,7 @@ impl Connection {
             let state = self.state.lock();
             (state.cluster.clone(), *state.client.valid_until())
         };
-        let is_expiring = valid_until.is_some_and(|end| end <= Timestamp::now() + RESERVE);
+        let is_expiring = valid_until.is_some_and(|end| end.duration_since(Timestamp::now()) <= RESERVE);
         let cluster = match cluster.reload().await.map_err(|error| chain(&error))? {
             Some(changed) => changed,
             None if is_expiring => cluster,

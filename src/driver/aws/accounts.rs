@@ -130,7 +130,8 @@ impl Account {
             return Ok(Keys::new(key_id, secret_key, None, None, "secret of the class"));
         }
         let mut fetched = self.fetched.lock().await;
-        let is_valid = |keys: &&Keys| keys.expiry().is_none_or(|expiry| expiry > SystemTime::now() + AHEAD);
+        let lasts = |expiry: SystemTime| expiry.duration_since(SystemTime::now()).is_ok_and(|left| left > AHEAD);
+        let is_valid = |keys: &&Keys| keys.expiry().is_none_or(lasts);
         if let Some(keys) = fetched.as_ref().filter(is_valid) {
             return Ok(keys.clone());
         }
