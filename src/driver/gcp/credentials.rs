@@ -175,15 +175,6 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, DriverError> {
     Err(DriverError::new(Code::InvalidArgument, text))
 }
 
-/// The user data of a VM, which is sent as a text.
-///
-/// # Errors
-/// [`Code::InvalidArgument`]: there is none, or it is no text.
-pub(super) fn user_data(secret: &SecretData) -> Result<&str, DriverError> {
-    let data = Secrets(secret).user_data()?;
-    std::str::from_utf8(data).or_else(|_| refuse("the userData in the secret of the class is no UTF-8 text"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,13 +284,5 @@ mod tests {
     fn credentials_are_not_printed() {
         let shown = format!("{:?}", of_service_account());
         assert!(!shown.contains("top-secret") && !shown.contains("mcm@"), "{shown}");
-    }
-
-    #[test]
-    fn user_data_is_a_text() {
-        assert_eq!(user_data(&secret(&[("userData", " x\n")])).unwrap(), " x\n");
-        user_data(&secret(&[])).unwrap_err();
-        let binary = SecretData([("userData".to_owned(), vec![0xff])].into());
-        assert_eq!(user_data(&binary).unwrap_err().code, Code::InvalidArgument);
     }
 }

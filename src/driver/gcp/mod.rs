@@ -18,6 +18,7 @@ mod running;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod user_data;
 mod volumes;
 mod wait;
 
@@ -30,7 +31,7 @@ pub(super) use self::names::NAME;
 use self::{
     accounts::{Access, AccountKey, Accounts},
     calls::Compute,
-    credentials::{Login, user_data},
+    credentials::Login,
     instance::Instance,
     names::{IDS, is_instance_name, is_project},
     order::Order,
@@ -227,7 +228,7 @@ impl GcpDriver {
             machine: wanted.name,
             uid: wanted.uid,
             owner: &request.owner,
-            user_data: user_data(&request.secret)?,
+            user_data: &user_data::items(&request.secret, Some(machine))?,
         };
         let (body, what) = (order.body(), format!("creation of VM {}", wanted.name));
         let first = begun.as_ref().map_or_else(|| spent_requests(machine), |begun| begun.number);
@@ -382,7 +383,7 @@ impl Driver for GcpDriver {
 
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
         let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data(secret)).await)
+        Ok(session.inspect(user_data::items(secret, None).err()).await)
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

@@ -5,13 +5,11 @@ use serde_json::Value;
 use super::types::{Disk, SCRATCH, Spec};
 use crate::driver::{
     cloud::{Markers, is_word},
-    gcp::names::MARKERS,
+    gcp::{names::MARKERS, user_data::USER_DATA},
     spec::{Problems, found},
 };
 
 const SCRATCH_INTERFACES: [&str; 2] = ["NVME", "SCSI"];
-/// The key of user data in the form of cloud-init.
-const USER_DATA_KEY: &str = "user-data";
 
 pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
     for (name, value) in [("region", &spec.region), ("zone", &spec.zone)] {
@@ -23,7 +21,7 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
     disks(&spec.disks, problems);
     interfaces(spec, problems);
     for (index, (key, _)) in spec.metadata.iter().enumerate() {
-        if key == USER_DATA_KEY {
+        if key == USER_DATA {
             problems
                 .error(format!("providerSpec.metadata[{index}].key"), "user-data is for the user data of the secret");
         }

@@ -1,5 +1,6 @@
 //! The driver against the wire format of Compute Engine.
 
+mod bootstrap;
 mod conformance;
 #[path = "../../../../tests/clouds/gcp/fake/mod.rs"]
 mod fake;

@@ -1,6 +1,6 @@
 //! What is sent, field by field.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -118,18 +118,39 @@ async fn each_field_of_a_network_interface_is_sent(#[case] changes: Value, #[cas
     assert_eq!(sent(&json!({ "networkInterfaces": [interface] })).await, plain_with(&expected));
 }
 
-#[rstest]
-#[case("#cloud-config\nx: 1", "user-data")]
-#[case("#!/bin/sh", "startup-script")]
-#[case(" #cloud-config", "startup-script")]
-#[tokio::test]
-async fn user_data_is_for_cloud_init_or_a_script(#[case] data: &str, #[case] key: &str) {
+/// The metadata of a VM with user data, of a native Machine or of the provider for Cluster API.
+pub(super) async fn metadata(data: &[u8], is_of_cluster_api: bool) -> Value {
     let world = World::new().await;
     let mut request = world.request("m");
-    request.secret.0.insert("userData".to_owned(), data.as_bytes().to_vec());
+    request.secret.0.insert("userData".to_owned(), data.to_vec());
+    if is_of_cluster_api {
+        let annotation = ("machine.mcm/user-data-secret".to_owned(), "boot".to_owned());
+        Arc::make_mut(&mut request.machine).metadata.annotations = Some([annotation].into());
+    }
     world.driver.create(&request).await.unwrap();
-    let body = world.gce.lock().bodies("instances.insert").remove(0);
-    assert_eq!(body["metadata"]["items"], json!([{"key": key, "value": data}]));
+    world.gce.lock().bodies("instances.insert").remove(0)["metadata"]["items"].take()
+}
+
+#[rstest]
+#[case("#cloud-config\nx: 1", "user-data")]
+#[case::script("#!/bin/sh", "startup-script")]
+#[case(" #cloud-config", "startup-script")]
+#[case::kubeadm("## template: jinja\n#cloud-config\n", "user-data")]
+#[tokio::test]
+async fn user_data_is_for_cloud_init_or_a_script(#[case] data: &str, #[case] key: &str) {
+    assert_eq!(metadata(data.as_bytes(), false).await, json!([{"key": key, "value": data}]));
+    assert_eq!(metadata(data.as_bytes(), true).await, json!([{"key": "user-data", "value": data}]));
+}
+
+#[tokio::test]
+async fn compressed_user_data_come_with_their_encoding() {
+    let expected = json!([{"key": "user-data", "value": "H4sI"}, {"key": "user-data-encoding", "value": "base64"}]);
+    assert_eq!(metadata(&[0x1f, 0x8b, 8], false).await, expected);
+}
+
+#[tokio::test]
+async fn empty_user_data_are_left_out() {
+    assert_eq!(metadata(b"", false).await, json!([]));
 }
 
 fn query(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
