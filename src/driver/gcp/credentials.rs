@@ -25,6 +25,8 @@ const SERVICE_ACCOUNT_FIELDS: [&str; 11] = [
     "private_key",
     "token_uri",
 ];
+/// The only universe whose endpoints the driver calls.
+const UNIVERSE: &str = "googleapis.com";
 /// Where tokens of service accounts come from, unless the account says something else.
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
@@ -111,6 +113,12 @@ fn service_account(fields: &Map<String, Value>) -> Result<Credentials, DriverErr
         let allowed = SERVICE_ACCOUNT_FIELDS.join(", ");
         return refuse(format!(
             "the service account in the secret of the class may only have texts in the fields {allowed}"
+        ));
+    }
+    if !["", UNIVERSE].contains(&text_of(fields, "universe_domain")) {
+        return refuse(format!(
+            "the service account in the secret of the class: universe_domain must be {UNIVERSE}; endpointURL names the \
+             endpoint of another cloud"
         ));
     }
     for name in ["project_id", "client_email", "private_key"] {
@@ -244,6 +252,7 @@ mod tests {
     #[case::no_json("serviceAccountJSON", "top-secret".to_owned(), &[], "no JSON object")]
     #[case::other_field("serviceAccountJSON", account(json!({"credential_source": "x"})), &[], "may only have")]
     #[case::no_text("serviceAccountJSON", account(json!({"client_id": 7})), &[], "may only have")]
+    #[case::other_universe("serviceAccountJSON", account(json!({"universe_domain": "example.com"})), &[], "universe_domain must be")]
     #[case::no_project("serviceAccountJSON", account(json!({"project_id": ""})), &[("projectID", "p")], "no project_id")]
     #[case::no_key("serviceAccountJSON", account(json!({"private_key": ""})), &[], "no private_key")]
     #[case::no_email("serviceAccountJSON", account(json!({"client_email": ""})), &[], "no client_email")]

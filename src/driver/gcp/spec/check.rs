@@ -5,10 +5,15 @@ use serde_json::Value;
 use super::types::{Disk, SCRATCH, Spec};
 use crate::driver::{
     cloud::{Markers, is_word},
-    gcp::{names::MARKERS, user_data::USER_DATA},
+    gcp::{
+        names::{MARKERS, UID_LABEL},
+        user_data::USER_DATA,
+    },
     spec::{Problems, found},
 };
 
+/// Labels that Google lets a VM have.
+const MOST_LABELS: usize = 64;
 const SCRATCH_INTERFACES: [&str; 2] = ["NVME", "SCSI"];
 
 pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
@@ -18,6 +23,7 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
             problems.expected(format!("providerSpec.{name}"), "letters, digits and hyphens", &found);
         }
     }
+    labels(spec, problems);
     disks(&spec.disks, problems);
     interfaces(spec, problems);
     for (index, (key, _)) in spec.metadata.iter().enumerate() {
@@ -31,6 +37,17 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
     }
     shielded(spec, problems);
     Markers::check(spec.tags.iter().map(String::as_str), MARKERS, "providerSpec.tags", problems);
+}
+
+/// Room is needed for the labels that the driver adds.
+fn labels(spec: &Spec, problems: &mut Problems) {
+    let own = [UID_LABEL];
+    let most = MOST_LABELS - own.len();
+    let count = spec.labels.keys().filter(|key| !own.contains(&key.as_str())).count();
+    if count > most {
+        let expected = format!("at most {most} labels, because the driver adds {}", own.join(" and "));
+        problems.expected("providerSpec.labels", &expected, &count.to_string());
+    }
 }
 
 fn disks(disks: &[Disk], problems: &mut Problems) {

@@ -167,7 +167,7 @@ async fn creation_looks_inserts_waits_and_looks() {
     let gce = world.gce.lock();
     let calls: Vec<&str> = gce.sent.iter().map(|sent| sent.call).collect();
     let expected =
-        ["token", "instances.list", "instances.insert", "zoneOperations.get", "zoneOperations.get", "instances.list"];
+        ["token", "instances.list", "instances.insert", "zoneOperations.list", "zoneOperations.list", "instances.list"];
     assert_eq!(calls, expected);
     let look_up = query(&[("fields", SELECTED), ("filter", r#"(name = "a")"#), ("maxResults", "500")]);
     assert_eq!(gce.queries("instances.list"), [look_up.clone(), look_up]);
@@ -176,8 +176,17 @@ async fn creation_looks_inserts_waits_and_looks() {
     assert_eq!(gce.queries("instances.insert"), [query(&[("requestId", id)])]);
     let paths: Vec<&str> = gce.sent.iter().skip(1).map(|sent| sent.path.as_str()).collect();
     let instances = format!("zones/{ZONE}/instances");
-    let operation = format!("zones/{ZONE}/operations/operation-1");
-    assert_eq!(paths, [&instances, &instances, &operation, &operation, &instances]);
+    let operations = format!("zones/{ZONE}/operations");
+    assert_eq!(paths, [&instances, &instances, &operations, &operations, &instances]);
+    let look = query(&[
+        (
+            "fields",
+            "kind,nextPageToken,warning/code,items(name,status,clientOperationId,httpErrorStatusCode,error/errors(code,message))",
+        ),
+        ("filter", r#"(name = "operation-1")"#),
+        ("maxResults", "500"),
+    ]);
+    assert_eq!(gce.queries("zoneOperations.list"), [look.clone(), look]);
 }
 
 #[tokio::test]
@@ -187,7 +196,7 @@ async fn deletion_looks_deletes_and_waits() {
     world.driver.delete(&world.request("a")).await.unwrap();
     let gce = world.gce.lock();
     let calls: Vec<&str> = gce.sent.iter().map(|sent| sent.call).collect();
-    assert_eq!(calls, ["token", "instances.list", "instances.delete", "zoneOperations.get", "zoneOperations.get"]);
+    assert_eq!(calls, ["token", "instances.list", "instances.delete", "zoneOperations.list", "zoneOperations.list"]);
     let sent = gce.of_call("instances.delete").next().unwrap();
     assert_eq!(
         (sent.path.clone(), &sent.query, &sent.body),
