@@ -353,7 +353,7 @@ impl Driver for GcpDriver {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true }
+        Capabilities { initialize: false, list: true, inspect: true, tag: false }
     }
 
     fn validate(&self, class: &MachineClass) -> Problems {

@@ -101,7 +101,7 @@ pub(super) struct Served {
 impl Default for Served {
     /// Until it is known: what the driver cannot do, it refuses.
     fn default() -> Self {
-        Self { capabilities: Capabilities { initialize: true, list: true }, volume_ids: true }
+        Self { capabilities: Capabilities { initialize: true, list: true, inspect: true, tag: true }, volume_ids: true }
     }
 }
 
@@ -270,7 +270,8 @@ impl Line {
         if !health.serving {
             return Err(format!("it does not serve at the moment: {}", health.message));
         }
-        let capabilities = Capabilities { initialize: provider.initialize, list: provider.list };
+        let proto::Provider { initialize, list, inspect, tag, .. } = *provider;
+        let capabilities = Capabilities { initialize, list, inspect, tag };
         Ok(Served { capabilities, volume_ids: provider.volume_ids })
     }
 
