@@ -56,8 +56,8 @@ impl RemoteDriver {
     }
 
     pub(super) fn open_with(endpoint: &Endpoint, texts: Texts, observer: &Arc<dyn Observer>, timing: Timing) -> Self {
-        let line = Arc::new(Line::new(endpoint.clone(), Arc::clone(observer)));
-        let keeper = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&line).keep(timing)));
+        let line = Arc::new(Line::new(endpoint.clone(), Arc::clone(observer), timing));
+        let keeper = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&line).keep()));
         let (verdicts, hooks) = (Arc::default(), Arc::default());
         Self { name: interned(&endpoint.name), texts, line, verdicts, hooks, _keeper: keeper }
     }

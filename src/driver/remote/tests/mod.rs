@@ -1,5 +1,6 @@
 //! A client and a server in one process.
 
+mod between;
 mod calls;
 mod certificates;
 mod outages;
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     address::{Address, Endpoint, Listen},
     client::{RemoteDriver, Texts},
-    line::Timing,
+    line::{Pings, Timing},
     listen::{ListenError, ListenOptions, serve},
     tls::TlsFiles,
 };
@@ -55,6 +56,7 @@ const TIMING: Timing = Timing {
     limit: Duration::from_millis(500),
     misses: 2,
     pauses: (Duration::from_millis(5), Duration::from_millis(20)),
+    pings: Pings { every: Duration::from_millis(50), limit: Duration::from_millis(500) },
 };
 
 /// A server, until it is dropped.
@@ -97,7 +99,7 @@ impl Server {
 
     async fn on_socket(path: &Path, driver: Arc<dyn Driver>) -> Self {
         let listen = Listen::Unix(path.to_owned());
-        let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false };
+        let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false, has_group_access: false };
         Self::start(options, driver).await.unwrap()
     }
 
