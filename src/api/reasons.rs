@@ -53,6 +53,7 @@ strings! {
         InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
         Preserved = "Preserved", PreservationStopped = "PreservationStopped",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", OrphanLeftAlone = "OrphanLeftAlone", VmMissing = "VmMissing",
+        VmUnidentified = "VmUnidentified",
         LeaderElection = "LeaderElection",
     }
 }
