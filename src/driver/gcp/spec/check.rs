@@ -6,7 +6,7 @@ use super::types::{Disk, SCRATCH, Spec};
 use crate::driver::{
     cloud::{Markers, is_word},
     gcp::{
-        names::{MARKERS, UID_LABEL},
+        names::{MARKERS, OWN_LABELS},
         user_data::USER_DATA,
     },
     spec::{Problems, found},
@@ -41,11 +41,10 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
 
 /// Room is needed for the labels that the driver adds.
 fn labels(spec: &Spec, problems: &mut Problems) {
-    let own = [UID_LABEL];
-    let most = MOST_LABELS - own.len();
-    let count = spec.labels.keys().filter(|key| !own.contains(&key.as_str())).count();
+    let most = MOST_LABELS - OWN_LABELS.len();
+    let count = spec.labels.keys().filter(|key| !OWN_LABELS.contains(&key.as_str())).count();
     if count > most {
-        let expected = format!("at most {most} labels, because the driver adds {}", own.join(" and "));
+        let expected = format!("at most {most} labels, because the driver adds {}", OWN_LABELS.join(" and "));
         problems.expected("providerSpec.labels", &expected, &count.to_string());
     }
 }

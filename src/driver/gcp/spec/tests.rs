@@ -146,11 +146,11 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
 }
 
 #[rstest]
-#[case::room_for_our_own(63, None)]
+#[case::room_for_our_own(62, None)]
 #[case::one_too_many(
-    64,
+    63,
     Some(
-        "providerSpec.labels: expected at most 63 labels, because the driver adds machine-sapcloud-io-machine-uid, found 64"
+        "providerSpec.labels: expected at most 62 labels, because the driver adds machine-sapcloud-io-machine-uid and machine-sapcloud-io-owner, found 63"
     )
 )]
 fn google_limits_labels_and_the_driver_adds_its_own(#[case] count: usize, #[case] expected: Option<&str>) {
