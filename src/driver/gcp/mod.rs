@@ -22,7 +22,7 @@ mod tests;
 mod user_data;
 mod volumes;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;

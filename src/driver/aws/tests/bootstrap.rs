@@ -1,16 +1,13 @@
 //! Bootstrap data of Cluster API reach a VM byte for byte.
 
-#[path = "../../../../tests/clouds/bootstrap/mod.rs"]
-mod data;
-
 use aws_smithy_types::base64;
 
 use super::{request, start};
-use crate::driver::interface::Driver;
+use crate::driver::{cloud::bootstrap, interface::Driver};
 
 #[tokio::test]
 async fn bootstrap_data_of_cluster_api_are_the_user_data_of_the_vm() {
-    for (what, data) in data::ALL {
+    for (what, data) in bootstrap::ALL {
         let (cloud, driver) = start().await;
         let mut request = request("m");
         request.secret.0.insert("userData".to_owned(), data.to_vec());
