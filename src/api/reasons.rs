@@ -58,6 +58,7 @@ strings! {
         InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
         Preserved = "Preserved", PreservationStopped = "PreservationStopped",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", OrphanLeftAlone = "OrphanLeftAlone", VmMissing = "VmMissing",
+        VmUnidentified = "VmUnidentified",
         LeaderElection = "LeaderElection",
         Provisioned = "Provisioned", NotProvisioned = "NotProvisioned", Creating = "Creating", Deleting = "Deleting", RollingOut = "RollingOut",
         WaitingForClusterInfrastructureReady = "WaitingForClusterInfrastructureReady",

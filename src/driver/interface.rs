@@ -38,7 +38,7 @@ pub struct MachineRequest {
     /// letters, digits and hyphens.
     pub owner: String,
     /// Whether the call may end while the cloud still works, with [`DriverError::call_again_in`]. Otherwise it waits.
-    #[cfg_attr(not(feature = "gcp"), expect(dead_code, reason = "other drivers wait"))]
+    #[cfg_attr(not(any(feature = "gcp", feature = "remote")), expect(dead_code, reason = "other drivers wait"))]
     pub may_pause: bool,
 }
 
@@ -49,6 +49,10 @@ pub struct Capabilities {
     pub initialize: bool,
     /// `list` finds every VM of a class; otherwise orphans are not collected.
     pub list: bool,
+    /// `inspect` is implemented.
+    pub inspect: bool,
+    /// `tag` is implemented.
+    pub tag: bool,
 }
 
 /// Reconciles a class.

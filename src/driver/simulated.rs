@@ -81,7 +81,7 @@ impl Driver for SimulatedDriver {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: true, list: true }
+        Capabilities { initialize: true, list: true, inspect: false, tag: true }
     }
 
     fn validate(&self, class: &MachineClass) -> Problems {

@@ -33,6 +33,7 @@ impl ListedVm {
     }
 
     /// A VM without a marker.
+    #[cfg(test)]
     pub fn unmarked(machine: impl Into<String>) -> Self {
         Self::new(machine, None)
     }

@@ -97,11 +97,12 @@ pub fn judge<'a>(listed: &'a Listed, claims: &[Claim], owner: &Owner) -> BTreeMa
     listed.iter().map(|(id, vm)| (id.as_str(), verdict(id, vm))).collect()
 }
 
-/// The Machines that have a provider ID which is not listed. `claims` are those of the listed class.
+/// The Machines that have a provider ID which is not listed. `claims` are those of the listed class. A VM in the list whose
+/// ID is not known may be that of any Machine, so there are none then.
 pub fn without_vm<'a>(listed: &Listed, claims: &'a [Claim]) -> impl Iterator<Item = &'a Claim> {
-    claims
-        .iter()
-        .filter(|claim| !claim.is_creating && !claim.provider_id.is_empty() && !listed.contains_key(&claim.provider_id))
+    let is_listed = |id: &str| id.is_empty() || listed.contains_key(id);
+    let is_certain = !listed.contains_key("");
+    claims.iter().filter(move |claim| is_certain && !claim.is_creating && !is_listed(&claim.provider_id))
 }
 
 /// A VM in [`Sightings`]: with the name of its Machine, because a cloud may use a provider ID again.
@@ -220,6 +221,15 @@ mod tests {
         let vms = listed(&[("cloud:///1", "has-it")]);
         let names: Vec<&str> = without_vm(&vms, &claims).map(|claim| claim.name.as_str()).collect();
         assert_eq!(names, ["lost-it"]);
+    }
+
+    #[rstest]
+    #[case::it_may_be_any(&[("", "")], 0)]
+    #[case::its_id_is_another(&[("cloud:///1", "")], 1)]
+    #[case::its_id_is_this(&[("cloud:///9", "")], 0)]
+    fn a_machine_whose_vm_may_be_listed_is_not_without_a_vm(#[case] all: &[(&str, &str)], #[case] expected: usize) {
+        let claims = [claim("m", "cloud:///9", false)];
+        assert_eq!(without_vm(&listed(all), &claims).count(), expected);
     }
 
     #[test]

@@ -23,6 +23,13 @@ PROVIDER = "example"
 PROTOCOL = 1
 SIZES = ("small", "large")
 PAGE = 1000
+# mcm pings the connection for calls every 10 s, also when no call runs. Without these options the server would close it.
+PINGS = (
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
 
 
 class Failed(Exception):
@@ -175,7 +182,7 @@ def arguments():
 
 
 async def serve(found, is_socket):
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=PINGS)
     rpc.add_DriverServicer_to_server(Driver(Cloud()), server)
     if is_socket:
         # Only its user may open the socket.

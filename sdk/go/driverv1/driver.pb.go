@@ -123,6 +123,58 @@ func (Code) EnumDescriptor() ([]byte, []int) {
 	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{0}
 }
 
+// Unknown numbers count as UNSPECIFIED.
+type Presence int32
+
+const (
+	// It could not be looked for.
+	Presence_PRESENCE_UNSPECIFIED Presence = 0
+	Presence_PRESENCE_PRESENT     Presence = 1
+	// It is certainly not there, or not usable.
+	Presence_PRESENCE_MISSING Presence = 2
+)
+
+// Enum value maps for Presence.
+var (
+	Presence_name = map[int32]string{
+		0: "PRESENCE_UNSPECIFIED",
+		1: "PRESENCE_PRESENT",
+		2: "PRESENCE_MISSING",
+	}
+	Presence_value = map[string]int32{
+		"PRESENCE_UNSPECIFIED": 0,
+		"PRESENCE_PRESENT":     1,
+		"PRESENCE_MISSING":     2,
+	}
+)
+
+func (x Presence) Enum() *Presence {
+	p := new(Presence)
+	*p = x
+	return p
+}
+
+func (x Presence) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Presence) Descriptor() protoreflect.EnumDescriptor {
+	return file_mcm_driver_v1_driver_proto_enumTypes[1].Descriptor()
+}
+
+func (Presence) Type() protoreflect.EnumType {
+	return &file_mcm_driver_v1_driver_proto_enumTypes[1]
+}
+
+func (x Presence) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Presence.Descriptor instead.
+func (Presence) EnumDescriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{1}
+}
+
 type GetCapabilitiesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The versions of this protocol that the client speaks, best first. This file is version 1.
@@ -240,7 +292,11 @@ type Provider struct {
 	// Whether List finds every VM. Otherwise orphans are not collected.
 	List bool `protobuf:"varint,3,opt,name=list,proto3" json:"list,omitempty"`
 	// Whether VolumeIds knows any volumes. Otherwise drains do not wait for volumes.
-	VolumeIds     bool `protobuf:"varint,4,opt,name=volume_ids,json=volumeIds,proto3" json:"volume_ids,omitempty"`
+	VolumeIds bool `protobuf:"varint,4,opt,name=volume_ids,json=volumeIds,proto3" json:"volume_ids,omitempty"`
+	// Whether Inspect is implemented. Otherwise it is not called.
+	Inspect bool `protobuf:"varint,5,opt,name=inspect,proto3" json:"inspect,omitempty"`
+	// Whether Tag is implemented. Otherwise it is not called.
+	Tag           bool `protobuf:"varint,6,opt,name=tag,proto3" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,6 +355,20 @@ func (x *Provider) GetList() bool {
 func (x *Provider) GetVolumeIds() bool {
 	if x != nil {
 		return x.VolumeIds
+	}
+	return false
+}
+
+func (x *Provider) GetInspect() bool {
+	if x != nil {
+		return x.Inspect
+	}
+	return false
+}
+
+func (x *Provider) GetTag() bool {
+	if x != nil {
+		return x.Tag
 	}
 	return false
 }
@@ -403,9 +473,12 @@ type Failure struct {
 	// State to store although the call failed.
 	LastKnownState *string `protobuf:"bytes,3,opt,name=last_known_state,json=lastKnownState,proto3,oneof" json:"last_known_state,omitempty"`
 	// With UNINITIALIZED: the VM that exists but is not finished.
-	Vm            *Vm `protobuf:"bytes,4,opt,name=vm,proto3" json:"vm,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Vm *Vm `protobuf:"bytes,4,opt,name=vm,proto3" json:"vm,omitempty"`
+	// Only if the request may pause: nothing failed, the cloud still works, and the same call after so many milliseconds continues. mcm keeps it within
+	// 100 ms and 60 s.
+	CallAgainAfterMs *uint64 `protobuf:"varint,5,opt,name=call_again_after_ms,json=callAgainAfterMs,proto3,oneof" json:"call_again_after_ms,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Failure) Reset() {
@@ -464,6 +537,13 @@ func (x *Failure) GetVm() *Vm {
 		return x.Vm
 	}
 	return nil
+}
+
+func (x *Failure) GetCallAgainAfterMs() uint64 {
+	if x != nil && x.CallAgainAfterMs != nil {
+		return *x.CallAgainAfterMs
+	}
+	return 0
 }
 
 type Vm struct {
@@ -602,7 +682,9 @@ type MachineRequest struct {
 	// Credentials and user data. In Create and Initialize the placeholders of the user data are substituted.
 	Secret map[string][]byte `protobuf:"bytes,4,rep,name=secret,proto3" json:"secret,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// In Create: whose VM it is, to be written on it, for example as a tag: at most 63 lower-case letters, digits and hyphens. Empty in other requests.
-	Owner         string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Whether the call may end while the cloud still works, with Failure.call_again_after_ms. Otherwise it waits.
+	MayPause      bool `protobuf:"varint,6,opt,name=may_pause,json=mayPause,proto3" json:"may_pause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -670,6 +752,13 @@ func (x *MachineRequest) GetOwner() string {
 		return x.Owner
 	}
 	return ""
+}
+
+func (x *MachineRequest) GetMayPause() bool {
+	if x != nil {
+		return x.MayPause
+	}
+	return false
 }
 
 type VmResponse struct {
@@ -1616,6 +1705,426 @@ func (x *Volumes) GetIds() []string {
 	return nil
 }
 
+type InspectRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Provider      string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	ClassJson     []byte                 `protobuf:"bytes,2,opt,name=class_json,json=classJson,proto3" json:"class_json,omitempty"`
+	Secret        map[string][]byte      `protobuf:"bytes,3,rep,name=secret,proto3" json:"secret,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InspectRequest) Reset() {
+	*x = InspectRequest{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InspectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InspectRequest) ProtoMessage() {}
+
+func (x *InspectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
+func (*InspectRequest) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *InspectRequest) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *InspectRequest) GetClassJson() []byte {
+	if x != nil {
+		return x.ClassJson
+	}
+	return nil
+}
+
+func (x *InspectRequest) GetSecret() map[string][]byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+type InspectResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Result:
+	//
+	//	*InspectResponse_Findings
+	//	*InspectResponse_Failure
+	Result        isInspectResponse_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InspectResponse) Reset() {
+	*x = InspectResponse{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InspectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InspectResponse) ProtoMessage() {}
+
+func (x *InspectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
+func (*InspectResponse) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *InspectResponse) GetResult() isInspectResponse_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *InspectResponse) GetFindings() *Findings {
+	if x != nil {
+		if x, ok := x.Result.(*InspectResponse_Findings); ok {
+			return x.Findings
+		}
+	}
+	return nil
+}
+
+func (x *InspectResponse) GetFailure() *Failure {
+	if x != nil {
+		if x, ok := x.Result.(*InspectResponse_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isInspectResponse_Result interface {
+	isInspectResponse_Result()
+}
+
+type InspectResponse_Findings struct {
+	Findings *Findings `protobuf:"bytes,1,opt,name=findings,proto3,oneof"`
+}
+
+type InspectResponse_Failure struct {
+	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3,oneof"`
+}
+
+func (*InspectResponse_Findings) isInspectResponse_Result() {}
+
+func (*InspectResponse_Failure) isInspectResponse_Result() {}
+
+type Findings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Findings      []*Finding             `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Findings) Reset() {
+	*x = Findings{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Findings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Findings) ProtoMessage() {}
+
+func (x *Findings) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Findings.ProtoReflect.Descriptor instead.
+func (*Findings) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Findings) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// Something that a class needs, and whether it is there.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The field that needs it, such as providerSpec.image, or Secret.
+	Path     string   `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Presence Presence `protobuf:"varint,2,opt,name=presence,proto3,enum=mcm.driver.v1.Presence" json:"presence,omitempty"`
+	// What was found, or why it is not known: no secrets.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Finding) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Finding) GetPresence() Presence {
+	if x != nil {
+		return x.Presence
+	}
+	return Presence_PRESENCE_UNSPECIFIED
+}
+
+func (x *Finding) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type TagRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Machine *MachineRequest        `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	// Whether List shall find the VM.
+	IsListed      bool `protobuf:"varint,2,opt,name=is_listed,json=isListed,proto3" json:"is_listed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TagRequest) Reset() {
+	*x = TagRequest{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TagRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TagRequest) ProtoMessage() {}
+
+func (x *TagRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TagRequest.ProtoReflect.Descriptor instead.
+func (*TagRequest) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *TagRequest) GetMachine() *MachineRequest {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+func (x *TagRequest) GetIsListed() bool {
+	if x != nil {
+		return x.IsListed
+	}
+	return false
+}
+
+type TagResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Result:
+	//
+	//	*TagResponse_Tagged
+	//	*TagResponse_Failure
+	Result        isTagResponse_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TagResponse) Reset() {
+	*x = TagResponse{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TagResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TagResponse) ProtoMessage() {}
+
+func (x *TagResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TagResponse.ProtoReflect.Descriptor instead.
+func (*TagResponse) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *TagResponse) GetResult() isTagResponse_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *TagResponse) GetTagged() *Tagged {
+	if x != nil {
+		if x, ok := x.Result.(*TagResponse_Tagged); ok {
+			return x.Tagged
+		}
+	}
+	return nil
+}
+
+func (x *TagResponse) GetFailure() *Failure {
+	if x != nil {
+		if x, ok := x.Result.(*TagResponse_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isTagResponse_Result interface {
+	isTagResponse_Result()
+}
+
+type TagResponse_Tagged struct {
+	Tagged *Tagged `protobuf:"bytes,1,opt,name=tagged,proto3,oneof"`
+}
+
+type TagResponse_Failure struct {
+	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3,oneof"`
+}
+
+func (*TagResponse_Tagged) isTagResponse_Result() {}
+
+func (*TagResponse_Failure) isTagResponse_Result() {}
+
+type Tagged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tagged) Reset() {
+	*x = Tagged{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tagged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tagged) ProtoMessage() {}
+
+func (x *Tagged) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tagged.ProtoReflect.Descriptor instead.
+func (*Tagged) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{30}
+}
+
 var File_mcm_driver_v1_driver_proto protoreflect.FileDescriptor
 
 const file_mcm_driver_v1_driver_proto_rawDesc = "" +
@@ -1626,7 +2135,7 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x17GetCapabilitiesResponse\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x125\n" +
 	"\tproviders\x18\x02 \x03(\v2\x17.mcm.driver.v1.ProviderR\tproviders\x12\x18\n" +
-	"\aprogram\x18\x03 \x01(\tR\aprogram\"q\n" +
+	"\aprogram\x18\x03 \x01(\tR\aprogram\"\x9d\x01\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -1634,17 +2143,21 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"initialize\x12\x12\n" +
 	"\x04list\x18\x03 \x01(\bR\x04list\x12\x1d\n" +
 	"\n" +
-	"volume_ids\x18\x04 \x01(\bR\tvolumeIds\"\x0f\n" +
+	"volume_ids\x18\x04 \x01(\bR\tvolumeIds\x12\x18\n" +
+	"\ainspect\x18\x05 \x01(\bR\ainspect\x12\x10\n" +
+	"\x03tag\x18\x06 \x01(\bR\x03tag\"\x0f\n" +
 	"\rHealthRequest\"D\n" +
 	"\x0eHealthResponse\x12\x18\n" +
 	"\aserving\x18\x01 \x01(\bR\aserving\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\xb3\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xff\x01\n" +
 	"\aFailure\x12'\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x13.mcm.driver.v1.CodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12-\n" +
 	"\x10last_known_state\x18\x03 \x01(\tH\x00R\x0elastKnownState\x88\x01\x01\x12!\n" +
-	"\x02vm\x18\x04 \x01(\v2\x11.mcm.driver.v1.VmR\x02vmB\x13\n" +
-	"\x11_last_known_state\"\xbc\x01\n" +
+	"\x02vm\x18\x04 \x01(\v2\x11.mcm.driver.v1.VmR\x02vm\x122\n" +
+	"\x13call_again_after_ms\x18\x05 \x01(\x04H\x01R\x10callAgainAfterMs\x88\x01\x01B\x13\n" +
+	"\x11_last_known_stateB\x16\n" +
+	"\x14_call_again_after_ms\"\xbc\x01\n" +
 	"\x02Vm\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x1b\n" +
@@ -1654,14 +2167,15 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x11_last_known_state\"7\n" +
 	"\aAddress\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x82\x02\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x9f\x02\n" +
 	"\x0eMachineRequest\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12!\n" +
 	"\fmachine_json\x18\x02 \x01(\fR\vmachineJson\x12\x1d\n" +
 	"\n" +
 	"class_json\x18\x03 \x01(\fR\tclassJson\x12A\n" +
 	"\x06secret\x18\x04 \x03(\v2).mcm.driver.v1.MachineRequest.SecretEntryR\x06secret\x12\x14\n" +
-	"\x05owner\x18\x05 \x01(\tR\x05owner\x1a9\n" +
+	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x1b\n" +
+	"\tmay_pause\x18\x06 \x01(\bR\bmayPause\x1a9\n" +
 	"\vSecretEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"o\n" +
@@ -1722,7 +2236,34 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\afailure\x18\x02 \x01(\v2\x16.mcm.driver.v1.FailureH\x00R\afailureB\b\n" +
 	"\x06result\"\x1b\n" +
 	"\aVolumes\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids*\xac\x03\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xc9\x01\n" +
+	"\x0eInspectRequest\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x1d\n" +
+	"\n" +
+	"class_json\x18\x02 \x01(\fR\tclassJson\x12A\n" +
+	"\x06secret\x18\x03 \x03(\v2).mcm.driver.v1.InspectRequest.SecretEntryR\x06secret\x1a9\n" +
+	"\vSecretEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x86\x01\n" +
+	"\x0fInspectResponse\x125\n" +
+	"\bfindings\x18\x01 \x01(\v2\x17.mcm.driver.v1.FindingsH\x00R\bfindings\x122\n" +
+	"\afailure\x18\x02 \x01(\v2\x16.mcm.driver.v1.FailureH\x00R\afailureB\b\n" +
+	"\x06result\">\n" +
+	"\bFindings\x122\n" +
+	"\bfindings\x18\x01 \x03(\v2\x16.mcm.driver.v1.FindingR\bfindings\"f\n" +
+	"\aFinding\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x123\n" +
+	"\bpresence\x18\x02 \x01(\x0e2\x17.mcm.driver.v1.PresenceR\bpresence\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"b\n" +
+	"\n" +
+	"TagRequest\x127\n" +
+	"\amachine\x18\x01 \x01(\v2\x1d.mcm.driver.v1.MachineRequestR\amachine\x12\x1b\n" +
+	"\tis_listed\x18\x02 \x01(\bR\bisListed\"|\n" +
+	"\vTagResponse\x12/\n" +
+	"\x06tagged\x18\x01 \x01(\v2\x15.mcm.driver.v1.TaggedH\x00R\x06tagged\x122\n" +
+	"\afailure\x18\x02 \x01(\v2\x16.mcm.driver.v1.FailureH\x00R\afailureB\b\n" +
+	"\x06result\"\b\n" +
+	"\x06Tagged*\xac\x03\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rCODE_CANCELED\x10\x01\x12\x10\n" +
@@ -1742,7 +2283,11 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x10CODE_UNAVAILABLE\x10\x0e\x12\x12\n" +
 	"\x0eCODE_DATA_LOSS\x10\x0f\x12\x18\n" +
 	"\x14CODE_UNAUTHENTICATED\x10\x10\x12\x16\n" +
-	"\x12CODE_UNINITIALIZED\x10\x112\xa9\x05\n" +
+	"\x12CODE_UNINITIALIZED\x10\x11*P\n" +
+	"\bPresence\x12\x18\n" +
+	"\x14PRESENCE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10PRESENCE_PRESENT\x10\x01\x12\x14\n" +
+	"\x10PRESENCE_MISSING\x10\x022\xb1\x06\n" +
 	"\x06Driver\x12`\n" +
 	"\x0fGetCapabilities\x12%.mcm.driver.v1.GetCapabilitiesRequest\x1a&.mcm.driver.v1.GetCapabilitiesResponse\x12E\n" +
 	"\x06Health\x12\x1c.mcm.driver.v1.HealthRequest\x1a\x1d.mcm.driver.v1.HealthResponse\x12K\n" +
@@ -1753,7 +2298,9 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x06Delete\x12\x1d.mcm.driver.v1.MachineRequest\x1a\x1d.mcm.driver.v1.DeleteResponse\x12B\n" +
 	"\x06Status\x12\x1d.mcm.driver.v1.MachineRequest\x1a\x19.mcm.driver.v1.VmResponse\x12A\n" +
 	"\x04List\x12\x1a.mcm.driver.v1.ListRequest\x1a\x1b.mcm.driver.v1.ListResponse0\x01\x12N\n" +
-	"\tVolumeIds\x12\x1f.mcm.driver.v1.VolumeIdsRequest\x1a .mcm.driver.v1.VolumeIdsResponseB&Z$mcm.invalid/sdk/go/driverv1;driverv1b\x06proto3"
+	"\tVolumeIds\x12\x1f.mcm.driver.v1.VolumeIdsRequest\x1a .mcm.driver.v1.VolumeIdsResponse\x12H\n" +
+	"\aInspect\x12\x1d.mcm.driver.v1.InspectRequest\x1a\x1e.mcm.driver.v1.InspectResponse\x12<\n" +
+	"\x03Tag\x12\x19.mcm.driver.v1.TagRequest\x1a\x1a.mcm.driver.v1.TagResponseB&Z$mcm.invalid/sdk/go/driverv1;driverv1b\x06proto3"
 
 var (
 	file_mcm_driver_v1_driver_proto_rawDescOnce sync.Once
@@ -1767,81 +2314,102 @@ func file_mcm_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_mcm_driver_v1_driver_proto_rawDescData
 }
 
-var file_mcm_driver_v1_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_mcm_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_mcm_driver_v1_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_mcm_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_mcm_driver_v1_driver_proto_goTypes = []any{
 	(Code)(0),                       // 0: mcm.driver.v1.Code
-	(*GetCapabilitiesRequest)(nil),  // 1: mcm.driver.v1.GetCapabilitiesRequest
-	(*GetCapabilitiesResponse)(nil), // 2: mcm.driver.v1.GetCapabilitiesResponse
-	(*Provider)(nil),                // 3: mcm.driver.v1.Provider
-	(*HealthRequest)(nil),           // 4: mcm.driver.v1.HealthRequest
-	(*HealthResponse)(nil),          // 5: mcm.driver.v1.HealthResponse
-	(*Failure)(nil),                 // 6: mcm.driver.v1.Failure
-	(*Vm)(nil),                      // 7: mcm.driver.v1.Vm
-	(*Address)(nil),                 // 8: mcm.driver.v1.Address
-	(*MachineRequest)(nil),          // 9: mcm.driver.v1.MachineRequest
-	(*VmResponse)(nil),              // 10: mcm.driver.v1.VmResponse
-	(*DeleteResponse)(nil),          // 11: mcm.driver.v1.DeleteResponse
-	(*Deleted)(nil),                 // 12: mcm.driver.v1.Deleted
-	(*ValidateRequest)(nil),         // 13: mcm.driver.v1.ValidateRequest
-	(*ValidateResponse)(nil),        // 14: mcm.driver.v1.ValidateResponse
-	(*Problems)(nil),                // 15: mcm.driver.v1.Problems
-	(*Problem)(nil),                 // 16: mcm.driver.v1.Problem
-	(*ListRequest)(nil),             // 17: mcm.driver.v1.ListRequest
-	(*ListResponse)(nil),            // 18: mcm.driver.v1.ListResponse
-	(*Page)(nil),                    // 19: mcm.driver.v1.Page
-	(*ListedVm)(nil),                // 20: mcm.driver.v1.ListedVm
-	(*End)(nil),                     // 21: mcm.driver.v1.End
-	(*VolumeIdsRequest)(nil),        // 22: mcm.driver.v1.VolumeIdsRequest
-	(*VolumeIdsResponse)(nil),       // 23: mcm.driver.v1.VolumeIdsResponse
-	(*Volumes)(nil),                 // 24: mcm.driver.v1.Volumes
-	nil,                             // 25: mcm.driver.v1.MachineRequest.SecretEntry
-	nil,                             // 26: mcm.driver.v1.ListRequest.SecretEntry
+	(Presence)(0),                   // 1: mcm.driver.v1.Presence
+	(*GetCapabilitiesRequest)(nil),  // 2: mcm.driver.v1.GetCapabilitiesRequest
+	(*GetCapabilitiesResponse)(nil), // 3: mcm.driver.v1.GetCapabilitiesResponse
+	(*Provider)(nil),                // 4: mcm.driver.v1.Provider
+	(*HealthRequest)(nil),           // 5: mcm.driver.v1.HealthRequest
+	(*HealthResponse)(nil),          // 6: mcm.driver.v1.HealthResponse
+	(*Failure)(nil),                 // 7: mcm.driver.v1.Failure
+	(*Vm)(nil),                      // 8: mcm.driver.v1.Vm
+	(*Address)(nil),                 // 9: mcm.driver.v1.Address
+	(*MachineRequest)(nil),          // 10: mcm.driver.v1.MachineRequest
+	(*VmResponse)(nil),              // 11: mcm.driver.v1.VmResponse
+	(*DeleteResponse)(nil),          // 12: mcm.driver.v1.DeleteResponse
+	(*Deleted)(nil),                 // 13: mcm.driver.v1.Deleted
+	(*ValidateRequest)(nil),         // 14: mcm.driver.v1.ValidateRequest
+	(*ValidateResponse)(nil),        // 15: mcm.driver.v1.ValidateResponse
+	(*Problems)(nil),                // 16: mcm.driver.v1.Problems
+	(*Problem)(nil),                 // 17: mcm.driver.v1.Problem
+	(*ListRequest)(nil),             // 18: mcm.driver.v1.ListRequest
+	(*ListResponse)(nil),            // 19: mcm.driver.v1.ListResponse
+	(*Page)(nil),                    // 20: mcm.driver.v1.Page
+	(*ListedVm)(nil),                // 21: mcm.driver.v1.ListedVm
+	(*End)(nil),                     // 22: mcm.driver.v1.End
+	(*VolumeIdsRequest)(nil),        // 23: mcm.driver.v1.VolumeIdsRequest
+	(*VolumeIdsResponse)(nil),       // 24: mcm.driver.v1.VolumeIdsResponse
+	(*Volumes)(nil),                 // 25: mcm.driver.v1.Volumes
+	(*InspectRequest)(nil),          // 26: mcm.driver.v1.InspectRequest
+	(*InspectResponse)(nil),         // 27: mcm.driver.v1.InspectResponse
+	(*Findings)(nil),                // 28: mcm.driver.v1.Findings
+	(*Finding)(nil),                 // 29: mcm.driver.v1.Finding
+	(*TagRequest)(nil),              // 30: mcm.driver.v1.TagRequest
+	(*TagResponse)(nil),             // 31: mcm.driver.v1.TagResponse
+	(*Tagged)(nil),                  // 32: mcm.driver.v1.Tagged
+	nil,                             // 33: mcm.driver.v1.MachineRequest.SecretEntry
+	nil,                             // 34: mcm.driver.v1.ListRequest.SecretEntry
+	nil,                             // 35: mcm.driver.v1.InspectRequest.SecretEntry
 }
 var file_mcm_driver_v1_driver_proto_depIdxs = []int32{
-	3,  // 0: mcm.driver.v1.GetCapabilitiesResponse.providers:type_name -> mcm.driver.v1.Provider
+	4,  // 0: mcm.driver.v1.GetCapabilitiesResponse.providers:type_name -> mcm.driver.v1.Provider
 	0,  // 1: mcm.driver.v1.Failure.code:type_name -> mcm.driver.v1.Code
-	7,  // 2: mcm.driver.v1.Failure.vm:type_name -> mcm.driver.v1.Vm
-	8,  // 3: mcm.driver.v1.Vm.addresses:type_name -> mcm.driver.v1.Address
-	25, // 4: mcm.driver.v1.MachineRequest.secret:type_name -> mcm.driver.v1.MachineRequest.SecretEntry
-	7,  // 5: mcm.driver.v1.VmResponse.vm:type_name -> mcm.driver.v1.Vm
-	6,  // 6: mcm.driver.v1.VmResponse.failure:type_name -> mcm.driver.v1.Failure
-	12, // 7: mcm.driver.v1.DeleteResponse.deleted:type_name -> mcm.driver.v1.Deleted
-	6,  // 8: mcm.driver.v1.DeleteResponse.failure:type_name -> mcm.driver.v1.Failure
-	15, // 9: mcm.driver.v1.ValidateResponse.problems:type_name -> mcm.driver.v1.Problems
-	6,  // 10: mcm.driver.v1.ValidateResponse.failure:type_name -> mcm.driver.v1.Failure
-	16, // 11: mcm.driver.v1.Problems.errors:type_name -> mcm.driver.v1.Problem
-	16, // 12: mcm.driver.v1.Problems.warnings:type_name -> mcm.driver.v1.Problem
-	26, // 13: mcm.driver.v1.ListRequest.secret:type_name -> mcm.driver.v1.ListRequest.SecretEntry
-	19, // 14: mcm.driver.v1.ListResponse.page:type_name -> mcm.driver.v1.Page
-	21, // 15: mcm.driver.v1.ListResponse.end:type_name -> mcm.driver.v1.End
-	6,  // 16: mcm.driver.v1.ListResponse.failure:type_name -> mcm.driver.v1.Failure
-	20, // 17: mcm.driver.v1.Page.vms:type_name -> mcm.driver.v1.ListedVm
-	24, // 18: mcm.driver.v1.VolumeIdsResponse.volumes:type_name -> mcm.driver.v1.Volumes
-	6,  // 19: mcm.driver.v1.VolumeIdsResponse.failure:type_name -> mcm.driver.v1.Failure
-	1,  // 20: mcm.driver.v1.Driver.GetCapabilities:input_type -> mcm.driver.v1.GetCapabilitiesRequest
-	4,  // 21: mcm.driver.v1.Driver.Health:input_type -> mcm.driver.v1.HealthRequest
-	13, // 22: mcm.driver.v1.Driver.Validate:input_type -> mcm.driver.v1.ValidateRequest
-	9,  // 23: mcm.driver.v1.Driver.Create:input_type -> mcm.driver.v1.MachineRequest
-	9,  // 24: mcm.driver.v1.Driver.Initialize:input_type -> mcm.driver.v1.MachineRequest
-	9,  // 25: mcm.driver.v1.Driver.Delete:input_type -> mcm.driver.v1.MachineRequest
-	9,  // 26: mcm.driver.v1.Driver.Status:input_type -> mcm.driver.v1.MachineRequest
-	17, // 27: mcm.driver.v1.Driver.List:input_type -> mcm.driver.v1.ListRequest
-	22, // 28: mcm.driver.v1.Driver.VolumeIds:input_type -> mcm.driver.v1.VolumeIdsRequest
-	2,  // 29: mcm.driver.v1.Driver.GetCapabilities:output_type -> mcm.driver.v1.GetCapabilitiesResponse
-	5,  // 30: mcm.driver.v1.Driver.Health:output_type -> mcm.driver.v1.HealthResponse
-	14, // 31: mcm.driver.v1.Driver.Validate:output_type -> mcm.driver.v1.ValidateResponse
-	10, // 32: mcm.driver.v1.Driver.Create:output_type -> mcm.driver.v1.VmResponse
-	10, // 33: mcm.driver.v1.Driver.Initialize:output_type -> mcm.driver.v1.VmResponse
-	11, // 34: mcm.driver.v1.Driver.Delete:output_type -> mcm.driver.v1.DeleteResponse
-	10, // 35: mcm.driver.v1.Driver.Status:output_type -> mcm.driver.v1.VmResponse
-	18, // 36: mcm.driver.v1.Driver.List:output_type -> mcm.driver.v1.ListResponse
-	23, // 37: mcm.driver.v1.Driver.VolumeIds:output_type -> mcm.driver.v1.VolumeIdsResponse
-	29, // [29:38] is the sub-list for method output_type
-	20, // [20:29] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	8,  // 2: mcm.driver.v1.Failure.vm:type_name -> mcm.driver.v1.Vm
+	9,  // 3: mcm.driver.v1.Vm.addresses:type_name -> mcm.driver.v1.Address
+	33, // 4: mcm.driver.v1.MachineRequest.secret:type_name -> mcm.driver.v1.MachineRequest.SecretEntry
+	8,  // 5: mcm.driver.v1.VmResponse.vm:type_name -> mcm.driver.v1.Vm
+	7,  // 6: mcm.driver.v1.VmResponse.failure:type_name -> mcm.driver.v1.Failure
+	13, // 7: mcm.driver.v1.DeleteResponse.deleted:type_name -> mcm.driver.v1.Deleted
+	7,  // 8: mcm.driver.v1.DeleteResponse.failure:type_name -> mcm.driver.v1.Failure
+	16, // 9: mcm.driver.v1.ValidateResponse.problems:type_name -> mcm.driver.v1.Problems
+	7,  // 10: mcm.driver.v1.ValidateResponse.failure:type_name -> mcm.driver.v1.Failure
+	17, // 11: mcm.driver.v1.Problems.errors:type_name -> mcm.driver.v1.Problem
+	17, // 12: mcm.driver.v1.Problems.warnings:type_name -> mcm.driver.v1.Problem
+	34, // 13: mcm.driver.v1.ListRequest.secret:type_name -> mcm.driver.v1.ListRequest.SecretEntry
+	20, // 14: mcm.driver.v1.ListResponse.page:type_name -> mcm.driver.v1.Page
+	22, // 15: mcm.driver.v1.ListResponse.end:type_name -> mcm.driver.v1.End
+	7,  // 16: mcm.driver.v1.ListResponse.failure:type_name -> mcm.driver.v1.Failure
+	21, // 17: mcm.driver.v1.Page.vms:type_name -> mcm.driver.v1.ListedVm
+	25, // 18: mcm.driver.v1.VolumeIdsResponse.volumes:type_name -> mcm.driver.v1.Volumes
+	7,  // 19: mcm.driver.v1.VolumeIdsResponse.failure:type_name -> mcm.driver.v1.Failure
+	35, // 20: mcm.driver.v1.InspectRequest.secret:type_name -> mcm.driver.v1.InspectRequest.SecretEntry
+	28, // 21: mcm.driver.v1.InspectResponse.findings:type_name -> mcm.driver.v1.Findings
+	7,  // 22: mcm.driver.v1.InspectResponse.failure:type_name -> mcm.driver.v1.Failure
+	29, // 23: mcm.driver.v1.Findings.findings:type_name -> mcm.driver.v1.Finding
+	1,  // 24: mcm.driver.v1.Finding.presence:type_name -> mcm.driver.v1.Presence
+	10, // 25: mcm.driver.v1.TagRequest.machine:type_name -> mcm.driver.v1.MachineRequest
+	32, // 26: mcm.driver.v1.TagResponse.tagged:type_name -> mcm.driver.v1.Tagged
+	7,  // 27: mcm.driver.v1.TagResponse.failure:type_name -> mcm.driver.v1.Failure
+	2,  // 28: mcm.driver.v1.Driver.GetCapabilities:input_type -> mcm.driver.v1.GetCapabilitiesRequest
+	5,  // 29: mcm.driver.v1.Driver.Health:input_type -> mcm.driver.v1.HealthRequest
+	14, // 30: mcm.driver.v1.Driver.Validate:input_type -> mcm.driver.v1.ValidateRequest
+	10, // 31: mcm.driver.v1.Driver.Create:input_type -> mcm.driver.v1.MachineRequest
+	10, // 32: mcm.driver.v1.Driver.Initialize:input_type -> mcm.driver.v1.MachineRequest
+	10, // 33: mcm.driver.v1.Driver.Delete:input_type -> mcm.driver.v1.MachineRequest
+	10, // 34: mcm.driver.v1.Driver.Status:input_type -> mcm.driver.v1.MachineRequest
+	18, // 35: mcm.driver.v1.Driver.List:input_type -> mcm.driver.v1.ListRequest
+	23, // 36: mcm.driver.v1.Driver.VolumeIds:input_type -> mcm.driver.v1.VolumeIdsRequest
+	26, // 37: mcm.driver.v1.Driver.Inspect:input_type -> mcm.driver.v1.InspectRequest
+	30, // 38: mcm.driver.v1.Driver.Tag:input_type -> mcm.driver.v1.TagRequest
+	3,  // 39: mcm.driver.v1.Driver.GetCapabilities:output_type -> mcm.driver.v1.GetCapabilitiesResponse
+	6,  // 40: mcm.driver.v1.Driver.Health:output_type -> mcm.driver.v1.HealthResponse
+	15, // 41: mcm.driver.v1.Driver.Validate:output_type -> mcm.driver.v1.ValidateResponse
+	11, // 42: mcm.driver.v1.Driver.Create:output_type -> mcm.driver.v1.VmResponse
+	11, // 43: mcm.driver.v1.Driver.Initialize:output_type -> mcm.driver.v1.VmResponse
+	12, // 44: mcm.driver.v1.Driver.Delete:output_type -> mcm.driver.v1.DeleteResponse
+	11, // 45: mcm.driver.v1.Driver.Status:output_type -> mcm.driver.v1.VmResponse
+	19, // 46: mcm.driver.v1.Driver.List:output_type -> mcm.driver.v1.ListResponse
+	24, // 47: mcm.driver.v1.Driver.VolumeIds:output_type -> mcm.driver.v1.VolumeIdsResponse
+	27, // 48: mcm.driver.v1.Driver.Inspect:output_type -> mcm.driver.v1.InspectResponse
+	31, // 49: mcm.driver.v1.Driver.Tag:output_type -> mcm.driver.v1.TagResponse
+	39, // [39:50] is the sub-list for method output_type
+	28, // [28:39] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_mcm_driver_v1_driver_proto_init() }
@@ -1873,13 +2441,21 @@ func file_mcm_driver_v1_driver_proto_init() {
 		(*VolumeIdsResponse_Volumes)(nil),
 		(*VolumeIdsResponse_Failure)(nil),
 	}
+	file_mcm_driver_v1_driver_proto_msgTypes[25].OneofWrappers = []any{
+		(*InspectResponse_Findings)(nil),
+		(*InspectResponse_Failure)(nil),
+	}
+	file_mcm_driver_v1_driver_proto_msgTypes[29].OneofWrappers = []any{
+		(*TagResponse_Tagged)(nil),
+		(*TagResponse_Failure)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcm_driver_v1_driver_proto_rawDesc), len(file_mcm_driver_v1_driver_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   26,
+			NumEnums:      2,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,8 @@ const (
 	Driver_Status_FullMethodName          = "/mcm.driver.v1.Driver/Status"
 	Driver_List_FullMethodName            = "/mcm.driver.v1.Driver/List"
 	Driver_VolumeIds_FullMethodName       = "/mcm.driver.v1.Driver/VolumeIds"
+	Driver_Inspect_FullMethodName         = "/mcm.driver.v1.Driver/Inspect"
+	Driver_Tag_FullMethodName             = "/mcm.driver.v1.Driver/Tag"
 )
 
 // DriverClient is the client API for Driver service.
@@ -62,6 +64,11 @@ type DriverClient interface {
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResponse], error)
 	// IDs of volumes, as they appear in Node.status.volumesAttached.
 	VolumeIds(ctx context.Context, in *VolumeIdsRequest, opts ...grpc.CallOption) (*VolumeIdsResponse, error)
+	// Looks for what a class needs of the cloud, such as its image and its network, with read-only calls. Only `mcm class check --live` calls it.
+	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error)
+	// Gives the VM with the provider ID of the Machine the tags by which List finds it, or takes so many of them away that it does not. Only `mcm adopt`
+	// calls it.
+	Tag(ctx context.Context, in *TagRequest, opts ...grpc.CallOption) (*TagResponse, error)
 }
 
 type driverClient struct {
@@ -171,6 +178,26 @@ func (c *driverClient) VolumeIds(ctx context.Context, in *VolumeIdsRequest, opts
 	return out, nil
 }
 
+func (c *driverClient) Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InspectResponse)
+	err := c.cc.Invoke(ctx, Driver_Inspect_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *driverClient) Tag(ctx context.Context, in *TagRequest, opts ...grpc.CallOption) (*TagResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TagResponse)
+	err := c.cc.Invoke(ctx, Driver_Tag_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DriverServer is the server API for Driver service.
 // All implementations must embed UnimplementedDriverServer
 // for forward compatibility.
@@ -196,6 +223,11 @@ type DriverServer interface {
 	List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error
 	// IDs of volumes, as they appear in Node.status.volumesAttached.
 	VolumeIds(context.Context, *VolumeIdsRequest) (*VolumeIdsResponse, error)
+	// Looks for what a class needs of the cloud, such as its image and its network, with read-only calls. Only `mcm class check --live` calls it.
+	Inspect(context.Context, *InspectRequest) (*InspectResponse, error)
+	// Gives the VM with the provider ID of the Machine the tags by which List finds it, or takes so many of them away that it does not. Only `mcm adopt`
+	// calls it.
+	Tag(context.Context, *TagRequest) (*TagResponse, error)
 	mustEmbedUnimplementedDriverServer()
 }
 
@@ -232,6 +264,12 @@ func (UnimplementedDriverServer) List(*ListRequest, grpc.ServerStreamingServer[L
 }
 func (UnimplementedDriverServer) VolumeIds(context.Context, *VolumeIdsRequest) (*VolumeIdsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method VolumeIds not implemented")
+}
+func (UnimplementedDriverServer) Inspect(context.Context, *InspectRequest) (*InspectResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Inspect not implemented")
+}
+func (UnimplementedDriverServer) Tag(context.Context, *TagRequest) (*TagResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Tag not implemented")
 }
 func (UnimplementedDriverServer) mustEmbedUnimplementedDriverServer() {}
 func (UnimplementedDriverServer) testEmbeddedByValue()                {}
@@ -409,6 +447,42 @@ func _Driver_VolumeIds_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_Inspect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InspectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).Inspect(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_Inspect_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).Inspect(ctx, req.(*InspectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Driver_Tag_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TagRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).Tag(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_Tag_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).Tag(ctx, req.(*TagRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Driver_ServiceDesc is the grpc.ServiceDesc for Driver service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -447,6 +521,14 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "VolumeIds",
 			Handler:    _Driver_VolumeIds_Handler,
+		},
+		{
+			MethodName: "Inspect",
+			Handler:    _Driver_Inspect_Handler,
+		},
+		{
+			MethodName: "Tag",
+			Handler:    _Driver_Tag_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

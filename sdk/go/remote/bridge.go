@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sort"
+	"sync/atomic"
 
 	"github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/driver"
@@ -32,6 +33,8 @@ type bridge struct {
 	pb.UnimplementedDriverServer
 	provider string
 	driver   driver.Driver
+	// Methods that the driver said it does not implement. The interface does not tell before.
+	noInitialize, noList, noVolumeIDs atomic.Bool
 }
 
 func (b *bridge) GetCapabilities(_ context.Context, request *pb.GetCapabilitiesRequest) (*pb.GetCapabilitiesResponse, error) {
@@ -43,9 +46,10 @@ func (b *bridge) GetCapabilities(_ context.Context, request *pb.GetCapabilitiesR
 	}
 	return &pb.GetCapabilitiesResponse{
 		ProtocolVersion: version,
-		// The interface does not tell. A driver that cannot initialize returns Unimplemented.
-		Providers: []*pb.Provider{{Name: b.provider, Initialize: true, List: true, VolumeIds: true}},
-		Program:   "sdk/go",
+		Providers: []*pb.Provider{{
+			Name: b.provider, Initialize: !b.noInitialize.Load(), List: !b.noList.Load(), VolumeIds: !b.noVolumeIDs.Load(),
+		}},
+		Program: "sdk/go",
 	}, nil
 }
 
@@ -77,6 +81,7 @@ func (b *bridge) Create(ctx context.Context, request *pb.MachineRequest) (*pb.Vm
 func (b *bridge) Initialize(ctx context.Context, request *pb.MachineRequest) (*pb.VmResponse, error) {
 	return vmResponse(request, func(machine *v1alpha1.Machine, class *v1alpha1.MachineClass, secret *corev1.Secret) (*pb.Vm, error) {
 		response, err := b.driver.InitializeMachine(ctx, &driver.InitializeMachineRequest{Machine: machine, MachineClass: class, Secret: secret})
+		learn(&b.noInitialize, err)
 		if response == nil {
 			return nil, err
 		}
@@ -124,6 +129,7 @@ func (b *bridge) List(request *pb.ListRequest, stream pb.Driver_ListServer) erro
 		}
 		secret := &corev1.Secret{Data: request.GetSecret()}
 		response, err := b.driver.ListMachines(stream.Context(), &driver.ListMachinesRequest{MachineClass: class, Secret: secret})
+		learn(&b.noList, err)
 		if err == nil && response == nil {
 			return status.Error(codes.Internal, "the driver returned neither a list nor an error")
 		}
@@ -160,6 +166,7 @@ func (b *bridge) VolumeIds(ctx context.Context, request *pb.VolumeIdsRequest) (*
 			specs = append(specs, spec)
 		}
 		response, err := b.driver.GetVolumeIDs(ctx, &driver.GetVolumeIDsRequest{PVSpecs: specs})
+		learn(&b.noVolumeIDs, err)
 		if response != nil {
 			ids = response.VolumeIDs
 		}
@@ -169,6 +176,13 @@ func (b *bridge) VolumeIds(ctx context.Context, request *pb.VolumeIdsRequest) (*
 		return &pb.VolumeIdsResponse{Result: &pb.VolumeIdsResponse_Failure{Failure: failure(err)}}, nil
 	}
 	return &pb.VolumeIdsResponse{Result: &pb.VolumeIdsResponse_Volumes{Volumes: &pb.Volumes{Ids: ids}}}, nil
+}
+
+// learn remembers that the driver does not implement a method.
+func learn(missing *atomic.Bool, err error) {
+	if found, isStatus := status.FromError(err); isStatus && err != nil && found.Code() == codes.Unimplemented {
+		missing.Store(true)
+	}
 }
 
 // vmResponse makes a call. What a driver returns beside an error travels with the error.

@@ -18,6 +18,7 @@ import (
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/driver"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 
 	pb "mcm.invalid/sdk/go/driverv1"
 )
@@ -27,6 +28,12 @@ const (
 	largestRequest = 8 << 20
 	// How long calls may take after the signal to stop.
 	grace = 20 * time.Second
+)
+
+// mcm pings the connection for calls every 10 s, also when no call runs. Without this policy the server would close it.
+var (
+	permitted = keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}
+	pings     = keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}
 )
 
 // Options say where to listen, and for whom.
@@ -59,7 +66,8 @@ func Serve(ctx context.Context, provider string, d driver.Driver, options Option
 	if err != nil {
 		return fmt.Errorf("listen on %q: %w", options.Listen, err)
 	}
-	server := grpc.NewServer(append(transport, grpc.MaxRecvMsgSize(largestRequest))...)
+	server := grpc.NewServer(append(transport,
+		grpc.MaxRecvMsgSize(largestRequest), grpc.KeepaliveEnforcementPolicy(permitted), grpc.KeepaliveParams(pings))...)
 	pb.RegisterDriverServer(server, &bridge{provider: provider, driver: d})
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(grace, server.Stop)

@@ -56,6 +56,9 @@ pub struct ServeOptions {
     /// Serve other hosts without TLS, or without a certificate of theirs
     #[arg(long)]
     insecure: bool,
+    /// Let the group of a Unix socket open it
+    #[arg(long)]
+    group_access: bool,
     /// URL of the simulated cloud; in memory if absent
     #[arg(long, value_name = "URL", value_parser = value::http_url)]
     simulated_cloud: Option<reqwest::Url>,
@@ -152,7 +155,12 @@ pub async fn serve(options: ServeOptions) -> Result<()> {
     process::serve_drivers(DriverServerOptions {
         provider: options.provider,
         simulated_cloud: options.simulated_cloud.as_ref().map(ToString::to_string),
-        listen: ListenOptions { listen: options.listen, tls, is_insecure: options.insecure },
+        listen: ListenOptions {
+            listen: options.listen,
+            tls,
+            is_insecure: options.insecure,
+            has_group_access: options.group_access,
+        },
     })
     .await
 }

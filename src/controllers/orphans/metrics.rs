@@ -23,6 +23,12 @@ const FOREIGN: Desc<2> = Desc::gauge(
     ["namespace", "class"],
 );
 
+const UNIDENTIFIED: Desc<2> = Desc::gauge(
+    "mcm_unidentified_vms",
+    "VMs in the last complete list of a class without a valid provider ID or name of a machine. They are left alone.",
+    ["namespace", "class"],
+);
+
 /// What the collector found, by class.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanMetrics {
@@ -30,15 +36,17 @@ pub(crate) struct OrphanMetrics {
     deleted: Counters<2>,
     without_vm: Gauges<2>,
     foreign: Gauges<2>,
+    unidentified: Gauges<2>,
 }
 
 impl OrphanMetrics {
-    /// What a complete list showed.
+    /// Results of a complete list.
     pub fn found(&self, class: [&str; 2], memory: &Memory) {
         let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
         self.found.set(class, number(memory.orphans.len()));
         self.without_vm.set(class, number(memory.without_vm.len()));
         self.foreign.set(class, number(memory.foreign.saturating_add(memory.left_alone.len())));
+        self.unidentified.set(class, number(memory.unidentified.len()));
     }
 
     /// An orphan was deleted.
@@ -48,7 +56,7 @@ impl OrphanMetrics {
 
     /// The class was deleted.
     pub fn forget(&self, class: [&str; 2]) {
-        for gauges in [&self.found, &self.without_vm, &self.foreign] {
+        for gauges in [&self.found, &self.without_vm, &self.foreign, &self.unidentified] {
             gauges.retain(|labels| labels.each_ref().map(String::as_str) != class);
         }
     }
@@ -60,5 +68,6 @@ impl Collect for OrphanMetrics {
         self.deleted.collect(&DELETED, out);
         self.without_vm.collect(&WITHOUT_VM, out);
         self.foreign.collect(&FOREIGN, out);
+        self.unidentified.collect(&UNIDENTIFIED, out);
     }
 }

@@ -78,6 +78,8 @@ pub struct Memory {
     pub left_alone: BTreeSet<String>,
     /// How many VMs carry the marker of another owner.
     pub foreign: usize,
+    /// VMs of which the driver does not tell the provider ID or the Machine, by provider ID.
+    pub unidentified: BTreeSet<String>,
 }
 
 /// Results of the calls of one reconcile.
@@ -161,7 +163,7 @@ pub enum Action {
         memory: Box<Memory>,
         /// Machines without a VM to report.
         report: Vec<Arc<Machine>>,
-        /// What else is reported on the class.
+        /// Events of the class.
         warnings: Vec<Event>,
     },
     /// Read live whether a Machine of this name exists.

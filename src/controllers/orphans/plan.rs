@@ -176,6 +176,7 @@ fn record(
         reported: before.reported.iter().filter(|uid| uids.contains(uid)).cloned().collect(),
         left_alone: left_alone.into_iter().collect(),
         foreign: with(Verdict::Foreign).len(),
+        unidentified: unidentified(vms),
     };
     let mut report = Vec::new();
     for machine in lost {
@@ -186,8 +187,11 @@ fn record(
     }
     let new: Vec<String> = orphans.into_iter().filter(|vm| !before.orphans.contains_key(vm)).collect();
     let reason = reason(vms, &memory);
-    let warnings = left_alone_text(sharing, &before.left_alone, &memory.left_alone);
-    let warnings = warnings.map(|text| Event::warning(EventReason::OrphanLeftAlone, text)).into_iter().collect();
+    let left_alone = left_alone_text(sharing, &before.left_alone, &memory.left_alone);
+    let left_alone = left_alone.map(|text| Event::warning(EventReason::OrphanLeftAlone, text));
+    let unidentified = unidentified_text(&before.unidentified, &memory.unidentified);
+    let unidentified = unidentified.map(|text| Event::warning(EventReason::VmUnidentified, text));
+    let warnings = left_alone.into_iter().chain(unidentified).collect();
     let action = Action::Record { memory: Box::new(memory), report, warnings };
     if new.is_empty() {
         plan.then(action, reason);
@@ -228,6 +232,23 @@ fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<
             shortened(&new)
         )
     })
+}
+
+/// VMs of which the driver does not tell the provider ID or the Machine.
+fn unidentified(vms: &Listed) -> BTreeSet<String> {
+    let name = |id: &String| if id.is_empty() { "one without an ID".to_owned() } else { id.clone() };
+    vms.iter().filter(|(id, vm)| id.is_empty() || vm.machine.is_empty()).map(|(id, _)| name(id)).collect()
+}
+
+/// The event about VMs that are newly unidentified.
+fn unidentified_text(before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<String> {
+    let new: Vec<String> = now.difference(before).cloned().collect();
+    let text = format!(
+        "VMs without a valid provider ID or name of a machine: {}; they are left alone: correct their names in the cloud, or \
+         the driver",
+        shortened(&new)
+    );
+    (!new.is_empty()).then_some(text)
 }
 
 /// At most a few of many.

@@ -286,7 +286,7 @@ impl Driver for AwsDriver {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: true, list: true }
+        Capabilities { initialize: true, list: true, inspect: true, tag: true }
     }
 
     fn validate(&self, class: &MachineClass) -> Problems {

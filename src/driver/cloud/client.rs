@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use aws_smithy_async::rt::sleep::TokioSleep;
 use aws_smithy_http_client::{
     Connector,
     proxy::ProxyConfig,
@@ -95,7 +96,7 @@ impl Http {
 
 /// Connections, through the proxy that the environment names if there is one and it is used.
 pub(crate) fn connector(settings: HttpConnectorSettings, uses_proxy: bool) -> Connector {
-    let mut connector = Connector::builder().connector_settings(settings);
+    let mut connector = Connector::builder().connector_settings(settings).sleep_impl(TokioSleep::new());
     connector.set_proxy_config(uses_proxy.then(ProxyConfig::from_env));
     connector.tls_provider(Provider::Rustls(CryptoMode::Ring)).build()
 }

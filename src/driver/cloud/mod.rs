@@ -1,6 +1,9 @@
 //! What drivers of real clouds share. All of it is pure but [`client`], which sends requests, [`coalesce`], which joins
 //! look-ups that wait at the same time, [`recent`], which remembers accounts, and [`requests`], which measures.
 
+#[cfg(test)]
+#[path = "../../../tests/clouds/bootstrap/mod.rs"]
+pub(crate) mod bootstrap;
 mod class;
 mod client;
 mod coalesce;

@@ -29,6 +29,7 @@ impl<'a> Secrets<'a> {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: there is none.
+    #[cfg_attr(not(any(test, feature = "aws")), expect(dead_code, reason = "no other cloud needs it"))]
     pub(crate) fn user_data(&self) -> Result<&'a [u8], DriverError> {
         self.raw(USER_DATA).filter(|data| !data.is_empty()).ok_or_else(|| {
             DriverError::new(Code::InvalidArgument, format!("the secret of the class has no {USER_DATA}"))

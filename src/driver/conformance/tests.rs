@@ -203,7 +203,7 @@ impl Driver for Broken {
 
     fn capabilities(&self) -> Capabilities {
         let can = !self.has(Defect::CannotListOrInitialize);
-        Capabilities { list: can, initialize: can }
+        Capabilities { list: can, initialize: can, ..Capabilities::default() }
     }
 
     fn validate(&self, class: &MachineClass) -> Problems {

@@ -1,7 +1,11 @@
 //! The calls of the Compute API: nothing is decided here.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
+use futures::future::try_join_all;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -21,8 +25,13 @@ use crate::driver::{
 const PAGE: &str = "500";
 /// So many names fit into a URL.
 const MOST_NAMES: usize = 50;
-/// Kind of a list. The page of a proxy must not pass for an empty one.
-const LIST_KIND: &str = "compute#instanceList";
+/// Kinds of lists. The page of a proxy must not pass for an empty one.
+const INSTANCES: &str = "compute#instanceList";
+const OPERATIONS: &str = "compute#operationList";
+/// More than any zone has.
+const MOST_ITEMS: usize = 100_000;
+/// The fields of an operation that are looked at.
+const OPERATION_FIELDS: &str = "name,status,clientOperationId,httpErrorStatusCode,error/errors(code,message)";
 /// The beginning of all kinds.
 const KIND: &str = "compute#";
 /// Warnings with which a list is not complete.
@@ -44,6 +53,9 @@ pub(super) struct Compute {
 pub(super) struct Operation {
     pub name: String,
     status: String,
+    /// The ID of the request that began it.
+    #[serde(default)]
+    pub client_operation_id: String,
     #[serde(default)]
     error: Option<Errors>,
     #[serde(default)]
@@ -67,12 +79,13 @@ impl Operation {
     }
 }
 
+/// A page of a list.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct InstanceList {
+#[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
+struct Page<T> {
     kind: String,
-    #[serde(default)]
-    items: Vec<Instance>,
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
     next_page_token: Option<String>,
     warning: Option<Warning>,
 }
@@ -94,7 +107,7 @@ impl Compute {
     /// The VMs of a zone with one of these names, whoever made them, and maybe others.
     pub(super) async fn named(&self, zone: &str, names: &BTreeSet<String>) -> Result<Vec<Instance>, DriverError> {
         let filter = match names.len() {
-            1..=MOST_NAMES => Some(filter_of(names)),
+            1..=MOST_NAMES => Some(filter_of("name", names.iter())),
             _ => None,
         };
         self.instances(zone, filter.as_deref()).await
@@ -102,36 +115,65 @@ impl Compute {
 
     /// All VMs of a zone, whoever made them, or those that a filter lets pass.
     pub(super) async fn instances(&self, zone: &str, filter: Option<&str>) -> Result<Vec<Instance>, DriverError> {
-        let what = format!("instances.list of zone {zone}");
         let path = self.path(zone, "instances");
-        let fields = format!("kind,nextPageToken,warning/code,items({FIELDS})");
-        let (mut found, mut page) = (Vec::new(), None::<String>);
+        let list = self.list("instance_list", &path, (INSTANCES, FIELDS), filter, Repeat::Yes).await;
+        list.map_err(|failure| self.error(&failure, &format!("instances.list of zone {zone}")))
+    }
+
+    /// The operations of a zone with one of these values in a field, and maybe others. It is not repeated: they are looked at
+    /// again soon.
+    pub(super) async fn operations(
+        &self,
+        zone: &str,
+        field: &str,
+        values: &BTreeSet<String>,
+    ) -> Result<Vec<Operation>, Failure> {
+        let path = self.path(zone, "operations");
+        let all: Vec<&String> = values.iter().collect();
+        let some = all.chunks(MOST_NAMES).map(|some| async {
+            let filter = filter_of(field, some.iter().copied());
+            self.list("operations_get", &path, (OPERATIONS, OPERATION_FIELDS), Some(&filter), Repeat::No).await
+        });
+        Ok(try_join_all(some).await?.into_iter().flatten().collect())
+    }
+
+    /// All pages of a list of things of a kind with their fields.
+    async fn list<T: DeserializeOwned>(
+        &self,
+        service: &'static str,
+        path: &str,
+        (kind, fields): (&str, &str),
+        filter: Option<&str>,
+        repeat: Repeat,
+    ) -> Result<Vec<T>, Failure> {
+        let fields = format!("kind,nextPageToken,warning/code,items({fields})");
+        let incomplete = |name: &str, message: &str| {
+            Err(Failure::Named { code: Code::Unavailable, name: name.to_owned(), message: message.to_owned() })
+        };
+        let (mut found, mut pages) = (Vec::new(), HashSet::new());
+        let mut page = None::<String>;
         loop {
             let mut query = vec![("fields", fields.as_str()), ("maxResults", PAGE)];
             query.extend(filter.map(|filter| ("filter", filter)));
             query.extend(page.as_deref().map(|page| ("pageToken", page)));
-            let list = self.call::<InstanceList>("instance_list", Method::Get, &path, &query, None, Repeat::Yes).await;
-            let list = list.map_err(|failure| self.error(&failure, &what))?;
-            let warning = list.warning.unwrap_or(Warning { code: String::new() }).code;
-            if list.kind != LIST_KIND {
-                return Err(self.error(&Failure::Unreadable(200), &what));
+            let list = self.call::<Page<T>>(service, Method::Get, path, &query, None, repeat).await?;
+            if list.kind != kind {
+                return Err(Failure::Unreadable(200));
             }
+            let warning = list.warning.map(|warning| warning.code).unwrap_or_default();
             if PARTIAL.contains(&warning.as_str()) {
                 // A part of the list must not pass for all of it.
-                return Err(DriverError::new(
-                    Code::Unavailable,
-                    format!("{what} failed: the list is partial: {warning}"),
-                ));
+                return incomplete(&warning, "the list is partial");
             }
             found.extend(list.items);
-            let next = list.next_page_token.filter(|next| !next.is_empty());
-            if next.is_none() {
-                return Ok(found);
+            let Some(next) = list.next_page_token.filter(|next| !next.is_empty()) else { return Ok(found) };
+            if found.len() > MOST_ITEMS {
+                return incomplete("nextPageToken", "the list does not end");
             }
-            if next == page {
-                return Err(DriverError::new(Code::Unavailable, format!("{what} failed: the next page is this one")));
+            if !pages.insert(next.clone()) {
+                return incomplete("nextPageToken", "the same page comes again");
             }
-            page = next;
+            page = Some(next);
         }
     }
 
@@ -154,7 +196,7 @@ impl Compute {
     /// An operation as it is now.
     pub(super) async fn operation(&self, zone: &str, name: &str) -> Result<Operation, Failure> {
         let path = self.path(zone, &format!("operations/{name}"));
-        self.call("operations_get", Method::Get, &path, &[], None, Repeat::Yes).await
+        self.call("operations_get", Method::Get, &path, &[], None, Repeat::No).await
     }
 
     /// What is at a path below a project. `None` if Google says that there is nothing.
@@ -237,8 +279,8 @@ fn is_path(path: &str) -> bool {
     path.bytes().all(is_part) && !path.contains("..") && !path.contains("//")
 }
 
-/// Names in Google's language of filters.
-fn filter_of(names: &BTreeSet<String>) -> String {
-    let terms: Vec<String> = names.iter().map(|name| format!("(name = \"{name}\")")).collect();
+/// Values of a field in Google's language of filters.
+fn filter_of<'a>(field: &str, values: impl Iterator<Item = &'a String>) -> String {
+    let terms: Vec<String> = values.map(|value| format!("({field} = \"{value}\")")).collect();
     terms.join(" OR ")
 }

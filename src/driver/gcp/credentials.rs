@@ -25,6 +25,8 @@ const SERVICE_ACCOUNT_FIELDS: [&str; 11] = [
     "private_key",
     "token_uri",
 ];
+/// The only universe whose endpoints the driver calls.
+const UNIVERSE: &str = "googleapis.com";
 /// Where tokens of service accounts come from, unless the account says something else.
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
@@ -113,6 +115,12 @@ fn service_account(fields: &Map<String, Value>) -> Result<Credentials, DriverErr
             "the service account in the secret of the class may only have texts in the fields {allowed}"
         ));
     }
+    if !["", UNIVERSE].contains(&text_of(fields, "universe_domain")) {
+        return refuse(format!(
+            "the service account in the secret of the class: universe_domain must be {UNIVERSE}; endpointURL names the \
+             endpoint of another cloud"
+        ));
+    }
     for name in ["project_id", "client_email", "private_key"] {
         if text_of(fields, name).is_empty() {
             return refuse(format!("the service account in the secret of the class has no {name}"));
@@ -173,15 +181,6 @@ fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a str {
 
 fn refuse<T>(text: impl Into<String>) -> Result<T, DriverError> {
     Err(DriverError::new(Code::InvalidArgument, text))
-}
-
-/// The user data of a VM, which is sent as a text.
-///
-/// # Errors
-/// [`Code::InvalidArgument`]: there is none, or it is no text.
-pub(super) fn user_data(secret: &SecretData) -> Result<&str, DriverError> {
-    let data = Secrets(secret).user_data()?;
-    std::str::from_utf8(data).or_else(|_| refuse("the userData in the secret of the class is no UTF-8 text"))
 }
 
 #[cfg(test)]
@@ -253,6 +252,7 @@ mod tests {
     #[case::no_json("serviceAccountJSON", "top-secret".to_owned(), &[], "no JSON object")]
     #[case::other_field("serviceAccountJSON", account(json!({"credential_source": "x"})), &[], "may only have")]
     #[case::no_text("serviceAccountJSON", account(json!({"client_id": 7})), &[], "may only have")]
+    #[case::other_universe("serviceAccountJSON", account(json!({"universe_domain": "example.com"})), &[], "universe_domain must be")]
     #[case::no_project("serviceAccountJSON", account(json!({"project_id": ""})), &[("projectID", "p")], "no project_id")]
     #[case::no_key("serviceAccountJSON", account(json!({"private_key": ""})), &[], "no private_key")]
     #[case::no_email("serviceAccountJSON", account(json!({"client_email": ""})), &[], "no client_email")]
@@ -293,13 +293,5 @@ mod tests {
     fn credentials_are_not_printed() {
         let shown = format!("{:?}", of_service_account());
         assert!(!shown.contains("top-secret") && !shown.contains("mcm@"), "{shown}");
-    }
-
-    #[test]
-    fn user_data_is_a_text() {
-        assert_eq!(user_data(&secret(&[("userData", " x\n")])).unwrap(), " x\n");
-        user_data(&secret(&[])).unwrap_err();
-        let binary = SecretData([("userData".to_owned(), vec![0xff])].into());
-        assert_eq!(user_data(&binary).unwrap_err().code, Code::InvalidArgument);
     }
 }

@@ -17,7 +17,7 @@ const NOT_IN_ZONE: &str = "does not exist in zone";
 /// (`PERMISSION_DENIED`), or the code of an operation (`QUOTA_EXCEEDED`). The HTTP status decides if the name is new.
 pub(super) fn code_of(name: &str, message: &str, status: u16) -> Code {
     let plain = plain(name);
-    if plain.contains("RATELIMIT") || plain.contains("RATEEXCEEDED") || status == 429 {
+    if names_throttling(&plain) || status == 429 {
         return Code::Unavailable;
     }
     if EXHAUSTED.iter().any(|part| plain.contains(part)) || message.contains(NOT_IN_ZONE) {
@@ -43,7 +43,7 @@ pub(super) fn code_of(name: &str, message: &str, status: u16) -> Code {
         | "ACCESSDENIED"
         | "PERMISSIONSERROR" => Code::PermissionDenied,
         "CONDITIONNOTMET" | "FAILEDPRECONDITION" | "RESOURCEINUSEBYANOTHERRESOURCE" => Code::FailedPrecondition,
-        _ if is_not_found(&plain) => Code::InvalidArgument,
+        _ if names_an_absence(&plain) => Code::InvalidArgument,
         _ if is_about_the_request(&plain) => Code::InvalidArgument,
         _ => match code_of_status(status) {
             Code::InvalidArgument | Code::NotFound | Code::Unknown => Code::Internal,
@@ -57,7 +57,7 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| *c != '_').collect::<String>().to_ascii_uppercase()
 }
 
-fn is_not_found(plain: &str) -> bool {
+fn names_an_absence(plain: &str) -> bool {
     ["NOTFOUND", "RESOURCENOTFOUND"].contains(&plain)
 }
 
@@ -68,7 +68,29 @@ fn is_about_the_request(plain: &str) -> bool {
 
 /// Whether Google says that what the request names does not exist. That is no code: it may be the project, too.
 pub(super) fn is_absent(failure: &Failure) -> bool {
-    matches!(failure, Failure::Named { name, .. } if is_not_found(&plain(name)))
+    matches!(failure, Failure::Named { name, .. } if names_an_absence(&plain(name)))
+}
+
+/// Whether an operation failed because something that it needs does not exist.
+pub(super) fn is_not_found(error: &OperationError) -> bool {
+    names_an_absence(&plain(&error.code))
+}
+
+/// Whether Google gets more requests than it permits.
+pub(super) fn is_throttled(failure: &Failure) -> bool {
+    match failure {
+        Failure::Named { name, code, .. } => {
+            let plain = plain(name);
+            // The same name stands for a stock-out, unless its status is 429.
+            names_throttling(&plain) || (plain == "RESOURCEEXHAUSTED" && *code == Code::Unavailable)
+        }
+        Failure::Status(status) => *status == 429,
+        _ => false,
+    }
+}
+
+fn names_throttling(plain: &str) -> bool {
+    plain.contains("RATELIMIT") || plain.contains("RATEEXCEEDED")
 }
 
 #[derive(Deserialize)]

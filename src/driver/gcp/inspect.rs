@@ -88,7 +88,7 @@ struct Anything {}
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub(super) async fn inspect(&self, user_data: Result<&str, DriverError>) -> Vec<Finding> {
+    pub(super) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
         let (project, who) = (&self.compute.project, self.compute.account.identity());
         let found: Found<Project> = self.compute.get(project, "").await;
         let account = match &found {
@@ -98,7 +98,7 @@ impl Session {
             Ok(None) => return vec![Finding::missing("Secret", format!("there is no project {project}"))],
             Ok(Some(_)) => Finding::present("Secret", format!("{who} has access to project {project}")),
         };
-        let user_data = user_data.err().map(|error| Finding::of_failure("Secret", &error));
+        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
         let spec = &self.spec;
         let (zone, region, machine_type) = join!(
             self.get::<Zone>(format!("zones/{}", spec.zone)),

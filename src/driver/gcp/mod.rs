@@ -10,6 +10,7 @@ mod inspect;
 mod instance;
 mod jwt;
 mod names;
+mod operations;
 mod order;
 mod quota;
 mod request_id;
@@ -18,10 +19,10 @@ mod running;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod user_data;
 mod volumes;
-mod wait;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -30,14 +31,14 @@ pub(super) use self::names::NAME;
 use self::{
     accounts::{Access, AccountKey, Accounts},
     calls::Compute,
-    credentials::{Login, user_data},
+    credentials::Login,
     instance::Instance,
     names::{IDS, is_instance_name, is_project},
+    operations::{Ended, Meanwhile, Operations, Pace},
     order::Order,
     request_id::{request_id, spent, spent_requests},
     running::{Begun, Goal, Running},
     spec::{Scope, Spec},
-    wait::{Ended, Meanwhile, Pace, until_done},
 };
 use super::{
     cloud::{Coalescer, Http, Requests, Wanted, check_provider, idempotency_token, is_word},
@@ -89,6 +90,7 @@ struct GcpDriver {
     accounts: Accounts,
     /// Look-ups of Machines in one zone with one account that wait at the same time.
     look_ups: Coalescer<LookUpKey, Found>,
+    operations: Operations,
     running: Running,
 }
 
@@ -98,6 +100,18 @@ struct Session {
     scope: Scope,
     key: AccountKey,
     compute: Compute,
+}
+
+impl Session {
+    fn look_up_key(&self, zone: &str) -> LookUpKey {
+        (self.key.clone(), self.compute.project.clone(), zone.to_owned())
+    }
+
+    /// Where the VM of a Machine is: where its provider ID says, or where it is created.
+    fn place_of<'a>(&'a self, machine: &'a Machine) -> Result<Place<'a>, DriverError> {
+        let known = place_of_id(self, machine)?;
+        Ok(known.unwrap_or(Place { zone: &self.scope.zone, name: Wanted::of(machine).name }))
+    }
 }
 
 /// Where the VM of a Machine is.
@@ -113,6 +127,7 @@ impl GcpDriver {
             http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
             accounts: Accounts::new(access),
             look_ups: Coalescer::new(patience.window),
+            operations: Operations::new(patience.pace, patience.window),
             running: Running::new(patience.pace.total),
         }
     }
@@ -137,7 +152,7 @@ impl GcpDriver {
             return Ok(None);
         }
         let (compute, zone) = (session.compute.clone(), place.zone.to_owned());
-        let key = (session.key.clone(), compute.project.clone(), zone.clone());
+        let key = session.look_up_key(&zone);
         let look_up = move |names| async move { compute.named(&zone, &names).await.map(Arc::new) };
         let all = self.look_ups.look_up(key, place.name.to_owned(), look_up).await?;
         Ok(all.iter().find(|instance| instance.name == place.name).cloned())
@@ -150,9 +165,7 @@ impl GcpDriver {
         machine: &'a Machine,
     ) -> Result<Option<(Place<'a>, Instance)>, DriverError> {
         let wanted = Wanted::of(machine);
-        let known = place_of_id(session, machine)?;
-        let is_known = known.is_some();
-        let place = known.unwrap_or(Place { zone: &session.scope.zone, name: wanted.name });
+        let (place, is_known) = (session.place_of(machine)?, !machine.spec.provider_id.is_empty());
         let found = self.at(session, &place).await?;
         let is_ours = |instance: &Instance| {
             if is_known { instance.is_known(wanted, &session.scope) } else { instance.is_of(wanted, &session.scope) }
@@ -184,7 +197,7 @@ impl GcpDriver {
         let meanwhile = Meanwhile::of(request);
         // This call may be dropped at any time.
         self.running.remember(uid, goal, begun);
-        let ended = until_done(&session.compute, begun, what, self.patience.pace, meanwhile).await;
+        let ended = self.operations.until_done(session, begun, what, meanwhile).await;
         if !matches!(&ended, Err(Ended::Unknown(error)) if error.call_again_in.is_some()) {
             self.running.forget(uid, goal);
         }
@@ -201,13 +214,64 @@ impl GcpDriver {
         let wanted = Wanted::of(&request.machine);
         let Some(begun) = self.running.of(wanted.uid, Goal::Create) else { return Ok(()) };
         let what = format!("creation of VM {}", wanted.name);
-        match until_done(&session.compute, &begun, &what, self.patience.pace, meanwhile).await {
+        match self.operations.until_done(session, &begun, &what, meanwhile).await {
             Err(Ended::Unknown(error)) => {
                 let call_again_in = error.call_again_in.filter(|_| request.may_pause);
                 Err(DriverError { call_again_in, ..error })
             }
             // The creation says why.
-            Ok(()) | Err(Ended::Failed(_)) => Ok(()),
+            Ok(()) | Err(Ended::Failed(_) | Ended::Absent(_)) => Ok(()),
+        }
+    }
+
+    /// Whether a process before this one began a creation that is not done: its VM may not be listed yet. From here on it is
+    /// followed as one of ours.
+    async fn is_being_created(&self, session: &Session, request: &MachineRequest) -> Result<bool, DriverError> {
+        let machine = &*request.machine;
+        let wanted = Wanted::of(machine);
+        if !machine.spec.provider_id.is_empty() || wanted.uid.is_empty() {
+            return Ok(false);
+        }
+        let first = spent_requests(machine);
+        let numbers = first..first.saturating_add(MOST_REQUESTS);
+        let ids: BTreeMap<String, u32> =
+            numbers.map(|number| Ok((request_id(machine, number)?, number))).collect::<Result<_, DriverError>>()?;
+        let zone = &session.scope.zone;
+        let found = session.compute.operations(zone, "clientOperationId", &ids.keys().cloned().collect()).await;
+        let found = match found {
+            Ok(found) => found,
+            // Gardener's driver needs no permission to list operations. Its VM is found later, as one without a machine.
+            Err(failure) if failure.code() == Code::PermissionDenied => return Ok(false),
+            Err(failure) => {
+                let what = format!("a look for a creation of VM {}", wanted.name);
+                return Err(session.compute.error(&failure, &what));
+            }
+        };
+        let begun = found.into_iter().filter(|operation| !operation.is_done()).find_map(|operation| {
+            let number = *ids.get(&operation.client_operation_id)?;
+            Some(Begun::now(operation, zone, number))
+        });
+        if let Some(begun) = &begun {
+            self.running.remember(wanted.uid, Goal::Create, begun);
+        }
+        Ok(begun.is_some())
+    }
+
+    /// Follows the deletion of a VM until it is gone.
+    async fn follow_deletion(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        begun: &Begun,
+        what: &str,
+    ) -> Result<(), DriverError> {
+        match self.follow(session, request, Goal::Delete, begun, what).await {
+            // Another client deleted it meanwhile, or something else is missing.
+            Err(Ended::Absent(error)) => match self.find(session, &request.machine).await? {
+                None => Ok(()),
+                Some(_) => Err(error),
+            },
+            ended => Ok(ended?),
         }
     }
 
@@ -227,7 +291,7 @@ impl GcpDriver {
             machine: wanted.name,
             uid: wanted.uid,
             owner: &request.owner,
-            user_data: user_data(&request.secret)?,
+            user_data: &user_data::items(&request.secret, Some(machine))?,
         };
         let (body, what) = (order.body(), format!("creation of VM {}", wanted.name));
         let first = begun.as_ref().map_or_else(|| spent_requests(machine), |begun| begun.number);
@@ -289,7 +353,7 @@ impl Driver for GcpDriver {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true }
+        Capabilities { initialize: false, list: true, inspect: true, tag: false }
     }
 
     fn validate(&self, class: &MachineClass) -> Problems {
@@ -334,15 +398,20 @@ impl Driver for GcpDriver {
         let wanted = Wanted::of(&request.machine);
         let what = format!("deletion of VM {}", wanted.name);
         if let Some(begun) = self.running.of(wanted.uid, Goal::Delete) {
-            self.follow(&session, request, Goal::Delete, &begun, &what).await?;
+            self.follow_deletion(&session, request, &begun, &what).await?;
             return Ok(None);
         }
         self.created_or_not(&session, request, Meanwhile::of(request)).await?;
-        if let Some((place, instance)) = self.find(&session, &request.machine).await?
+        let mut found = self.find(&session, &request.machine).await?;
+        if found.is_none() && self.is_being_created(&session, request).await? {
+            self.created_or_not(&session, request, Meanwhile::of(request)).await?;
+            found = self.find(&session, &request.machine).await?;
+        }
+        if let Some((place, instance)) = found
             && let Some(operation) = session.compute.delete(place.zone, &instance.name).await?
         {
             let begun = Begun::now(operation, place.zone, 0);
-            self.follow(&session, request, Goal::Delete, &begun, &what).await?;
+            self.follow_deletion(&session, request, &begun, &what).await?;
         }
         self.running.forget(wanted.uid, Goal::Create);
         Ok(None)
@@ -382,7 +451,7 @@ impl Driver for GcpDriver {
 
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
         let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data(secret)).await)
+        Ok(session.inspect(user_data::items(secret, None).err()).await)
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

@@ -14,8 +14,7 @@ pub(super) const UID_LABEL: &str = "machine-sapcloud-io-machine-uid";
 /// Label of an instance with the marker of its owner. VMs of the reference do not have it.
 pub(super) const OWNER_LABEL: &str = "machine-sapcloud-io-owner";
 /// Labels that an instance gets beside those of its class.
-#[allow(dead_code, reason = "the check of classes will count them")]
-pub(super) const OWN_LABELS: usize = [UID_LABEL, OWNER_LABEL].len();
+pub(super) const OWN_LABELS: [&str; 2] = [UID_LABEL, OWNER_LABEL];
 
 /// Whether an instance may have this name: at most 63 lower-case letters, digits and hyphens, with a letter first and no
 /// hyphen last.

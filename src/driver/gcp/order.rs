@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     names::{OWNER_LABEL, UID_LABEL},
     spec::{Disk, NetworkInterface, SCRATCH, Shielded, Spec},
+    user_data::Item,
 };
 
 /// A VM to create.
@@ -17,7 +18,8 @@ pub(super) struct Order<'a> {
     pub uid: &'a str,
     /// Marker of its owner; empty for none.
     pub owner: &'a str,
-    pub user_data: &'a str,
+    /// The metadata with its user data.
+    pub user_data: &'a [Item],
 }
 
 impl Order<'_> {
@@ -63,14 +65,14 @@ impl Order<'_> {
 
     /// The user data comes first.
     fn metadata(&self) -> Vec<Value> {
-        let key = if self.user_data.starts_with("#cloud-config") { "user-data" } else { "startup-script" };
+        let user_data = self.user_data.iter().map(|(key, value)| json!({ "key": key, "value": value }));
         let items = self.spec.metadata.iter().map(|(key, value)| {
             object([
                 ("key", Some(key.as_str().into()).filter(|_| !key.is_empty())),
                 ("value", value.as_deref().map(Value::from)),
             ])
         });
-        std::iter::once(json!({ "key": key, "value": self.user_data })).chain(items).collect()
+        user_data.chain(items).collect()
     }
 
     fn accelerators(&self) -> Option<Value> {

@@ -1,11 +1,14 @@
 //! What a driver returned is checked before anything is done with it: it is another program, perhaps of somebody else.
 
+use std::time::Duration;
+
 use crate::driver::{
     code::Code,
     error::DriverError,
+    inspection::Finding,
     interface::SecretData,
     spec::Problems,
-    vm::{Listed, Vm},
+    vm::{Listed, ListedVm, Vm},
 };
 
 /// Longer than provider IDs of any cloud.
@@ -17,6 +20,14 @@ const LONGEST_STATE: usize = 64 << 10;
 /// Messages are stored in statuses and events.
 const LONGEST_TEXT: usize = 4 << 10;
 const MOST_ADDRESSES: usize = 64;
+/// More than any class needs.
+const MOST_FINDINGS: usize = 1_000;
+/// Between two calls of which the first ended while the cloud works.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// Stands for a marker that no owner can have: the VM is certainly not one of ours.
+const UNKNOWN_OWNER: &str = "?";
+/// So many entries of a list that are wrong are named in the log.
+const SHOWN: usize = 5;
 /// Shorter values of a Secret would occur by accident.
 const SHORTEST_SECRET: usize = 6;
 
@@ -54,18 +65,57 @@ pub(super) fn state(state: Option<&str>) -> Result<(), DriverError> {
     }
 }
 
-/// A complete list. VMs without a machine are deleted, so one entry that is wrong makes all of it doubtful.
-pub(super) fn list(all: &Listed) -> Result<(), DriverError> {
+/// A complete list, in which each provider ID that no VM can have and each name that no Machine can have are empty: such a
+/// VM exists, but neither is it deleted, nor counts any Machine as one without a VM that may have it. The same holds for a VM
+/// with a marker that no owner can have. Second: those entries, as they may be shown.
+pub(super) fn list(all: Listed) -> (Listed, Vec<String>) {
+    let mut wrong = Vec::new();
+    let mut good = Listed::new();
     for (id, vm) in all {
-        provider_id(id)?;
-        if !is_name(&vm.machine) {
-            return wrong("a list with a VM of a machine that cannot exist");
+        let is_id = provider_id(&id).is_ok();
+        let is_owner = vm.owner.as_deref().is_none_or(|owner| owner.len() <= LONGEST_NAME && is_printable(owner));
+        if is_id && is_owner && is_name(&vm.machine) {
+            good.insert(id, vm);
+            continue;
         }
-        if vm.owner.as_ref().is_some_and(|owner| owner.len() > LONGEST_NAME || !is_printable(owner)) {
-            return wrong("a list with a VM whose owner is too long or not printable");
-        }
+        let shown =
+            |text: &str| self::text(&text.chars().take(LONGEST_NAME).collect::<String>(), &SecretData::default());
+        wrong.push(format!("{:?} of machine {:?}", shown(&id), shown(&vm.machine)));
+        let owner = if is_owner { vm.owner } else { Some(UNKNOWN_OWNER.to_owned()) };
+        good.insert(if is_id { id } else { String::new() }, ListedVm::new("", owner));
     }
-    Ok(())
+    (good, wrong)
+}
+
+/// The same for a test, which judges the driver.
+pub(super) fn flawless_list(all: Listed) -> Result<Listed, DriverError> {
+    match list(all) {
+        (all, flaws) if flaws.is_empty() => Ok(all),
+        (_, flaws) => wrong(&format!("a list with VMs that cannot exist: {}", first_of(&flaws))),
+    }
+}
+
+/// The first entries of a list that are wrong.
+pub(super) fn first_of(flaws: &[String]) -> String {
+    flaws.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// How long a call that may pause is paused, if the driver says so.
+pub(super) fn pause(error: DriverError, may_pause: bool) -> DriverError {
+    let bounded = |pause: Duration| pause.clamp(PAUSES.0, PAUSES.1);
+    DriverError { call_again_in: error.call_again_in.filter(|_| may_pause).map(bounded), ..error }
+}
+
+/// The findings of a driver in its cloud, as they may be shown.
+pub(super) fn findings(mut findings: Vec<Finding>, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    if findings.len() > MOST_FINDINGS {
+        return wrong("more findings than a class has fields");
+    }
+    for finding in &mut findings {
+        finding.path = text(&finding.path, secret);
+        finding.text = text(&finding.text, secret);
+    }
+    Ok(findings)
 }
 
 /// IDs of volumes of `count` specs.
@@ -143,7 +193,6 @@ fn has_paired_brackets(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::vm::ListedVm;
     use k8s_openapi::api::core::v1::NodeAddress;
     use rstest::rstest;
 
@@ -181,13 +230,22 @@ mod tests {
     }
 
     #[rstest]
-    #[case("aws:///i-1", "machine-1", true)]
-    #[case("aws:///i-1", "", false)]
-    #[case("aws:///i-1", "not a name", false)]
-    #[case("", "machine-1", false)]
-    fn one_bad_entry_makes_a_list_useless(#[case] id: &str, #[case] machine: &str, #[case] is_good: bool) {
-        let fine = ("aws:///i-0".to_owned(), ListedVm::unmarked("machine-0"));
-        assert_eq!(list(&[fine, (id.to_owned(), ListedVm::unmarked(machine))].into()).is_ok(), is_good);
+    #[case(("aws:///i-1", "machine-1"), ("aws:///i-1", "machine-1"))]
+    #[case::no_name(("aws:///i-1", ""), ("aws:///i-1", ""))]
+    #[case::not_a_name(("aws:///i-1", "not a name"), ("aws:///i-1", ""))]
+    #[case::no_id(("", "machine-1"), ("", ""))]
+    #[case::not_an_id(("two words", "machine-1"), ("", ""))]
+    fn a_wrong_entry_of_a_list_is_emptied_and_told(#[case] found: (&str, &str), #[case] kept: (&str, &str)) {
+        let owned = |(id, machine): (&str, &str)| (id.to_owned(), ListedVm::unmarked(machine));
+        let fine = owned(("aws:///i-0", "machine-0"));
+        let all: Listed = [fine.clone(), owned(found)].into();
+        let (good, flaws) = list(all.clone());
+        assert_eq!(good, [fine, owned(kept)].into());
+        assert_eq!(
+            (flaws.len(), flawless_list(all).is_ok()),
+            (usize::from(found != kept || kept.1.is_empty()), found == kept && !kept.1.is_empty())
+        );
+        assert!(flaws.iter().all(|flaw| flaw.contains(found.0) && flaw.contains(found.1)), "{flaws:?}");
     }
 
     #[rstest]
@@ -196,9 +254,25 @@ mod tests {
     #[case("", true)]
     #[case("team\nb", false)]
     #[case(&"x".repeat(LONGEST_NAME + 1), false)]
-    fn an_owner_is_short_and_printable(#[case] owner: &str, #[case] is_good: bool) {
+    fn a_vm_with_a_marker_that_no_owner_can_have_is_of_another_owner(#[case] owner: &str, #[case] is_good: bool) {
         let vm = ListedVm::new("machine-0", Some(owner.to_owned()));
-        assert_eq!(list(&[("aws:///i-0".to_owned(), vm)].into()).is_ok(), is_good);
+        let (good, flaws) = list([("aws:///i-0".to_owned(), vm.clone())].into());
+        let expected = if is_good { vm } else { ListedVm::new("", Some(UNKNOWN_OWNER.to_owned())) };
+        assert_eq!((&good["aws:///i-0"], flaws.is_empty()), (&expected, is_good));
+    }
+
+    #[rstest]
+    #[case(1_000, true, Some(1_000))]
+    #[case::too_short(0, true, Some(100))]
+    #[case::too_long(u64::MAX, true, Some(60_000))]
+    #[case::not_asked_for(1_000, false, None)]
+    fn a_pause_is_bounded_and_only_for_calls_that_may(
+        #[case] found: u64,
+        #[case] may_pause: bool,
+        #[case] expected: Option<u64>,
+    ) {
+        let paused = DriverError::not_done("x", Duration::from_millis(found));
+        assert_eq!(pause(paused, may_pause).call_again_in, expected.map(Duration::from_millis));
     }
 
     #[rstest]

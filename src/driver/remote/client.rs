@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status, transport::Channel};
 use super::{
     address::Endpoint,
     check,
-    line::{Line, Timing},
+    line::{Line, Served, Timing},
     proto,
     verdicts::{PAUSE, Subject, Verdicts},
     wire::{self, Listing},
@@ -19,8 +19,10 @@ use super::{
 use crate::{
     api::machine::MachineClass,
     driver::{
+        code::Code,
         error::DriverError,
         guard::{Observer, TimeLimits},
+        inspection::Finding,
         interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData},
         operation::Operation,
         spec::Problems,
@@ -54,8 +56,8 @@ impl RemoteDriver {
     }
 
     pub(super) fn open_with(endpoint: &Endpoint, texts: Texts, observer: &Arc<dyn Observer>, timing: Timing) -> Self {
-        let line = Arc::new(Line::new(endpoint.clone(), Arc::clone(observer)));
-        let keeper = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&line).keep(timing)));
+        let line = Arc::new(Line::new(endpoint.clone(), Arc::clone(observer), timing));
+        let keeper = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&line).keep()));
         let (verdicts, hooks) = (Arc::default(), Arc::default());
         Self { name: interned(&endpoint.name), texts, line, verdicts, hooks, _keeper: keeper }
     }
@@ -72,6 +74,24 @@ impl RemoteDriver {
         let mut request = Request::new(message);
         request.set_timeout(TimeLimits::default().of(operation));
         request
+    }
+
+    /// Whether the driver can do something, by what it serves now.
+    async fn can(&self, can: impl FnOnce(Served) -> bool, cannot: &str) -> Result<(), DriverError> {
+        self.line.wait_until_known().await?;
+        if can(self.line.served()) {
+            return Ok(());
+        }
+        Err(DriverError::new(Code::Unimplemented, format!("driver {} {cannot}", self.name)))
+    }
+
+    fn without_flaws(&self, all: Listed) -> Listed {
+        let (all, flaws) = check::list(all);
+        if !flaws.is_empty() {
+            let (driver, count, first) = (self.name, flaws.len(), check::first_of(&flaws));
+            tracing::warn!(driver, count, first, "the driver listed VMs without a valid provider ID and machine name");
+        }
+        all
     }
 
     fn clean<T>(&self, result: Result<T, DriverError>, secret: &SecretData) -> Result<T, DriverError> {
@@ -94,7 +114,7 @@ impl RemoteDriver {
         let message = Self::request(operation, wire::machine_request(self.name, request)?);
         let call =
             |client| async move { Ok::<_, Status>(wire::read_vm_result(call(client, message).await?.into_inner())) };
-        let result = self.line.call(call).await;
+        let result = self.line.call(call).await.map_err(|error| check::pause(error, request.may_pause));
         let result = result.and_then(|vm| check::vm(&vm).map(|()| vm));
         self.clean(result, &request.secret)
     }
@@ -163,7 +183,7 @@ impl Driver for RemoteDriver {
         let call = |mut client: Client| async move {
             Ok::<_, Status>(wire::read_deletion(client.delete(message).await?.into_inner()))
         };
-        let result = self.line.call(call).await;
+        let result = self.line.call(call).await.map_err(|error| check::pause(error, request.may_pause));
         let result = result.and_then(|state| check::state(state.as_deref()).map(|()| state));
         self.clean(result, &request.secret)
     }
@@ -190,8 +210,39 @@ impl Driver for RemoteDriver {
             Ok::<_, Status>(Listing::broken_off())
         };
         let result = self.line.call(call).await;
-        let result = result.and_then(|all| check::list(&all).map(|()| all));
+        let result = match self.texts {
+            Texts::Cleaned => result.map(|all| self.without_flaws(all)),
+            Texts::AsTheyAre => result.and_then(check::flawless_list),
+        };
         self.clean(result, secret)
+    }
+
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        self.can(|served| served.capabilities.inspect, "cannot look into its cloud").await?;
+        let message = proto::InspectRequest {
+            provider: self.name.to_owned(),
+            class_json: wire::class(class)?,
+            secret: wire::secret(secret),
+        };
+        // The deadline is that of the caller.
+        let call = |mut client: Client| async move {
+            Ok::<_, Status>(wire::read_inspection(client.inspect(message).await?.into_inner()))
+        };
+        let result = self.line.call(call).await;
+        let result = result.and_then(|findings| check::findings(findings, secret));
+        self.clean(result, secret)
+    }
+
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        self.can(|served| served.capabilities.tag, "cannot change tags: change them by hand, as the class says")
+            .await?;
+        let machine = Some(wire::machine_request(self.name, request)?);
+        let message = Self::request(Operation::Status, proto::TagRequest { machine, is_listed });
+        let call = |mut client: Client| async move {
+            Ok::<_, Status>(wire::read_tagging(client.tag(message).await?.into_inner()))
+        };
+        let result = self.line.call(call).await;
+        self.clean(result, &request.secret)
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

@@ -3,11 +3,17 @@
 //! A keeper asks the driver again and again what it serves and whether it is healthy, over a connection of its own. While
 //! it does not serve, calls fail at once, and those in flight end if it hangs: a driver that hangs or died holds nobody up.
 //! Only the keeper reconnects then, with a back-off.
+//!
+//! The keeper's connection says nothing of the one for calls: something between may swallow only that. So it is pinged, and
+//! ends with its calls if a ping is not answered.
 
 use std::{
     fmt::Display,
     io,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -15,7 +21,6 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpStream, UnixStream},
     sync::{Notify, watch},
@@ -28,7 +33,7 @@ use tonic::{Status, transport::Channel};
 use super::{
     address::{Address, Endpoint},
     check,
-    io::Io,
+    io::{Io, keep_alive},
     proto::{self, driver_client::DriverClient},
     tls::TlsFiles,
     wire,
@@ -46,8 +51,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 const FIRST_CONTACT: Duration = Duration::from_secs(5);
 /// How often TLS files are looked at, by the next call.
 const LOOK: Duration = Duration::from_secs(10);
-/// Probes of a TCP connection without traffic.
-const IDLE: Duration = Duration::from_secs(30);
 
 /// Times of the keeper.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +63,16 @@ pub(super) struct Timing {
     pub misses: u32,
     /// First and longest pause between looks at a driver that is down.
     pub pauses: (Duration, Duration),
+    pub pings: Pings,
+}
+
+/// Pings of HTTP/2 on the connection for calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pings {
+    /// After so much silence.
+    pub every: Duration,
+    /// How long the answer may take.
+    pub limit: Duration,
 }
 
 impl Default for Timing {
@@ -69,6 +82,7 @@ impl Default for Timing {
             limit: Duration::from_secs(5),
             misses: 3,
             pauses: (Duration::from_millis(100), Duration::from_secs(5)),
+            pings: Pings { every: Duration::from_secs(10), limit: Duration::from_secs(10) },
         }
     }
 }
@@ -101,7 +115,7 @@ pub(super) struct Served {
 impl Default for Served {
     /// Until it is known: what the driver cannot do, it refuses.
     fn default() -> Self {
-        Self { capabilities: Capabilities { initialize: true, list: true }, volume_ids: true }
+        Self { capabilities: Capabilities { initialize: true, list: true, inspect: true, tag: true }, volume_ids: true }
     }
 }
 
@@ -109,6 +123,9 @@ impl Default for Served {
 pub(super) struct Line {
     endpoint: Endpoint,
     observer: Arc<dyn Observer>,
+    timing: Timing,
+    /// The driver permits pings, as far as known.
+    permits_pings: Arc<AtomicBool>,
     calls: Mutex<Connection>,
     looks: Mutex<Connection>,
     served: Mutex<Served>,
@@ -117,26 +134,46 @@ pub(super) struct Line {
     broke: Notify,
 }
 
+/// The purpose of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Calls,
+    Looks,
+}
+
+/// Pings of a connection, and whether the driver permits them.
+type PermittedPings = Option<(Pings, Arc<AtomicBool>)>;
+
 /// A channel, and the files with which it was made.
 struct Connection {
     channel: Channel,
+    is_pinged: bool,
     fingerprint: u64,
     looked_at: Instant,
 }
 
 impl Connection {
-    fn new(endpoint: &Endpoint) -> Self {
-        Self { channel: channel(endpoint), fingerprint: endpoint.tls.fingerprint(), looked_at: Instant::now() }
+    fn new(endpoint: &Endpoint, pings: PermittedPings) -> Self {
+        Self {
+            is_pinged: pings.is_some(),
+            channel: channel(endpoint, pings),
+            fingerprint: endpoint.tls.fingerprint(),
+            looked_at: Instant::now(),
+        }
     }
 }
 
 impl Line {
-    pub(super) fn new(endpoint: Endpoint, observer: Arc<dyn Observer>) -> Self {
+    pub(super) fn new(endpoint: Endpoint, observer: Arc<dyn Observer>, timing: Timing) -> Self {
         observer.reached(&endpoint.name, false);
+        let permits_pings = Arc::new(AtomicBool::new(true));
+        let pings = Some((timing.pings, Arc::clone(&permits_pings)));
         Self {
             observer,
-            calls: Mutex::new(Connection::new(&endpoint)),
-            looks: Mutex::new(Connection::new(&endpoint)),
+            timing,
+            permits_pings,
+            calls: Mutex::new(Connection::new(&endpoint, pings)),
+            looks: Mutex::new(Connection::new(&endpoint, None)),
             served: Mutex::default(),
             condition: watch::Sender::new(Condition::Starting),
             broke: Notify::new(),
@@ -155,15 +192,39 @@ impl Line {
         F: Future<Output = Result<Result<T, DriverError>, Status>>,
     {
         self.wait_until_known().await?;
-        let call = async { work(client(self.channel(&self.calls, LOOK).await)).await };
+        let call = async { work(client(self.channel(Purpose::Calls).await)).await };
         tokio::select! {
             biased;
-            result = call => result.unwrap_or_else(|status| {
-                self.broke.notify_one();
-                let DriverError { code, message, .. } = wire::broken_call(&status);
-                Err(self.error(code, message))
-            }),
+            result = call => result.unwrap_or_else(|status| Err(self.broken(&status))),
             reason = self.hangs() => Err(self.error(Code::Unavailable, format!("{reason}; the outcome of the call is unknown"))),
+        }
+    }
+
+    /// The error of a call that broke. It makes the keeper look.
+    fn broken(&self, status: &Status) -> DriverError {
+        self.broke.notify_one();
+        let DriverError { code, message, .. } = wire::broken_call(status);
+        self.error(code, message)
+    }
+
+    /// A new connection. Only that for calls is pinged: looks have a time limit.
+    fn connection(&self, purpose: Purpose) -> Connection {
+        let is_pinged = purpose == Purpose::Calls && self.permits_pings.load(Relaxed);
+        let pings = is_pinged.then(|| (self.timing.pings, Arc::clone(&self.permits_pings)));
+        Connection::new(&self.endpoint, pings)
+    }
+
+    /// The connection for calls sends pings no more if the driver refused them.
+    fn heed_refusal(&self) {
+        let mut calls = self.calls.lock();
+        if calls.is_pinged && !self.permits_pings.load(Relaxed) {
+            let (driver, every) = (&self.endpoint.name, self.timing.pings.every);
+            tracing::warn!(
+                driver,
+                "the driver refuses pings, so only TCP finds out from now on that a connection is dead: let its server permit a \
+                 ping every {every:?}, also when no call runs"
+            );
+            *calls = self.connection(Purpose::Calls);
         }
     }
 
@@ -199,7 +260,8 @@ impl Line {
     }
 
     /// Looks at the driver for ever.
-    pub(super) async fn keep(self: Arc<Self>, timing: Timing) {
+    pub(super) async fn keep(self: Arc<Self>) {
+        let timing = self.timing;
         let (mut misses, mut pause) = (0, timing.pauses.0);
         loop {
             let found = timeout(timing.limit, self.look()).await;
@@ -209,13 +271,14 @@ impl Line {
                     (misses, pause) = (0, timing.pauses.0);
                     *self.served.lock() = served;
                     self.set(Condition::Up);
-                    // Whatever comes first.
+                    // Whatever comes first. Not at once: a driver may break every call and answer every look.
+                    sleep(timing.pauses.0).await;
                     let _ = timeout(timing.period, self.broke.notified()).await;
                 }
                 Err(reason) => {
                     misses += 1;
                     // The other side may be gone without a word.
-                    *self.looks.lock() = Connection::new(&self.endpoint);
+                    *self.looks.lock() = self.connection(Purpose::Looks);
                     let was_up = *self.condition.borrow() == Condition::Up;
                     if was_up && misses < timing.misses {
                         sleep(timing.pauses.0).await;
@@ -223,7 +286,7 @@ impl Line {
                     }
                     let reason = check::text(&reason, &SecretData::default());
                     self.set(Condition::Down { reason, hangs });
-                    *self.calls.lock() = Connection::new(&self.endpoint);
+                    *self.calls.lock() = self.connection(Purpose::Calls);
                     sleep(pause).await;
                     pause = (pause * 2).min(timing.pauses.1);
                 }
@@ -254,7 +317,7 @@ impl Line {
     }
 
     async fn look(&self) -> Result<Served, String> {
-        let mut client = client(self.channel(&self.looks, Duration::ZERO).await);
+        let mut client = client(self.channel(Purpose::Looks).await);
         let broke = |status: Status| wire::broken_call(&status).message;
         let asked = proto::GetCapabilitiesRequest { protocol_versions: vec![proto::VERSION] };
         let found = client.get_capabilities(asked).await.map_err(broke)?.into_inner();
@@ -270,12 +333,18 @@ impl Line {
         if !health.serving {
             return Err(format!("it does not serve at the moment: {}", health.message));
         }
-        let capabilities = Capabilities { initialize: provider.initialize, list: provider.list };
+        let proto::Provider { initialize, list, inspect, tag, .. } = *provider;
+        let capabilities = Capabilities { initialize, list, inspect, tag };
         Ok(Served { capabilities, volume_ids: provider.volume_ids })
     }
 
     /// The channel for the next call, with the TLS files of today.
-    async fn channel(&self, connection: &Mutex<Connection>, every: Duration) -> Channel {
+    async fn channel(&self, purpose: Purpose) -> Channel {
+        self.heed_refusal();
+        let (connection, every) = match purpose {
+            Purpose::Calls => (&self.calls, LOOK),
+            Purpose::Looks => (&self.looks, Duration::ZERO),
+        };
         let (channel, used, is_due) = {
             let mut connection = connection.lock();
             let is_due = !self.endpoint.tls.is_empty() && connection.looked_at.elapsed() >= every;
@@ -298,7 +367,7 @@ impl Line {
         }
         tracing::info!(driver = self.endpoint.name, "TLS files of the driver reloaded");
         let mut connection = connection.lock();
-        *connection = Connection::new(&self.endpoint);
+        *connection = self.connection(purpose);
         connection.channel.clone()
     }
 }
@@ -310,7 +379,7 @@ fn client(channel: Channel) -> DriverClient<Channel> {
 }
 
 /// Connects with its first call, and again with the next one after it broke.
-fn channel(endpoint: &Endpoint) -> Channel {
+fn channel(endpoint: &Endpoint, pings: PermittedPings) -> Channel {
     let uri = match &endpoint.address {
         Address::Tcp { host, port, is_tls } => {
             let scheme = if *is_tls { "https" } else { "http" };
@@ -320,10 +389,22 @@ fn channel(endpoint: &Endpoint) -> Channel {
     };
     let transport = tonic::transport::Endpoint::from_static("http://localhost");
     let transport = transport.origin(uri.unwrap_or_else(|| Uri::from_static("http://localhost")));
+    let transport = match &pings {
+        None => transport,
+        Some((Pings { every, limit }, _)) => {
+            transport.http2_keep_alive_interval(*every).keep_alive_timeout(*limit).keep_alive_while_idle(true)
+        }
+    };
     let endpoint = endpoint.clone();
     transport.connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
-        let endpoint = endpoint.clone();
-        async move { timeout(CONNECT, connect(&endpoint)).await?.map(TokioIo::new) }
+        let (endpoint, pings) = (endpoint.clone(), pings.clone());
+        async move {
+            let connection = timeout(CONNECT, connect(&endpoint)).await??;
+            Ok::<_, io::Error>(TokioIo::new(match &pings {
+                Some((_, permits)) => connection.pinged(permits),
+                None => connection,
+            }))
+        }
     }))
 }
 
@@ -333,8 +414,7 @@ async fn connect(endpoint: &Endpoint) -> io::Result<Io> {
         Address::Tcp { host, port, is_tls } => {
             let host = host.trim_start_matches('[').trim_end_matches(']');
             let stream = TcpStream::connect((host, *port)).await?;
-            stream.set_nodelay(true)?;
-            SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(IDLE).with_interval(IDLE))?;
+            keep_alive(&stream)?;
             if !is_tls {
                 return Ok(Io::new(stream));
             }

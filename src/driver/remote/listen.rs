@@ -1,4 +1,4 @@
-//! Where a server listens: a Unix socket that only its user can open, or TCP with TLS.
+//! Where a server listens: a Unix socket that only its user and perhaps its group can open, or TCP with TLS.
 
 use std::{
     fs, io,
@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     address::Listen,
-    io::Io,
+    io::{self as connection, Io},
     server::Service,
     tls::{TlsError, TlsFiles},
 };
@@ -34,6 +34,8 @@ const GRACE: Duration = Duration::from_secs(20);
 /// How long a TLS handshake may take, and how many there are at a time.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const HANDSHAKES: usize = 64;
+/// How often a client that is silent is pinged, and how long it has for its answer. Its calls are dropped then.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// Calls of one connection at a time.
 const CALLS: u32 = 1_000;
 /// Pause after a connection could not be accepted, such as for want of file descriptors.
@@ -47,6 +49,8 @@ pub(crate) struct ListenOptions {
     pub tls: TlsFiles,
     /// Whether others on the network may connect without TLS, or without a certificate.
     pub is_insecure: bool,
+    /// Whether the group of a Unix socket may open it.
+    pub has_group_access: bool,
 }
 
 /// A server cannot be started.
@@ -144,6 +148,8 @@ pub(crate) async fn serve(
     started(&address);
     let serving = tonic::transport::Server::builder()
         .max_concurrent_streams(CALLS)
+        .http2_keepalive_interval(Some(PING.0))
+        .http2_keepalive_timeout(Some(PING.1))
         .add_service(Service::of(drivers))
         .serve_with_incoming_shutdown(incoming, stop.cancelled());
     let grace = async {
@@ -158,12 +164,12 @@ pub(crate) async fn serve(
 }
 
 async fn bind(options: &ListenOptions) -> Result<(Listener, String, Option<SocketFile>), ListenError> {
-    let ListenOptions { listen, tls, is_insecure } = options;
+    let ListenOptions { listen, tls, is_insecure, has_group_access } = options;
     let failed = |source| ListenError::Bind { listen: listen.clone(), source };
     match listen {
         Listen::Unix(path) => {
             make_way(path, listen).await?;
-            let (listener, file) = bind_unix(path).map_err(failed)?;
+            let (listener, file) = bind_unix(path, if *has_group_access { 0o660 } else { 0o600 }).map_err(failed)?;
             Ok((Listener::Unix(listener), listen.to_string(), Some(file)))
         }
         Listen::Tcp(address) => {
@@ -196,12 +202,12 @@ async fn make_way(path: &Path, listen: &Listen) -> Result<(), ListenError> {
 }
 
 /// Nobody can open the socket before its permissions are set, because it has another name until then.
-fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+fn bind_unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let hidden = path.with_extension(format!("{}.new", std::process::id()));
     let listener = UnixListener::bind(&hidden)?;
     let inode = fs::symlink_metadata(&hidden)?.ino();
     let unfinished = SocketFile { path: hidden.clone(), inode };
-    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(mode))?;
     fs::rename(&hidden, path)?;
     drop(unfinished);
     Ok((listener, SocketFile { path: path.to_owned(), inode }))
@@ -245,7 +251,7 @@ async fn not_accepted(error: &io::Error) {
 }
 
 async fn shake_hands(stream: TcpStream, identity: Option<Arc<Identity>>) -> io::Result<Io> {
-    stream.set_nodelay(true)?;
+    connection::keep_alive(&stream)?;
     match identity {
         None => Ok(Io::new(stream)),
         Some(identity) => identity.acceptor().await.accept(stream).await.map(Io::new),

@@ -4,6 +4,7 @@
 mod address;
 mod check;
 mod client;
+mod goaway;
 mod io;
 mod line;
 mod listen;

@@ -59,6 +59,8 @@ impl driver_server::Driver for Service {
                 initialize: capabilities.initialize,
                 list: capabilities.list,
                 volume_ids: true,
+                inspect: capabilities.inspect,
+                tag: capabilities.tag,
             }
         };
         Ok(Response::new(proto::GetCapabilitiesResponse {
@@ -121,6 +123,25 @@ impl driver_server::Driver for Service {
         };
         let messages = wire::list(result.await).into_iter().map(Ok);
         Ok(Response::new(Box::pin(stream::iter(messages))))
+    }
+
+    async fn inspect(&self, request: Request<proto::InspectRequest>) -> Answer<proto::InspectResponse> {
+        let message = request.into_inner();
+        let result = async {
+            let driver = self.driver(&message.provider)?;
+            driver.inspect(&wire::read_class(&message.class_json)?, &wire::read_secret(message.secret)).await
+        };
+        Ok(Response::new(wire::inspection(result.await)))
+    }
+
+    async fn tag(&self, request: Request<proto::TagRequest>) -> Answer<proto::TagResponse> {
+        let (metadata, extensions, message) = request.into_parts();
+        let machine = Request::from_parts(metadata, extensions, message.machine.unwrap_or_default());
+        let result = match self.call(machine) {
+            Ok((driver, request)) => driver.tag(&request, message.is_listed).await,
+            Err(error) => Err(error),
+        };
+        Ok(Response::new(wire::tagging(result)))
     }
 
     async fn volume_ids(&self, request: Request<proto::VolumeIdsRequest>) -> Answer<proto::VolumeIdsResponse> {

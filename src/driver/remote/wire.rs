@@ -1,6 +1,6 @@
 //! Requests and results, to messages and back. It trusts neither side: what comes out of a message is checked elsewhere.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
 use serde::{Serialize, de::DeserializeOwned};
@@ -11,6 +11,7 @@ use crate::{
     driver::{
         code::Code,
         error::DriverError,
+        inspection::{Finding, Presence},
         interface::{MachineRequest, SecretData},
         spec::{Problem, Problems},
         vm::{Listed, ListedVm, Vm},
@@ -42,6 +43,7 @@ pub(super) fn machine_request(provider: &str, request: &MachineRequest) -> Resul
         class_json: to_json(&*request.class)?,
         secret: secret(&request.secret),
         owner: request.owner.clone(),
+        may_pause: request.may_pause,
     })
 }
 
@@ -51,7 +53,7 @@ pub(super) fn read_machine_request(message: proto::MachineRequest) -> Result<Mac
         class: Arc::new(read_class(&message.class_json)?),
         secret: read_secret(message.secret),
         owner: message.owner,
-        may_pause: false,
+        may_pause: message.may_pause,
     })
 }
 
@@ -106,6 +108,7 @@ pub(super) fn failure(error: DriverError) -> proto::Failure {
         message: error.message,
         last_known_state: error.last_known_state,
         vm: error.vm.map(|one| vm(*one)),
+        call_again_after_ms: error.call_again_in.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
     }
 }
 
@@ -114,6 +117,7 @@ pub(super) fn read_failure(failure: proto::Failure) -> DriverError {
     DriverError {
         last_known_state: failure.last_known_state,
         vm: failure.vm.map(|vm| Box::new(read_vm(vm))),
+        call_again_in: failure.call_again_after_ms.map(Duration::from_millis),
         ..DriverError::new(code.unwrap_or(Code::Unknown), failure.message)
     }
 }
@@ -199,6 +203,58 @@ pub(super) fn read_volume_ids(response: proto::VolumeIdsResponse) -> Result<Vec<
     }
 }
 
+pub(super) fn inspection(result: Result<Vec<Finding>, DriverError>) -> proto::InspectResponse {
+    use proto::inspect_response::Result::{Failure, Findings};
+    let one = |finding: Finding| {
+        let presence = match finding.presence {
+            Presence::Present => proto::Presence::Present,
+            Presence::Missing => proto::Presence::Missing,
+            Presence::Unknown => proto::Presence::Unspecified,
+        };
+        proto::Finding { path: finding.path, presence: presence as i32, text: finding.text }
+    };
+    let result = match result {
+        Ok(findings) => Findings(proto::Findings { findings: findings.into_iter().map(one).collect() }),
+        Err(error) => Failure(failure(error)),
+    };
+    proto::InspectResponse { result: Some(result) }
+}
+
+pub(super) fn read_inspection(response: proto::InspectResponse) -> Result<Vec<Finding>, DriverError> {
+    use proto::inspect_response::Result::{Failure, Findings};
+    let one = |finding: proto::Finding| {
+        let presence = match finding.presence() {
+            proto::Presence::Present => Presence::Present,
+            proto::Presence::Missing => Presence::Missing,
+            proto::Presence::Unspecified => Presence::Unknown,
+        };
+        Finding { path: finding.path, presence, text: finding.text }
+    };
+    match response.result {
+        Some(Findings(found)) => Ok(found.findings.into_iter().map(one).collect()),
+        Some(Failure(failure)) => Err(read_failure(failure)),
+        None => nothing(),
+    }
+}
+
+pub(super) fn tagging(result: Result<(), DriverError>) -> proto::TagResponse {
+    use proto::tag_response::Result::{Failure, Tagged};
+    let result = match result {
+        Ok(()) => Tagged(proto::Tagged {}),
+        Err(error) => Failure(failure(error)),
+    };
+    proto::TagResponse { result: Some(result) }
+}
+
+pub(super) fn read_tagging(response: proto::TagResponse) -> Result<(), DriverError> {
+    use proto::tag_response::Result::{Failure, Tagged};
+    match response.result {
+        Some(Tagged(_)) => Ok(()),
+        Some(Failure(failure)) => Err(read_failure(failure)),
+        None => nothing(),
+    }
+}
+
 /// VMs per message; even with the longest IDs and names a page stays below the limit of a message.
 const PAGE: usize = 2_000;
 
@@ -245,9 +301,10 @@ impl Listing {
                         return Some(wrong(format!("a list of more than {MOST_VMS} VMs")));
                     }
                     let entry = ListedVm::new(vm.machine_name, Some(vm.owner));
-                    let other = self.vms.insert(vm.provider_id, entry.clone());
-                    if other.is_some_and(|other| other != entry) {
-                        return Some(wrong("a list with one provider ID for two machines or owners"));
+                    let kept = self.vms.entry(vm.provider_id).or_insert_with(|| entry.clone());
+                    if *kept != entry {
+                        // One provider ID for two machines or owners: no name is right.
+                        kept.machine.clear();
                     }
                 }
                 None
@@ -277,6 +334,7 @@ pub(super) fn broken_call(status: &tonic::Status) -> DriverError {
     use tonic::Code as Grpc;
     let code = match status.code() {
         Grpc::Unavailable => Code::Unavailable,
+        Grpc::ResourceExhausted if is_closed(status) => Code::Unavailable,
         Grpc::DeadlineExceeded | Grpc::Cancelled => Code::DeadlineExceeded,
         Grpc::Unauthenticated => Code::Unauthenticated,
         Grpc::PermissionDenied => Code::PermissionDenied,
@@ -286,6 +344,12 @@ pub(super) fn broken_call(status: &tonic::Status) -> DriverError {
     let source = std::error::Error::source(status).map(|source| format!(": {}", innermost(source))).unwrap_or_default();
     let message = format!("the call broke with gRPC status {:?}: {}{source}", status.code(), status.message());
     DriverError::new(code, message)
+}
+
+/// Whether a status tells of the connection, such as that the driver got too many pings (GOAWAY with ENHANCE_YOUR_CALM). One
+/// that the driver sent has no source.
+fn is_closed(status: &tonic::Status) -> bool {
+    std::error::Error::source(status).is_some()
 }
 
 fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
@@ -385,7 +449,7 @@ mod tests {
     #[case(2 * PAGE + 1)]
     fn a_list_arrives_complete_in_pages(#[case] count: usize) {
         let vm = |number: usize| {
-            ListedVm::new(format!("m-{number}"), Some(format!("o-{number}")).filter(|_| number % 2 == 0))
+            ListedVm::new(format!("m-{number}"), Some(format!("o-{number}")).filter(|_| number.is_multiple_of(2)))
         };
         let all: Listed = (0..count).map(|number| (format!("id-{number}"), vm(number))).collect();
         let messages = list(Ok(all.clone()));
@@ -399,14 +463,15 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_fail_at_any_time_and_contradict_itself_never() {
+    fn a_list_may_fail_at_any_time_and_a_vm_of_two_machines_or_owners_has_no_name() {
         let page_of = |vm: ListedVm| list(Ok([("id".to_owned(), vm)].into())).remove(0);
         let page = page_of(ListedVm::unmarked("a"));
         let failed = list(Err(DriverError::new(Code::Aborted, "x"))).remove(0);
         assert_eq!(collected(vec![page.clone(), failed]).unwrap().unwrap_err().code, Code::Aborted);
+        let end = proto::ListResponse { part: Some(proto::list_response::Part::End(proto::End { count: 2 })) };
         for other in [ListedVm::unmarked("b"), ListedVm::new("a", Some("team-b".to_owned()))] {
-            let pages = vec![page.clone(), page_of(other)];
-            assert_eq!(collected(pages).unwrap().unwrap_err().code, Code::Internal);
+            let pages = vec![page.clone(), page_of(other), end.clone()];
+            assert_eq!(collected(pages), Some(Ok([("id".to_owned(), ListedVm::unmarked(""))].into())));
         }
     }
 
@@ -418,11 +483,13 @@ mod tests {
             read_deletion(proto::DeleteResponse::default()).unwrap_err().code,
             read_problems(proto::ValidateResponse::default()).unwrap_err().code,
             read_volume_ids(proto::VolumeIdsResponse::default()).unwrap_err().code,
+            read_inspection(proto::InspectResponse::default()).unwrap_err().code,
+            read_tagging(proto::TagResponse::default()).unwrap_err().code,
             Listing::default().take(proto::ListResponse::default()).unwrap().unwrap_err().code,
             read_failure(proto::Failure::default()).code,
             read_failure(proto::Failure { code: 99, ..proto::Failure::default() }).code,
         ];
-        assert_eq!(codes, [Code::Unknown; 7]);
+        assert_eq!(codes, [Code::Unknown; 9]);
     }
 
     #[test]

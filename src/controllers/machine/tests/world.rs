@@ -172,7 +172,7 @@ impl World {
             "metadata": { "name": "c", "namespace": "ns", "finalizers": [labels::FINALIZER] },
         }))
         .unwrap();
-        let driver = Capabilities { initialize: false, list: true };
+        let driver = Capabilities { list: true, ..Capabilities::default() };
         Self {
             now: at(10),
             policy: Policy::default(),

@@ -50,7 +50,7 @@ impl Driver for CloudDriver {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true }
+        Capabilities { list: true, ..Capabilities::default() }
     }
 
     fn validate(&self, _: &MachineClass) -> Problems {

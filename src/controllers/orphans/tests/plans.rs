@@ -10,7 +10,7 @@ use super::{
     super::Others,
     world::{World, running},
 };
-use crate::{api::reasons::EventReason, plan::WaitKind};
+use crate::{api::reasons::EventReason, driver::ListedVm, plan::WaitKind};
 
 #[test]
 fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
@@ -304,6 +304,28 @@ fn a_machine_without_a_vm_is_reported_once_and_left_alone() {
     world.vms.clear();
     world.run(60);
     assert_eq!(world.reported, ["there", "there"], "it had its VM in between");
+}
+
+#[test]
+fn a_vm_that_the_driver_cannot_identify_is_reported_once_and_concludes_nothing() {
+    let mut world = World::new();
+    world.vms.clear();
+    world.vms.insert("cloud:///7".to_owned(), ListedVm::default());
+    world.run(60);
+    assert_eq!(world.reported, ["there"], "this one is certainly another");
+    let text = "VMs without a valid provider ID or name of a machine: cloud:///7; they are left alone: correct their \
+                names in the cloud, or the driver";
+    assert_eq!(world.events, [(EventReason::VmUnidentified, text.to_owned())]);
+
+    let mut world = World::new();
+    world.vms.clear();
+    world.vms.insert(String::new(), ListedVm::default());
+    world.run(60);
+    assert_eq!(
+        (world.reported.len(), world.events.len(), world.attempts.len()),
+        (0, 1, 0),
+        "it may be that of the machine"
+    );
 }
 
 #[test]

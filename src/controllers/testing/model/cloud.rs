@@ -327,7 +327,8 @@ impl Driver for ModelDriver {
 
     fn capabilities(&self) -> Capabilities {
         let initialize = self.world.upgrade().is_some_and(|world| world.cloud.lock().style.initializes);
-        Capabilities { initialize, list: self.world.upgrade().is_some_and(|world| world.cloud.lock().lists) }
+        let list = self.world.upgrade().is_some_and(|world| world.cloud.lock().lists);
+        Capabilities { initialize, list, ..Capabilities::default() }
     }
 
     fn validate(&self, _: &MachineClass) -> Problems {

@@ -1,5 +1,6 @@
 //! The driver against EC2's wire format.
 
+mod bootstrap;
 mod conformance;
 mod fake;
 mod faults;

@@ -5,13 +5,16 @@ use serde_json::Value;
 use super::types::{Disk, SCRATCH, Spec};
 use crate::driver::{
     cloud::{Markers, is_word},
-    gcp::names::MARKERS,
+    gcp::{
+        names::{MARKERS, OWN_LABELS},
+        user_data::USER_DATA,
+    },
     spec::{Problems, found},
 };
 
+/// Labels that Google lets a VM have.
+const MOST_LABELS: usize = 64;
 const SCRATCH_INTERFACES: [&str; 2] = ["NVME", "SCSI"];
-/// The key of user data in the form of cloud-init.
-const USER_DATA_KEY: &str = "user-data";
 
 pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
     for (name, value) in [("region", &spec.region), ("zone", &spec.zone)] {
@@ -20,10 +23,11 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
             problems.expected(format!("providerSpec.{name}"), "letters, digits and hyphens", &found);
         }
     }
+    labels(spec, problems);
     disks(&spec.disks, problems);
     interfaces(spec, problems);
     for (index, (key, _)) in spec.metadata.iter().enumerate() {
-        if key == USER_DATA_KEY {
+        if key == USER_DATA {
             problems
                 .error(format!("providerSpec.metadata[{index}].key"), "user-data is for the user data of the secret");
         }
@@ -33,6 +37,16 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
     }
     shielded(spec, problems);
     Markers::check(spec.tags.iter().map(String::as_str), MARKERS, "providerSpec.tags", problems);
+}
+
+/// Room is needed for the labels that the driver adds.
+fn labels(spec: &Spec, problems: &mut Problems) {
+    let most = MOST_LABELS - OWN_LABELS.len();
+    let count = spec.labels.keys().filter(|key| !OWN_LABELS.contains(&key.as_str())).count();
+    if count > most {
+        let expected = format!("at most {most} labels, because the driver adds {}", OWN_LABELS.join(" and "));
+        problems.expected("providerSpec.labels", &expected, &count.to_string());
+    }
 }
 
 fn disks(disks: &[Disk], problems: &mut Problems) {

@@ -144,3 +144,16 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
     assert_eq!((parsed.zone.as_str(), parsed.disks[0].size, parsed.gpu), ("europe-west1-b", 50, None));
     assert!(parsed.disks[0].auto_delete, "disks go with their VM unless the class says no");
 }
+
+#[rstest]
+#[case::room_for_our_own(62, None)]
+#[case::one_too_many(
+    63,
+    Some(
+        "providerSpec.labels: expected at most 62 labels, because the driver adds machine-sapcloud-io-machine-uid and machine-sapcloud-io-owner, found 63"
+    )
+)]
+fn google_limits_labels_and_the_driver_adds_its_own(#[case] count: usize, #[case] expected: Option<&str>) {
+    let labels: Value = (0..count).map(|number| (format!("label-{number}"), json!("x"))).collect();
+    assert_eq!(texts(&changed("/labels", labels)).0, expected.into_iter().collect::<Vec<_>>());
+}

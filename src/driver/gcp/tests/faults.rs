@@ -73,6 +73,13 @@ const fn row_of_operation(vms: usize, lost: Outcome) -> Row {
     ]
 }
 
+/// The same of a look at several operations: without the permission for it, each is read alone.
+const fn row_of_listed(vms: usize, lost: Outcome, denied: Outcome) -> Row {
+    let mut row = row_of_operation(vms, lost);
+    row[7] = denied;
+    row
+}
+
 const UNKNOWN: Option<Code> = Some(Code::Unknown);
 const INVALID: Option<Code> = Some(Code::InvalidArgument);
 
@@ -91,6 +98,10 @@ async fn after(
     fault: Fault,
     call: impl Future<Output = Result<(), DriverError>>,
 ) -> Outcome {
+    if name == "zoneOperations.get" {
+        // Single operations are read only without the permission to list them.
+        world.gce.lock().faults.push(("zoneOperations.list", DENIED, 9_999));
+    }
     world.gce.lock().faults.push((name, fault, 9_999));
     let error = call.await.err();
     world.gce.lock().faults.clear();
@@ -106,6 +117,7 @@ async fn after(
 #[rstest]
 #[case("instances.insert", row(0, (UNKNOWN, 1), (INVALID, 0)))]
 #[case("zoneOperations.get", row_of_operation(1, (Some(Code::DeadlineExceeded), 1)))]
+#[case("zoneOperations.list", row_of_listed(1, (Some(Code::DeadlineExceeded), 1), (None, 1)))]
 #[case("instances.list", row(0, (UNKNOWN, 0), (INVALID, 0)))]
 #[case("token", row(0, (UNKNOWN, 0), (INVALID, 0)))]
 #[tokio::test]
@@ -164,6 +176,7 @@ async fn a_look_up_that_fails_never_says_that_there_is_no_vm(#[case] name: &'sta
 // A VM that is gone is a success.
 #[case("instances.delete", row(1, (UNKNOWN, 1), (None, 1)))]
 #[case("zoneOperations.get", row_of_operation(1, (Some(Code::DeadlineExceeded), 0)))]
+#[case("zoneOperations.list", row_of_listed(1, (Some(Code::DeadlineExceeded), 0), (None, 0)))]
 #[tokio::test]
 async fn a_deletion_that_fails_says_why_and_the_next_succeeds(#[case] name: &'static str, #[case] row: Row) {
     let not_ready = (Fault::Error("resourceNotReady", 400), (Some(Code::Unavailable), 1));
@@ -184,13 +197,15 @@ async fn a_deletion_that_fails_says_why_and_the_next_succeeds(#[case] name: &'st
 async fn a_deletion_is_never_repeated_without_a_look() {
     let world = World::new().await;
     world.put_for("a", "uid-a");
-    world.gce.lock().faults.push(("instances.delete", Fault::LostAnswer, 1));
-    world.driver.delete(&world.request("a")).await.unwrap_err();
-    assert_eq!(world.gce.lock().bodies("instances.delete").len(), 1);
     {
         let mut gce = world.gce.lock();
-        gce.vms.clear();
+        // The deletion is carried out at once.
+        gce.steps = 0;
+        gce.faults.push(("instances.delete", Fault::LostAnswer, 1));
     }
+    world.driver.delete(&world.request("a")).await.unwrap_err();
+    assert_eq!(world.gce.lock().bodies("instances.delete").len(), 1);
+    assert_eq!(world.count(), 0);
     // Meanwhile the name belongs to another machine.
     world.put_for("a", "another");
     world.driver.delete(&world.request("a")).await.unwrap();

@@ -1,5 +1,6 @@
 //! The driver against the wire format of Compute Engine.
 
+mod bootstrap;
 mod conformance;
 #[path = "../../../../tests/clouds/gcp/fake/mod.rs"]
 mod fake;
@@ -18,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
-use super::{GcpDriver, NAME, Patience, accounts::Access, wait::Pace};
+use super::{GcpDriver, NAME, Patience, accounts::Access, operations::Pace};
 use crate::{
     api::machine::{Machine, MachineClass},
     driver::{
@@ -105,17 +106,20 @@ fn driver(url: &str, attempt: Duration) -> GcpDriver {
 
 fn measured_driver(url: &str, attempt: Duration, requests: Requests) -> GcpDriver {
     let millis = Duration::from_millis;
-    let access = Access {
+    let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
+    GcpDriver::new(access(url, attempt), Patience { window: millis(2), pace }, requests)
+}
+
+fn access(url: &str, attempt: Duration) -> Access {
+    Access {
         compute: format!("{url}/compute/v1/"),
         sts: format!("{url}/v1/token"),
         iam: url.to_owned(),
         accounts: url.to_owned(),
         token_file: "/nowhere/token".into(),
         uses_proxy: false,
-        limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1) },
-    };
-    let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
-    GcpDriver::new(access, Patience { window: millis(2), pace }, requests)
+        limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1) },
+    }
 }
 
 /// A class with the fields that a class needs.

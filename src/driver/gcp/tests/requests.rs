@@ -1,6 +1,6 @@
 //! What is sent, field by field.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -118,18 +118,39 @@ async fn each_field_of_a_network_interface_is_sent(#[case] changes: Value, #[cas
     assert_eq!(sent(&json!({ "networkInterfaces": [interface] })).await, plain_with(&expected));
 }
 
-#[rstest]
-#[case("#cloud-config\nx: 1", "user-data")]
-#[case("#!/bin/sh", "startup-script")]
-#[case(" #cloud-config", "startup-script")]
-#[tokio::test]
-async fn user_data_is_for_cloud_init_or_a_script(#[case] data: &str, #[case] key: &str) {
+/// The metadata of a VM with user data, of a native Machine or of the provider for Cluster API.
+pub(super) async fn metadata(data: &[u8], is_of_cluster_api: bool) -> Value {
     let world = World::new().await;
     let mut request = world.request("m");
-    request.secret.0.insert("userData".to_owned(), data.as_bytes().to_vec());
+    request.secret.0.insert("userData".to_owned(), data.to_vec());
+    if is_of_cluster_api {
+        let annotation = ("machine.mcm/user-data-secret".to_owned(), "boot".to_owned());
+        Arc::make_mut(&mut request.machine).metadata.annotations = Some([annotation].into());
+    }
     world.driver.create(&request).await.unwrap();
-    let body = world.gce.lock().bodies("instances.insert").remove(0);
-    assert_eq!(body["metadata"]["items"], json!([{"key": key, "value": data}]));
+    world.gce.lock().bodies("instances.insert").remove(0)["metadata"]["items"].take()
+}
+
+#[rstest]
+#[case("#cloud-config\nx: 1", "user-data")]
+#[case::script("#!/bin/sh", "startup-script")]
+#[case(" #cloud-config", "startup-script")]
+#[case::kubeadm("## template: jinja\n#cloud-config\n", "user-data")]
+#[tokio::test]
+async fn user_data_is_for_cloud_init_or_a_script(#[case] data: &str, #[case] key: &str) {
+    assert_eq!(metadata(data.as_bytes(), false).await, json!([{"key": key, "value": data}]));
+    assert_eq!(metadata(data.as_bytes(), true).await, json!([{"key": "user-data", "value": data}]));
+}
+
+#[tokio::test]
+async fn compressed_user_data_come_with_their_encoding() {
+    let expected = json!([{"key": "user-data", "value": "H4sI"}, {"key": "user-data-encoding", "value": "base64"}]);
+    assert_eq!(metadata(&[0x1f, 0x8b, 8], false).await, expected);
+}
+
+#[tokio::test]
+async fn empty_user_data_are_left_out() {
+    assert_eq!(metadata(b"", false).await, json!([]));
 }
 
 fn query(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -146,7 +167,7 @@ async fn creation_looks_inserts_waits_and_looks() {
     let gce = world.gce.lock();
     let calls: Vec<&str> = gce.sent.iter().map(|sent| sent.call).collect();
     let expected =
-        ["token", "instances.list", "instances.insert", "zoneOperations.get", "zoneOperations.get", "instances.list"];
+        ["token", "instances.list", "instances.insert", "zoneOperations.list", "zoneOperations.list", "instances.list"];
     assert_eq!(calls, expected);
     let look_up = query(&[("fields", SELECTED), ("filter", r#"(name = "a")"#), ("maxResults", "500")]);
     assert_eq!(gce.queries("instances.list"), [look_up.clone(), look_up]);
@@ -155,8 +176,17 @@ async fn creation_looks_inserts_waits_and_looks() {
     assert_eq!(gce.queries("instances.insert"), [query(&[("requestId", id)])]);
     let paths: Vec<&str> = gce.sent.iter().skip(1).map(|sent| sent.path.as_str()).collect();
     let instances = format!("zones/{ZONE}/instances");
-    let operation = format!("zones/{ZONE}/operations/operation-1");
-    assert_eq!(paths, [&instances, &instances, &operation, &operation, &instances]);
+    let operations = format!("zones/{ZONE}/operations");
+    assert_eq!(paths, [&instances, &instances, &operations, &operations, &instances]);
+    let look = query(&[
+        (
+            "fields",
+            "kind,nextPageToken,warning/code,items(name,status,clientOperationId,httpErrorStatusCode,error/errors(code,message))",
+        ),
+        ("filter", r#"(name = "operation-1")"#),
+        ("maxResults", "500"),
+    ]);
+    assert_eq!(gce.queries("zoneOperations.list"), [look.clone(), look]);
 }
 
 #[tokio::test]
@@ -166,7 +196,7 @@ async fn deletion_looks_deletes_and_waits() {
     world.driver.delete(&world.request("a")).await.unwrap();
     let gce = world.gce.lock();
     let calls: Vec<&str> = gce.sent.iter().map(|sent| sent.call).collect();
-    assert_eq!(calls, ["token", "instances.list", "instances.delete", "zoneOperations.get", "zoneOperations.get"]);
+    assert_eq!(calls, ["token", "instances.list", "instances.delete", "zoneOperations.list", "zoneOperations.list"]);
     let sent = gce.of_call("instances.delete").next().unwrap();
     assert_eq!(
         (sent.path.clone(), &sent.query, &sent.body),

@@ -9,7 +9,10 @@ use crate::{
     api::machine::{MachineClass, MachineDeployment},
     driver::{
         SecretData,
-        gcp::credentials::{Credentials, Login, user_data},
+        gcp::{
+            credentials::{Credentials, Login},
+            user_data,
+        },
         interface::Driver,
         spec::Problems,
     },
@@ -31,5 +34,5 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
     assert!(matches!(Login::of(&data).unwrap().credentials, Credentials::ServiceAccount { .. }));
-    user_data(&data).unwrap();
+    user_data::items(&data, None).unwrap();
 }

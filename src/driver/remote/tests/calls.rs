@@ -53,7 +53,7 @@ async fn capabilities_are_those_of_the_driver() {
     let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
     let driver = client_of("odd", &path);
     driver.reached().await.unwrap();
-    assert_eq!(driver.capabilities(), Capabilities { initialize: false, list: true });
+    assert_eq!(driver.capabilities(), Capabilities { initialize: false, list: true, inspect: true, tag: true });
 }
 
 #[tokio::test]
@@ -100,20 +100,56 @@ async fn errors_come_with_code_state_and_vm_and_without_secrets() {
 }
 
 #[rstest]
-#[case(&[], true)]
-#[case(&[("odd:///1", "m-1"), ("odd:///2", "m-2")], true)]
-#[case(&[("odd:///1", "m-1"), ("odd:///2", "")], false)]
+#[case(&[], &[])]
+#[case(&[("odd:///1", "m-1"), ("odd:///2", "m-2")], &[("odd:///1", "m-1"), ("odd:///2", "m-2")])]
+#[case::no_name(&[("odd:///1", "m-1"), ("odd:///2", "")], &[("odd:///1", "m-1"), ("odd:///2", "")])]
+#[case::not_an_id(&[("odd:///1", "m-1"), ("o d d", "m-2")], &[("odd:///1", "m-1"), ("", "")])]
 #[tokio::test]
-async fn a_list_is_complete_and_credible_or_an_error(#[case] vms: &[(&str, &str)], #[case] is_credible: bool) {
+async fn a_wrong_entry_of_a_list_is_emptied_and_a_test_refuses_it(
+    #[case] vms: &[(&str, &str)],
+    #[case] expected: &[(&str, &str)],
+) {
     let (_folder, path) = socket();
-    let odd = Odd::listing(vms);
-    let expected = odd.list.clone();
-    let _server = Server::on_socket(&path, Arc::new(odd)).await;
+    let _server = Server::on_socket(&path, Arc::new(Odd::listing(vms))).await;
     let MachineRequest { class, secret, .. } = request();
-    match client_of("odd", &path).list(&class, &secret).await {
-        Ok(list) => assert!(is_credible && list == expected),
-        Err(error) => assert!(!is_credible && error.code == Code::Internal),
-    }
+    let listed = client_of("odd", &path).list(&class, &secret).await;
+    assert_eq!(listed, Ok(Odd::listing(expected).list));
+    let judged = tested(&Endpoint::new("odd", Address::Unix(path))).list(&class, &secret).await;
+    assert_eq!(judged.is_ok(), vms == expected && vms.iter().all(|(_, name)| !name.is_empty()), "{judged:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_may_pause_pauses_as_the_driver_says() {
+    let paused = DriverError::not_done("VM m is not done yet", Duration::from_secs(7));
+    let (_folder, path) = socket();
+    let _server = Server::on_socket(&path, Arc::new(Odd::answering(Err(paused.clone())))).await;
+    let driver = client_of("odd", &path);
+    assert_eq!(driver.create(&request()).await, Err(paused.clone()));
+    assert_eq!(driver.delete(&request()).await, Err(paused.clone()));
+    let patient = MachineRequest { may_pause: false, ..request() };
+    assert_eq!(driver.create(&patient).await, Err(DriverError { call_again_in: None, ..paused }));
+}
+
+#[tokio::test]
+async fn a_class_is_inspected_and_a_vm_tagged_in_the_other_process() {
+    let (_folder, path) = socket();
+    let odd = Arc::new(Odd::new());
+    let _server = Server::on_socket(&path, Arc::clone(&odd) as _).await;
+    let driver = client_of("odd", &path);
+    let MachineRequest { class, secret, .. } = request();
+    let found = driver.inspect(&class, &secret).await.unwrap();
+    let found: Vec<_> = found.iter().map(|one| (one.path.as_str(), one.presence, one.text.as_str())).collect();
+    let expected = [
+        ("providerSpec.image", Presence::Present, "here"),
+        ("providerSpec.network", Presence::Missing, "no network"),
+        ("Secret", Presence::Unknown, "key (secret)"),
+    ];
+    assert_eq!(found, expected);
+    let mut known = request();
+    Arc::make_mut(&mut known.machine).spec.provider_id = "odd:///1".to_owned();
+    driver.tag(&known, true).await.unwrap();
+    driver.tag(&known, false).await.unwrap();
+    assert_eq!(*odd.tagged.lock(), [("odd:///1".to_owned(), true), ("odd:///1".to_owned(), false)]);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A client and a server in one process.
 
+mod between;
 mod calls;
 mod certificates;
 mod outages;
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     address::{Address, Endpoint, Listen},
     client::{RemoteDriver, Texts},
-    line::Timing,
+    line::{Pings, Timing},
     listen::{ListenError, ListenOptions, serve},
     tls::TlsFiles,
 };
@@ -38,6 +39,7 @@ use crate::{
         code::Code,
         error::DriverError,
         guard::Guards,
+        inspection::{Finding, Presence},
         interface::{Capabilities, Driver, MachineRequest, SecretData},
         spec::Problems,
         vm::{Listed, ListedVm, Vm},
@@ -54,6 +56,7 @@ const TIMING: Timing = Timing {
     limit: Duration::from_millis(500),
     misses: 2,
     pauses: (Duration::from_millis(5), Duration::from_millis(20)),
+    pings: Pings { every: Duration::from_millis(50), limit: Duration::from_millis(500) },
 };
 
 /// A server, until it is dropped.
@@ -96,7 +99,7 @@ impl Server {
 
     async fn on_socket(path: &Path, driver: Arc<dyn Driver>) -> Self {
         let listen = Listen::Unix(path.to_owned());
-        let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false };
+        let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false, has_group_access: false };
         Self::start(options, driver).await.unwrap()
     }
 
@@ -157,6 +160,10 @@ type Answer<T> = Result<T, DriverError>;
 struct Odd {
     vm: Mutex<Answer<Vm>>,
     list: Listed,
+    /// How often it was asked what it can do.
+    looks: Mutex<usize>,
+    /// Which VM was tagged how.
+    tagged: Mutex<Vec<(String, bool)>>,
     /// How long each call takes.
     latency: Mutex<Duration>,
     calls: Mutex<usize>,
@@ -165,7 +172,14 @@ struct Odd {
 impl Odd {
     fn new() -> Self {
         let vm = Vm { provider_id: "odd:///1".to_owned(), node_name: "node-1".to_owned(), ..Vm::default() };
-        Self { vm: Mutex::new(Ok(vm)), list: Listed::new(), latency: Mutex::default(), calls: Mutex::default() }
+        Self {
+            vm: Mutex::new(Ok(vm)),
+            list: Listed::new(),
+            looks: Mutex::default(),
+            tagged: Mutex::default(),
+            latency: Mutex::default(),
+            calls: Mutex::default(),
+        }
     }
 
     fn answering(vm: Answer<Vm>) -> Self {
@@ -196,7 +210,8 @@ impl Driver for Odd {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true }
+        *self.looks.lock() += 1;
+        Capabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
     fn validate(&self, class: &MachineClass) -> Problems {
@@ -225,6 +240,21 @@ impl Driver for Odd {
 
     async fn list(&self, _: &MachineClass, _: &SecretData) -> Answer<Listed> {
         self.answer().await.map(|_| self.list.clone())
+    }
+
+    async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Answer<Vec<Finding>> {
+        let finding =
+            |path: &str, presence, text: &str| Finding { path: path.to_owned(), presence, text: text.to_owned() };
+        Ok(vec![
+            finding("providerSpec.image", Presence::Present, "here"),
+            finding("providerSpec.network", Presence::Missing, "no\nnetwork"),
+            finding("Secret", Presence::Unknown, "key hunter2-hunter2"),
+        ])
+    }
+
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Answer<()> {
+        self.tagged.lock().push((request.machine.spec.provider_id.clone(), is_listed));
+        Ok(())
     }
 
     async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Answer<Vec<String>> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::net::UnixListener;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::*;
+use super::{between::Proxy, *};
 use crate::driver::{Observer, Operation};
 
 /// Far below the limits of calls, which are minutes.
@@ -132,4 +132,96 @@ async fn a_server_that_is_stopped_lets_calls_end() {
     .await;
     tokio::time::timeout(SOON, server.stop()).await.unwrap();
     call.await.unwrap().unwrap();
+}
+
+/// A driver behind a proxy, after its first call. The keeper's connection came first, that for calls is the newest.
+async fn behind_a_proxy(odd: &Arc<Odd>) -> (TempDir, Server, Proxy, Arc<RemoteDriver>) {
+    let (folder, path) = socket();
+    let server = Server::on_socket(&path, Arc::clone(odd) as _).await;
+    let front = folder.path().join("front.sock");
+    let proxy = Proxy::start(&front, &path);
+    let driver = Arc::new(client_of("odd", &front));
+    until_ok(async || driver.status(&request()).await).await;
+    assert_eq!(proxy.count(), 2);
+    (folder, server, proxy, driver)
+}
+
+/// A call that reached the driver, and does not end.
+async fn begun(odd: &Odd, driver: &Arc<RemoteDriver>) -> tokio::task::JoinHandle<Answer<Vm>> {
+    *odd.latency.lock() = FOR_EVER;
+    let (before, caller) = (*odd.calls.lock(), Arc::clone(driver));
+    let call = tokio::spawn(async move { caller.create(&request()).await });
+    until_ok(async || match *odd.calls.lock() {
+        now if now > before => Ok(()),
+        _ => Err(DriverError::new(Code::Unavailable, "not called yet")),
+    })
+    .await;
+    *odd.latency.lock() = Duration::ZERO;
+    call
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_is_swallowed_ends_and_the_next_gets_another_connection() {
+    let odd = Arc::new(Odd::new());
+    let (_folder, _server, proxy, driver) = behind_a_proxy(&odd).await;
+    let call = begun(&odd, &driver).await;
+    proxy.newest().swallow();
+    let error = tokio::time::timeout(SOON, call).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(error.code, Code::Unavailable, "{error}");
+    driver.status(&request()).await.unwrap();
+    assert_eq!(proxy.count(), 3, "the keeper's connection lives");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_swallowed_between_two_calls_delays_the_next_one_for_a_moment_only() {
+    let odd = Arc::new(Odd::new());
+    let (_folder, _server, proxy, driver) = behind_a_proxy(&odd).await;
+    proxy.newest().swallow();
+    tokio::time::timeout(SOON, until_ok(async || driver.status(&request()).await)).await.unwrap();
+    assert_eq!(proxy.count(), 3);
+}
+
+#[tokio::test]
+async fn a_driver_that_permits_no_pings_gets_none_any_more() {
+    let odd = Arc::new(Odd::new());
+    let (_folder, _server, proxy, driver) = behind_a_proxy(&odd).await;
+    let call = begun(&odd, &driver).await;
+    let first = proxy.newest();
+    until_ok(async || match first.pings() {
+        0 => Err(DriverError::new(Code::Unavailable, "no ping yet")),
+        _ => Ok(()),
+    })
+    .await;
+    first.refuse_pings().await;
+    let error = tokio::time::timeout(SOON, call).await.unwrap().unwrap().unwrap_err();
+    assert!(error.code.is_transient(), "{error}");
+    // Longer than several pings would take.
+    *odd.latency.lock() = TIMING.pings.every * 6;
+    driver.create(&request()).await.unwrap();
+    assert_eq!((proxy.count(), proxy.newest().pings()), (3, 0));
+}
+
+#[tokio::test]
+async fn a_driver_that_breaks_every_call_is_looked_at_with_pauses() {
+    let pause = Duration::from_millis(200);
+    let timing = Timing { period: FOR_EVER, pauses: (pause, pause), ..TIMING };
+    let (_folder, path) = socket();
+    let odd = Arc::new(Odd::new());
+    let _server = Server::on_socket(&path, Arc::clone(&odd) as _).await;
+    let endpoint = Endpoint::new("odd", Address::Unix(path));
+    let driver = RemoteDriver::open_with(&endpoint, Texts::Cleaned, &Guards::unobserved().observer, timing);
+    driver.reached().await.unwrap();
+    let mut too_large = request();
+    too_large.secret.0.insert("large".to_owned(), vec![0; 9 << 20]);
+    let start = Instant::now();
+    for _ in 0..3 {
+        let looks = *odd.looks.lock();
+        driver.create(&too_large).await.unwrap_err();
+        until_ok(async || match *odd.looks.lock() {
+            now if now > looks => Ok(()),
+            _ => Err(DriverError::new(Code::Unavailable, "not looked at yet")),
+        })
+        .await;
+    }
+    assert!(start.elapsed() >= pause * 3, "{:?}", start.elapsed());
 }

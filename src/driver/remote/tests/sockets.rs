@@ -18,6 +18,15 @@ async fn only_its_user_can_open_a_socket_and_it_goes_with_the_server() {
 }
 
 #[tokio::test]
+async fn its_group_can_open_a_socket_if_told() {
+    let (_folder, path) = socket();
+    let listen = Listen::Unix(path.clone());
+    let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false, has_group_access: true };
+    let _server = Server::start(options, Arc::new(Odd::new())).await.unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+}
+
+#[tokio::test]
 async fn a_socket_that_a_killed_server_left_is_replaced_and_one_in_use_is_not() {
     let (_folder, path) = socket();
     drop(UnixListener::bind(&path).unwrap());
@@ -25,7 +34,12 @@ async fn a_socket_that_a_killed_server_left_is_replaced_and_one_in_use_is_not() 
     let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
     until_ok(async || client_of("odd", &path).status(&request()).await).await;
 
-    let options = ListenOptions { listen: Listen::Unix(path), tls: TlsFiles::default(), is_insecure: false };
+    let options = ListenOptions {
+        listen: Listen::Unix(path),
+        tls: TlsFiles::default(),
+        is_insecure: false,
+        has_group_access: false,
+    };
     let refused = Server::start(options, Arc::new(Odd::new())).await.err().unwrap();
     assert!(matches!(refused, ListenError::InUse(_)), "{refused}");
 }
@@ -34,7 +48,12 @@ async fn a_socket_that_a_killed_server_left_is_replaced_and_one_in_use_is_not() 
 async fn a_file_that_is_no_socket_stays() {
     let (_folder, path) = socket();
     fs::write(&path, "precious").unwrap();
-    let options = ListenOptions { listen: Listen::Unix(path.clone()), tls: TlsFiles::default(), is_insecure: false };
+    let options = ListenOptions {
+        listen: Listen::Unix(path.clone()),
+        tls: TlsFiles::default(),
+        is_insecure: false,
+        has_group_access: false,
+    };
     let refused = Server::start(options, Arc::new(Odd::new())).await.err().unwrap();
     assert!(matches!(refused, ListenError::NoSocket(_)), "{refused}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
@@ -46,6 +65,7 @@ async fn without_tls_a_server_listens_on_this_host_only_unless_told() {
         listen: address.parse().unwrap(),
         tls: TlsFiles::default(),
         is_insecure,
+        has_group_access: false,
     };
     let refused = Server::start(options("0.0.0.0:0", false), Arc::new(Odd::new())).await.err().unwrap();
     assert!(matches!(refused, ListenError::NoTls(_)), "{refused}");

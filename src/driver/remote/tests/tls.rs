@@ -8,7 +8,12 @@ use super::{
 };
 
 async fn server(tls: TlsFiles) -> Server {
-    let options = ListenOptions { listen: Listen::Tcp("127.0.0.1:0".to_owned()), tls, is_insecure: false };
+    let options = ListenOptions {
+        listen: Listen::Tcp("127.0.0.1:0".to_owned()),
+        tls,
+        is_insecure: false,
+        has_group_access: false,
+    };
     Server::start(options, Arc::new(Odd::new())).await.unwrap()
 }
 
@@ -36,7 +41,12 @@ async fn both_sides_with_certificates_of_the_right_ca_talk() {
 async fn a_client_without_a_certificate_or_with_one_of_another_ca_is_refused() {
     let (ca, other) = (Ca::new(), Ca::new());
     let (files, foreign) = (Files::new(&ca, &ca), Files::new(&other, &ca));
-    let options = ListenOptions { listen: Listen::Tcp("127.0.0.1:0".to_owned()), tls: files.all(), is_insecure: false };
+    let options = ListenOptions {
+        listen: Listen::Tcp("127.0.0.1:0".to_owned()),
+        tls: files.all(),
+        is_insecure: false,
+        has_group_access: false,
+    };
     let odd = Arc::new(Odd::new());
     let server = Server::start(options, Arc::clone(&odd) as _).await.unwrap();
     for tls in [TlsFiles { cert: None, key: None, ..files.all() }, foreign.all()] {
@@ -109,7 +119,12 @@ async fn an_error_of_a_key_does_not_show_it() {
     let ca = Ca::new();
     let files = Files::new(&ca, &ca);
     fs::write(files.path("key"), "hunter2-hunter2").unwrap();
-    let options = ListenOptions { listen: Listen::Tcp("127.0.0.1:0".to_owned()), tls: files.all(), is_insecure: false };
+    let options = ListenOptions {
+        listen: Listen::Tcp("127.0.0.1:0".to_owned()),
+        tls: files.all(),
+        is_insecure: false,
+        has_group_access: false,
+    };
     let refused = Server::start(options, Arc::new(Odd::new())).await.err().unwrap();
     let text = format!("{:#}", anyhow::Error::from(refused));
     assert!(text.contains("has no key in PEM form") && !text.contains("hunter2"), "{text}");

@@ -14,7 +14,7 @@ pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
     if !gce.tokens.contains(&sent.token) {
         return error("authError", 401, "Invalid Credentials");
     }
-    if !sent.call.starts_with("instances.") && sent.call != "zoneOperations.get" {
+    if !sent.call.starts_with("instances.") && !sent.call.starts_with("zoneOperations.") {
         return look(gce, sent);
     }
     if sent.project != PROJECT {
@@ -30,6 +30,7 @@ pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
         },
         ("instances.delete", ["zones", zone, _, name]) => delete(gce, zone, name),
         ("zoneOperations.get", ["zones", _, _, name]) if gce.operations.contains_key(*name) => operation(gce, name),
+        ("zoneOperations.list", ["zones", zone, _]) => list_operations(gce, zone, sent),
         _ => nothing(sent),
     }
 }
@@ -72,15 +73,10 @@ fn insert(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
 }
 
 fn list(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
-    let wanted = match sent.query.get("filter").filter(|_| !gce.ignores_filters).map(|filter| names_of(filter)) {
-        None => None,
-        Some(Some(names)) => Some(names),
-        Some(None) => return error("invalid", 400, "Invalid value for field 'filter'"),
+    let Some(filter) = Filter::of(gce, sent) else {
+        return error("invalid", 400, "Invalid value for field 'filter'");
     };
-    let is_shown = |vm: &&mut Vm| {
-        let name = vm.resource["name"].as_str().unwrap_or_default();
-        vm.zone == zone && wanted.as_ref().is_none_or(|names| names.iter().any(|one| one == name))
-    };
+    let is_shown = |vm: &&mut Vm| vm.zone == zone && filter.passes(&vm.resource);
     let mut found = Vec::new();
     for vm in gce.vms.values_mut().filter(is_shown) {
         if vm.hidden > 0 {
@@ -89,11 +85,25 @@ fn list(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
             found.push(vm.resource.clone());
         }
     }
+    page(gce, sent, ("compute#instanceList", zone), &found)
+}
+
+fn list_operations(gce: &Gce, zone: &str, sent: &Sent) -> Response {
+    let Some(filter) = Filter::of(gce, sent) else {
+        return error("invalid", 400, "Invalid value for field 'filter'");
+    };
+    let of_zone = gce.operations.iter().filter(|(_, running)| running.zone == zone);
+    let found: Vec<Value> =
+        of_zone.map(|(name, _)| operation_of(gce, name)).filter(|operation| filter.passes(operation)).collect();
+    page(gce, sent, ("compute#operationList", zone), &found)
+}
+
+/// The page of a list that was asked for.
+fn page(gce: &Gce, sent: &Sent, (kind, zone): (&str, &str), found: &[Value]) -> Response {
     let first: usize = sent.query.get("pageToken").map_or(0, |token| token.parse().unwrap());
     let most = sent.query.get("maxResults").map_or(500, |most| most.parse().unwrap());
     let page: usize = gce.page.unwrap_or(most);
-    let mut answer =
-        json!({"kind": "compute#instanceList", "id": format!("projects/{PROJECT}/zones/{zone}/instances")});
+    let mut answer = json!({"kind": kind, "id": format!("projects/{PROJECT}/zones/{zone}")});
     let items: Vec<Value> = found.iter().skip(first).take(page).cloned().collect();
     if !items.is_empty() {
         answer["items"] = items.into();
@@ -102,7 +112,8 @@ fn list(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
         answer["warning"] = json!({"code": code, "message": "as told"});
     }
     if gce.repeats_page {
-        answer["nextPageToken"] = "1".into();
+        // In a circle.
+        answer["nextPageToken"] = (first % 2 + 1).to_string().into();
     } else if first + page < found.len() {
         answer["nextPageToken"] = (first + page).to_string().into();
     }
@@ -113,15 +124,26 @@ fn list(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
     }
 }
 
-/// The names in a filter. `None` if it is no filter of names.
-fn names_of(filter: &str) -> Option<Vec<String>> {
-    let name = |term: &str| {
-        let inner = term.trim().strip_prefix('(')?.strip_suffix(')')?;
-        let (field, value) = inner.split_once('=')?;
-        let value = value.trim().strip_prefix('"')?.strip_suffix('"')?;
-        (field.trim() == "name").then(|| value.to_owned())
-    };
-    filter.split(" OR ").map(name).collect()
+/// Values of fields, one of which a resource must have. `None`: everything passes.
+struct Filter(Option<Vec<(String, String)>>);
+
+impl Filter {
+    /// `None` if it is no filter of values.
+    fn of(gce: &Gce, sent: &Sent) -> Option<Self> {
+        let Some(filter) = sent.query.get("filter").filter(|_| !gce.ignores_filters) else { return Some(Self(None)) };
+        let term = |term: &str| {
+            let inner = term.trim().strip_prefix('(')?.strip_suffix(')')?;
+            let (field, value) = inner.split_once('=')?;
+            let value = value.trim().strip_prefix('"')?.strip_suffix('"')?;
+            let is_known = ["name", "clientOperationId"].contains(&field.trim());
+            is_known.then(|| (field.trim().to_owned(), value.to_owned()))
+        };
+        Some(Self(Some(filter.split(" OR ").map(term).collect::<Option<_>>()?)))
+    }
+
+    fn passes(&self, resource: &Value) -> bool {
+        self.0.as_ref().is_none_or(|terms| terms.iter().any(|(field, value)| resource[field] == value.as_str()))
+    }
 }
 
 fn delete(gce: &mut Gce, zone: &str, name: &str) -> Response {
@@ -131,28 +153,49 @@ fn delete(gce: &mut Gce, zone: &str, name: &str) -> Response {
         return error("invalidResourceUsage", 400, text);
     }
     vm.resource["status"] = "STOPPING".into();
-    let begun = gce.begin(zone, name, Goal::Delete);
+    let goal = match gce.overtaken.pop_front() {
+        None => Goal::Delete,
+        Some(is_gone) => {
+            if is_gone {
+                gce.vms.remove(&key(zone, name));
+            }
+            Goal::FindNothing
+        }
+    };
+    let begun = gce.begin(zone, name, goal);
     operation(gce, &begun)
 }
 
 /// An operation as it is now.
 fn operation(gce: &Gce, name: &str) -> Response {
+    Json(operation_of(gce, name)).into_response()
+}
+
+fn operation_of(gce: &Gce, name: &str) -> Value {
     let running = &gce.operations[name];
     let is_done = running.left == 0;
     let mut answer = json!({
         "kind": "compute#operation", "name": name, "id": "1", "zone": running.zone,
-        "operationType": if matches!(running.goal, Goal::Delete) { "delete" } else { "insert" },
+        "operationType": if matches!(running.goal, Goal::Delete | Goal::FindNothing) { "delete" } else { "insert" },
         "status": if is_done { "DONE" } else { "RUNNING" }, "progress": if is_done { 100 } else { 0 },
         "targetLink": format!("projects/{PROJECT}/zones/{}/instances/{}", running.zone, running.target),
     });
-    if let (true, Goal::Fail(codes)) = (is_done, &running.goal) {
+    if let Some((id, _)) = gce.request_ids.iter().find(|(_, operation)| *operation == name) {
+        answer["clientOperationId"] = id.as_str().into();
+    }
+    let codes = match &running.goal {
+        Goal::Fail(codes) => codes.as_slice(),
+        Goal::FindNothing => &["RESOURCE_NOT_FOUND"],
+        _ => &[],
+    };
+    if is_done && !codes.is_empty() {
         let errors: Vec<Value> =
             codes.iter().map(|code| json!({"code": code, "message": "as told, with hunter2-hunter2"})).collect();
         answer["error"] = json!({ "errors": errors });
         answer["httpErrorStatusCode"] = 400.into();
         answer["httpErrorMessage"] = "BAD REQUEST".into();
     }
-    Json(answer).into_response()
+    answer
 }
 
 fn key(zone: &str, name: &str) -> (String, String) {

@@ -15,6 +15,7 @@ mod tokens;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -75,6 +76,8 @@ enum Goal {
     /// The instance goes, and the operation fails with these codes.
     Fail(Vec<&'static str>),
     Delete,
+    /// Another client deletes it, and the operation finds nothing.
+    FindNothing,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +87,8 @@ struct Running {
     goal: Goal,
     /// Requests until it is done.
     left: usize,
+    /// Instead, when it is done.
+    until: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -112,6 +117,10 @@ pub struct Gce {
     pub failing: VecDeque<Vec<&'static str>>,
     /// Requests until an operation is done, beside the one that begins it.
     pub steps: usize,
+    /// How long operations take, instead of a number of requests.
+    pub operation_time: Option<Duration>,
+    /// The next deletions report that the instance does not exist: whether that is so.
+    pub overtaken: VecDeque<bool>,
     /// The most operations that ever ran at a time.
     pub most_running: usize,
     pub page: Option<usize>,
@@ -193,7 +202,10 @@ impl Gce {
     fn advance(&mut self) {
         let mut done = Vec::new();
         for running in self.operations.values_mut().filter(|running| running.left > 0) {
-            running.left -= 1;
+            running.left = match running.until {
+                Some(until) => usize::from(until > Instant::now()),
+                None => running.left - 1,
+            };
             if running.left == 0 {
                 done.push(running.clone());
             }
@@ -205,7 +217,8 @@ impl Gce {
 
     fn begin(&mut self, zone: &str, target: &str, goal: Goal) -> String {
         let name = format!("operation-{}", self.operations.len() + 1);
-        let running = Running { zone: zone.to_owned(), target: target.to_owned(), goal, left: self.steps };
+        let until = self.operation_time.map(|time| Instant::now() + time);
+        let running = Running { zone: zone.to_owned(), target: target.to_owned(), goal, left: self.steps, until };
         self.operations.insert(name.clone(), running.clone());
         let running_now = self.operations.values().filter(|other| other.left > 0).count();
         self.most_running = self.most_running.max(running_now);
@@ -224,6 +237,7 @@ impl Gce {
                 }
             }
             Goal::Fail(_) | Goal::Delete => drop(self.vms.remove(&key)),
+            Goal::FindNothing => {}
         }
     }
 }

@@ -16,12 +16,13 @@ use tokio::net::TcpListener;
 use super::{Fault, Gce, PROJECT, Sent, Shared, answers, tokens};
 
 /// Calls of the Compute API: method of HTTP, path below the project, and the name in the discovery document.
-const CALLS: [(&str, &str, &str); 15] = [
+const CALLS: [(&str, &str, &str); 16] = [
     ("POST", "zones/*/instances", "instances.insert"),
     ("GET", "zones/*/instances", "instances.list"),
     ("GET", "zones/*/instances/*", "instances.get"),
     ("DELETE", "zones/*/instances/*", "instances.delete"),
     ("GET", "zones/*/operations/*", "zoneOperations.get"),
+    ("GET", "zones/*/operations", "zoneOperations.list"),
     ("GET", "", "projects.get"),
     ("GET", "zones/*", "zones.get"),
     ("GET", "regions/*", "regions.get"),
