@@ -182,7 +182,7 @@ impl SimulatedDriver {
 }
 
 fn vm_of(view: VmView) -> Vm {
-    Vm { provider_id: view.provider_id, node_name: view.node_name, addresses: view.addresses, last_known_state: None }
+    Vm { provider_id: view.provider_id, node_name: view.node_name, addresses: view.addresses, ..Vm::default() }
 }
 
 fn error_of(failure: Failure) -> DriverError {

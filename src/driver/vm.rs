@@ -9,6 +9,8 @@ pub struct Vm {
     pub provider_id: String,
     /// Name of the Node it becomes.
     pub node_name: String,
+    /// The zone that the cloud reports for it, if the driver knows.
+    pub zone: Option<String>,
     /// Its addresses.
     pub addresses: Vec<NodeAddress>,
     /// State of the driver, passed back with the next call; `None` keeps the stored one.

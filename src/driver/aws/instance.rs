@@ -27,6 +27,7 @@ pub(super) struct Instance {
     pub tags: BTreeMap<String, String>,
     pub interfaces: Vec<Interface>,
     pub addresses: Vec<NodeAddress>,
+    pub zone: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,7 @@ impl Instance {
             tags: items(instance, "tagSet").map(|tag| (text(tag, "key"), text(tag, "value"))).collect(),
             interfaces: items(instance, "networkInterfaceSet").map(interface).collect(),
             addresses: addresses(instance),
+            zone: child(instance, "placement").and_then(|one| text_of(one, "availabilityZone")).map(str::to_owned),
         })
     }
 
@@ -101,6 +103,7 @@ impl Instance {
         Vm {
             provider_id: IDS.node_form(region, &self.id),
             node_name: self.node_name.clone(),
+            zone: self.zone.clone(),
             addresses: self.addresses.clone(),
             last_known_state: None,
         }

@@ -91,6 +91,7 @@ impl Instance {
         Vm {
             provider_id: self.provider_id(project, zone),
             node_name: self.name.clone(),
+            zone: Some(zone.to_owned()),
             addresses: self.addresses(),
             last_known_state: None,
         }
