@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 #[cfg(feature = "remote")]
 use super::flags::RemoteOptions;
+use super::flags::SecretOptions;
 use super::objects::ObjectsError;
 use crate::{
     api::machine::{API_VERSION, MachineClass},
@@ -48,6 +49,9 @@ pub struct CheckOptions {
     /// Format of the report
     #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
+    /// What Secrets of classes may use.
+    #[command(flatten)]
+    secrets: SecretOptions,
     /// Drivers in processes of their own.
     #[cfg(feature = "remote")]
     #[command(flatten)]
@@ -127,12 +131,11 @@ fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
     if let Some(exposed) = remote.iter().find(|one| one.address.is_exposed() && !options.remote.driver_insecure) {
         return Err(NotChecked::Exposed(exposed.address.to_string()));
     }
-    #[cfg(not(feature = "remote"))]
-    let _ = options;
     // Nothing is created in it.
     let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
     let environment = Environment {
         simulated_cloud: &simulated_cloud,
+        secrets: &options.secrets.policy(),
         #[cfg(feature = "remote")]
         remote: &remote,
     };

@@ -1,7 +1,6 @@
 //! Accounts of AWS: a region, an endpoint and credentials. A Secret with new credentials is another account at once.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -17,9 +16,10 @@ use super::{
     query::{Query, child, text_of},
     transport::{Service, Transport, shared_client, within},
 };
+use crate::api::machine::MachineClass;
 use crate::driver::{
-    DriverError, SecretData,
-    cloud::{Failure, Limits, Recent, Secrets},
+    DriverError, SecretData, SecretPolicy,
+    cloud::{Failure, Limits, Recent, read_credential_file},
     code::Code,
 };
 
@@ -40,11 +40,13 @@ pub(super) struct Access {
     /// Whether calls go through the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
     pub limits: Limits,
+    /// What Secrets may use.
+    pub secrets: SecretPolicy,
 }
 
 impl Access {
     /// What the environment says, as for other programs that use AWS.
-    pub(super) fn of_environment() -> Self {
+    pub(super) fn of_environment(secrets: &SecretPolicy) -> Self {
         let first =
             |names: [&str; 2]| names.iter().filter_map(|name| std::env::var(name).ok()).find(|url| !url.is_empty());
         Self {
@@ -52,6 +54,7 @@ impl Access {
             sts_endpoint: first(["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]),
             uses_proxy: true,
             limits: Limits::default(),
+            secrets: secrets.clone(),
         }
     }
 }
@@ -64,25 +67,13 @@ pub(super) struct AccountKey {
     credentials: Credentials,
 }
 
-impl AccountKey {
-    /// The key of a Secret in a region.
-    ///
-    /// # Errors
-    /// Half of the credentials is missing.
-    pub(super) fn of(region: &str, secret: &SecretData) -> Result<Self, DriverError> {
-        let credentials = Credentials::of(secret)?;
-        Ok(Self { region: region.to_owned(), endpoint: Secrets(secret).endpoint(), credentials })
-    }
-}
-
 /// EC2 in a region, with credentials.
 pub(super) struct Account {
     pub service: Service,
     pub sts: Service,
     pub iam: Service,
     credentials: Credentials,
-    uses_proxy: bool,
-    limits: Limits,
+    access: Access,
     /// Those that were fetched last. Who fetches new ones holds the lock, so that others wait for them.
     fetched: Mutex<Option<Keys>>,
 }
@@ -96,6 +87,22 @@ pub(super) struct Accounts {
 impl Accounts {
     pub(super) fn new(access: Access) -> Self {
         Self { access, all: Recent::new(MOST_ACCOUNTS) }
+    }
+
+    /// The account that the Secret of a class gives access to, in a region.
+    ///
+    /// # Errors
+    /// Credentials are missing, or something in the Secret is not allowed.
+    pub(super) fn key(
+        &self,
+        region: &str,
+        class: &MachineClass,
+        secret: &SecretData,
+    ) -> Result<AccountKey, DriverError> {
+        let policy = &self.access.secrets;
+        let credentials = Credentials::of(class, secret, policy)?;
+        let endpoint = credentials.endpoint(secret, policy)?;
+        Ok(AccountKey { region: region.to_owned(), endpoint, credentials })
     }
 
     /// The account of a key, with the credentials that it has, if they are still valid.
@@ -115,8 +122,7 @@ impl Accounts {
                 sts: service("sts", self.access.sts_endpoint.as_ref())?,
                 iam: Service { name: "iam", region: iam_region.to_owned(), url: iam_url },
                 credentials: key.credentials.clone(),
-                uses_proxy: self.access.uses_proxy,
-                limits: self.access.limits,
+                access: self.access.clone(),
                 fetched: Mutex::default(),
             }))
         })
@@ -136,7 +142,7 @@ impl Account {
         }
         let keys = match &self.credentials {
             Credentials::WebIdentity { token_file, role_arn } => {
-                self.assume_role(transport, Path::new(token_file), role_arn).await?
+                self.assume_role(transport, token_file, role_arn).await?
             }
             _ => self.of_process().await?,
         };
@@ -144,17 +150,18 @@ impl Account {
     }
 
     /// Exchanges the token in a file for the credentials of a role.
-    async fn assume_role(&self, transport: &Transport, file: &Path, role_arn: &str) -> Result<Keys, Failure> {
+    async fn assume_role(
+        &self,
+        transport: &Transport,
+        file: &std::path::Path,
+        role_arn: &str,
+    ) -> Result<Keys, Failure> {
         const ACTION: &str = "AssumeRoleWithWebIdentity";
-        let token = tokio::fs::read_to_string(file).await.map_err(|error| {
-            let message = format!("the workload identity token {} cannot be read: {error}", file.display());
-            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
-        })?;
-        let token = token.trim();
+        let token = read_credential_file(file, &self.access.secrets.folders).await.map_err(Failure::Credentials)?;
         let mut query = Query::new(ACTION, STS_VERSION, "assume_role_with_web_identity");
         query.set("RoleArn", role_arn);
         query.set("RoleSessionName", SESSION);
-        query.set("WebIdentityToken", token);
+        query.set("WebIdentityToken", &token);
         let read = |answer: Node<'_, '_>| {
             let keys = child(child(answer, "AssumeRoleWithWebIdentityResult")?, "Credentials")?;
             let expiry: jiff::Timestamp = text_of(keys, "Expiration")?.parse().ok()?;
@@ -167,7 +174,7 @@ impl Account {
             ))
         };
         transport.call(&self.sts, None, &query, read).await.map_err(|failure| {
-            let secret = SecretData([("token".to_owned(), token.as_bytes().to_vec())].into());
+            let secret = SecretData([("token".to_owned(), token.into_bytes())].into());
             Failure::Credentials(failure.error(ACTION, &secret))
         })
     }
@@ -176,12 +183,12 @@ impl Account {
     async fn of_process(&self) -> Result<Keys, Failure> {
         let config = ProviderConfig::without_region()
             .with_region(Some(aws_config::Region::new(self.service.region.clone())))
-            .with_http_client(shared_client(self.uses_proxy));
+            .with_http_client(shared_client(self.access.uses_proxy));
         let fetch = async {
             let chain = DefaultCredentialsChain::builder().configure(config).build().await;
             chain.provide_credentials().await
         };
-        within(self.limits, fetch).await?.map_err(|error| {
+        within(self.access.limits, fetch).await?.map_err(|error| {
             let message = format!("the secret of the class has no credentials, and the process has none: {error}");
             Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
         })

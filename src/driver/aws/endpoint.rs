@@ -2,8 +2,19 @@
 
 use crate::driver::{DriverError, cloud::is_word, code::Code};
 
+/// The domains of AWS; `api.aws` is that of endpoints with IPv6.
+pub(super) const DOMAINS: [&str; 8] = [
+    "amazonaws.com",
+    "api.aws",
+    "amazonaws.com.cn",
+    "amazonaws.eu",
+    "c2s.ic.gov",
+    "sc2s.sgov.gov",
+    "csp.hci.ic.gov",
+    "cloud.adc-e.uk",
+];
 /// Domains of regions that are not in the general one, by the beginning of their name.
-const DOMAINS: [(&str, &str); 7] = [
+const DOMAINS_OF_REGIONS: [(&str, &str); 7] = [
     ("cn-", "amazonaws.com.cn"),
     ("eusc-", "amazonaws.eu"),
     ("us-iso-", "c2s.ic.gov"),
@@ -32,7 +43,8 @@ pub(super) fn url_of(service: &str, region: &str) -> Result<String, DriverError>
         let message = "providerSpec.region: expected letters, digits and hyphens";
         return Err(DriverError::new(Code::InvalidArgument, message));
     }
-    let domain = DOMAINS.iter().find(|(start, _)| region.starts_with(start)).map_or("amazonaws.com", |(_, it)| it);
+    let domain =
+        DOMAINS_OF_REGIONS.iter().find(|(start, _)| region.starts_with(start)).map_or("amazonaws.com", |(_, it)| it);
     Ok(format!("https://{service}.{region}.{domain}"))
 }
 

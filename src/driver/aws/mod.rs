@@ -56,9 +56,9 @@ const MOST_GENERATIONS: u32 = 10;
 const MOST_IMAGES: usize = 1000;
 
 /// Opens the driver, for the list of built-in drivers.
-pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+pub(super) fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
     let requests = Requests::of(NAME, observer);
-    Ok(Arc::new(AwsDriver::new(Access::of_environment(), Patience::default(), requests)))
+    Ok(Arc::new(AwsDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
 }
 
 /// How long the driver waits for what.
@@ -126,7 +126,7 @@ impl AwsDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let key = AccountKey::of(&scope.region, secret)?;
+        let key = self.accounts.key(&scope.region, class, secret)?;
         let account = self.accounts.get(&key)?;
         let ec2 = Ec2 { transport: Arc::clone(&self.transport), account, secret: secret.clone() };
         Ok(Session { spec, scope, key, ec2 })

@@ -8,17 +8,20 @@ use aws_smithy_http_client::{
     tls::{Provider, rustls_provider::CryptoMode},
 };
 use aws_smithy_runtime_api::client::{
-    http::{HttpConnector, HttpConnectorSettings},
+    http::{HttpConnector, HttpConnectorFuture, HttpConnectorSettings},
     orchestrator::HttpRequest,
     result::ConnectorError,
 };
-use aws_smithy_types::{body::SdkBody, byte_stream::ByteStream};
+use aws_smithy_types::body::SdkBody;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use rand::Rng;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{failure::Failure, requests::Requests};
 
 const CONNECT: Duration = Duration::from_secs(5);
+/// Most bytes in the body of an answer. A page of 1000 VMs has some 10 MB.
+const LARGEST: usize = 64 << 20;
 
 /// How long answers may take.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +44,7 @@ impl Default for Limits {
 
 /// Connections to all services of a cloud.
 pub(crate) struct Http {
-    connector: Connector,
+    connector: Bounded,
     limits: Limits,
     requests: Requests,
 }
@@ -74,7 +77,9 @@ impl Http {
                 Err(failure) => failure,
             };
             let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
-            if !may_pass(&failure) || attempt >= self.limits.attempts || Instant::now() + wait >= deadline {
+            // Another answer would be as large.
+            let may_pass = !matches!(failure, Failure::TooLarge(_)) && may_pass(&failure);
+            if !may_pass || attempt >= self.limits.attempts || Instant::now() + wait >= deadline {
                 return Err(failure);
             }
             sleep(wait).await;
@@ -87,17 +92,33 @@ impl Http {
         let request = HttpRequest::try_from(request).map_err(|error| Failure::Unsent(error.to_string()))?;
         let response = self.connector.call(request).await.map_err(|error| failed(&error))?;
         let status = response.status().as_u16();
-        let body = ByteStream::new(response.into_body()).collect().await;
-        let bytes = body.map_err(|error| Failure::Broken(causes(&error)))?.into_bytes();
-        Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
+        let body = response.into_body().collect().await.map_err(|error| match find::<LengthLimitError>(&*error) {
+            Some(_) => Failure::TooLarge(LARGEST),
+            None => Failure::Broken(causes(&*error)),
+        })?;
+        let text = String::from_utf8(body.to_bytes().into());
+        Ok((status, text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())))
+    }
+}
+
+/// Connections whose answers end with an error when they become too large.
+#[derive(Debug)]
+pub(crate) struct Bounded(Connector);
+
+impl HttpConnector for Bounded {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let answer = self.0.call(request);
+        HttpConnectorFuture::new(async move {
+            Ok(answer.await?.map(|body| SdkBody::from_body_1_x(Limited::new(body, LARGEST))))
+        })
     }
 }
 
 /// Connections, through the proxy that the environment names if there is one and it is used.
-pub(crate) fn connector(settings: HttpConnectorSettings, uses_proxy: bool) -> Connector {
+pub(crate) fn connector(settings: HttpConnectorSettings, uses_proxy: bool) -> Bounded {
     let mut connector = Connector::builder().connector_settings(settings);
     connector.set_proxy_config(uses_proxy.then(ProxyConfig::from_env));
-    connector.tls_provider(Provider::Rustls(CryptoMode::Ring)).build()
+    Bounded(connector.tls_provider(Provider::Rustls(CryptoMode::Ring)).build())
 }
 
 fn failed(error: &ConnectorError) -> Failure {
@@ -110,6 +131,11 @@ fn failed(error: &ConnectorError) -> Failure {
     } else {
         Failure::Broken(causes(error))
     }
+}
+
+/// An error of this type among an error and its causes.
+fn find<'a, E: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a E> {
+    std::iter::successors(Some(error), |one| one.source()).find_map(|one| one.downcast_ref())
 }
 
 /// The text of an error and of its causes, without those that only repeat.

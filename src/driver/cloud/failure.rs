@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     NoAnswer,
     /// There is no connection.
     Unreachable(String),
+    /// The answer has more bytes than this.
+    TooLarge(usize),
     /// The answer broke off.
     Broken(String),
     /// The request was never sent.
@@ -35,7 +37,7 @@ impl Failure {
             },
             Self::Unreadable(status) => unread(*status),
             Self::NoAnswer => Code::DeadlineExceeded,
-            Self::Unreachable(_) => Code::Unavailable,
+            Self::Unreachable(_) | Self::TooLarge(_) => Code::Unavailable,
             Self::Broken(_) => Code::Unknown,
             Self::Unsent(_) => Code::Internal,
             Self::Credentials(error) => error.code,
@@ -55,6 +57,7 @@ impl Failure {
             Self::Status(status) => format!("HTTP status {status}, not from the cloud"),
             Self::Unreadable(status) => format!("the answer with HTTP status {status} cannot be read"),
             Self::NoAnswer => "no answer in time".to_owned(),
+            Self::TooLarge(most) => format!("the answer has more than {most} bytes"),
             Self::Unreachable(cause) | Self::Broken(cause) | Self::Unsent(cause) => cause.clone(),
             Self::Credentials(error) => error.message.clone(),
         };
@@ -82,6 +85,7 @@ mod tests {
     #[case(Failure::Unreadable(503), Code::Unavailable)]
     #[case::of_a_proxy(Failure::Status(404), Code::Unknown)]
     #[case::of_a_proxy(Failure::Status(502), Code::Unavailable)]
+    #[case(Failure::TooLarge(1), Code::Unavailable)]
     #[case(Failure::NoAnswer, Code::DeadlineExceeded)]
     fn an_answer_that_is_not_of_the_cloud_says_nothing_about_a_vm(#[case] failure: Failure, #[case] expected: Code) {
         assert_eq!(failure.code(), expected);

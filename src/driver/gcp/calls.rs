@@ -13,7 +13,7 @@ use super::{
 };
 use crate::driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, form},
+    cloud::{Failure, Http, Pages, form},
     code::Code,
 };
 
@@ -105,11 +105,11 @@ impl Compute {
         let what = format!("instances.list of zone {zone}");
         let path = self.path(zone, "instances");
         let fields = format!("kind,nextPageToken,warning/code,items({FIELDS})");
-        let (mut found, mut page) = (Vec::new(), None::<String>);
+        let mut pages = Pages::new(what.as_str());
         loop {
             let mut query = vec![("fields", fields.as_str()), ("maxResults", PAGE)];
             query.extend(filter.map(|filter| ("filter", filter)));
-            query.extend(page.as_deref().map(|page| ("pageToken", page)));
+            query.extend(pages.token().map(|page| ("pageToken", page)));
             let list = self.call::<InstanceList>("instance_list", Method::Get, &path, &query, None, Repeat::Yes).await;
             let list = list.map_err(|failure| self.error(&failure, &what))?;
             let warning = list.warning.unwrap_or(Warning { code: String::new() }).code;
@@ -123,15 +123,9 @@ impl Compute {
                     format!("{what} failed: the list is partial: {warning}"),
                 ));
             }
-            found.extend(list.items);
-            let next = list.next_page_token.filter(|next| !next.is_empty());
-            if next.is_none() {
-                return Ok(found);
+            if pages.add(list.items, list.next_page_token)? {
+                return Ok(pages.into_items());
             }
-            if next == page {
-                return Err(DriverError::new(Code::Unavailable, format!("{what} failed: the next page is this one")));
-            }
-            page = next;
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) use self::names::NAME;
 use self::{
     accounts::{Access, AccountKey, Accounts},
     calls::Compute,
-    credentials::{Login, user_data},
+    credentials::user_data,
     instance::Instance,
     names::{IDS, is_instance_name, is_project},
     order::Order,
@@ -56,9 +56,9 @@ use crate::api::machine::{Machine, MachineClass};
 const MOST_REQUESTS: u32 = 5;
 
 /// Opens the driver, for the list of built-in drivers.
-pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+pub(super) fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
     let requests = Requests::of(NAME, observer);
-    Ok(Arc::new(GcpDriver::new(Access::of_environment(), Patience::default(), requests)))
+    Ok(Arc::new(GcpDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
 }
 
 /// How long the driver waits for what.
@@ -124,9 +124,9 @@ impl GcpDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = Login::of(secret)?;
+        let login = self.accounts.login(secret)?;
         let key = AccountKey::from(&login);
-        let account = self.accounts.get(&key)?;
+        let account = self.accounts.get(&key);
         let compute = Compute { http: Arc::clone(&self.http), account, project: login.project, secret: secret.clone() };
         Ok(Session { spec, scope, key, compute })
     }

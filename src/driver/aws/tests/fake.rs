@@ -55,6 +55,8 @@ pub(super) enum Fault {
     LostAnswer,
     /// No answer.
     Timeout,
+    /// An answer without end.
+    Endless,
     /// An answer that is no XML.
     Malformed,
     /// Error of EC2, with its HTTP status.
@@ -78,6 +80,8 @@ pub(super) struct Cloud {
     pub runs: usize,
     pub page: Option<usize>,
     pub repeats_page: bool,
+    /// The second page leads to the first.
+    pub circles: bool,
     pub ignores_filters: bool,
     pub root_device: Option<&'static str>,
     /// Answers to calls that only look, by action.
@@ -130,6 +134,10 @@ async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) ->
         Some(Fault::Timeout) => {
             tokio::time::sleep(Duration::from_secs(600)).await;
             StatusCode::GATEWAY_TIMEOUT.into_response()
+        }
+        Some(Fault::Endless) => {
+            let chunk = Bytes::from(vec![b' '; 1 << 20]);
+            Body::from_stream(futures::stream::repeat_with(move || Ok::<_, io::Error>(chunk.clone()))).into_response()
         }
         Some(Fault::Malformed) => "this is no XML".into_response(),
         Some(Fault::Error(code, status)) => error(code, status),
@@ -287,6 +295,8 @@ fn describe(cloud: &mut Cloud, params: &Params) -> Response {
     body.push_str("</reservationSet>");
     if cloud.repeats_page {
         body.push_str("<nextToken>1</nextToken>");
+    } else if cloud.circles {
+        write!(body, "<nextToken>{}</nextToken>", 1 + first % 2).unwrap();
     } else if first + page < found.len() {
         write!(body, "<nextToken>{}</nextToken>", first + page).unwrap();
     }

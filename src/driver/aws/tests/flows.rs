@@ -1,6 +1,6 @@
 //! What the driver does with what it finds.
 
-use std::{collections::BTreeMap, io::Write};
+use std::{collections::BTreeMap, io::Write, sync::Arc};
 
 use futures::future::join_all;
 use rstest::rstest;
@@ -9,9 +9,18 @@ use serde_json::json;
 use super::{
     OWNER, code, driver,
     fake::{FakeInstance, FakeInterface, Fault, Shared, serve},
-    request, request_for, secret, spec, spec_with, start, with_id,
+    request, request_for, secret, spec, spec_with, start, start_cloud, with_id,
 };
-use crate::driver::{Code, ListedVm, MachineRequest, SecretData, interface::Driver};
+use crate::{
+    api::machine::SecretRef,
+    driver::{
+        Code, ListedVm, MachineRequest, SecretData, SecretPolicy,
+        aws::{AwsDriver, NAME, Patience, accounts::Access},
+        cloud::Requests,
+        guard::Guards,
+        interface::Driver,
+    },
+};
 
 /// Puts a VM into the cloud that the driver did not create.
 fn put(cloud: &Shared, id: &str, tags: &[(&str, &str)], state: &'static str) {
@@ -317,7 +326,7 @@ async fn an_id_of_another_cloud_is_refused(#[case] id: &str) {
 async fn a_class_of_another_provider_is_refused() {
     let (cloud, driver) = start().await;
     let mut request = request("a");
-    std::sync::Arc::make_mut(&mut request.class).provider = "GCP".to_owned();
+    Arc::make_mut(&mut request.class).provider = "GCP".to_owned();
     assert_eq!(code(driver.create(&request).await), Code::InvalidArgument);
     assert_eq!(code(driver.status(&request).await), Code::InvalidArgument);
     assert_eq!(code(driver.delete(&request).await), Code::InvalidArgument);
@@ -477,7 +486,8 @@ async fn a_workload_identity_that_fails_says_why(#[case] fault: Option<Fault>, #
     let (cloud, driver) = start().await;
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"AKIDEXAMPLE").unwrap();
-    let path = if fault.is_some() { file.path().to_str().unwrap() } else { "/nowhere/token" };
+    let absent = std::env::temp_dir().join("no-such-token");
+    let path = if fault.is_some() { file.path() } else { &absent }.to_str().unwrap();
     cloud.lock().faults.extend(fault.map(|fault| ("AssumeRoleWithWebIdentity", fault, 99)));
     let secret = secret_with(&[("workloadIdentityTokenFile", path), ("roleARN", "arn")]);
     let error = driver.list(&request("a").class, &secret).await.unwrap_err();
@@ -494,4 +504,70 @@ async fn a_secret_may_name_the_endpoint_of_its_cloud() {
     assert_eq!(code(driver.list(&request("a").class, &secret).await), Code::Unavailable);
     secret.0.insert("endpointURL".to_owned(), url.into_bytes());
     driver.list(&request("a").class, &secret).await.unwrap();
+}
+
+/// The first class names a Secret without keys, the second a Secret with empty keys, the third none.
+#[rstest]
+#[case::no_keys(&[("userData", "x")], Some("cloudprovider"))]
+#[case::empty_keys(&[("userData", "x"), ("accessKeyID", ""), ("secretAccessKey", "")], Some("cloudprovider"))]
+#[case::no_secret(&[("userData", "x")], None)]
+#[tokio::test]
+async fn a_class_without_keys_is_not_served_with_the_credentials_of_the_process(
+    #[case] data: &[(&str, &str)],
+    #[case] named: Option<&str>,
+) {
+    let (cloud, driver) = start().await;
+    let mut request = request("a");
+    let reference = named.map(|name| SecretRef { name: name.to_owned(), ..SecretRef::default() });
+    Arc::make_mut(&mut request.class).credentials_secret_ref = reference;
+    request.secret = secret_with(data);
+    for error in [
+        driver.create(&request).await.map(drop),
+        driver.status(&request).await.map(drop),
+        driver.delete(&request).await.map(drop),
+        driver.list(&request.class, &request.secret).await.map(drop),
+    ] {
+        let error = error.unwrap_err();
+        assert!(error.code == Code::InvalidArgument && error.message.contains("accessKeyID"), "{error}");
+    }
+    assert_eq!(cloud.lock().requests.len(), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_an_endpoint_that_is_not_allowed() {
+    let (cloud, url) = start_cloud().await;
+    let policy = SecretPolicy::default();
+    let access = Access { secrets: policy, ..Access::default() };
+    let requests = Requests::of(NAME, &Guards::unobserved().observer);
+    let driver = AwsDriver::new(access, Patience::default(), requests);
+    let mut secret = secret();
+    secret.0.insert("endpointURL".to_owned(), url.into_bytes());
+    assert_eq!(code(driver.list(&request("a").class, &secret).await), Code::InvalidArgument);
+    assert_eq!(cloud.lock().requests.len(), 0);
+}
+
+/// An answer without end would fill the memory of the process.
+#[tokio::test]
+async fn an_answer_without_end_fails() {
+    let (cloud, driver) = start().await;
+    cloud.lock().faults.push(("DescribeInstances", Fault::Endless, 99));
+    let error = driver.list(&request("a").class, &secret()).await.unwrap_err();
+    assert_eq!(error.code, Code::Unavailable);
+    assert!(error.message.ends_with("the answer has more than 67108864 bytes"), "{error}");
+    assert_eq!(cloud.lock().requests.len(), 1, "another answer would be as large");
+}
+
+#[tokio::test]
+async fn pages_in_a_circle_fail() {
+    let (cloud, driver) = start().await;
+    for number in 0..4 {
+        put(&cloud, &format!("i-{number}"), &[("Name", &format!("m-{number}"))], "running");
+    }
+    {
+        let mut cloud = cloud.lock();
+        (cloud.page, cloud.circles) = (Some(1), true);
+    }
+    let error = driver.list(&request("a").class, &secret()).await.unwrap_err();
+    assert_eq!(error.code, Code::Unavailable);
+    assert_eq!(cloud.lock().requests.len(), 3);
 }

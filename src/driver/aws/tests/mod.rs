@@ -23,6 +23,7 @@ use crate::{
         Code, DriverError, MachineRequest, Observer, SecretData,
         cloud::{Limits, Requests},
         guard::Guards,
+        secret_policy,
     },
 };
 
@@ -57,7 +58,7 @@ fn observed_driver(url: &str, observer: Arc<dyn Observer>) -> AwsDriver {
 fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn Observer>) -> AwsDriver {
     let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1) };
     let (endpoint, sts_endpoint) = (Some(url.to_owned()), Some(url.to_owned()));
-    let access = Access { endpoint, sts_endpoint, uses_proxy: false, limits };
+    let access = Access { endpoint, sts_endpoint, uses_proxy: false, limits, secrets: secret_policy::of_tests() };
     let millis = Duration::from_millis;
     let patience = Patience { window: millis(2), first: millis(2), longest: millis(10), total: millis(2000) };
     AwsDriver::new(access, patience, Requests::of(NAME, &observer))

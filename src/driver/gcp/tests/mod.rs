@@ -25,6 +25,7 @@ use crate::{
         Code, DriverError, MachineRequest, SecretData,
         cloud::{Limits, Requests},
         guard::Guards,
+        secret_policy,
     },
 };
 
@@ -110,9 +111,9 @@ fn measured_driver(url: &str, attempt: Duration, requests: Requests) -> GcpDrive
         sts: format!("{url}/v1/token"),
         iam: url.to_owned(),
         accounts: url.to_owned(),
-        token_file: "/nowhere/token".into(),
         uses_proxy: false,
         limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1) },
+        secrets: secret_policy::of_tests(),
     };
     let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
     GcpDriver::new(access, Patience { window: millis(2), pace }, requests)

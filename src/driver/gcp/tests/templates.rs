@@ -8,7 +8,7 @@ use super::driver;
 use crate::{
     api::machine::{MachineClass, MachineDeployment},
     driver::{
-        SecretData,
+        SecretData, SecretPolicy,
         gcp::credentials::{Credentials, Login, user_data},
         interface::Driver,
         spec::Problems,
@@ -30,6 +30,9 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
-    assert!(matches!(Login::of(&data).unwrap().credentials, Credentials::ServiceAccount { .. }));
+    assert!(matches!(
+        Login::of(&data, &SecretPolicy::default()).unwrap().credentials,
+        Credentials::ServiceAccount { .. }
+    ));
     user_data(&data).unwrap();
 }
