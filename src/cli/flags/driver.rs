@@ -50,7 +50,7 @@ pub struct SecretOptions {
 
     /// Hosts that Secrets may name in addition to the domains of their cloud: HOST, HOST:PORT or *.DOMAIN, reached by
     /// https, or by http if it is http://HOST
-    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',', value_parser = value::allowed_endpoint)]
     pub allowed_cloud_endpoints: Vec<AllowedEndpoint>,
 }
 

@@ -11,7 +11,10 @@ use reqwest::Url;
 
 #[cfg(feature = "remote")]
 use crate::driver::remote::{Address, Endpoint, InvalidAddress, Listen};
-use crate::{api::GoDuration, driver::secret_policy::ALL_NAMESPACES};
+use crate::{
+    api::GoDuration,
+    driver::secret_policy::{ALL_NAMESPACES, AllowedEndpoint, InvalidEndpoint},
+};
 
 /// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -211,6 +214,14 @@ pub fn folder(text: &str) -> Result<PathBuf, InvalidValue> {
     } else {
         Err(InvalidValue::syntax("must be the absolute path of a folder other than /, without \"..\""))
     }
+}
+
+/// Hosts that Secrets may name.
+///
+/// # Errors
+/// It is no host.
+pub fn allowed_endpoint(text: &str) -> Result<AllowedEndpoint, InvalidValue> {
+    text.parse().map_err(|error: InvalidEndpoint| InvalidValue::syntax(error.to_string()))
 }
 
 /// A media type such as `application/json`, with or without parameters.
