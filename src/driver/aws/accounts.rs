@@ -8,18 +8,18 @@ use std::{
 use aws_config::{default_provider::credentials::DefaultCredentialsChain, provider_config::ProviderConfig};
 use aws_credential_types::{Credentials as Keys, provider::ProvideCredentials};
 use roxmltree::Node;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     credentials::Credentials,
-    endpoint::{iam_of, url_of},
+    endpoint::{Variant, iam_of, url_of},
     query::{Query, child, text_of},
     transport::{Service, Transport, shared_client, within},
 };
 use crate::api::machine::MachineClass;
 use crate::driver::{
     DriverError, SecretData, SecretPolicy,
-    cloud::{Failure, Limits, Recent, read_credential_file},
+    cloud::{Failure, Limiters, Limits, Recent, read_credential_file},
     code::Code,
 };
 
@@ -27,6 +27,8 @@ use crate::driver::{
 const MOST_ACCOUNTS: usize = 256;
 /// Credentials that expire are fetched again so long before.
 const AHEAD: Duration = Duration::from_secs(300);
+/// Credentials without an expiry, such as those of a file, are read again after this time.
+const READ_AGAIN: Duration = Duration::from_secs(300);
 const SESSION: &str = "machine-controller-manager";
 const STS_VERSION: &str = "2011-06-15";
 
@@ -37,6 +39,8 @@ pub(super) struct Access {
     pub endpoint: Option<String>,
     /// The endpoint of STS and IAM; that of AWS if `None`. No Secret can change it: the token of the process goes there.
     pub sts_endpoint: Option<String>,
+    /// Which endpoints of AWS are used.
+    pub variant: Variant,
     /// Whether calls go through the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
     pub limits: Limits,
@@ -52,6 +56,7 @@ impl Access {
         Self {
             endpoint: first(["AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL"]),
             sts_endpoint: first(["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]),
+            variant: Variant::of_environment(),
             uses_proxy: true,
             limits: Limits::default(),
             secrets: secrets.clone(),
@@ -74,8 +79,9 @@ pub(super) struct Account {
     pub iam: Service,
     credentials: Credentials,
     access: Access,
-    /// Those that were fetched last. Who fetches new ones holds the lock, so that others wait for them.
-    fetched: Mutex<Option<Keys>>,
+    pub limiters: Limiters,
+    /// Those that were fetched last, and when. Who fetches new ones holds the lock, so that others wait for them.
+    fetched: Mutex<Option<(Keys, Instant)>>,
 }
 
 /// All accounts.
@@ -111,7 +117,7 @@ impl Accounts {
     /// The region is no word.
     pub(super) fn get(&self, key: &AccountKey) -> Result<Arc<Account>, DriverError> {
         let service = |name, endpoint: Option<&String>| {
-            let url = endpoint.map_or_else(|| url_of(name, &key.region), |url| Ok(url.clone()))?;
+            let url = endpoint.map_or_else(|| url_of(name, &key.region, self.access.variant), |url| Ok(url.clone()))?;
             Ok::<_, DriverError>(Service { name, region: key.region.clone(), url })
         };
         self.all.get_or(key, || {
@@ -123,6 +129,7 @@ impl Accounts {
                 iam: Service { name: "iam", region: iam_region.to_owned(), url: iam_url },
                 credentials: key.credentials.clone(),
                 access: self.access.clone(),
+                limiters: Limiters::new(self.access.limits.slowest),
                 fetched: Mutex::default(),
             }))
         })
@@ -136,8 +143,9 @@ impl Account {
             return Ok(Keys::new(key_id, secret_key, None, None, "secret of the class"));
         }
         let mut fetched = self.fetched.lock().await;
-        let is_valid = |keys: &&Keys| keys.expiry().is_none_or(|expiry| expiry > SystemTime::now() + AHEAD);
-        if let Some(keys) = fetched.as_ref().filter(is_valid) {
+        if let Some((keys, since)) = fetched.as_ref()
+            && is_valid(keys, SystemTime::now(), since.elapsed())
+        {
             return Ok(keys.clone());
         }
         let keys = match &self.credentials {
@@ -146,7 +154,13 @@ impl Account {
             }
             _ => self.of_process().await?,
         };
-        Ok(fetched.insert(keys).clone())
+        Ok(fetched.insert((keys, Instant::now())).0.clone())
+    }
+
+    /// Forgets credentials that AWS refused.
+    pub(super) async fn forget(&self, refused: &Keys) {
+        let mut fetched = self.fetched.lock().await;
+        fetched.take_if(|(keys, _)| keys == refused);
     }
 
     /// Exchanges the token in a file for the credentials of a role.
@@ -173,7 +187,7 @@ impl Account {
                 "workload identity",
             ))
         };
-        transport.call(&self.sts, None, &query, read).await.map_err(|failure| {
+        transport.call(&self.limiters.login, &self.sts, None, &query, read).await.map_err(|failure| {
             let secret = SecretData([("token".to_owned(), token.into_bytes())].into());
             Failure::Credentials(failure.error(ACTION, &secret))
         })
@@ -192,5 +206,35 @@ impl Account {
             let message = format!("the secret of the class has no credentials, and the process has none: {error}");
             Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
         })
+    }
+}
+
+/// Whether credentials that were fetched some time ago are used again.
+fn is_valid(keys: &Keys, now: SystemTime, age: Duration) -> bool {
+    match keys.expiry() {
+        Some(expiry) => expiry > now + AHEAD,
+        None => age < READ_AGAIN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::new(None, 0, true)]
+    #[case::of_a_file_that_may_have_changed(None, 301, false)]
+    #[case::that_expire(Some(3600), 3000, true)]
+    #[case::that_expire_soon(Some(299), 0, false)]
+    fn credentials_are_used_while_they_are_valid(
+        #[case] expires_in: Option<u64>,
+        #[case] age: u64,
+        #[case] expected: bool,
+    ) {
+        let now = SystemTime::now();
+        let expiry = expires_in.map(|seconds| now + Duration::from_secs(seconds));
+        let keys = Keys::new("AK", "SK", None, expiry, "test");
+        assert_eq!(is_valid(&keys, now, Duration::from_secs(age)), expected);
     }
 }

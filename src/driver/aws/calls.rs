@@ -191,8 +191,14 @@ impl Ec2 {
         query: &Query,
         read: impl Fn(Node<'_, '_>) -> Option<T>,
     ) -> Result<T, Failure> {
-        let keys = self.account.keys(&self.transport).await?;
-        self.transport.call(service, Some(&keys), query, read).await
+        let account = &self.account;
+        let keys = account.keys(&self.transport).await?;
+        let limiter = if query.is_read() { &account.limiters.reads } else { &account.limiters.writes };
+        let answer = self.transport.call(limiter, service, Some(&keys), query, read).await;
+        if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
+            account.forget(&keys).await;
+        }
+        answer
     }
 }
 

@@ -26,6 +26,11 @@ impl Query {
         self.parameters.first().map_or("", |(_, action)| action)
     }
 
+    /// Whether it changes nothing.
+    pub(super) fn is_read(&self) -> bool {
+        ["Describe", "Get"].iter().any(|start| self.action().starts_with(start))
+    }
+
     pub(super) const fn service(&self) -> &'static str {
         self.service
     }

@@ -16,7 +16,7 @@ use super::{
     errors::{may_pass, named},
     query::{Query, error_in},
 };
-use crate::driver::cloud::{Failure, Http, Limits, Requests, connector};
+use crate::driver::cloud::{Failure, Http, Limiter, Limits, Requests, connector};
 
 /// A page of 1000 VMs has some 300,000 nodes. Small nodes take much more memory than their text.
 const MOST_NODES: u32 = 2_000_000;
@@ -44,20 +44,22 @@ impl Transport {
     /// creations because of their token.
     pub(super) async fn call<T>(
         &self,
+        limiter: &Limiter,
         service: &Service,
         credentials: Option<&Credentials>,
         query: &Query,
         read: impl Fn(Node<'_, '_>) -> Option<T>,
     ) -> Result<T, Failure> {
         let once = || async {
-            let (status, text) = self.once(service, credentials, query).await?;
+            let (status, text) = self.once(limiter, service, credentials, query).await?;
             answer(query.action(), status, &text, &read)
         };
-        self.http.repeat(query.service(), once, may_pass).await
+        self.http.repeat(limiter, query.service(), once, may_pass).await
     }
 
     async fn once(
         &self,
+        limiter: &Limiter,
         service: &Service,
         credentials: Option<&Credentials>,
         query: &Query,
@@ -72,7 +74,7 @@ impl Transport {
         if let Some(credentials) = credentials {
             add_signature(&mut request, &body, service, credentials)?;
         }
-        self.http.send(request).await
+        self.http.send(limiter, request).await
     }
 }
 

@@ -15,13 +15,16 @@ use aws_smithy_runtime_api::client::{
 use aws_smithy_types::body::SdkBody;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use rand::Rng;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{failure::Failure, requests::Requests};
+use super::{failure::Failure, limiter::Limiter, requests::Requests};
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Most bytes in the body of an answer. A page of 1000 VMs has some 10 MB.
 const LARGEST: usize = 64 << 20;
+
+/// Calls wait so long for their turn while the cloud throttles.
+const LONGEST_QUEUE: Duration = Duration::from_secs(240);
 
 /// How long answers may take.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +36,14 @@ pub(crate) struct Limits {
     pub attempts: u32,
     /// The mean of the first pause between two attempts; it doubles.
     pub pause: Duration,
+    /// Calls per second that an account makes at least, however much the cloud throttles.
+    pub slowest: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { attempt: seconds(25), call: seconds(55), attempts: 3, pause: seconds(1) }
+        Self { attempt: seconds(25), call: seconds(55), attempts: 3, pause: seconds(1), slowest: 0.5 }
     }
 }
 
@@ -55,10 +60,11 @@ impl Http {
         Self { connector: connector(settings, uses_proxy), limits, requests }
     }
 
-    /// Makes attempts until one succeeds, one fails in a way that does not pass, or there is no time left. `service` is what
-    /// the metrics call them.
+    /// Makes attempts until one succeeds, one fails in a way that does not pass, or there is no time left. Each waits for its
+    /// turn, which costs the call no time. `service` is what the metrics call them.
     pub(crate) async fn repeat<T, F>(
         &self,
+        limiter: &Limiter,
         service: &'static str,
         once: impl Fn() -> F,
         may_pass: impl Fn(&Failure) -> bool,
@@ -66,16 +72,29 @@ impl Http {
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let deadline = Instant::now() + self.limits.call;
+        let mut deadline = Instant::now() + self.limits.call;
         let mut pause = self.limits.pause;
         let mut attempt = 1;
         loop {
+            let queued = Instant::now();
+            let permit = timeout(LONGEST_QUEUE, limiter.permit()).await.map_err(|_| Failure::Queued(LONGEST_QUEUE))?;
+            deadline += queued.elapsed();
             let limit = deadline.min(Instant::now() + self.limits.attempt);
             let once = async { timeout_at(limit, once()).await.unwrap_or(Err(Failure::NoAnswer)) };
-            let failure = match self.requests.measure(service, once).await {
-                Ok(answer) => return Ok(answer),
+            let answer = self.requests.measure(service, once).await;
+            drop(permit);
+            let failure = match answer {
+                Ok(answer) => {
+                    limiter.accepted();
+                    return Ok(answer);
+                }
                 Err(failure) => failure,
             };
+            match &failure {
+                failure if failure.is_throttling() => limiter.refused(),
+                Failure::Named { .. } => limiter.accepted(),
+                _ => {}
+            }
             let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
             // Another answer would be as large.
             let may_pass = !matches!(failure, Failure::TooLarge(_)) && may_pass(&failure);
@@ -87,11 +106,20 @@ impl Http {
         }
     }
 
-    /// The status and the text of an answer.
-    pub(crate) async fn send(&self, request: http::Request<SdkBody>) -> Result<(u16, String), Failure> {
+    /// The status and the text of an answer. If it asks for a pause, the calls of the limiter wait.
+    pub(crate) async fn send(
+        &self,
+        limiter: &Limiter,
+        request: http::Request<SdkBody>,
+    ) -> Result<(u16, String), Failure> {
         let request = HttpRequest::try_from(request).map_err(|error| Failure::Unsent(error.to_string()))?;
         let response = self.connector.call(request).await.map_err(|error| failed(&error))?;
         let status = response.status().as_u16();
+        if let Some(pause) = response.headers().get("retry-after").and_then(|pause| pause.parse().ok())
+            && [429, 503].contains(&status)
+        {
+            limiter.pause(Duration::from_secs(pause));
+        }
         let body = response.into_body().collect().await.map_err(|error| match find::<LengthLimitError>(&*error) {
             Some(_) => Failure::TooLarge(LARGEST),
             None => Failure::Broken(causes(&*error)),

@@ -1,6 +1,6 @@
 //! What drivers of real clouds share. All of it is pure but [`client`], which sends requests, [`coalesce`], which joins
-//! look-ups that wait at the same time, [`credential_file`], which reads tokens, [`recent`], which remembers accounts, and
-//! [`requests`], which measures.
+//! look-ups that wait at the same time, [`credential_file`], which reads tokens, [`limiter`], which paces calls, [`recent`],
+//! which remembers accounts, and [`requests`], which measures.
 
 mod class;
 mod client;
@@ -10,6 +10,7 @@ mod failure;
 mod fields;
 mod form;
 mod http;
+mod limiter;
 mod markers;
 mod pages;
 mod provider_id;
@@ -27,9 +28,10 @@ pub(crate) use client::{Http, Limits};
 pub(crate) use coalesce::Coalescer;
 pub(crate) use credential_file::read_credential_file;
 pub(crate) use failure::Failure;
-pub(crate) use fields::{choice, filled, is_word, number};
+pub(crate) use fields::{choice, filled, is_word, known, number, required_known};
 pub(crate) use form::form;
 pub(crate) use http::code_of_status;
+pub(crate) use limiter::{Limiter, Limiters};
 pub(crate) use markers::{MarkerNames, Markers};
 pub(crate) use pages::Pages;
 pub(crate) use provider_id::ProviderIds;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::driver::{
     DriverError, SecretData, SecretPolicy,
-    cloud::{Failure, Http, Limits, Recent, read_credential_file},
+    cloud::{Failure, Http, Limiters, Limits, Recent, read_credential_file},
 };
 
 /// More than any installation has.
@@ -102,6 +102,7 @@ pub(super) struct Account {
     /// The same of what lists service accounts. No token goes there from a private cloud.
     pub iam: Option<String>,
     access: Access,
+    pub limiters: Limiters,
     credentials: Credentials,
     /// The token that was fetched last. Who fetches a new one holds the lock, so that others wait for it.
     fetched: Mutex<Option<Token>>,
@@ -140,6 +141,7 @@ impl Accounts {
                 url: endpoint.trim_end_matches('/').to_owned(),
                 iam,
                 access: self.access.clone(),
+                limiters: Limiters::new(self.access.limits.slowest),
                 credentials: key.credentials.clone(),
                 fetched: Mutex::default(),
             }))
@@ -167,7 +169,7 @@ impl Account {
             Credentials::ServiceAccount { email, key_id, private_key, token_uri } => {
                 let claims = claims(email, token_uri);
                 let assertion = signed(private_key, key_id.as_deref(), &claims).map_err(Failure::Credentials)?;
-                of_assertion(http, token_uri, &assertion).await?
+                self.of_assertion(http, token_uri, &assertion).await?
             }
             Credentials::ExternalAccount { token_file, audience, impersonation } => {
                 let token = self.exchanged(http, token_file, audience).await?;
@@ -198,7 +200,8 @@ impl Account {
             ("subject_token", subject.as_str()),
         ];
         let request = Request::form(&self.access.sts, &pairs);
-        let answer: Issued = fetch(http, "the exchange of the workload identity token", &request, &subject).await?;
+        let answer: Issued =
+            self.fetch(http, "the exchange of the workload identity token", &request, &subject).await?;
         Ok(answer.into())
     }
 
@@ -208,9 +211,34 @@ impl Account {
         let body = json!({ "scope": [SCOPE], "lifetime": format!("{LIFETIME}s") });
         let request =
             Request { method: Method::Post, url, token: Some(token), body: Some(body.to_string()), is_form: false };
-        let answer: Impersonated = fetch(http, "the impersonation of the service account", &request, token).await?;
+        let answer: Impersonated =
+            self.fetch(http, "the impersonation of the service account", &request, token).await?;
         let left = answer.expire_time.duration_since(jiff::Timestamp::now());
         Ok(Token { text: answer.access_token, expires: Instant::now() + left.try_into().unwrap_or_default() })
+    }
+
+    async fn of_assertion(&self, http: &Http, token_uri: &str, assertion: &str) -> Result<Token, Failure> {
+        let pairs = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", assertion)];
+        let request = Request::form(token_uri, &pairs);
+        let answer: Issued = self.fetch(http, "the token of the service account", &request, assertion).await?;
+        Ok(answer.into())
+    }
+
+    /// The answer of a token endpoint. `sent` is what no text may contain.
+    async fn fetch<T: DeserializeOwned>(
+        &self,
+        http: &Http,
+        what: &str,
+        request: &Request<'_>,
+        sent: &str,
+    ) -> Result<T, Failure> {
+        let limiter = &self.limiters.login;
+        let may_pass = |failure: &Failure| failure.code().is_transient();
+        let answer = http.repeat(limiter, "token_get", || once(http, limiter, request), may_pass).await;
+        answer.map_err(|failure| {
+            let secret = SecretData([("sent".to_owned(), sent.as_bytes().to_vec())].into());
+            Failure::Credentials(failure.error(what, &secret))
+        })
     }
 }
 
@@ -220,22 +248,6 @@ fn claims(email: &str, token_uri: &str) -> serde_json::Value {
     // Clocks differ a little.
     let issued = now.saturating_sub(10);
     json!({ "iss": email, "scope": SCOPE, "aud": token_uri, "iat": issued, "exp": issued + LIFETIME })
-}
-
-async fn of_assertion(http: &Http, token_uri: &str, assertion: &str) -> Result<Token, Failure> {
-    let pairs = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", assertion)];
-    let request = Request::form(token_uri, &pairs);
-    let answer: Issued = fetch(http, "the token of the service account", &request, assertion).await?;
-    Ok(answer.into())
-}
-
-/// The answer of a token endpoint. `sent` is what no text may contain.
-async fn fetch<T: DeserializeOwned>(http: &Http, what: &str, request: &Request<'_>, sent: &str) -> Result<T, Failure> {
-    let answer = http.repeat("token_get", || once(http, request), |failure| failure.code().is_transient()).await;
-    answer.map_err(|failure| {
-        let secret = SecretData([("sent".to_owned(), sent.as_bytes().to_vec())].into());
-        Failure::Credentials(failure.error(what, &secret))
-    })
 }
 
 #[derive(Deserialize)]

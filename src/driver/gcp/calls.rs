@@ -217,7 +217,9 @@ impl Compute {
             is_form: false,
         };
         let may_pass = |failure: &Failure| repeat == Repeat::Yes && failure.code().is_transient();
-        let answer = self.http.repeat(service, || once(&self.http, &request), may_pass).await;
+        let limiters = &self.account.limiters;
+        let limiter = if method == Method::Get { &limiters.reads } else { &limiters.writes };
+        let answer = self.http.repeat(limiter, service, || once(&self.http, limiter, &request), may_pass).await;
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
             self.account.forget(&token).await;
         }

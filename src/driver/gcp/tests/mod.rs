@@ -112,7 +112,7 @@ fn measured_driver(url: &str, attempt: Duration, requests: Requests) -> GcpDrive
         iam: url.to_owned(),
         accounts: url.to_owned(),
         uses_proxy: false,
-        limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1) },
+        limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 },
         secrets: secret_policy::of_tests(),
     };
     let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
