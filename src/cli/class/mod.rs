@@ -113,9 +113,15 @@ pub async fn check(options: CheckOptions) -> Result<Report, NotChecked> {
     let mut checked = Vec::new();
     for class in &input.classes {
         let (secret, missing) = input.secret_of(class);
+        let is_complete = missing.is_empty();
         let mut lines: Vec<Line> = missing.into_iter().map(|line| input::missing(line, options.live)).collect();
         lines.extend(class.flaws().into_iter().map(|flaw| Line::new(Verdict::Error, flaw.path, flaw.text)));
         lines.extend(check_class(&catalogue, class).await);
+        if let Ok(driver) = catalogue.get(class).map_err(drop)
+            && is_complete
+        {
+            lines.extend(lines_of(&driver.secret_problems(class, &secret)));
+        }
         if options.live && lines.iter().all(|line| line.verdict != Verdict::Error) {
             lines.extend(look(&catalogue, class, &secret).await);
         }

@@ -299,6 +299,15 @@ impl Driver for GcpDriver {
         problems
     }
 
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        let results = [self.accounts.login(secret).map(drop), user_data(secret).map(drop)];
+        for error in results.into_iter().filter_map(Result::err) {
+            problems.error("Secret", error.message);
+        }
+        problems
+    }
+
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;

@@ -168,3 +168,13 @@ async fn nothing_is_sent_to_hosts_that_are_not_allowed() {
     }
     assert_eq!(calls(&world), [""; 0]);
 }
+
+#[tokio::test]
+async fn the_secret_of_a_class_is_checked_without_a_call() {
+    let world = World::new().await;
+    let class = world.request("a").class;
+    assert_eq!(world.driver.secret_problems(&class, &world.secret()).errors, []);
+    let errors = world.driver.secret_problems(&class, &SecretData::default()).errors;
+    assert_eq!(errors.len(), 2, "neither credentials nor user data: {errors:?}");
+    assert_eq!(calls(&world), [""; 0]);
+}
