@@ -108,7 +108,7 @@ impl SecretPolicy {
 #[cfg(all(test, feature = "cloud"))]
 pub(crate) fn of_tests() -> SecretPolicy {
     SecretPolicy {
-        endpoints: vec!["http://127.0.0.1".parse().unwrap()],
+        endpoints: "http://127.0.0.1".parse().into_iter().collect(),
         folders: vec![std::env::temp_dir()],
         ..SecretPolicy::default()
     }

@@ -193,3 +193,47 @@ async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &SecretData) 
             .collect(),
     }
 }
+
+#[cfg(all(test, feature = "aws"))]
+mod tests {
+    use super::*;
+    use crate::cli::objects;
+    use rstest::rstest;
+    use serde_json::json;
+
+    /// The report about the class of the template with a Secret.
+    async fn checked(data: serde_json::Value) -> Report {
+        let folder = tempfile::tempdir().unwrap();
+        let (class, secret) = (folder.path().join("class.yaml"), folder.path().join("secret.yaml"));
+        std::fs::write(&class, include_str!("../../../templates/aws/machine-class.yaml")).unwrap();
+        let reference = objects::read(&class).unwrap().remove(0)["secretRef"].clone();
+        let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": reference, "stringData": data });
+        std::fs::write(&secret, object.to_string()).unwrap();
+        let options = CheckOptions {
+            files: vec![class, secret],
+            live: false,
+            output: Format::Json,
+            secrets: SecretOptions::default(),
+            #[cfg(feature = "remote")]
+            remote: RemoteOptions::default(),
+        };
+        check(options).await.unwrap()
+    }
+
+    #[rstest]
+    #[case::good("AK", 16_384, None)]
+    #[case::long_user_data("AK", 17_000, Some("userData has 17000 bytes"))]
+    #[case::no_user_data("AK", 0, Some("has no userData"))]
+    #[case::empty_key("", 1, Some("needs both of accessKeyID and secretAccessKey"))]
+    #[tokio::test]
+    async fn the_secret_of_a_class_is_checked_with_it(
+        #[case] key: &str,
+        #[case] size: usize,
+        #[case] expected: Option<&str>,
+    ) {
+        let data = json!({ "accessKeyID": key, "secretAccessKey": "SK", "userData": "x".repeat(size) });
+        let report = checked(data).await;
+        assert_eq!(report.verdict().is_ok(), expected.is_none(), "{}", report.text);
+        assert!(expected.is_none_or(|text| report.text.contains(text)), "{}", report.text);
+    }
+}

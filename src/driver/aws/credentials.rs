@@ -153,8 +153,8 @@ mod tests {
         #[case] named: Option<&str>,
         #[case] expected: Option<Credentials>,
     ) {
-        let mut class = MachineClass::default();
-        class.credentials_secret_ref = named.map(|name| SecretRef { name: name.into(), ..SecretRef::default() });
+        let credentials_secret_ref = named.map(|name| SecretRef { name: name.into(), ..SecretRef::default() });
+        let class = MachineClass { credentials_secret_ref, ..MachineClass::default() };
         assert_eq!(Credentials::of(&class, &secret(data), &all_namespaces()).ok(), expected);
     }
 
