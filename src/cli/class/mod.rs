@@ -194,7 +194,8 @@ async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &SecretData) 
     }
 }
 
-#[cfg(all(test, feature = "aws"))]
+#[cfg(test)]
+#[cfg(feature = "aws")]
 mod tests {
     use super::*;
     use crate::cli::objects;

@@ -14,9 +14,6 @@ pub(super) const NAME_TAG: &str = "Name";
 pub(super) const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
 /// Tag of an instance with the marker of its owner. VMs of the reference do not have it.
 pub(super) const OWNER_TAG: &str = "machine.sapcloud.io/owner";
-/// Tags that an instance gets beside those of its class.
-#[allow(dead_code, reason = "the check of classes will count them")]
-pub(super) const OWN_TAGS: usize = [NAME_TAG, UID_TAG, OWNER_TAG].len();
 /// Annotation in the node template of a Machine: a Placement of EC2 for it, if the class has none.
 pub(super) const PLACEMENT_ANNOTATION: &str = "machine.sapcloud.io/awsPlacement";
 

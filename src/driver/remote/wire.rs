@@ -385,7 +385,7 @@ mod tests {
     #[case(2 * PAGE + 1)]
     fn a_list_arrives_complete_in_pages(#[case] count: usize) {
         let vm = |number: usize| {
-            ListedVm::new(format!("m-{number}"), Some(format!("o-{number}")).filter(|_| number % 2 == 0))
+            ListedVm::new(format!("m-{number}"), Some(format!("o-{number}")).filter(|_| number.is_multiple_of(2)))
         };
         let all: Listed = (0..count).map(|number| (format!("id-{number}"), vm(number))).collect();
         let messages = list(Ok(all.clone()));
