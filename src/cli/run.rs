@@ -137,6 +137,7 @@ fn driver_choice(driver: &DriverOptions) -> DriverChoice {
     DriverChoice {
         provider: driver.provider.clone(),
         simulated_cloud: driver.simulated_cloud.as_ref().map(ToString::to_string),
+        secrets: driver.secrets.policy(),
         #[cfg(feature = "remote")]
         remote: driver.remote.endpoints(),
     }

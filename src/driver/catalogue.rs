@@ -212,7 +212,7 @@ fn advice(known: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::{
-        driver::fake::FakeDriver,
+        driver::{SecretPolicy, fake::FakeDriver},
         simulated_cloud::{Cloud, CloudApi, Control},
     };
     use rstest::rstest;
@@ -270,6 +270,7 @@ mod tests {
         let cloud = || Ok(Arc::new(Cloud::new(1, Control::default())) as Arc<dyn CloudApi>);
         let environment = Environment {
             simulated_cloud: &cloud,
+            secrets: &SecretPolicy::default(),
             #[cfg(feature = "remote")]
             remote: &[],
         };
@@ -290,7 +291,7 @@ mod tests {
     ) {
         let cloud = || Ok(Arc::new(Cloud::new(1, Control::default())) as Arc<dyn CloudApi>);
         let remote = [format!("{name}=unix:///nonexistent/socket").parse().unwrap()];
-        let environment = Environment { simulated_cloud: &cloud, remote: &remote };
+        let environment = Environment { simulated_cloud: &cloud, secrets: &SecretPolicy::default(), remote: &remote };
         let catalogue = Catalogue::open(&environment, provider, &Guards::unobserved()).unwrap();
         // Built-in clouds other than the simulated one are no concern of this test.
         let names: Vec<_> =

@@ -2,12 +2,15 @@ use std::sync::Arc;
 
 #[cfg(feature = "remote")]
 use super::remote::Endpoint;
+use super::secret_policy::SecretPolicy;
 use crate::simulated_cloud::{CloudApi, InvalidAddress};
 
 /// What a process passes to the drivers that it opens.
 pub(crate) struct Environment<'a> {
     /// The simulated cloud, in the process or beside it.
     pub simulated_cloud: &'a dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress>,
+    /// What Secrets of classes may use.
+    pub secrets: &'a SecretPolicy,
     /// Drivers in processes of their own. They replace built-in ones of the same name.
     #[cfg(feature = "remote")]
     pub remote: &'a [Endpoint],

@@ -26,7 +26,7 @@ impl DriverError {
     }
 
     /// The cloud still works on it.
-    #[cfg_attr(not(any(test, feature = "gcp")), expect(dead_code, reason = "other drivers wait"))]
+    #[cfg_attr(not(any(test, feature = "cloud")), expect(dead_code, reason = "other drivers wait"))]
     pub(crate) fn not_done(message: impl Into<String>, pause: Duration) -> Self {
         Self { call_again_in: Some(pause), ..Self::new(Code::Unavailable, message) }
     }

@@ -141,6 +141,10 @@ impl<G: Guard> Driver for Guarded<G> {
         self.inner.problems(class).await
     }
 
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
+        self.inner.secret_problems(class, secret)
+    }
+
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.guard.around(self.call(Operation::Create, &request.class), self.inner.create(request)).await
     }

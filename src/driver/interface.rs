@@ -38,7 +38,7 @@ pub struct MachineRequest {
     /// letters, digits and hyphens.
     pub owner: String,
     /// Whether the call may end while the cloud still works, with [`DriverError::call_again_in`]. Otherwise it waits.
-    #[cfg_attr(not(any(feature = "gcp", feature = "remote")), expect(dead_code, reason = "other drivers wait"))]
+    #[cfg_attr(not(any(feature = "cloud", feature = "remote")), expect(dead_code, reason = "other drivers wait"))]
     pub may_pause: bool,
 }
 
@@ -85,6 +85,12 @@ pub trait Driver: Send + Sync + 'static {
     /// The same, also of a driver that is another process.
     async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
         Ok(self.validate(class))
+    }
+
+    /// Returns the problems of the Secret of a class, such as missing credentials. Makes no cloud call. Only `mcm class check`
+    /// calls it, because Secrets change without their class.
+    fn secret_problems(&self, _: &MachineClass, _: &SecretData) -> Problems {
+        Problems::default()
     }
 
     /// Creates the VM of a Machine, or finds the one that an earlier call created. Never creates a second one.

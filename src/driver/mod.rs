@@ -28,6 +28,7 @@ mod interface;
 pub(crate) mod operation;
 #[cfg(feature = "remote")]
 pub mod remote;
+pub(crate) mod secret_policy;
 #[cfg(feature = "simulated")]
 mod simulated;
 pub(crate) mod spec;
@@ -43,4 +44,5 @@ pub(crate) use error::DriverError;
 pub(crate) use guard::{Guards, Observer};
 pub(crate) use interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData};
 pub(crate) use operation::Operation;
+pub(crate) use secret_policy::SecretPolicy;
 pub(crate) use vm::{Listed, ListedVm, Vm};

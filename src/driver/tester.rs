@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 use super::{
-    Catalogue, Environment, Guards, MachineRequest, SecretData,
+    Catalogue, Environment, Guards, MachineRequest, SecretData, SecretPolicy,
     conformance::{Subject, run},
     error::DriverError,
     interface::Driver,
@@ -41,8 +41,12 @@ impl Tester {
     pub fn new(class: MachineClass, secret: BTreeMap<String, Vec<u8>>) -> Option<Self> {
         let cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as _);
         let guards = Guards::unobserved();
+        // Simulations of clouds are on this host.
+        let endpoints = "http://127.0.0.1".parse().into_iter().collect();
+        let secrets = SecretPolicy { endpoints, ..SecretPolicy::default() };
         let environment = Environment {
             simulated_cloud: &cloud,
+            secrets: &secrets,
             #[cfg(feature = "remote")]
             remote: &[],
         };

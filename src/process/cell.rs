@@ -93,6 +93,7 @@ pub(super) async fn run_connected(
             let options = DriverOptions {
                 provider: choice.provider.as_deref(),
                 simulated_cloud: choice.simulated_cloud.as_deref(),
+                secrets: &choice.secrets,
                 control_server: &connection.clusters.control.config.cluster_url,
                 namespace: &options.leases,
                 #[cfg(feature = "remote")]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::drivers;
 use crate::{
     driver::{
-        Catalogue, Environment,
+        Catalogue, Environment, SecretPolicy,
         remote::{self, ListenOptions},
     },
     runtime::{metrics::Metrics, shutdown},
@@ -21,6 +21,8 @@ pub(crate) struct DriverServerOptions {
     pub provider: Option<String>,
     /// URL of the simulated cloud; in memory if `None`.
     pub simulated_cloud: Option<String>,
+    /// What Secrets of classes may use.
+    pub secrets: SecretPolicy,
     /// Where to listen.
     pub listen: ListenOptions,
 }
@@ -37,7 +39,7 @@ pub(crate) async fn serve_drivers(options: DriverServerOptions) -> Result<()> {
             None => Arc::new(Cloud::new(rand::random(), Control::default())),
         })
     };
-    let environment = Environment { simulated_cloud: &simulated_cloud, remote: &[] };
+    let environment = Environment { simulated_cloud: &simulated_cloud, secrets: &options.secrets, remote: &[] };
     let drivers = Catalogue::open(&environment, options.provider.as_deref(), &drivers::guards(&Metrics::new()))?;
     let names = drivers.names().join(", ");
     let started = |address: &str| tracing::info!(address, drivers = names, "drivers served");

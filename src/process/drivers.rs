@@ -14,7 +14,7 @@ use kube::Client as KubeClient;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    driver::{Catalogue, Code, Environment, Guards, Observer, OpenError, Operation},
+    driver::{Catalogue, Code, Environment, Guards, Observer, OpenError, Operation, SecretPolicy},
     runtime::metrics::Metrics,
     simulated_cloud::{
         Client, Cloud, CloudApi, Control, CreateVm, Failure, ListedVms, Selector, TagRequest, VmView, keep_nodes,
@@ -27,6 +27,8 @@ pub(crate) struct DriverOptions<'a> {
     pub provider: Option<&'a str>,
     /// URL of the simulated cloud; embedded in this process if `None`.
     pub simulated_cloud: Option<&'a str>,
+    /// What Secrets of classes may use.
+    pub secrets: &'a SecretPolicy,
     /// The control cluster and namespace; name the state file of an embedded cloud.
     pub control_server: &'a Uri,
     pub namespace: &'a str,
@@ -54,6 +56,7 @@ pub(crate) fn open(
     };
     let environment = Environment {
         simulated_cloud: &simulated_cloud,
+        secrets: options.secrets,
         #[cfg(feature = "remote")]
         remote: options.remote,
     };

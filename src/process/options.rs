@@ -84,6 +84,8 @@ pub(crate) struct DriverChoice {
     pub provider: Option<String>,
     /// URL of the simulated cloud; embedded in this process if `None`.
     pub simulated_cloud: Option<String>,
+    /// What Secrets of classes may use.
+    pub secrets: crate::driver::SecretPolicy,
     /// Drivers in processes of their own.
     #[cfg(feature = "remote")]
     pub remote: Vec<crate::driver::remote::Endpoint>,

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-use crate::simulation::Simulation;
+use crate::simulation::{ENDPOINTS, Simulation};
 
 /// Result, field and text.
 pub type Line = (String, String, String);
@@ -22,7 +22,7 @@ pub async fn checked(cloud: &dyn Simulation, spec: Value, environment: &[(&str, 
     let metadata = json!({"name": "secret", "namespace": "ns"});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
     let mut child = Command::new(env!("CARGO_BIN_EXE_mcm"))
-        .args(["class", "check", "--live", "-o", "json", "-f", "-"])
+        .args(["class", "check", "--live", "-o", "json", "-f", "-", ENDPOINTS])
         .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     nodes::Nodes,
-    simulation::Simulation,
+    simulation::{ENDPOINTS, Simulation},
     support::{
         objects,
         scene::Scene,
@@ -48,7 +48,7 @@ impl Prepared {
 
     /// Starts its manager.
     pub async fn run(self, flags: &[&str]) -> Pool {
-        let manager = self.world.launch("run", &[&["--leader-elect=false"], flags].concat()).ready().await;
+        let manager = self.world.launch("run", &[&["--leader-elect=false", ENDPOINTS], flags].concat()).ready().await;
         Pool { world: self.world, manager, _nodes: None }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     ec2::Ec2,
     gcp::World as Gce,
     pool::{Pool, machines_or},
-    simulation::Simulation,
+    simulation::{ENDPOINTS, Simulation},
     support::{
         logs,
         objects::PLANTED,
@@ -59,6 +59,7 @@ impl Served {
             format!("--cert-file={}", file("server.crt")),
             format!("--key-file={}", file("server.key")),
             format!("--client-ca-file={}", file("ca.crt")),
+            ENDPOINTS.to_owned(),
         ];
         let program = Program::start(mcm(), arguments.to_vec(), folder.path().join("driver.log"));
         wait::until("the driver to listen", async || tokio::net::TcpStream::connect(&listen).await.ok()).await;

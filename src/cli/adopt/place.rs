@@ -123,6 +123,7 @@ impl Place {
         }
         let environment = Environment {
             simulated_cloud: &simulated_cloud,
+            secrets: &self.drivers.secrets.policy(),
             #[cfg(feature = "remote")]
             remote: &remote,
         };

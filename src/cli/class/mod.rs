@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 #[cfg(feature = "remote")]
 use super::flags::RemoteOptions;
+use super::flags::SecretOptions;
 use super::objects::ObjectsError;
 use crate::{
     api::machine::{API_VERSION, MachineClass},
@@ -48,6 +49,9 @@ pub struct CheckOptions {
     /// Format of the report
     #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
+    /// What Secrets of classes may use.
+    #[command(flatten)]
+    secrets: SecretOptions,
     /// Drivers in processes of their own.
     #[cfg(feature = "remote")]
     #[command(flatten)]
@@ -109,9 +113,15 @@ pub async fn check(options: CheckOptions) -> Result<Report, NotChecked> {
     let mut checked = Vec::new();
     for class in &input.classes {
         let (secret, missing) = input.secret_of(class);
+        let is_complete = missing.is_empty();
         let mut lines: Vec<Line> = missing.into_iter().map(|line| input::missing(line, options.live)).collect();
         lines.extend(class.flaws().into_iter().map(|flaw| Line::new(Verdict::Error, flaw.path, flaw.text)));
         lines.extend(check_class(&catalogue, class).await);
+        if let Ok(driver) = catalogue.get(class).map_err(drop)
+            && is_complete
+        {
+            lines.extend(lines_of(&driver.secret_problems(class, &secret)));
+        }
         if options.live && lines.iter().all(|line| line.verdict != Verdict::Error) {
             lines.extend(look(&catalogue, class, &secret).await);
         }
@@ -127,12 +137,11 @@ fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
     if let Some(exposed) = remote.iter().find(|one| one.address.is_exposed() && !options.remote.driver_insecure) {
         return Err(NotChecked::Exposed(exposed.address.to_string()));
     }
-    #[cfg(not(feature = "remote"))]
-    let _ = options;
     // Nothing is created in it.
     let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
     let environment = Environment {
         simulated_cloud: &simulated_cloud,
+        secrets: &options.secrets.policy(),
         #[cfg(feature = "remote")]
         remote: &remote,
     };
@@ -182,5 +191,50 @@ async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &SecretData) 
                 Line::new(verdict, finding.path, finding.text)
             })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "aws")]
+mod tests {
+    use super::*;
+    use crate::cli::objects;
+    use rstest::rstest;
+    use serde_json::json;
+
+    /// The report about the class of the template with a Secret.
+    async fn checked(data: serde_json::Value) -> Report {
+        let folder = tempfile::tempdir().unwrap();
+        let (class, secret) = (folder.path().join("class.yaml"), folder.path().join("secret.yaml"));
+        std::fs::write(&class, include_str!("../../../templates/aws/machine-class.yaml")).unwrap();
+        let reference = objects::read(&class).unwrap().remove(0)["secretRef"].clone();
+        let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": reference, "stringData": data });
+        std::fs::write(&secret, object.to_string()).unwrap();
+        let options = CheckOptions {
+            files: vec![class, secret],
+            live: false,
+            output: Format::Json,
+            secrets: SecretOptions::default(),
+            #[cfg(feature = "remote")]
+            remote: RemoteOptions::default(),
+        };
+        check(options).await.unwrap()
+    }
+
+    #[rstest]
+    #[case::good("AK", 16_384, None)]
+    #[case::long_user_data("AK", 17_000, Some("userData has 17000 bytes"))]
+    #[case::no_user_data("AK", 0, Some("has no userData"))]
+    #[case::empty_key("", 1, Some("needs both of accessKeyID and secretAccessKey"))]
+    #[tokio::test]
+    async fn the_secret_of_a_class_is_checked_with_it(
+        #[case] key: &str,
+        #[case] size: usize,
+        #[case] expected: Option<&str>,
+    ) {
+        let data = json!({ "accessKeyID": key, "secretAccessKey": "SK", "userData": "x".repeat(size) });
+        let report = checked(data).await;
+        assert_eq!(report.verdict().is_ok(), expected.is_none(), "{}", report.text);
+        assert!(expected.is_none_or(|text| report.text.contains(text)), "{}", report.text);
     }
 }

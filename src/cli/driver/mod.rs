@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
-    flags::{LogOptions, value},
+    flags::{LogOptions, SecretOptions, value},
     objects::ObjectsError,
 };
 use crate::{
@@ -62,6 +62,9 @@ pub struct ServeOptions {
     /// URL of the simulated cloud; in memory if absent
     #[arg(long, value_name = "URL", value_parser = value::http_url)]
     simulated_cloud: Option<reqwest::Url>,
+    /// What Secrets of classes may use.
+    #[command(flatten)]
+    secrets: SecretOptions,
     /// Logs.
     #[command(flatten)]
     pub log: LogOptions,
@@ -155,6 +158,7 @@ pub async fn serve(options: ServeOptions) -> Result<()> {
     process::serve_drivers(DriverServerOptions {
         provider: options.provider,
         simulated_cloud: options.simulated_cloud.as_ref().map(ToString::to_string),
+        secrets: options.secrets.policy(),
         listen: ListenOptions {
             listen: options.listen,
             tls,

@@ -214,7 +214,7 @@ fn driver_conflicts(options: &DriverOptions) -> impl Iterator<Item = Conflict> {
 #[cfg(all(test, feature = "remote"))]
 mod tests {
     use super::*;
-    use crate::cli::flags::RemoteOptions;
+    use crate::cli::flags::{RemoteOptions, SecretOptions};
     use rstest::rstest;
 
     #[rstest]
@@ -234,7 +234,8 @@ mod tests {
     ) {
         let driver = drivers.iter().map(|text| text.parse().unwrap()).collect();
         let remote = RemoteOptions { driver, driver_insecure: is_insecure, ..RemoteOptions::default() };
-        let options = DriverOptions { provider: None, simulated_cloud: None, remote };
+        let options =
+            DriverOptions { provider: None, simulated_cloud: None, secrets: SecretOptions::default(), remote };
         let conflicts: Vec<String> = driver_conflicts(&options).map(|conflict| conflict.to_string()).collect();
         match expected {
             None => assert_eq!(conflicts, [""; 0]),

@@ -1,6 +1,5 @@
 //! Flags of the drivers.
 
-#[cfg(feature = "remote")]
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,6 +8,10 @@ use reqwest::Url;
 use super::value;
 #[cfg(feature = "remote")]
 use crate::driver::remote::{Endpoint, TlsFiles};
+use crate::driver::{
+    SecretPolicy,
+    secret_policy::{AllowedEndpoint, GARDENER_FOLDER},
+};
 
 /// Flags of the drivers.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -22,10 +25,55 @@ pub struct DriverOptions {
     #[arg(long, value_name = "URL", value_parser = value::http_url)]
     pub simulated_cloud: Option<Url>,
 
+    /// What Secrets of classes may use.
+    #[command(flatten)]
+    pub secrets: SecretOptions,
+
     /// Drivers in processes of their own.
     #[cfg(feature = "remote")]
     #[command(flatten)]
     pub remote: RemoteOptions,
+}
+
+/// Flags about what Secrets of classes may use of the process.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Drivers")]
+pub struct SecretOptions {
+    /// Namespaces whose classes may use the cloud credentials of this process (environment, workload identity, instance
+    /// profile): only classes that name no Secret for credentials and whose Secret has none. "*" for all namespaces
+    #[arg(long, value_name = "NAMESPACE,…", value_delimiter = ',', value_parser = value::namespace_or_star)]
+    pub process_credentials_namespaces: Vec<String>,
+
+    /// Folder below which Secrets may name files with tokens; may be repeated
+    #[arg(long, value_name = "FOLDER", default_value = GARDENER_FOLDER, value_parser = value::folder)]
+    pub credential_files_folder: Vec<PathBuf>,
+
+    /// Hosts that Secrets may name in addition to the domains of their cloud: HOST, HOST:PORT or *.DOMAIN, reached by
+    /// https, or by http if it is http://HOST
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',', value_parser = value::allowed_endpoint)]
+    pub allowed_cloud_endpoints: Vec<AllowedEndpoint>,
+}
+
+impl SecretOptions {
+    /// What Secrets may use.
+    pub fn policy(&self) -> SecretPolicy {
+        SecretPolicy {
+            process_credentials: self.process_credentials_namespaces.clone(),
+            folders: self.credential_files_folder.clone(),
+            endpoints: self.allowed_cloud_endpoints.clone(),
+        }
+    }
+}
+
+impl Default for SecretOptions {
+    fn default() -> Self {
+        let SecretPolicy { process_credentials, folders, endpoints } = SecretPolicy::default();
+        Self {
+            process_credentials_namespaces: process_credentials,
+            credential_files_folder: folders,
+            allowed_cloud_endpoints: endpoints,
+        }
+    }
 }
 
 /// Flags of drivers in processes of their own.

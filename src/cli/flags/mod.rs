@@ -14,9 +14,9 @@ mod tests;
 pub mod value;
 
 pub use check::{Conflict, Conflicts};
-pub use driver::DriverOptions;
 #[cfg(feature = "remote")]
 pub use driver::RemoteOptions;
+pub use driver::{DriverOptions, SecretOptions};
 pub use generic::{CompatibilityFlags, GenericOptions, LeaderElectionOptions, LogFormat, LogOptions};
 pub use machine::{MachineOptions, NodeConditions};
 pub use options::{ControllerManagerOptions, MachineControllerOptions, RunOptions};

@@ -5,6 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::{
     cli::args::{self, Command},
+    driver::SecretPolicy,
     safety::meltdown::Limit,
 };
 
@@ -149,9 +150,12 @@ fn there_is_no_other_flag(#[case] command: &str, #[case] without_default: &[&'st
     let clap = args::command();
     let sub = clap.find_subcommand(command).unwrap();
     let offered: BTreeSet<_> = sub.get_arguments().filter_map(|arg| arg.get_long()).filter(|f| *f != "help").collect();
-    let remote = if command == "machine-controller-manager" { &[][..] } else { REMOTE };
-    assert_eq!(offered, known.into_iter().chain(remote.iter().copied()).collect());
+    let of_drivers = if command == "machine-controller-manager" { [&[][..], &[]] } else { [REMOTE, &SECRETS] };
+    assert_eq!(offered, known.into_iter().chain(of_drivers.concat()).collect());
 }
+
+/// Flags about what Secrets may use.
+const SECRETS: [&str; 3] = ["process-credentials-namespaces", "credential-files-folder", "allowed-cloud-endpoints"];
 
 /// Flags of drivers in processes of their own.
 #[cfg(feature = "remote")]
@@ -195,6 +199,7 @@ fn the_machine_controller_gets_typed_values() {
         DriverOptions {
             provider: None,
             simulated_cloud: None,
+            secrets: SecretOptions::default(),
             #[cfg(feature = "remote")]
             remote: RemoteOptions::default(),
         }
@@ -247,6 +252,31 @@ fn the_last_of_several_flags_wins() {
 #[case(&["--v", "2"])]
 fn verbosity_has_klogs_spellings(#[case] flags: &[&str]) {
     assert_eq!(manager(flags).generic.log.verbosity, 2);
+}
+
+#[test]
+fn secrets_may_use_what_the_flags_say() {
+    let policy = |flags: &[&str]| machine_controller(flags).driver.secrets.policy();
+    assert_eq!(policy(&[]), SecretPolicy::default());
+    let given = policy(&[
+        "--process-credentials-namespaces=a,b",
+        "--credential-files-folder=/x",
+        "--credential-files-folder=/y/z",
+        "--allowed-cloud-endpoints=ec2.example.com,http://127.0.0.1",
+    ]);
+    assert_eq!(given.process_credentials, ["a", "b"]);
+    assert_eq!(given.folders, [PathBuf::from("/x"), PathBuf::from("/y/z")]);
+    assert_eq!(given.endpoints, ["ec2.example.com", "http://127.0.0.1"].map(|one| one.parse().unwrap()));
+}
+
+#[rstest]
+#[case("--process-credentials-namespaces=A_B", "must be the name of one namespace")]
+#[case("--credential-files-folder=/", "must be the absolute path of a folder")]
+#[case("--credential-files-folder=x", "must be the absolute path of a folder")]
+#[case("--credential-files-folder=/a/../b", "must be the absolute path of a folder")]
+#[case("--allowed-cloud-endpoints=ftp://x", "must be HOST")]
+fn what_secrets_may_use_is_checked(#[case] flag: &str, #[case] expected: &str) {
+    assert!(refusal(&["run", flag]).contains(expected), "{}", refusal(&["run", flag]));
 }
 
 #[rstest]

@@ -3,14 +3,18 @@
 use std::{
     borrow::Cow,
     net::{IpAddr, SocketAddr},
+    path::{Component, PathBuf},
     time::Duration,
 };
 
 use reqwest::Url;
 
-use crate::api::GoDuration;
 #[cfg(feature = "remote")]
 use crate::driver::remote::{Address, Endpoint, InvalidAddress, Listen};
+use crate::{
+    api::GoDuration,
+    driver::secret_policy::{ALL_NAMESPACES, AllowedEndpoint, InvalidEndpoint},
+};
 
 /// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -188,6 +192,36 @@ pub fn namespace(text: &str) -> Result<String, InvalidValue> {
             "must be the name of one namespace: 1 to 63 of a-z, 0-9 and \"-\", not at the start or end",
         ))
     }
+}
+
+/// The name of one namespace, or `*` for all.
+///
+/// # Errors
+/// It is neither.
+pub fn namespace_or_star(text: &str) -> Result<String, InvalidValue> {
+    if text == ALL_NAMESPACES { Ok(text.to_owned()) } else { namespace(text) }
+}
+
+/// The absolute path of a folder other than the root.
+///
+/// # Errors
+/// It is none.
+pub fn folder(text: &str) -> Result<PathBuf, InvalidValue> {
+    let path = PathBuf::from(text);
+    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if path.is_absolute() && is_plain && path.parent().is_some() {
+        Ok(path)
+    } else {
+        Err(InvalidValue::syntax("must be the absolute path of a folder other than /, without \"..\""))
+    }
+}
+
+/// Hosts that Secrets may name.
+///
+/// # Errors
+/// It is no host.
+pub fn allowed_endpoint(text: &str) -> Result<AllowedEndpoint, InvalidValue> {
+    text.parse().map_err(|error: InvalidEndpoint| InvalidValue::syntax(error.to_string()))
 }
 
 /// A media type such as `application/json`, with or without parameters.

@@ -1,7 +1,6 @@
 //! Accounts of AWS: a region, an endpoint and credentials. A Secret with new credentials is another account at once.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -9,17 +8,18 @@ use std::{
 use aws_config::{default_provider::credentials::DefaultCredentialsChain, provider_config::ProviderConfig};
 use aws_credential_types::{Credentials as Keys, provider::ProvideCredentials};
 use roxmltree::Node;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     credentials::Credentials,
-    endpoint::{iam_of, url_of},
+    endpoint::{Variant, iam_of, url_of},
     query::{Query, child, text_of},
     transport::{Service, Transport, shared_client, within},
 };
+use crate::api::machine::MachineClass;
 use crate::driver::{
-    DriverError, SecretData,
-    cloud::{Failure, Limits, Recent, Secrets},
+    DriverError, SecretData, SecretPolicy,
+    cloud::{Failure, Limiters, Limits, Recent, read_credential_file},
     code::Code,
 };
 
@@ -27,6 +27,8 @@ use crate::driver::{
 const MOST_ACCOUNTS: usize = 256;
 /// Credentials that expire are fetched again so long before.
 const AHEAD: Duration = Duration::from_secs(300);
+/// Credentials without an expiry, such as those of a file, are read again after this time.
+const READ_AGAIN: Duration = Duration::from_secs(300);
 const SESSION: &str = "machine-controller-manager";
 const STS_VERSION: &str = "2011-06-15";
 
@@ -37,21 +39,27 @@ pub(super) struct Access {
     pub endpoint: Option<String>,
     /// The endpoint of STS and IAM; that of AWS if `None`. No Secret can change it: the token of the process goes there.
     pub sts_endpoint: Option<String>,
+    /// Which endpoints of AWS are used.
+    pub variant: Variant,
     /// Whether calls go through the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
     pub limits: Limits,
+    /// What Secrets may use.
+    pub secrets: SecretPolicy,
 }
 
 impl Access {
     /// What the environment says, as for other programs that use AWS.
-    pub(super) fn of_environment() -> Self {
+    pub(super) fn of_environment(secrets: &SecretPolicy) -> Self {
         let first =
             |names: [&str; 2]| names.iter().filter_map(|name| std::env::var(name).ok()).find(|url| !url.is_empty());
         Self {
             endpoint: first(["AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL"]),
             sts_endpoint: first(["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]),
+            variant: Variant::of_environment(),
             uses_proxy: true,
             limits: Limits::default(),
+            secrets: secrets.clone(),
         }
     }
 }
@@ -64,27 +72,16 @@ pub(super) struct AccountKey {
     credentials: Credentials,
 }
 
-impl AccountKey {
-    /// The key of a Secret in a region.
-    ///
-    /// # Errors
-    /// Half of the credentials is missing.
-    pub(super) fn of(region: &str, secret: &SecretData) -> Result<Self, DriverError> {
-        let credentials = Credentials::of(secret)?;
-        Ok(Self { region: region.to_owned(), endpoint: Secrets(secret).endpoint(), credentials })
-    }
-}
-
 /// EC2 in a region, with credentials.
 pub(super) struct Account {
     pub service: Service,
     pub sts: Service,
     pub iam: Service,
     credentials: Credentials,
-    uses_proxy: bool,
-    limits: Limits,
-    /// Those that were fetched last. Who fetches new ones holds the lock, so that others wait for them.
-    fetched: Mutex<Option<Keys>>,
+    access: Access,
+    pub limiters: Limiters,
+    /// Those that were fetched last, and when. Who fetches new ones holds the lock, so that others wait for them.
+    fetched: Mutex<Option<(Keys, Instant)>>,
 }
 
 /// All accounts.
@@ -98,13 +95,29 @@ impl Accounts {
         Self { access, all: Recent::new(MOST_ACCOUNTS) }
     }
 
+    /// The account that the Secret of a class gives access to, in a region.
+    ///
+    /// # Errors
+    /// Credentials are missing, or something in the Secret is not allowed.
+    pub(super) fn key(
+        &self,
+        region: &str,
+        class: &MachineClass,
+        secret: &SecretData,
+    ) -> Result<AccountKey, DriverError> {
+        let policy = &self.access.secrets;
+        let credentials = Credentials::of(class, secret, policy)?;
+        let endpoint = credentials.endpoint(secret, policy)?;
+        Ok(AccountKey { region: region.to_owned(), endpoint, credentials })
+    }
+
     /// The account of a key, with the credentials that it has, if they are still valid.
     ///
     /// # Errors
     /// The region is no word.
     pub(super) fn get(&self, key: &AccountKey) -> Result<Arc<Account>, DriverError> {
         let service = |name, endpoint: Option<&String>| {
-            let url = endpoint.map_or_else(|| url_of(name, &key.region), |url| Ok(url.clone()))?;
+            let url = endpoint.map_or_else(|| url_of(name, &key.region, self.access.variant), |url| Ok(url.clone()))?;
             Ok::<_, DriverError>(Service { name, region: key.region.clone(), url })
         };
         self.all.get_or(key, || {
@@ -115,8 +128,8 @@ impl Accounts {
                 sts: service("sts", self.access.sts_endpoint.as_ref())?,
                 iam: Service { name: "iam", region: iam_region.to_owned(), url: iam_url },
                 credentials: key.credentials.clone(),
-                uses_proxy: self.access.uses_proxy,
-                limits: self.access.limits,
+                access: self.access.clone(),
+                limiters: Limiters::new(self.access.limits.slowest),
                 fetched: Mutex::default(),
             }))
         })
@@ -130,32 +143,39 @@ impl Account {
             return Ok(Keys::new(key_id, secret_key, None, None, "secret of the class"));
         }
         let mut fetched = self.fetched.lock().await;
-        let lasts = |expiry: SystemTime| expiry.duration_since(SystemTime::now()).is_ok_and(|left| left > AHEAD);
-        let is_valid = |keys: &&Keys| keys.expiry().is_none_or(lasts);
-        if let Some(keys) = fetched.as_ref().filter(is_valid) {
+        if let Some((keys, since)) = fetched.as_ref()
+            && is_valid(keys, SystemTime::now(), since.elapsed())
+        {
             return Ok(keys.clone());
         }
         let keys = match &self.credentials {
             Credentials::WebIdentity { token_file, role_arn } => {
-                self.assume_role(transport, Path::new(token_file), role_arn).await?
+                self.assume_role(transport, token_file, role_arn).await?
             }
             _ => self.of_process().await?,
         };
-        Ok(fetched.insert(keys).clone())
+        Ok(fetched.insert((keys, Instant::now())).0.clone())
+    }
+
+    /// Forgets credentials that AWS refused.
+    pub(super) async fn forget(&self, refused: &Keys) {
+        let mut fetched = self.fetched.lock().await;
+        fetched.take_if(|(keys, _)| keys == refused);
     }
 
     /// Exchanges the token in a file for the credentials of a role.
-    async fn assume_role(&self, transport: &Transport, file: &Path, role_arn: &str) -> Result<Keys, Failure> {
+    async fn assume_role(
+        &self,
+        transport: &Transport,
+        file: &std::path::Path,
+        role_arn: &str,
+    ) -> Result<Keys, Failure> {
         const ACTION: &str = "AssumeRoleWithWebIdentity";
-        let token = tokio::fs::read_to_string(file).await.map_err(|error| {
-            let message = format!("the workload identity token {} cannot be read: {error}", file.display());
-            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
-        })?;
-        let token = token.trim();
+        let token = read_credential_file(file, &self.access.secrets.folders).await.map_err(Failure::Credentials)?;
         let mut query = Query::new(ACTION, STS_VERSION, "assume_role_with_web_identity");
         query.set("RoleArn", role_arn);
         query.set("RoleSessionName", SESSION);
-        query.set("WebIdentityToken", token);
+        query.set("WebIdentityToken", &token);
         let read = |answer: Node<'_, '_>| {
             let keys = child(child(answer, "AssumeRoleWithWebIdentityResult")?, "Credentials")?;
             let expiry: jiff::Timestamp = text_of(keys, "Expiration")?.parse().ok()?;
@@ -167,8 +187,8 @@ impl Account {
                 "workload identity",
             ))
         };
-        transport.call(&self.sts, None, &query, read).await.map_err(|failure| {
-            let secret = SecretData([("token".to_owned(), token.as_bytes().to_vec())].into());
+        transport.call(&self.limiters.login, &self.sts, None, &query, read).await.map_err(|failure| {
+            let secret = SecretData([("token".to_owned(), token.into_bytes())].into());
             Failure::Credentials(failure.error(ACTION, &secret))
         })
     }
@@ -177,14 +197,44 @@ impl Account {
     async fn of_process(&self) -> Result<Keys, Failure> {
         let config = ProviderConfig::without_region()
             .with_region(Some(aws_config::Region::new(self.service.region.clone())))
-            .with_http_client(shared_client(self.uses_proxy));
+            .with_http_client(shared_client(self.access.uses_proxy));
         let fetch = async {
             let chain = DefaultCredentialsChain::builder().configure(config).build().await;
             chain.provide_credentials().await
         };
-        within(self.limits, fetch).await?.map_err(|error| {
+        within(self.access.limits, fetch).await?.map_err(|error| {
             let message = format!("the secret of the class has no credentials, and the process has none: {error}");
             Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
         })
+    }
+}
+
+/// Whether credentials that were fetched some time ago are used again.
+fn is_valid(keys: &Keys, now: SystemTime, age: Duration) -> bool {
+    match keys.expiry() {
+        Some(expiry) => expiry > now + AHEAD,
+        None => age < READ_AGAIN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::new(None, 0, true)]
+    #[case::of_a_file_that_may_have_changed(None, 301, false)]
+    #[case::that_expire(Some(3600), 3000, true)]
+    #[case::that_expire_soon(Some(299), 0, false)]
+    fn credentials_are_used_while_they_are_valid(
+        #[case] expires_in: Option<u64>,
+        #[case] age: u64,
+        #[case] expected: bool,
+    ) {
+        let now = SystemTime::now();
+        let expiry = expires_in.map(|seconds| now + Duration::from_secs(seconds));
+        let keys = Keys::new("AK", "SK", None, expiry, "test");
+        assert_eq!(is_valid(&keys, now, Duration::from_secs(age)), expected);
     }
 }

@@ -12,7 +12,11 @@ use super::{
     spec::Scope,
     transport::{Service, Transport},
 };
-use crate::driver::{DriverError, SecretData, cloud::Failure, code::Code};
+use crate::driver::{
+    DriverError, SecretData,
+    cloud::{Failure, Pages},
+    code::Code,
+};
 
 pub(super) const EC2_VERSION: &str = "2016-11-15";
 /// States of VMs that exist.
@@ -67,7 +71,7 @@ impl Ec2 {
 
     async fn instances(&self, service: &'static str, filters: &[Filter<'_>]) -> Result<Vec<Instance>, DriverError> {
         const ACTION: &str = "DescribeInstances";
-        let (mut found, mut page) = (Vec::new(), None::<String>);
+        let mut pages = Pages::new(ACTION);
         loop {
             let mut query = Query::new(ACTION, EC2_VERSION, service);
             for (number, (name, values)) in (1_usize..).zip(filters) {
@@ -77,22 +81,16 @@ impl Ec2 {
                 }
             }
             query.set("MaxResults", PAGE);
-            query.maybe("NextToken", page.as_ref());
+            query.maybe("NextToken", pages.token());
             let read = |answer: Node<'_, '_>| {
                 child(answer, "reservationSet")?;
                 let all: Option<Vec<Instance>> = items(answer, "reservationSet").flat_map(instances_of).collect();
                 Some((all?, text_of(answer, "nextToken").map(str::to_owned)))
             };
             let (instances, next) = self.call(ACTION, &query, read).await.map_err(never_absent)?;
-            found.extend(instances);
-            if next.is_none() {
-                return Ok(found);
+            if pages.add(instances, next)? {
+                return Ok(pages.into_items());
             }
-            if next == page {
-                // A part of the list must not pass for all of it.
-                return Err(DriverError::new(Code::Unavailable, format!("{ACTION} failed: the next page is this one")));
-            }
-            page = next;
         }
     }
 
@@ -193,8 +191,14 @@ impl Ec2 {
         query: &Query,
         read: impl Fn(Node<'_, '_>) -> Option<T>,
     ) -> Result<T, Failure> {
-        let keys = self.account.keys(&self.transport).await?;
-        self.transport.call(service, Some(&keys), query, read).await
+        let account = &self.account;
+        let keys = account.keys(&self.transport).await?;
+        let limiter = if query.is_read() { &account.limiters.reads } else { &account.limiters.writes };
+        let answer = self.transport.call(limiter, service, Some(&keys), query, read).await;
+        if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
+            account.forget(&keys).await;
+        }
+        answer
     }
 }
 

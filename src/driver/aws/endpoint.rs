@@ -2,8 +2,20 @@
 
 use crate::driver::{DriverError, cloud::is_word, code::Code};
 
+/// The domains of AWS; `api.aws` is that of endpoints with IPv6.
+pub(super) const DOMAINS: [&str; 9] = [
+    "amazonaws.com",
+    "api.aws",
+    "api.amazonwebservices.com.cn",
+    "amazonaws.com.cn",
+    "amazonaws.eu",
+    "c2s.ic.gov",
+    "sc2s.sgov.gov",
+    "csp.hci.ic.gov",
+    "cloud.adc-e.uk",
+];
 /// Domains of regions that are not in the general one, by the beginning of their name.
-const DOMAINS: [(&str, &str); 7] = [
+const DOMAINS_OF_REGIONS: [(&str, &str); 7] = [
     ("cn-", "amazonaws.com.cn"),
     ("eusc-", "amazonaws.eu"),
     ("us-iso-", "c2s.ic.gov"),
@@ -14,26 +26,54 @@ const DOMAINS: [(&str, &str); 7] = [
 ];
 
 /// Where IAM is, by the beginning of the names of the regions that share it: the region that signatures name, and its URL.
-const IAM: [(&str, &str, &str); 6] = [
+const IAM: [(&str, &str, &str); 8] = [
     ("cn-", "cn-north-1", "https://iam.cn-north-1.amazonaws.com.cn"),
     ("eusc-", "eusc-de-east-1", "https://iam.eusc-de-east-1.amazonaws.eu"),
     ("us-gov-", "us-gov-west-1", "https://iam.us-gov.amazonaws.com"),
     ("us-iso-", "us-iso-east-1", "https://iam.us-iso-east-1.c2s.ic.gov"),
     ("us-isob-", "us-isob-east-1", "https://iam.us-isob-east-1.sc2s.sgov.gov"),
+    ("us-isof-", "us-isof-south-1", "https://iam.us-isof-south-1.csp.hci.ic.gov"),
+    ("eu-isoe-", "eu-isoe-west-1", "https://iam.eu-isoe-west-1.cloud.adc-e.uk"),
     ("", "us-east-1", "https://iam.amazonaws.com"),
 ];
+
+/// Which endpoints of AWS are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Variant {
+    /// Those with validated cryptography.
+    pub is_fips: bool,
+    /// Those with IPv6, too.
+    pub is_dual_stack: bool,
+}
+
+impl Variant {
+    /// What the environment says, as for other programs that use AWS.
+    pub(super) fn of_environment() -> Self {
+        let is_on = |name| std::env::var(name).is_ok_and(|value| value.eq_ignore_ascii_case("true"));
+        Self { is_fips: is_on("AWS_USE_FIPS_ENDPOINT"), is_dual_stack: is_on("AWS_USE_DUALSTACK_ENDPOINT") }
+    }
+}
 
 /// The URL of a service in a region.
 ///
 /// # Errors
 /// [`Code::InvalidArgument`]: the region is no word, so it could lead to another host.
-pub(super) fn url_of(service: &str, region: &str) -> Result<String, DriverError> {
+pub(super) fn url_of(service: &str, region: &str, variant: Variant) -> Result<String, DriverError> {
     if !is_word(region) {
         let message = "providerSpec.region: expected letters, digits and hyphens";
         return Err(DriverError::new(Code::InvalidArgument, message));
     }
-    let domain = DOMAINS.iter().find(|(start, _)| region.starts_with(start)).map_or("amazonaws.com", |(_, it)| it);
-    Ok(format!("https://{service}.{region}.{domain}"))
+    let domain =
+        DOMAINS_OF_REGIONS.iter().find(|(start, _)| region.starts_with(start)).map_or("amazonaws.com", |(_, it)| it);
+    let domain = match domain {
+        "amazonaws.com" if variant.is_dual_stack => "api.aws",
+        "amazonaws.com.cn" if variant.is_dual_stack => "api.amazonwebservices.com.cn",
+        domain => domain,
+    };
+    // In GovCloud the usual endpoints are validated.
+    let has_own = variant.is_fips && (variant.is_dual_stack || !region.starts_with("us-gov-"));
+    let suffix = if has_own { "-fips" } else { "" };
+    Ok(format!("https://{service}{suffix}.{region}.{domain}"))
 }
 
 /// Where IAM is for a region: the region that signatures name, and the URL.
@@ -55,12 +95,29 @@ mod tests {
     #[case("us-isob-east-1", "https://ec2.us-isob-east-1.sc2s.sgov.gov")]
     #[case("eusc-de-east-1", "https://ec2.eusc-de-east-1.amazonaws.eu")]
     fn a_region_has_its_endpoint(#[case] region: &str, #[case] expected: &str) {
-        assert_eq!(url_of("ec2", region).unwrap(), expected);
+        assert_eq!(url_of("ec2", region, Variant::default()).unwrap(), expected);
+    }
+
+    #[rstest]
+    #[case("eu-west-1", true, false, "https://sts-fips.eu-west-1.amazonaws.com")]
+    #[case("eu-west-1", false, true, "https://sts.eu-west-1.api.aws")]
+    #[case("us-east-1", true, true, "https://sts-fips.us-east-1.api.aws")]
+    #[case("us-gov-west-1", true, false, "https://sts.us-gov-west-1.amazonaws.com")]
+    #[case("cn-north-1", false, true, "https://sts.cn-north-1.api.amazonwebservices.com.cn")]
+    fn endpoints_have_variants(
+        #[case] region: &str,
+        #[case] is_fips: bool,
+        #[case] is_dual_stack: bool,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(url_of("sts", region, Variant { is_fips, is_dual_stack }).unwrap(), expected);
     }
 
     #[rstest]
     #[case("eu-west-1", "us-east-1", "https://iam.amazonaws.com")]
     #[case("cn-northwest-1", "cn-north-1", "https://iam.cn-north-1.amazonaws.com.cn")]
+    #[case("us-isof-south-1", "us-isof-south-1", "https://iam.us-isof-south-1.csp.hci.ic.gov")]
+    #[case("eu-isoe-west-1", "eu-isoe-west-1", "https://iam.eu-isoe-west-1.cloud.adc-e.uk")]
     #[case("us-gov-east-1", "us-gov-west-1", "https://iam.us-gov.amazonaws.com")]
     fn regions_share_iam(#[case] region: &str, #[case] signed_for: &str, #[case] url: &str) {
         assert_eq!(iam_of(region), (signed_for, url));
@@ -71,6 +128,6 @@ mod tests {
     #[case("example.com/")]
     #[case("x@example.com#")]
     fn a_region_cannot_lead_elsewhere(#[case] region: &str) {
-        assert_eq!(url_of("ec2", region).unwrap_err().code, Code::InvalidArgument);
+        assert_eq!(url_of("ec2", region, Variant::default()).unwrap_err().code, Code::InvalidArgument);
     }
 }

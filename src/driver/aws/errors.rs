@@ -6,7 +6,7 @@ use crate::driver::{
 };
 
 /// Out of stock or quota. The first ten are those of the reference.
-const EXHAUSTED: [&str; 20] = [
+const EXHAUSTED: [&str; 22] = [
     "InsufficientCapacity",
     "InsufficientAddressCapacity",
     "InsufficientInstanceCapacity",
@@ -21,6 +21,8 @@ const EXHAUSTED: [&str; 20] = [
     "SpotMaxPriceTooLow",
     "InsufficientFreeAddressesInSubnet",
     "InsufficientHostCapacity",
+    "InsufficientCapacityOnHost",
+    "UnfulfillableCapacity",
     "InsufficientReservedInstanceCapacity",
     "ReservationCapacityExceeded",
     "AddressLimitExceeded",
@@ -28,7 +30,7 @@ const EXHAUSTED: [&str; 20] = [
     "VolumeIOPSLimit",
     "AttachmentLimitExceeded",
 ];
-const UNAVAILABLE: [&str; 16] = [
+const UNAVAILABLE: [&str; 17] = [
     "RequestLimitExceeded",
     "Throttling",
     "ThrottlingException",
@@ -38,6 +40,7 @@ const UNAVAILABLE: [&str; 16] = [
     "EC2ThrottledException",
     "TooManyRequestsException",
     "PriorRequestNotComplete",
+    "ConcurrentTagAccess",
     "BandwidthLimitExceeded",
     "SlowDown",
     "InternalError",
@@ -114,7 +117,7 @@ pub(super) fn code_of(name: &str, status: u16) -> Code {
 
 fn is_about_the_request(name: &str) -> bool {
     const STARTS: [&str; 6] = ["Invalid", "Missing", "Malformed", "Unknown", "VPCIdNotSpecified", "NoSuchEntity"];
-    STARTS.iter().any(|start| name.starts_with(start)) || name == "ValidationError"
+    STARTS.iter().any(|start| name.starts_with(start)) || ["ValidationError", "TagLimitExceeded"].contains(&name)
 }
 
 /// The code of a VM that EC2 terminated right after its creation.
@@ -160,6 +163,10 @@ mod tests {
     #[case("MaxSpotInstanceCountExceeded", 400, Code::ResourceExhausted)]
     #[case("SpotMaxPriceTooLow", 400, Code::ResourceExhausted)]
     #[case("InsufficientFreeAddressesInSubnet", 400, Code::ResourceExhausted)]
+    #[case::full_host("InsufficientCapacityOnHost", 400, Code::ResourceExhausted)]
+    #[case("UnfulfillableCapacity", 500, Code::ResourceExhausted)]
+    #[case("ConcurrentTagAccess", 400, Code::Unavailable)]
+    #[case("TagLimitExceeded", 400, Code::InvalidArgument)]
     #[case("RequestLimitExceeded", 503, Code::Unavailable)]
     #[case("Throttling", 400, Code::Unavailable)]
     #[case("InternalError", 500, Code::Unavailable)]

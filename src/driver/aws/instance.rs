@@ -18,6 +18,8 @@ pub(super) struct Instance {
     pub id: String,
     /// It is being terminated, or was.
     pub is_gone: bool,
+    /// It was terminated: nothing runs in it any more.
+    pub has_ended: bool,
     /// Why it was terminated: a code of EC2 and a text.
     pub reason: Option<(String, String)>,
     /// Token of the request that created it.
@@ -56,6 +58,7 @@ impl Instance {
         Some(Self {
             id: text_of(instance, "instanceId")?.to_owned(),
             is_gone: ["shutting-down", "terminated"].contains(&state),
+            has_ended: state == "terminated",
             reason: reason.map(|reason| (text(reason, "code"), text(reason, "message"))),
             client_token: text(instance, "clientToken"),
             node_name: text(instance, "privateDnsName"),
@@ -78,7 +81,12 @@ impl Instance {
 
     /// Whether it is one of the class and exists. EC2 filters by the same rules; other clouds with its API may not.
     pub(super) fn is_in(&self, scope: &Scope) -> bool {
-        !self.is_gone && scope.markers.are_on(self.tags.keys().map(String::as_str))
+        !self.is_gone && self.has_markers(scope)
+    }
+
+    /// Whether it is one of the class, even if it is gone.
+    pub(super) fn has_markers(&self, scope: &Scope) -> bool {
+        scope.markers.are_on(self.tags.keys().map(String::as_str))
     }
 
     /// Whether it was created for a Machine.

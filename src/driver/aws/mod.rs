@@ -18,7 +18,7 @@ mod tests;
 mod transport;
 mod volumes;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -38,7 +38,7 @@ use self::{
     transport::Transport,
 };
 use super::{
-    cloud::{Coalescer, Requests, Secrets, Wanted, check_provider, idempotency_token, safe_text},
+    cloud::{Coalescer, Recent, Requests, Secrets, Wanted, check_provider, idempotency_token, safe_text},
     code::Code,
     environment::{Environment, OpenError},
     error::DriverError,
@@ -52,13 +52,22 @@ use crate::api::machine::{Machine, MachineClass};
 
 /// A Machine whose VMs all ended after their creation gets no more.
 const MOST_GENERATIONS: u32 = 10;
+/// After this time a request whose token was used for another one, and whose VM EC2 does not show, is given up: EC2 shows a new
+/// VM within minutes, and forgets an ended one before its token.
+const MISMATCH: Duration = Duration::from_secs(600);
+/// Tokens with such requests that are remembered.
+const MOST_MISMATCHES: usize = 10_000;
+/// Most user data of a VM, in bytes, before it is encoded.
+const MOST_USER_DATA: usize = 16 * 1024;
+/// A VM that is shutting down is looked up again after this time.
+const SHUTDOWN: Duration = Duration::from_secs(10);
 /// Images whose root device is remembered. It never changes.
 const MOST_IMAGES: usize = 1000;
 
 /// Opens the driver, for the list of built-in drivers.
-pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+pub(super) fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
     let requests = Requests::of(NAME, observer);
-    Ok(Arc::new(AwsDriver::new(Access::of_environment(), Patience::default(), requests)))
+    Ok(Arc::new(AwsDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
 }
 
 /// How long the driver waits for what.
@@ -66,6 +75,10 @@ pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<
 struct Patience {
     /// Look-ups wait so long for others to join them.
     window: Duration,
+    /// A request whose token was used for another one is given up.
+    mismatch: Duration,
+    /// A VM that is shutting down is looked up again.
+    shutdown: Duration,
     /// A new VM is visible and has a name: first pause between two look-ups, longest pause, all together.
     first: Duration,
     longest: Duration,
@@ -76,6 +89,8 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             window: Duration::from_millis(100),
+            mismatch: MISMATCH,
+            shutdown: SHUTDOWN,
             first: Duration::from_millis(500),
             longest: Duration::from_secs(15),
             total: Duration::from_secs(300),
@@ -95,6 +110,8 @@ struct AwsDriver {
     look_ups: Coalescer<(AccountKey, Scope), Found>,
     /// Root devices by region and image.
     root_devices: Arc<Mutex<HashMap<(String, String), String>>>,
+    /// Tokens that were used for other requests, and since when this is known.
+    mismatches: Recent<String, Clock>,
     /// Those that are being read.
     images: Coalescer<(AccountKey, String), Result<String, DriverError>>,
 }
@@ -115,6 +132,7 @@ impl AwsDriver {
             accounts: Accounts::new(access),
             look_ups: Coalescer::new(patience.window),
             root_devices: Arc::default(),
+            mismatches: Recent::new(MOST_MISMATCHES),
             images: Coalescer::of_facts(),
         }
     }
@@ -126,7 +144,7 @@ impl AwsDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let key = AccountKey::of(&scope.region, secret)?;
+        let key = self.accounts.key(&scope.region, class, secret)?;
         let account = self.accounts.get(&key)?;
         let ec2 = Ec2 { transport: Arc::clone(&self.transport), account, secret: secret.clone() };
         Ok(Session { spec, scope, key, ec2 })
@@ -143,10 +161,25 @@ impl AwsDriver {
 
     /// The existing VMs of a Machine: the one with its provider ID, or those that were created for it.
     async fn find(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        let mut found = self.find_all(session, machine).await?;
+        found.retain(|instance| !instance.is_gone);
+        Ok(found)
+    }
+
+    /// The same, also those that are gone.
+    async fn find_all(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
         let wanted = Wanted::of(machine);
+        let place = IDS.of_machine(machine)?;
+        if let Some([place, id]) = place.filter(|[place, _]| !is_in_region(place, &session.scope.region)) {
+            let message = format!(
+                "machine {:?} has VM {id} in {place}, and its class is for region {}: check the class",
+                wanted.name, session.scope.region
+            );
+            return Err(DriverError::new(Code::InvalidArgument, message));
+        }
         let mut named = self.named(session, wanted.name).await?;
-        let Some(id) = IDS.of_machine(machine)?.map(|[_, native]| native) else {
-            named.retain(|instance| instance.is_in(&session.scope) && instance.is_of(wanted));
+        let Some([_, id]) = place else {
+            named.retain(|instance| instance.has_markers(&session.scope) && instance.is_of(wanted));
             return Ok(named);
         };
         let found = match named.into_iter().find(|instance| instance.id == id) {
@@ -163,7 +196,7 @@ impl AwsDriver {
                     "instance has the tag of another cluster, left alone"
                 );
             }
-            !instance.is_gone && !is_foreign
+            !is_foreign
         };
         Ok(found.into_iter().filter(is_ours).collect())
     }
@@ -196,9 +229,18 @@ impl AwsDriver {
         let machine = &*request.machine;
         let wanted = Wanted::of(machine);
         let user_data = Secrets(&request.secret).user_data()?;
+        if let Some(problem) = problem_of_user_data(user_data) {
+            return Err(DriverError::new(Code::InvalidArgument, problem));
+        }
         let annotation = machine.spec.node_template.metadata.annotations.get(PLACEMENT_ANNOTATION);
         let placement = match annotation.filter(|text| !text.is_empty() && session.spec.placement.is_none()) {
-            Some(text) => placement_of_annotation(text)?,
+            Some(text) => {
+                let (placement, warnings) = placement_of_annotation(text)?;
+                for warning in warnings {
+                    tracing::warn!(machine = wanted.name, "{warning}");
+                }
+                placement
+            }
             None => None,
         };
         let root_device = self.root_device(session).await?;
@@ -215,14 +257,21 @@ impl AwsDriver {
                 placement: placement.clone(),
             };
             let failure = match session.ec2.run(&order).await {
-                Ok(instance) => return Ok(instance),
+                Ok(instance) => {
+                    self.mismatches.forget(&token);
+                    return Ok(instance);
+                }
                 Err(failure) => failure,
             };
             if failure.is(TOKEN_MISMATCH) {
                 // The user data contains a token that may be new. The VM of the earlier request is as good.
                 match session.ec2.with_token(&token).await? {
                     Some(instance) if instance.is_gone => {}
-                    Some(instance) => return Ok(instance),
+                    Some(instance) => {
+                        self.mismatches.forget(&token);
+                        return Ok(instance);
+                    }
+                    None if self.is_lost(&token) => {}
                     None => return Err(failure.error("RunInstances", &request.secret)),
                 }
             } else if !failure.is(TOKEN_SPENT) {
@@ -232,6 +281,12 @@ impl AwsDriver {
         }
         let message = format!("{MOST_GENERATIONS} VMs of machine {:?} ended after their creation", wanted.name);
         Err(DriverError::new(Code::Internal, message))
+    }
+
+    /// Whether a token was used for another request so long ago that its VM must have ended.
+    fn is_lost(&self, token: &String) -> bool {
+        let since = self.mismatches.get_or(token, || Ok::<_, Infallible>(Clock::now()));
+        since.is_ok_and(|since| since.elapsed() >= self.patience.mismatch)
     }
 
     /// Waits until everyone sees a new VM and its Node has a name.
@@ -257,6 +312,24 @@ impl AwsDriver {
             let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
             sleep(wait).await;
             pause = (pause * 3 / 2).min(longest);
+        }
+    }
+
+    /// Waits until the VMs of a Machine do not run any more. Cluster API core deletes the Node after its VM, so the kubelet must
+    /// have ended; the machine controller deletes the Node itself and need not wait.
+    async fn until_ended(&self, session: &Session, request: &MachineRequest) -> Result<(), DriverError> {
+        let deadline = Clock::now() + self.patience.total;
+        loop {
+            let all = self.find_all(session, &request.machine).await?;
+            let Some(instance) = all.iter().find(|instance| !instance.has_ended) else { return Ok(()) };
+            let message = format!("VM {} is shutting down", instance.id);
+            if request.may_pause {
+                return Err(DriverError::not_done(message, self.patience.shutdown));
+            }
+            if Clock::now() + self.patience.shutdown > deadline {
+                return Err(DriverError::new(Code::DeadlineExceeded, message));
+            }
+            sleep(self.patience.shutdown).await;
         }
     }
 
@@ -292,7 +365,21 @@ impl Driver for AwsDriver {
     fn validate(&self, class: &MachineClass) -> Problems {
         let mut problems = Problems::default();
         check_provider(class, NAME, &mut problems);
-        Spec::read(&class.provider_spec, &mut problems);
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        spec::check::node_template(&spec, class, &mut problems);
+        problems
+    }
+
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        if let Err(error) = self.accounts.key("", class, secret) {
+            problems.error("Secret", error.message);
+        }
+        match Secrets(secret).user_data().map(problem_of_user_data) {
+            Err(error) => problems.error("Secret", error.message),
+            Ok(Some(problem)) => problems.error("Secret", problem),
+            Ok(None) => {}
+        }
         problems
     }
 
@@ -326,8 +413,12 @@ impl Driver for AwsDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        for instance in self.find(&session, &request.machine).await? {
+        let all = self.find_all(&session, &request.machine).await?;
+        for instance in all.iter().filter(|instance| !instance.is_gone) {
             session.ec2.terminate(&instance.id).await?;
+        }
+        if request.machine.is_infrastructure() && all.iter().any(|instance| !instance.has_ended) {
+            self.until_ended(&session, request).await?;
         }
         Ok(None)
     }
@@ -386,6 +477,21 @@ impl Driver for AwsDriver {
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         Ok(specs.iter().filter_map(volumes::id_of).collect())
     }
+}
+
+/// Whether a part of a provider ID is a region or one of its zones, also a local one such as `us-west-2-lax-1a`.
+fn is_in_region(place: &str, region: &str) -> bool {
+    place.strip_prefix(region).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Why EC2 would refuse user data.
+fn problem_of_user_data(user_data: &[u8]) -> Option<String> {
+    let size = user_data.len();
+    (size > MOST_USER_DATA).then(|| {
+        format!(
+            "userData has {size} bytes, and EC2 takes at most {MOST_USER_DATA}: shorten it, or let it download the rest"
+        )
+    })
 }
 
 /// A VM that ended while it was waited for.

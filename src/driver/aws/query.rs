@@ -1,8 +1,11 @@
 //! Requests and answers of AWS's query protocol: parameters in a form, answers in XML.
 
-use roxmltree::{Document, Node};
+use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::driver::cloud::form;
+
+/// Errors have some ten nodes.
+const MOST_NODES_OF_ERROR: u32 = 10_000;
 
 /// An action with its parameters, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,11 @@ impl Query {
 
     pub(super) fn action(&self) -> &str {
         self.parameters.first().map_or("", |(_, action)| action)
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_read(&self) -> bool {
+        ["Describe", "Get"].iter().any(|start| self.action().starts_with(start))
     }
 
     pub(super) const fn service(&self) -> &'static str {
@@ -47,7 +55,8 @@ impl Query {
 
 /// The code and message of an error, in EC2's form or that of other services. `None` if the text is no error of AWS.
 pub(super) fn error_in(text: &str) -> Option<(String, String)> {
-    let document = Document::parse(text).ok()?;
+    let options = ParsingOptions { nodes_limit: MOST_NODES_OF_ERROR, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options).ok()?;
     let error = document.descendants().find(|node| node.tag_name().name() == "Error")?;
     Some((text_of(error, "Code")?.to_owned(), text_of(error, "Message").unwrap_or_default().to_owned()))
 }

@@ -1,9 +1,7 @@
 //! The request that creates a VM.
 
-use std::collections::BTreeMap;
-
 use super::{
-    names::{NAME_TAG, OWNER_TAG, UID_TAG},
+    names::tags_of,
     query::Query,
     spec::{
         BlockDevice, CapacityReservation, CpuOptions, MetadataOptions, NetworkInterface, Placement, ROOT_DEVICE, Spec,
@@ -79,13 +77,8 @@ impl Order<'_> {
     }
 
     fn write_tags(&self, query: &mut Query, number: usize, resource: &str) {
-        let mut tags: BTreeMap<&str, &str> =
-            self.spec.tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        tags.insert(NAME_TAG, self.machine);
-        if resource == "instance" {
-            tags.insert(UID_TAG, self.uid);
-            tags.extend(Some((OWNER_TAG, self.owner)).filter(|(_, owner)| !owner.is_empty()));
-        }
+        let of_instance = Some((self.uid, self.owner)).filter(|_| resource == "instance");
+        let tags = tags_of(&self.spec.tags, self.machine, of_instance);
         query.set(format!("TagSpecification.{number}.ResourceType"), resource);
         for (index, (key, value)) in (1_usize..).zip(tags) {
             query.set(format!("TagSpecification.{number}.Tag.{index}.Key"), key);
@@ -124,7 +117,7 @@ fn write_reservation(query: &mut Query, reservation: &CapacityReservation) {
 }
 
 fn write_market(query: &mut Query, spec: &Spec) {
-    if let Some(market) = spec.market_type {
+    if let Some(market) = &spec.market_type {
         query.set("InstanceMarketOptions.MarketType", market);
     } else if let Some(price) = &spec.spot_price {
         query.set("InstanceMarketOptions.MarketType", "spot");
@@ -149,6 +142,7 @@ fn write_cpu(query: &mut Query, options: &CpuOptions) {
 fn write_placement(query: &mut Query, placement: &Placement) {
     query.maybe("Placement.Affinity", placement.affinity.as_ref());
     query.maybe("Placement.AvailabilityZone", placement.availability_zone.as_ref());
+    query.maybe("Placement.AvailabilityZoneId", placement.availability_zone_id.as_ref());
     query.maybe("Placement.GroupId", placement.group_id.as_ref());
     query.maybe("Placement.GroupName", placement.group_name.as_ref());
     query.maybe("Placement.HostId", placement.host_id.as_ref());

@@ -7,18 +7,19 @@ use aws_sigv4::{
     http_request::{SignableBody, SignableRequest, SigningSettings, sign},
     sign::v4,
 };
-use aws_smithy_http_client::Builder;
-use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpClient};
+use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector, http_client_fn};
 use aws_smithy_types::body::SdkBody;
-use roxmltree::{Document, Node};
+use roxmltree::{Document, Node, ParsingOptions};
 use tokio::time::timeout;
 
 use super::{
     errors::{may_pass, named},
     query::{Query, error_in},
 };
-use crate::driver::cloud::{Failure, Http, Limits, Requests, connector};
+use crate::driver::cloud::{Failure, Http, Limiter, Limits, Requests, connector};
 
+/// A page of 1000 VMs has some 300,000 nodes. Small nodes take much more memory than their text.
+const MOST_NODES: u32 = 2_000_000;
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
 /// A service in a region.
@@ -43,20 +44,22 @@ impl Transport {
     /// creations because of their token.
     pub(super) async fn call<T>(
         &self,
+        limiter: &Limiter,
         service: &Service,
         credentials: Option<&Credentials>,
         query: &Query,
         read: impl Fn(Node<'_, '_>) -> Option<T>,
     ) -> Result<T, Failure> {
         let once = || async {
-            let (status, text) = self.once(service, credentials, query).await?;
+            let (status, text) = self.once(limiter, service, credentials, query).await?;
             answer(query.action(), status, &text, &read)
         };
-        self.http.repeat(query.service(), once, may_pass).await
+        self.http.repeat(limiter, query.service(), once, may_pass).await
     }
 
     async fn once(
         &self,
+        limiter: &Limiter,
         service: &Service,
         credentials: Option<&Credentials>,
         query: &Query,
@@ -71,15 +74,13 @@ impl Transport {
         if let Some(credentials) = credentials {
             add_signature(&mut request, &body, service, credentials)?;
         }
-        self.http.send(request).await
+        self.http.send(limiter, request).await
     }
 }
 
 /// A client with the same connections for the credentials of the process.
 pub(super) fn shared_client(uses_proxy: bool) -> SharedHttpClient {
-    Builder::new().build_with_connector_fn(move |settings, _| {
-        connector(settings.cloned().unwrap_or_else(|| HttpConnectorSettings::builder().build()), uses_proxy)
-    })
+    http_client_fn(move |settings, _| SharedHttpConnector::new(connector(settings.clone(), uses_proxy)))
 }
 
 /// Reads an answer: what it is for if it is a success, otherwise the error in it.
@@ -90,7 +91,8 @@ fn answer<T>(action: &str, status: u16, text: &str, read: impl Fn(Node<'_, '_>) 
             None => Failure::Status(status),
         });
     }
-    let document = Document::parse(text).map_err(|_| Failure::Unreadable(status))?;
+    let options = ParsingOptions { nodes_limit: MOST_NODES, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options).map_err(|_| Failure::Unreadable(status))?;
     let root = document.root_element();
     // The page of a proxy must not pass for an empty list.
     let is_answer = root.tag_name().name().strip_suffix("Response") == Some(action);

@@ -1,6 +1,8 @@
 //! Calls of a cloud that failed.
 
-use super::{http::code_of_status, text::safe_text};
+use std::time::Duration;
+
+use super::{http::code_of_status, limiter::is_throttling, text::safe_text};
 use crate::driver::{DriverError, SecretData, code::Code};
 
 /// A call that failed.
@@ -16,8 +18,12 @@ pub(crate) enum Failure {
     NoAnswer,
     /// There is no connection.
     Unreachable(String),
+    /// The answer has more bytes than this.
+    TooLarge(usize),
     /// The answer broke off.
     Broken(String),
+    /// The cloud throttles, and the request was not sent within this time.
+    Queued(Duration),
     /// The request was never sent.
     Unsent(String),
     /// There are no credentials for it.
@@ -35,10 +41,19 @@ impl Failure {
             },
             Self::Unreadable(status) => unread(*status),
             Self::NoAnswer => Code::DeadlineExceeded,
-            Self::Unreachable(_) => Code::Unavailable,
+            Self::Unreachable(_) | Self::TooLarge(_) | Self::Queued(_) => Code::Unavailable,
             Self::Broken(_) => Code::Unknown,
             Self::Unsent(_) => Code::Internal,
             Self::Credentials(error) => error.code,
+        }
+    }
+
+    /// Whether the cloud refused the call because there are too many.
+    pub(crate) fn is_throttling(&self) -> bool {
+        match self {
+            Self::Named { name, .. } => is_throttling(name),
+            Self::Status(status) => *status == 429,
+            _ => false,
         }
     }
 
@@ -55,6 +70,8 @@ impl Failure {
             Self::Status(status) => format!("HTTP status {status}, not from the cloud"),
             Self::Unreadable(status) => format!("the answer with HTTP status {status} cannot be read"),
             Self::NoAnswer => "no answer in time".to_owned(),
+            Self::Queued(time) => format!("the cloud throttles this account, and no call could be sent for {time:?}"),
+            Self::TooLarge(most) => format!("the answer has more than {most} bytes"),
             Self::Unreachable(cause) | Self::Broken(cause) | Self::Unsent(cause) => cause.clone(),
             Self::Credentials(error) => error.message.clone(),
         };
@@ -82,6 +99,7 @@ mod tests {
     #[case(Failure::Unreadable(503), Code::Unavailable)]
     #[case::of_a_proxy(Failure::Status(404), Code::Unknown)]
     #[case::of_a_proxy(Failure::Status(502), Code::Unavailable)]
+    #[case(Failure::TooLarge(1), Code::Unavailable)]
     #[case(Failure::NoAnswer, Code::DeadlineExceeded)]
     fn an_answer_that_is_not_of_the_cloud_says_nothing_about_a_vm(#[case] failure: Failure, #[case] expected: Code) {
         assert_eq!(failure.code(), expected);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::driver::spec::{Fields, Scalar, text};
+use crate::driver::spec::{Fields, Problems, Scalar, found, text};
 
 /// A text; an empty one counts as absent.
 pub(crate) fn filled(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
@@ -13,7 +13,40 @@ pub(crate) fn filled(fields: &mut Fields<'_>, name: &'static str) -> Option<Stri
 pub(crate) fn choice(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
     let parse =
         move |value: &Value| value.as_str().filter(|text| text.is_empty() || choices.contains(text)).map(str::to_owned);
-    fields.optional(name, &Scalar::new(format!("one of {}", choices.join(", ")), parse)).filter(|text| !text.is_empty())
+    fields.optional(name, &Scalar::new(one_of_text(choices), parse)).filter(|text| !text.is_empty())
+}
+
+/// One of a few texts, or one that only the cloud knows: it may be newer than this program, so it is a warning. An empty text
+/// counts as absent.
+pub(crate) fn known(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
+    warn_of_unknown(fields, name, choices);
+    let parse = |value: &Value| value.as_str().map(str::to_owned);
+    fields.optional(name, &Scalar::new(one_of_text(choices), parse)).filter(|text| !text.is_empty())
+}
+
+/// The same, and it must be there.
+pub(crate) fn required_known(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    choices: &'static [&'static str],
+) -> Option<String> {
+    warn_of_unknown(fields, name, choices);
+    let parse = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    fields.required(name, &Scalar::new(one_of_text(choices), parse))
+}
+
+fn warn_of_unknown(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) {
+    let warn = |path: &str, value: &Value, problems: &mut Problems| {
+        let text = value.as_str().filter(|text| !text.is_empty() && !choices.contains(text))?;
+        let text = found(&Value::from(text));
+        problems.warning(path, format!("{text} is none of {}: sent to the cloud as it is", choices.join(", ")));
+        None::<()>
+    };
+    fields.with(name, warn);
+}
+
+fn one_of_text(choices: &[&str]) -> String {
+    format!("one of {}", choices.join(", "))
 }
 
 /// A whole number in a range, both ends included. The largest of its type is no limit.

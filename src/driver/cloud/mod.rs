@@ -1,5 +1,6 @@
 //! What drivers of real clouds share. All of it is pure but [`client`], which sends requests, [`coalesce`], which joins
-//! look-ups that wait at the same time, [`recent`], which remembers accounts, and [`requests`], which measures.
+//! look-ups that wait at the same time, [`credential_file`], which reads tokens, [`limiter`], which paces calls, [`recent`],
+//! which remembers accounts, and [`requests`], which measures.
 
 #[cfg(test)]
 #[path = "../../../tests/clouds/bootstrap/mod.rs"]
@@ -7,11 +8,14 @@ pub(crate) mod bootstrap;
 mod class;
 mod client;
 mod coalesce;
+mod credential_file;
 mod failure;
 mod fields;
 mod form;
 mod http;
+mod limiter;
 mod markers;
+mod pages;
 mod provider_id;
 mod recent;
 mod requests;
@@ -25,11 +29,14 @@ pub(crate) use class::check_provider;
 pub(crate) use client::connector;
 pub(crate) use client::{Http, Limits};
 pub(crate) use coalesce::Coalescer;
+pub(crate) use credential_file::read_credential_file;
 pub(crate) use failure::Failure;
-pub(crate) use fields::{choice, filled, is_word, number};
+pub(crate) use fields::{choice, filled, is_word, known, number, required_known};
 pub(crate) use form::form;
 pub(crate) use http::code_of_status;
+pub(crate) use limiter::{Limiter, Limiters};
 pub(crate) use markers::{MarkerNames, Markers};
+pub(crate) use pages::Pages;
 pub(crate) use provider_id::ProviderIds;
 pub(crate) use recent::Recent;
 pub(crate) use requests::Requests;

@@ -35,6 +35,11 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         all.insert(key.clone(), (value.clone(), Instant::now()));
         Ok(value)
     }
+
+    /// Forgets the value of a key.
+    pub(crate) fn forget(&self, key: &K) {
+        self.all.lock().remove(key);
+    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,14 @@ const LONGEST: usize = 1000;
 /// Shorter values occur by accident.
 const SHORTEST_SECRET: usize = 6;
 
+/// Keys of Secrets whose values say where something is. An error is of no use without them.
+const PUBLIC: [&str; 5] = ["roleARN", "workloadIdentityTokenFile", "projectID", "endpointURL", "endpointUrl"];
+
 /// A text of a cloud. Values of the Secret and lines of it are replaced by `***`, brackets by parentheses.
 pub(crate) fn safe_text(text: &str, secret: &SecretData) -> String {
     let mut safe = text.to_owned();
-    let values = secret.0.values().filter_map(|value| std::str::from_utf8(value).ok());
+    let secrets = secret.0.iter().filter(|(key, _)| !PUBLIC.contains(&key.as_str()));
+    let values = secrets.filter_map(|(_, value)| std::str::from_utf8(value).ok());
     // User data and keys with several lines may be shown line by line.
     let mut parts: Vec<&str> = values.flat_map(|value| value.lines().chain([value])).map(str::trim).collect();
     parts.retain(|part| part.len() >= SHORTEST_SECRET);
@@ -51,6 +55,15 @@ mod tests {
     fn texts_contain_no_secret_and_no_brackets(#[case] text: &str, #[case] expected: &str) {
         let secret = secret(&["AKIDEXAMPLE", "AKIDEXAMPLE-2", "#cloud-config\npassword=hunter2\n", "zone"]);
         assert_eq!(safe_text(text, &secret), expected);
+    }
+
+    #[rstest]
+    #[case("roleARN", "arn:aws:iam::1:role/mcm", true)]
+    #[case("projectID", "my-project", true)]
+    #[case("secretAccessKey", "my-project", false)]
+    fn names_of_roles_and_projects_are_no_secrets(#[case] key: &str, #[case] value: &str, #[case] is_shown: bool) {
+        let secret = SecretData([(key.to_owned(), value.as_bytes().to_vec())].into());
+        assert_eq!(safe_text(value, &secret) == value, is_shown);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Accounts of Google: an endpoint and credentials. A Secret with new credentials is another account at once.
 
 use std::{
-    path::PathBuf,
+    convert::Infallible,
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -11,14 +12,13 @@ use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    credentials::{Credentials, IAM_HOST, Login, STS_URL, TOKEN_FILE, TOKEN_TYPE},
+    credentials::{Credentials, IAM_HOST, Login, STS_URL, TOKEN_TYPE},
     jwt::signed,
     rest::{Method, Request, once},
 };
 use crate::driver::{
-    DriverError, SecretData,
-    cloud::{Failure, Http, Limits, Recent},
-    code::Code,
+    DriverError, SecretData, SecretPolicy,
+    cloud::{Failure, Http, Limiters, Limits, Recent, read_credential_file},
 };
 
 /// More than any installation has.
@@ -42,11 +42,11 @@ pub(super) struct Access {
     pub iam: String,
     /// What lists service accounts, unless a Secret names a private cloud.
     pub accounts: String,
-    /// The token of the process.
-    pub token_file: PathBuf,
     /// Whether calls go through the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
     pub limits: Limits,
+    /// What Secrets may use.
+    pub secrets: SecretPolicy,
 }
 
 impl Default for Access {
@@ -56,16 +56,16 @@ impl Default for Access {
             sts: STS_URL.to_owned(),
             iam: IAM_HOST.to_owned(),
             accounts: IAM_URL.to_owned(),
-            token_file: TOKEN_FILE.into(),
             uses_proxy: true,
             limits: Limits::default(),
+            secrets: SecretPolicy::default(),
         }
     }
 }
 
 impl Access {
     /// What the environment says, as for Google's command line.
-    pub(super) fn of_environment() -> Self {
+    pub(super) fn of_environment(secrets: &SecretPolicy) -> Self {
         let given = |service: &str| {
             let name = format!("CLOUDSDK_API_ENDPOINT_OVERRIDES_{service}");
             std::env::var(name).ok().filter(|url| !url.is_empty())
@@ -76,6 +76,7 @@ impl Access {
             sts: given("STS").map_or(default.sts, |url| format!("{}/v1/token", url.trim_end_matches('/'))),
             iam: given("IAMCREDENTIALS").unwrap_or(default.iam),
             accounts: given("IAM").unwrap_or(default.accounts),
+            secrets: secrets.clone(),
             ..default
         }
     }
@@ -101,6 +102,7 @@ pub(super) struct Account {
     /// The same of what lists service accounts. No token goes there from a private cloud.
     pub iam: Option<String>,
     access: Access,
+    pub limiters: Limiters,
     credentials: Credentials,
     /// The token that was fetched last. Who fetches a new one holds the lock, so that others wait for it.
     fetched: Mutex<Option<Token>>,
@@ -122,26 +124,29 @@ impl Accounts {
         Self { access, all: Recent::new(MOST_ACCOUNTS) }
     }
 
-    /// The account of a key, with the token that it has, if it is still valid.
+    /// What a Secret gives access to.
     ///
     /// # Errors
-    /// The endpoint is no URL of HTTP.
-    pub(super) fn get(&self, key: &AccountKey) -> Result<Arc<Account>, DriverError> {
+    /// Those of [`Login::of`].
+    pub(super) fn login(&self, secret: &SecretData) -> Result<Login, DriverError> {
+        Login::of(secret, &self.access.secrets)
+    }
+
+    /// The account of a key, with the token that it has, if it is still valid.
+    pub(super) fn get(&self, key: &AccountKey) -> Arc<Account> {
         let endpoint = key.endpoint.as_ref().unwrap_or(&self.access.compute);
-        if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
-            let message = "endpointURL in the secret of the class must begin with https://";
-            return Err(DriverError::new(Code::InvalidArgument, message));
-        }
-        self.all.get_or(key, || {
+        let account = self.all.get_or(key, || {
             let iam = key.endpoint.is_none().then(|| self.access.accounts.trim_end_matches('/').to_owned());
-            Ok(Arc::new(Account {
+            Ok::<_, Infallible>(Arc::new(Account {
                 url: endpoint.trim_end_matches('/').to_owned(),
                 iam,
                 access: self.access.clone(),
+                limiters: Limiters::new(self.access.limits.slowest),
                 credentials: key.credentials.clone(),
                 fetched: Mutex::default(),
             }))
-        })
+        });
+        account.unwrap_or_else(|never| match never {})
     }
 }
 
@@ -164,10 +169,10 @@ impl Account {
             Credentials::ServiceAccount { email, key_id, private_key, token_uri } => {
                 let claims = claims(email, token_uri);
                 let assertion = signed(private_key, key_id.as_deref(), &claims).map_err(Failure::Credentials)?;
-                of_assertion(http, token_uri, &assertion).await?
+                self.of_assertion(http, token_uri, &assertion).await?
             }
-            Credentials::ExternalAccount { audience, impersonation } => {
-                let token = self.exchanged(http, audience).await?;
+            Credentials::ExternalAccount { token_file, audience, impersonation } => {
+                let token = self.exchanged(http, token_file, audience).await?;
                 match impersonation {
                     Some(path) => self.impersonated(http, path, &token.text).await?,
                     None => token,
@@ -184,23 +189,19 @@ impl Account {
     }
 
     /// Exchanges the token in the file for one of Google.
-    async fn exchanged(&self, http: &Http, audience: &str) -> Result<Token, Failure> {
-        let file = &self.access.token_file;
-        let subject = tokio::fs::read_to_string(file).await.map_err(|error| {
-            let message = format!("the workload identity token {} cannot be read: {error}", file.display());
-            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
-        })?;
-        let subject = subject.trim();
+    async fn exchanged(&self, http: &Http, file: &Path, audience: &str) -> Result<Token, Failure> {
+        let subject = read_credential_file(file, &self.access.secrets.folders).await.map_err(Failure::Credentials)?;
         let pairs = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
             ("audience", audience),
             ("scope", SCOPE),
             ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
             ("subject_token_type", TOKEN_TYPE),
-            ("subject_token", subject),
+            ("subject_token", subject.as_str()),
         ];
         let request = Request::form(&self.access.sts, &pairs);
-        let answer: Issued = fetch(http, "the exchange of the workload identity token", &request, subject).await?;
+        let answer: Issued =
+            self.fetch(http, "the exchange of the workload identity token", &request, &subject).await?;
         Ok(answer.into())
     }
 
@@ -210,9 +211,34 @@ impl Account {
         let body = json!({ "scope": [SCOPE], "lifetime": format!("{LIFETIME}s") });
         let request =
             Request { method: Method::Post, url, token: Some(token), body: Some(body.to_string()), is_form: false };
-        let answer: Impersonated = fetch(http, "the impersonation of the service account", &request, token).await?;
+        let answer: Impersonated =
+            self.fetch(http, "the impersonation of the service account", &request, token).await?;
         let left = answer.expire_time.duration_since(jiff::Timestamp::now());
         Ok(Token { text: answer.access_token, expires: Instant::now() + left.try_into().unwrap_or_default() })
+    }
+
+    async fn of_assertion(&self, http: &Http, token_uri: &str, assertion: &str) -> Result<Token, Failure> {
+        let pairs = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", assertion)];
+        let request = Request::form(token_uri, &pairs);
+        let answer: Issued = self.fetch(http, "the token of the service account", &request, assertion).await?;
+        Ok(answer.into())
+    }
+
+    /// The answer of a token endpoint. `sent` is what no text may contain.
+    async fn fetch<T: DeserializeOwned>(
+        &self,
+        http: &Http,
+        what: &str,
+        request: &Request<'_>,
+        sent: &str,
+    ) -> Result<T, Failure> {
+        let limiter = &self.limiters.login;
+        let may_pass = |failure: &Failure| failure.code().is_transient();
+        let answer = http.repeat(limiter, "token_get", || once(http, limiter, request), may_pass).await;
+        answer.map_err(|failure| {
+            let secret = SecretData([("sent".to_owned(), sent.as_bytes().to_vec())].into());
+            Failure::Credentials(failure.error(what, &secret))
+        })
     }
 }
 
@@ -222,22 +248,6 @@ fn claims(email: &str, token_uri: &str) -> serde_json::Value {
     // Clocks differ a little.
     let issued = now.saturating_sub(10);
     json!({ "iss": email, "scope": SCOPE, "aud": token_uri, "iat": issued, "exp": issued + LIFETIME })
-}
-
-async fn of_assertion(http: &Http, token_uri: &str, assertion: &str) -> Result<Token, Failure> {
-    let pairs = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", assertion)];
-    let request = Request::form(token_uri, &pairs);
-    let answer: Issued = fetch(http, "the token of the service account", &request, assertion).await?;
-    Ok(answer.into())
-}
-
-/// The answer of a token endpoint. `sent` is what no text may contain.
-async fn fetch<T: DeserializeOwned>(http: &Http, what: &str, request: &Request<'_>, sent: &str) -> Result<T, Failure> {
-    let answer = http.repeat("token_get", || once(http, request), |failure| failure.code().is_transient()).await;
-    answer.map_err(|failure| {
-        let secret = SecretData([("sent".to_owned(), sent.as_bytes().to_vec())].into());
-        Failure::Credentials(failure.error(what, &secret))
-    })
 }
 
 #[derive(Deserialize)]

@@ -1,9 +1,6 @@
 //! The calls of the Compute API: nothing is decided here.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::future::try_join_all;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -17,7 +14,7 @@ use super::{
 };
 use crate::driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, form},
+    cloud::{Failure, Http, Pages, form},
     code::Code,
 };
 
@@ -28,8 +25,6 @@ const MOST_NAMES: usize = 50;
 /// Kinds of lists. The page of a proxy must not pass for an empty one.
 const INSTANCES: &str = "compute#instanceList";
 const OPERATIONS: &str = "compute#operationList";
-/// More than any zone has.
-const MOST_ITEMS: usize = 100_000;
 /// The fields of an operation that are looked at.
 const OPERATION_FIELDS: &str = "name,status,clientOperationId,httpErrorStatusCode,error/errors(code,message)";
 /// The beginning of all kinds.
@@ -147,15 +142,16 @@ impl Compute {
         repeat: Repeat,
     ) -> Result<Vec<T>, Failure> {
         let fields = format!("kind,nextPageToken,warning/code,items({fields})");
-        let incomplete = |name: &str, message: &str| {
-            Err(Failure::Named { code: Code::Unavailable, name: name.to_owned(), message: message.to_owned() })
+        let incomplete = |name: &str, message: &str| Failure::Named {
+            code: Code::Unavailable,
+            name: name.to_owned(),
+            message: message.to_owned(),
         };
-        let (mut found, mut pages) = (Vec::new(), HashSet::new());
-        let mut page = None::<String>;
+        let mut pages = Pages::new(service);
         loop {
             let mut query = vec![("fields", fields.as_str()), ("maxResults", PAGE)];
             query.extend(filter.map(|filter| ("filter", filter)));
-            query.extend(page.as_deref().map(|page| ("pageToken", page)));
+            query.extend(pages.token().map(|page| ("pageToken", page)));
             let list = self.call::<Page<T>>(service, Method::Get, path, &query, None, repeat).await?;
             if list.kind != kind {
                 return Err(Failure::Unreadable(200));
@@ -163,17 +159,12 @@ impl Compute {
             let warning = list.warning.map(|warning| warning.code).unwrap_or_default();
             if PARTIAL.contains(&warning.as_str()) {
                 // A part of the list must not pass for all of it.
-                return incomplete(&warning, "the list is partial");
+                return Err(incomplete(&warning, "the list is partial"));
             }
-            found.extend(list.items);
-            let Some(next) = list.next_page_token.filter(|next| !next.is_empty()) else { return Ok(found) };
-            if found.len() > MOST_ITEMS {
-                return incomplete("nextPageToken", "the list does not end");
+            let added = pages.add(list.items, list.next_page_token);
+            if added.map_err(|error| incomplete("nextPageToken", &error.message))? {
+                return Ok(pages.into_items());
             }
-            if !pages.insert(next.clone()) {
-                return incomplete("nextPageToken", "the same page comes again");
-            }
-            page = Some(next);
         }
     }
 
@@ -265,7 +256,9 @@ impl Compute {
             is_form: false,
         };
         let may_pass = |failure: &Failure| repeat == Repeat::Yes && failure.code().is_transient();
-        let answer = self.http.repeat(service, || once(&self.http, &request), may_pass).await;
+        let limiters = &self.account.limiters;
+        let limiter = if method == Method::Get { &limiters.reads } else { &limiters.writes };
+        let answer = self.http.repeat(limiter, service, || once(&self.http, limiter, &request), may_pass).await;
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
             self.account.forget(&token).await;
         }

@@ -1,11 +1,11 @@
 //! Credentials in the Secret of a class, in the forms that Gardener's driver takes.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::names::is_project;
-use crate::driver::{DriverError, SecretData, cloud::Secrets, code::Code};
+use crate::driver::{DriverError, SecretData, SecretPolicy, cloud::Secrets, code::Code};
 
 /// Spellings of the key with the credentials.
 const KEYS: [&str; 3] = ["serviceAccountJSON", "serviceaccount.json", "credentialsConfig"];
@@ -30,10 +30,11 @@ const UNIVERSE: &str = "googleapis.com";
 /// Where tokens of service accounts come from, unless the account says something else.
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
+/// Where Google is.
+const DOMAINS: [&str; 2] = ["googleapis.com", "accounts.google.com"];
 /// What an external account must say. The token of the process goes there, so no Secret can choose other places.
 pub(super) const STS_URL: &str = "https://sts.googleapis.com/v1/token";
 pub(super) const TOKEN_TYPE: &str = "urn:ietf:params:oauth:token-type:jwt";
-pub(super) const TOKEN_FILE: &str = "/var/run/secrets/gardener.cloud/workload-identity/token";
 /// Host of the impersonation of a service account, and the path around its name.
 pub(super) const IAM_HOST: &str = "https://iamcredentials.googleapis.com";
 const IAM_PATH: (&str, &str) = ("/v1/projects/-/serviceAccounts/", ":generateAccessToken");
@@ -44,7 +45,7 @@ pub(super) enum Credentials {
     /// A key signs a request for a token.
     ServiceAccount { email: String, key_id: Option<String>, private_key: String, token_uri: String },
     /// A token in a file is exchanged for one of Google, and that for one of a service account, if one is named by its path.
-    ExternalAccount { audience: String, impersonation: Option<String> },
+    ExternalAccount { token_file: PathBuf, audience: String, impersonation: Option<String> },
 }
 
 impl fmt::Debug for Credentials {
@@ -70,7 +71,7 @@ impl Login {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: they are missing, incomplete, or of a form that is not allowed.
-    pub(super) fn of(secret: &SecretData) -> Result<Self, DriverError> {
+    pub(super) fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = Secrets(secret);
         let Some(text) = secrets.trimmed(&KEYS) else {
             return refuse(format!("the secret of the class needs one of {}", KEYS.join(", ")));
@@ -80,8 +81,8 @@ impl Login {
             return refuse("the credentials in the secret of the class are no JSON object");
         };
         let credentials = match text_of(&fields, "type") {
-            "service_account" => service_account(&fields)?,
-            "external_account" => external_account(&fields)?,
+            "service_account" => service_account(&fields, policy)?,
+            "external_account" => external_account(&fields, policy)?,
             _ => {
                 return refuse(
                     "the credentials in the secret of the class: type is service_account or external_account",
@@ -95,6 +96,9 @@ impl Login {
                            identity would go there",
             );
         }
+        if let Some(url) = &endpoint {
+            policy.check_url("endpointURL", url, &DOMAINS)?;
+        }
         let project = match text_of(&fields, "project_id") {
             "" => secrets.trimmed(&[PROJECT]).unwrap_or_default(),
             project => project.to_owned(),
@@ -106,7 +110,7 @@ impl Login {
     }
 }
 
-fn service_account(fields: &Map<String, Value>) -> Result<Credentials, DriverError> {
+fn service_account(fields: &Map<String, Value>, policy: &SecretPolicy) -> Result<Credentials, DriverError> {
     let is_allowed =
         |(name, value): (&String, &Value)| SERVICE_ACCOUNT_FIELDS.contains(&name.as_str()) && value.is_string();
     if !fields.iter().all(is_allowed) {
@@ -128,6 +132,7 @@ fn service_account(fields: &Map<String, Value>) -> Result<Credentials, DriverErr
     }
     let owned = |name| Some(text_of(fields, name).to_owned()).filter(|text| !text.is_empty());
     let token_uri = owned("token_uri").unwrap_or_else(|| TOKEN_URI.to_owned());
+    policy.check_url("token_uri", &token_uri, &DOMAINS)?;
     Ok(Credentials::ServiceAccount {
         email: text_of(fields, "client_email").to_owned(),
         key_id: owned("private_key_id"),
@@ -136,19 +141,19 @@ fn service_account(fields: &Map<String, Value>) -> Result<Credentials, DriverErr
     })
 }
 
-fn external_account(fields: &Map<String, Value>) -> Result<Credentials, DriverError> {
+fn external_account(fields: &Map<String, Value>, policy: &SecretPolicy) -> Result<Credentials, DriverError> {
     let source = fields.get("credential_source").and_then(Value::as_object);
     let file = source.map_or("", |source| text_of(source, "file"));
     let fixed = [
         ("token_url", text_of(fields, "token_url"), STS_URL),
         ("subject_token_type", text_of(fields, "subject_token_type"), TOKEN_TYPE),
-        ("credential_source.file", file, TOKEN_FILE),
     ];
     for (name, found, expected) in fixed {
         if found.trim() != expected {
             return refuse(format!("the external account in the secret of the class: {name} must be {expected}"));
         }
     }
+    let token_file = policy.check_file("credential_source.file", file.trim())?;
     let audience = text_of(fields, "audience").to_owned();
     if audience.is_empty() {
         return refuse("the external account in the secret of the class has no audience");
@@ -157,7 +162,7 @@ fn external_account(fields: &Map<String, Value>) -> Result<Credentials, DriverEr
         "" => None,
         url => Some(impersonation_path(url)?),
     };
-    Ok(Credentials::ExternalAccount { audience, impersonation })
+    Ok(Credentials::ExternalAccount { token_file, audience, impersonation })
 }
 
 /// The path of a URL that impersonates a service account.
@@ -193,6 +198,13 @@ mod tests {
         SecretData(data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect())
     }
 
+    const TOKEN_FILE: &str = "/var/run/secrets/gardener.cloud/workload-identity/token";
+
+    fn login(data: &[(&str, &str)]) -> Result<Login, DriverError> {
+        let endpoints = vec!["sts.example.com".parse().unwrap()];
+        Login::of(&secret(data), &SecretPolicy { endpoints, ..SecretPolicy::default() })
+    }
+
     fn account(changes: Value) -> String {
         let mut account = json!({
             "type": "service_account", "project_id": "p", "client_email": "mcm@p.example.com", "private_key": "top-secret",
@@ -224,14 +236,14 @@ mod tests {
     #[case("serviceaccount.json")]
     #[case("credentialsConfig")]
     fn a_service_account_has_three_spellings(#[case] key: &str) {
-        let login = Login::of(&secret(&[(key, &format!(" {}\n", account(json!({}))))])).unwrap();
+        let login = login(&[(key, &format!(" {}\n", account(json!({}))))]).unwrap();
         assert_eq!((login.project.as_str(), login.credentials), ("p", of_service_account()));
     }
 
     #[test]
     fn the_first_spelling_with_a_value_wins() {
         let (one, two) = (account(json!({"project_id": "one"})), account(json!({"project_id": "two"})));
-        let project = |data: &[(&str, &str)]| Login::of(&secret(data)).unwrap().project;
+        let project = |data: &[(&str, &str)]| login(data).unwrap().project;
         assert_eq!(project(&[("serviceAccountJSON", &one), ("credentialsConfig", &two)]), "one");
         assert_eq!(project(&[("serviceAccountJSON", ""), ("credentialsConfig", &two)]), "two");
     }
@@ -240,7 +252,7 @@ mod tests {
     fn a_service_account_may_name_its_key_and_its_token_endpoint() {
         let text = account(json!({"private_key_id": "k", "token_uri": "https://sts.example.com/t", "client_id": "1"}));
         let Credentials::ServiceAccount { key_id, token_uri, .. } =
-            Login::of(&secret(&[("serviceAccountJSON", &text)])).unwrap().credentials
+            login(&[("serviceAccountJSON", &text)]).unwrap().credentials
         else {
             panic!("it is a service account");
         };
@@ -259,8 +271,11 @@ mod tests {
     #[case::project_leads_elsewhere("serviceAccountJSON", account(json!({"project_id": "p/../x"})), &[], "names no project")]
     #[case::other_type("serviceAccountJSON", account(json!({"type": "authorized_user"})), &[], "type is")]
     #[case::other_sts("credentialsConfig", external(json!({"token_url": "https://evil.example.com/v1/token"})), &[], "token_url must be")]
-    #[case::other_file("credentialsConfig", external(json!({"credential_source": {"file": "/etc/passwd"}})), &[], "credential_source.file must be")]
-    #[case::other_source("credentialsConfig", external(json!({"credential_source": {"url": "http://evil"}})), &[], "credential_source.file must be")]
+    #[case::other_file("credentialsConfig", external(json!({"credential_source": {"file": "/etc/passwd"}})), &[], "credential_source.file in the Secret of the class is not a path below")]
+    #[case::other_source("credentialsConfig", external(json!({"credential_source": {"url": "http://evil"}})), &[], "credential_source.file in the Secret of the class is not a path below")]
+    #[case::other_token_endpoint("serviceAccountJSON", account(json!({"token_uri": "https://evil.example.com/t"})), &[], "token_uri in the Secret of the class is not")]
+    #[case::plain_token_endpoint("serviceAccountJSON", account(json!({"token_uri": "http://oauth2.googleapis.com/token"})), &[], "token_uri in the Secret of the class is not")]
+    #[case::other_endpoint("serviceAccountJSON", account(json!({})), &[("endpointURL", "http://169.254.169.254/compute/v1")], "endpointURL in the Secret of the class is not")]
     #[case::other_token_type("credentialsConfig", external(json!({"subject_token_type": "x"})), &[], "subject_token_type must be")]
     #[case::no_audience("credentialsConfig", external(json!({"audience": ""})), &[], "no audience")]
     #[case::other_iam("credentialsConfig", external(json!({"service_account_impersonation_url": "https://evil.example.com/v1/projects/-/serviceAccounts/a:generateAccessToken"})), &[], "impersonation_url must be")]
@@ -273,7 +288,7 @@ mod tests {
         #[case] more: &[(&str, &str)],
         #[case] expected: &str,
     ) {
-        let error = Login::of(&secret(&[&[(key, text.as_str())], more].concat())).unwrap_err();
+        let error = login(&[&[(key, text.as_str())], more].concat()).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
         assert!(error.message.contains(expected) && !error.message.contains("top-secret"), "{error}");
     }
@@ -283,9 +298,12 @@ mod tests {
         let path = "/v1/projects/-/serviceAccounts/mcm@p.iam.gserviceaccount.com:generateAccessToken";
         let text =
             external(json!({"project_id": "", "service_account_impersonation_url": format!("{IAM_HOST}{path}")}));
-        let login = Login::of(&secret(&[("credentialsConfig", &text), ("projectID", "beside\n")])).unwrap();
-        let credentials =
-            Credentials::ExternalAccount { audience: "a".to_owned(), impersonation: Some(path.to_owned()) };
+        let login = login(&[("credentialsConfig", &text), ("projectID", "beside\n")]).unwrap();
+        let credentials = Credentials::ExternalAccount {
+            token_file: TOKEN_FILE.into(),
+            audience: "a".to_owned(),
+            impersonation: Some(path.to_owned()),
+        };
         assert_eq!((login.project.as_str(), login.credentials), ("beside", credentials));
     }
 

@@ -57,9 +57,9 @@ use crate::api::machine::{Machine, MachineClass};
 const MOST_REQUESTS: u32 = 5;
 
 /// Opens the driver, for the list of built-in drivers.
-pub(super) fn open(_: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+pub(super) fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
     let requests = Requests::of(NAME, observer);
-    Ok(Arc::new(GcpDriver::new(Access::of_environment(), Patience::default(), requests)))
+    Ok(Arc::new(GcpDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
 }
 
 /// How long the driver waits for what.
@@ -139,9 +139,9 @@ impl GcpDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = Login::of(secret)?;
+        let login = self.accounts.login(secret)?;
         let key = AccountKey::from(&login);
-        let account = self.accounts.get(&key)?;
+        let account = self.accounts.get(&key);
         let compute = Compute { http: Arc::clone(&self.http), account, project: login.project, secret: secret.clone() };
         Ok(Session { spec, scope, key, compute })
     }
@@ -360,6 +360,15 @@ impl Driver for GcpDriver {
         let mut problems = Problems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
+        problems
+    }
+
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        let results = [self.accounts.login(secret).map(drop), user_data(secret).map(drop)];
+        for error in results.into_iter().filter_map(Result::err) {
+            problems.error("Secret", error.message);
+        }
         problems
     }
 

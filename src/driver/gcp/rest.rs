@@ -4,7 +4,7 @@ use aws_smithy_types::body::SdkBody;
 use serde::de::DeserializeOwned;
 
 use super::errors::failure_of;
-use crate::driver::cloud::{Failure, Http, form};
+use crate::driver::cloud::{Failure, Http, Limiter, form};
 
 const AGENT: &str = "machine-controller-manager";
 
@@ -34,8 +34,12 @@ impl Request<'static> {
 }
 
 /// Sends a request once and reads its answer.
-pub(super) async fn once<T: DeserializeOwned>(http: &Http, request: &Request<'_>) -> Result<T, Failure> {
-    let (status, text) = http.send(encoded(request)?).await?;
+pub(super) async fn once<T: DeserializeOwned>(
+    http: &Http,
+    limiter: &Limiter,
+    request: &Request<'_>,
+) -> Result<T, Failure> {
+    let (status, text) = http.send(limiter, encoded(request)?).await?;
     if (200..300).contains(&status) {
         return serde_json::from_str(&text).map_err(|_| Failure::Unreadable(status));
     }

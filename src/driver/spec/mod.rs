@@ -21,10 +21,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-#[cfg(feature = "remote")]
+#[cfg(any(feature = "remote", feature = "aws"))]
 pub(crate) use problems::Problem;
 pub(crate) use problems::Problems;
-use problems::quotable;
+pub(crate) use problems::quotable;
 pub(crate) use scalar::{Scalar, boolean, duration, found, one_of, quantity, string, text};
 
 /// The fields of one object, by their known names.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     ec2::{Ec2, IMAGE, PROFILE},
     objects::merge,
-    simulation::Simulation,
+    simulation::{ENDPOINTS, Simulation},
     world::World,
 };
 
@@ -96,7 +96,7 @@ impl Cloud for InCloud {
 
     /// Orphans are deleted as early as possible.
     fn flags(&self) -> Vec<String> {
-        ["--machine-safety-orphan-vms-period=1m", "--machine-safety-orphan-vms-minimum-age=1m"]
+        ["--machine-safety-orphan-vms-period=1m", "--machine-safety-orphan-vms-minimum-age=1m", ENDPOINTS]
             .map(str::to_owned)
             .to_vec()
     }

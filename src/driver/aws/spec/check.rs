@@ -3,15 +3,45 @@
 use serde_json::Value;
 
 use super::types::{BlockDevice, MARKERS, ROOT_DEVICE, Spec};
-use crate::driver::{
-    cloud::{Markers, is_word},
-    spec::{Problems, found},
+use crate::{
+    api::machine::MachineClass,
+    driver::{
+        aws::names::tags_of,
+        cloud::{Markers, is_word},
+        spec::{Problems, found, quotable},
+    },
 };
 
 /// Fields that the reference accepts and never sends. Sending them would change cost, encryption or permissions of pools
 /// that exist.
 const IGNORED: [&str; 2] = ["ebsOptimized", "monitoring"];
 const IGNORED_OF_DEVICES: [&str; 2] = ["noDevice", "virtualName"];
+
+/// Tags of one resource.
+const MOST_TAGS: usize = 50;
+/// In characters.
+const LONGEST_TAG_KEY: usize = 128;
+/// In characters.
+const LONGEST_TAG_VALUE: usize = 256;
+/// IOPS of a gp3 volume that names none.
+const GP3_IOPS: i32 = 3000;
+/// IOPS that a gp3 volume needs for each MiB/s.
+const GP3_IOPS_PER_MIB: i32 = 4;
+/// Least and greatest throughput of a gp3 volume, in MiB/s. The greatest has been raised once.
+const GP3_THROUGHPUT: i32 = 125;
+const GP3_MOST_THROUGHPUT: i32 = 2000;
+
+/// What the class says of its zone beside its `providerSpec`: labels of Nodes and estimates of autoscalers follow from it.
+pub(in crate::driver::aws) fn node_template(spec: &Spec, class: &MachineClass, problems: &mut Problems) {
+    let Some(template) = &class.node_template else { return };
+    let (region, zone) = (template.region.as_str(), template.zone.as_str());
+    if !region.is_empty() && region != spec.region {
+        problems.warning("nodeTemplate.region", format!("{region:?} is not providerSpec.region {:?}", spec.region));
+    }
+    if !zone.is_empty() && !zone.starts_with(&spec.region) {
+        problems.warning("nodeTemplate.zone", format!("{zone:?} is no zone of providerSpec.region {:?}", spec.region));
+    }
+}
 
 pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
     if !spec.region.is_empty() && !is_word(&spec.region) {
@@ -26,6 +56,7 @@ pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
     cpu(spec, problems);
     placement(spec, problems);
     differences(spec, value, problems);
+    tags(spec, problems);
     Markers::check(spec.tags.keys().map(String::as_str), MARKERS, "providerSpec.tags", problems);
     ignored(value, problems);
 }
@@ -33,7 +64,7 @@ pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
 /// What Gardener's driver makes of the same class.
 fn differences(spec: &Spec, value: &Value, problems: &mut Problems) {
     if value.is_null() {
-        problems.difference("providerSpec", "Gardener's driver crashes");
+        problems.difference("providerSpec", "Gardener's driver fails with Internal: unexpected end of JSON input");
     }
     if get(value, "blockDevices").is_some_and(|devices| devices.as_array().is_some_and(Vec::is_empty)) {
         let text = "Gardener's driver accepts the class, and every creation fails";
@@ -72,6 +103,9 @@ fn block_devices(devices: &[BlockDevice], problems: &mut Problems) {
             problems.expected(format!("{PATH}[{index}].ebs.iops"), &expected, "nothing");
         }
     }
+    for (index, device) in devices.iter().enumerate() {
+        performance(device, &format!("{PATH}[{index}].ebs"), problems);
+    }
     if devices.len() < 2 {
         return;
     }
@@ -87,6 +121,30 @@ fn block_devices(devices: &[BlockDevice], problems: &mut Problems) {
             problems.expected(path, &expected, &found(&Value::from(name)));
         } else if name != ROOT_DEVICE && devices.iter().take(index).any(|other| other.device_name == name) {
             problems.error(path, format!("{name} is there twice"));
+        }
+    }
+}
+
+/// What EC2 refuses for the types that it has had for long. Others may have other limits, and maxima have risen before.
+fn performance(device: &BlockDevice, path: &str, problems: &mut Problems) {
+    let volume_type = device.volume_type.as_str();
+    if ["gp2", "st1", "sc1", "standard"].contains(&volume_type) && device.iops > 0 {
+        problems.error(format!("{path}.iops"), format!("a volume of type {volume_type} takes none"));
+    }
+    let Some(throughput) = device.throughput else { return };
+    let path = format!("{path}.throughput");
+    if ["gp2", "io1", "io2", "st1", "sc1", "standard"].contains(&volume_type) {
+        problems.error(path, format!("a volume of type {volume_type} takes none"));
+    } else if volume_type == "gp3" {
+        let iops = if device.iops > 0 { device.iops } else { GP3_IOPS };
+        let most = iops / GP3_IOPS_PER_MIB;
+        if throughput < GP3_THROUGHPUT {
+            problems.expected(path, &format!("at least {GP3_THROUGHPUT} MiB/s"), &throughput.to_string());
+        } else if throughput > most {
+            let expected = format!("at most {most} MiB/s with {iops} iops ({GP3_IOPS_PER_MIB} iops for each MiB/s)");
+            problems.expected(path, &expected, &throughput.to_string());
+        } else if throughput > GP3_MOST_THROUGHPUT {
+            problems.warning(path, format!("EC2 documents at most {GP3_MOST_THROUGHPUT} MiB/s"));
         }
     }
 }
@@ -122,13 +180,45 @@ fn interfaces(spec: &Spec, problems: &mut Problems) {
         if interface.security_group_ids.is_empty() {
             problems.expected(format!("{PATH}[{index}].securityGroupIDs"), "at least one security group", "none");
         }
+        for (place, group) in interface.security_group_ids.iter().enumerate() {
+            let path = format!("{PATH}[{index}].securityGroupIDs[{place}]");
+            if !group.trim().is_empty() && !group.trim().starts_with("sg-") {
+                problems.expected(path, "an ID such as sg-0123, not a name", &found(&Value::from(group.as_str())));
+            } else if interface.security_group_ids.iter().take(place).any(|other| other == group) {
+                problems.warning(path, "given twice");
+            }
+        }
         if interface.primary_ipv6.is_some() && interface.ipv6_address_count.is_none() {
             problems.warning(format!("{PATH}[{index}].primaryIpv6"), "ignored without ipv6AddressCount");
         }
     }
 }
 
+/// Limits of EC2 on tags.
+fn tags(spec: &Spec, problems: &mut Problems) {
+    const PATH: &str = "providerSpec.tags";
+    let count = tags_of(&spec.tags, "", Some(("uid", "owner"))).len();
+    if count > MOST_TAGS {
+        let own = count - spec.tags.len();
+        problems.error(PATH, format!("{} tags and {own} of mcm are {count}: EC2 takes {MOST_TAGS}", spec.tags.len()));
+    }
+    for (key, value) in &spec.tags {
+        let path = format!("{PATH}.{}", quotable(key));
+        if key.to_ascii_lowercase().starts_with("aws:") {
+            problems.error(path, "keys that begin with aws: are reserved");
+        } else if key.is_empty() || key.chars().count() > LONGEST_TAG_KEY {
+            problems.error(path, format!("a key has 1 to {LONGEST_TAG_KEY} characters"));
+        } else if value.chars().count() > LONGEST_TAG_VALUE {
+            problems.error(path, format!("a value has at most {LONGEST_TAG_VALUE} characters"));
+        }
+    }
+}
+
 fn market(spec: &Spec, problems: &mut Problems) {
+    let is_price = |price: &str| price.parse::<f64>().is_ok_and(|price| price.is_finite() && price > 0.0);
+    if let Some(price) = spec.spot_price.as_deref().filter(|price| !price.is_empty() && !is_price(price)) {
+        problems.expected("providerSpec.spotPrice", "a price in dollars, more than 0", &found(&Value::from(price)));
+    }
     if spec.market_type.is_some() && spec.spot_price.is_some() {
         problems.warning("providerSpec.spotPrice", "ignored, because instanceMarketOptions is set");
     }

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::types::{BlockDevice, CapacityReservation, CpuOptions, MetadataOptions, NetworkInterface, Placement, Spec};
 use crate::driver::{
     aws::names::PLACEMENT_ANNOTATION,
-    cloud::{choice, filled, number},
-    spec::{Fields, Problems, Scalar, boolean, one_of, string, text},
+    cloud::{filled, known, number, required_known},
+    spec::{Fields, Problems, Scalar, boolean, string, text},
 };
 
 const FIELDS: [&str; 18] = [
@@ -50,9 +50,10 @@ const INTERFACE_FIELDS: [&str; 11] = [
 const METADATA_FIELDS: [&str; 4] = ["httpEndpoint", "httpTokens", "httpProtocolIpv6", "httpPutResponseHopLimit"];
 const CPU_FIELDS: [&str; 3] = ["coreCount", "threadsPerCore", "amdSevSnp"];
 const PLACEMENT_FIELDS: [&str; 5] = ["tenancy", "hostId", "groupId", "partitionNumber", "affinity"];
-const ANNOTATION_FIELDS: [&str; 9] = [
+const ANNOTATION_FIELDS: [&str; 10] = [
     "affinity",
     "availabilityZone",
+    "availabilityZoneId",
     "groupId",
     "groupName",
     "hostId",
@@ -64,7 +65,7 @@ const ANNOTATION_FIELDS: [&str; 9] = [
 
 const VOLUME_TYPES: [&str; 7] = ["gp2", "gp3", "io1", "io2", "st1", "sc1", "standard"];
 const MARKET_TYPES: [&str; 3] = ["spot", "capacity-block", "interruptible-capacity-reservation"];
-const PREFERENCES: [&str; 2] = ["open", "none"];
+const PREFERENCES: [&str; 3] = ["open", "none", "capacity-reservations-only"];
 const INTERFACE_TYPES: [&str; 3] = ["interface", "efa", "efa-only"];
 const SWITCH: [&str; 2] = ["enabled", "disabled"];
 const TOKENS: [&str; 2] = ["required", "optional"];
@@ -91,25 +92,23 @@ pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
         block_devices: fields.objects("blockDevices", &DEVICE_FIELDS, |device| Some(block_device(device))),
         capacity_reservation: fields.object("capacityReservation", &RESERVATION_FIELDS, |reservation| {
             Some(CapacityReservation {
-                preference: choice(reservation, "capacityReservationPreference", &PREFERENCES),
+                preference: known(reservation, "capacityReservationPreference", &PREFERENCES),
                 resource_group_arn: filled(reservation, "capacityReservationResourceGroupArn"),
                 id: filled(reservation, "capacityReservationId"),
             })
         }),
         network_interfaces: fields.objects("networkInterfaces", &INTERFACE_FIELDS, |one| Some(interface(one))),
         spot_price: fields.optional("spotPrice", &text()),
-        market_type: fields
-            .object("instanceMarketOptions", &["marketType"], |market| {
-                Some(market.required("marketType", &one_of(&MARKET_TYPES)))
-            })
-            .flatten(),
+        market_type: fields.object("instanceMarketOptions", &["marketType"], |market| {
+            required_known(market, "marketType", &MARKET_TYPES)
+        }),
         source_dest_check: fields.optional("srcAndDstChecksEnabled", &boolean()),
         tags: fields.map("tags", &text()),
         metadata_options: fields.object("instanceMetadataOptions", &METADATA_FIELDS, |options| {
             Some(MetadataOptions {
-                endpoint: choice(options, "httpEndpoint", &SWITCH),
-                tokens: choice(options, "httpTokens", &TOKENS),
-                protocol_ipv6: choice(options, "httpProtocolIpv6", &SWITCH),
+                endpoint: known(options, "httpEndpoint", &SWITCH),
+                tokens: known(options, "httpTokens", &TOKENS),
+                protocol_ipv6: known(options, "httpProtocolIpv6", &SWITCH),
                 hop_limit: options.optional("httpPutResponseHopLimit", &number(0, 64)),
             })
         }),
@@ -117,7 +116,7 @@ pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
             Some(CpuOptions {
                 core_count: cpu.optional("coreCount", &number(1, i32::MAX)),
                 threads_per_core: cpu.optional("threadsPerCore", &number(1, 2)),
-                amd_sev_snp: choice(cpu, "amdSevSnp", &SWITCH),
+                amd_sev_snp: known(cpu, "amdSevSnp", &SWITCH),
             })
         }),
         placement: fields
@@ -132,6 +131,7 @@ pub(super) fn annotated_placement(value: &Value, problems: &mut Problems) -> Pla
     Placement {
         affinity: filled(&mut fields, "affinity"),
         availability_zone: filled(&mut fields, "availabilityZone"),
+        availability_zone_id: filled(&mut fields, "availabilityZoneId"),
         group_id: filled(&mut fields, "groupId"),
         group_name: filled(&mut fields, "groupName"),
         host_id: filled(&mut fields, "hostId"),
@@ -151,7 +151,7 @@ fn block_device(device: &mut Fields<'_>) -> BlockDevice {
         ebs.optional("kmsKeyID", &text());
         Some(BlockDevice {
             device_name: String::new(),
-            volume_type: ebs.required("volumeType", &one_of(&VOLUME_TYPES)).unwrap_or_default().to_owned(),
+            volume_type: required_known(ebs, "volumeType", &VOLUME_TYPES).unwrap_or_default(),
             volume_size: ebs.required("volumeSize", &number(1, i32::MAX)).unwrap_or_default(),
             iops: ebs.optional("iops", &number(0, i32::MAX)).unwrap_or_default(),
             throughput: ebs.optional("throughput", &number(1, i32::MAX)),
@@ -172,7 +172,7 @@ fn interface(fields: &mut Fields<'_>) -> NetworkInterface {
         delete_on_termination: fields.optional("deleteOnTermination", &boolean()).unwrap_or(true),
         device_index: fields.optional("deviceIndex", &number(0, i32::MAX)),
         network_card_index: fields.optional("networkCardIndex", &number(0, i32::MAX)),
-        interface_type: choice(fields, "interfaceType", &INTERFACE_TYPES),
+        interface_type: known(fields, "interfaceType", &INTERFACE_TYPES),
         ipv6_address_count: fields.optional("ipv6AddressCount", &number(0, i32::MAX)),
         primary_ipv6: fields.optional("primaryIpv6", &boolean()),
         ipv6_prefix_count: fields.optional("ipv6PrefixCount", &number(0, i32::MAX)),
@@ -181,11 +181,11 @@ fn interface(fields: &mut Fields<'_>) -> NetworkInterface {
 
 fn placement(fields: &mut Fields<'_>) -> Placement {
     Placement {
-        tenancy: choice(fields, "tenancy", &TENANCIES),
+        tenancy: known(fields, "tenancy", &TENANCIES),
         host_id: filled(fields, "hostId"),
         group_id: filled(fields, "groupId"),
         partition_number: fields.optional("partitionNumber", &number(1, i32::MAX)),
-        affinity: choice(fields, "affinity", &AFFINITIES),
+        affinity: known(fields, "affinity", &AFFINITIES),
         ..Placement::default()
     }
 }

@@ -65,13 +65,11 @@ fn a_class_with_what_is_required_is_valid() {
     Value::Null,
     "providerSpec.blockDevices[0].ebs: expected an object, found nothing"
 )]
-#[case::volume_type("/blockDevices/0/ebs/volumeType", json!("gp1"), r#"providerSpec.blockDevices[0].ebs.volumeType: expected one of gp2, gp3, io1, io2, st1, sc1, standard, found the string "gp1""#)]
 #[case::volume_size("/blockDevices/0/ebs/volumeSize", json!(0), "providerSpec.blockDevices[0].ebs.volumeSize: expected a whole number of at least 1, found the number 0")]
 #[case::iops("/blockDevices/0/ebs/iops", json!(-1), "providerSpec.blockDevices[0].ebs.iops: expected a whole number of at least 0, found the number -1")]
 #[case::iops_of_io1("/blockDevices/0/ebs/volumeType", json!("io1"), "providerSpec.blockDevices[0].ebs.iops: expected more than 0 for volumeType io1, found nothing")]
 #[case::throughput("/blockDevices/0/ebs/throughput", json!(0), "providerSpec.blockDevices[0].ebs.throughput: expected a whole number of at least 1, found the number 0")]
 #[case::encrypted("/blockDevices/0/ebs/encrypted", json!("yes"), r#"providerSpec.blockDevices[0].ebs.encrypted: expected true or false, found the string "yes""#)]
-#[case::preference("/capacityReservation", json!({"capacityReservationPreference": "maybe"}), r#"providerSpec.capacityReservation.capacityReservationPreference: expected one of open, none, found the string "maybe""#)]
 #[case::reservations("/capacityReservation", json!({"capacityReservationId": "a", "capacityReservationResourceGroupArn": "b"}), "providerSpec.capacityReservation: expected either capacityReservationId or capacityReservationResourceGroupArn, found both")]
 #[case::preference_and_id("/capacityReservation", json!({"capacityReservationId": "a", "capacityReservationPreference": "open"}), "providerSpec.capacityReservation: expected either capacityReservationPreference or a reservation, found both")]
 #[case::no_interfaces("/networkInterfaces", json!([]), "providerSpec.networkInterfaces: expected at least one network interface, found none")]
@@ -84,8 +82,6 @@ fn a_class_with_what_is_required_is_valid() {
 #[case::blank_group("/networkInterfaces/0/securityGroupIDs", json!(["sg-1", " "]), r#"providerSpec.networkInterfaces[0].securityGroupIDs[1]: expected a string that is not blank, found the string " ""#)]
 #[case::device_index("/networkInterfaces/0/deviceIndex", json!(-1), "providerSpec.networkInterfaces[0].deviceIndex: expected a whole number of at least 0, found the number -1")]
 #[case::network_card("/networkInterfaces/0/networkCardIndex", json!(-1), "providerSpec.networkInterfaces[0].networkCardIndex: expected a whole number of at least 0, found the number -1")]
-#[case::interface_type("/networkInterfaces/0/interfaceType", json!("ena"), r#"providerSpec.networkInterfaces[0].interfaceType: expected one of interface, efa, efa-only, found the string "ena""#)]
-#[case::market("/instanceMarketOptions", json!({"marketType": "x"}), r#"providerSpec.instanceMarketOptions.marketType: expected one of spot, capacity-block, interruptible-capacity-reservation, found the string "x""#)]
 #[case::no_market("/instanceMarketOptions", json!({}), "providerSpec.instanceMarketOptions.marketType: expected one of spot, capacity-block, interruptible-capacity-reservation, found nothing")]
 #[case::spot_price("/spotPrice", json!(0.5), "providerSpec.spotPrice: expected a string, found a fractional number")]
 #[case::checks("/srcAndDstChecksEnabled", json!("no"), r#"providerSpec.srcAndDstChecksEnabled: expected true or false, found the string "no""#)]
@@ -100,17 +96,11 @@ fn a_class_with_what_is_required_is_valid() {
     "providerSpec.tags: expected a key that contains kubernetes.io/role/, found none"
 )]
 #[case::tag("/tags/x", json!(1), "providerSpec.tags.x: expected a string, found the number 1")]
-#[case::endpoint("/instanceMetadataOptions", json!({"httpEndpoint": "on"}), r#"providerSpec.instanceMetadataOptions.httpEndpoint: expected one of enabled, disabled, found the string "on""#)]
-#[case::tokens("/instanceMetadataOptions", json!({"httpTokens": "on"}), r#"providerSpec.instanceMetadataOptions.httpTokens: expected one of required, optional, found the string "on""#)]
-#[case::ipv6("/instanceMetadataOptions", json!({"httpProtocolIpv6": "on"}), r#"providerSpec.instanceMetadataOptions.httpProtocolIpv6: expected one of enabled, disabled, found the string "on""#)]
 #[case::hops("/instanceMetadataOptions", json!({"httpPutResponseHopLimit": 65}), "providerSpec.instanceMetadataOptions.httpPutResponseHopLimit: expected a whole number from 0 to 64, found the number 65")]
 #[case::cores_alone("/cpuOptions", json!({"coreCount": 2}), "providerSpec.cpuOptions: expected both coreCount and threadsPerCore, or neither, found one")]
 #[case::threads("/cpuOptions", json!({"coreCount": 2, "threadsPerCore": 3}), "providerSpec.cpuOptions.threadsPerCore: expected a whole number from 1 to 2, found the number 3")]
-#[case::sev("/cpuOptions", json!({"amdSevSnp": "x"}), r#"providerSpec.cpuOptions.amdSevSnp: expected one of enabled, disabled, found the string "x""#)]
-#[case::tenancy("/placement", json!({"tenancy": "x"}), r#"providerSpec.placement.tenancy: expected one of default, dedicated, host, found the string "x""#)]
 #[case::host("/placement", json!({"hostId": "h-1", "tenancy": "dedicated"}), "providerSpec.placement.hostId: needs tenancy host")]
 #[case::partition("/placement", json!({"partitionNumber": 0}), "providerSpec.placement.partitionNumber: expected a whole number of at least 1, found the number 0")]
-#[case::affinity("/placement", json!({"affinity": "x"}), r#"providerSpec.placement.affinity: expected one of default, host, found the string "x""#)]
 fn a_wrong_field_is_told_with_its_path(#[case] pointer: &str, #[case] value: Value, #[case] expected: &str) {
     let spec = if pointer.contains('~') {
         let mut spec = spec();
@@ -122,6 +112,91 @@ fn a_wrong_field_is_told_with_its_path(#[case] pointer: &str, #[case] value: Val
     };
     let (errors, _) = texts(&spec);
     assert_eq!(errors.first().map(String::as_str), Some(expected), "{errors:?}");
+}
+
+/// A cloud has values that are newer than this program.
+#[rstest]
+#[case("/blockDevices/0/ebs/volumeType", json!("gp4"), "providerSpec.blockDevices[0].ebs.volumeType", "gp4")]
+#[case("/networkInterfaces/0/interfaceType", json!("ena"), "providerSpec.networkInterfaces[0].interfaceType", "ena")]
+#[case("/capacityReservation", json!({"capacityReservationPreference": "maybe"}), "providerSpec.capacityReservation.capacityReservationPreference", "maybe")]
+#[case("/instanceMarketOptions", json!({"marketType": "on-demand"}), "providerSpec.instanceMarketOptions.marketType", "on-demand")]
+#[case("/instanceMetadataOptions", json!({"httpEndpoint": "on"}), "providerSpec.instanceMetadataOptions.httpEndpoint", "on")]
+#[case("/instanceMetadataOptions", json!({"httpTokens": "on"}), "providerSpec.instanceMetadataOptions.httpTokens", "on")]
+#[case("/instanceMetadataOptions", json!({"httpProtocolIpv6": "on"}), "providerSpec.instanceMetadataOptions.httpProtocolIpv6", "on")]
+#[case("/cpuOptions", json!({"amdSevSnp": "x"}), "providerSpec.cpuOptions.amdSevSnp", "x")]
+#[case("/placement", json!({"tenancy": "x"}), "providerSpec.placement.tenancy", "x")]
+#[case("/placement", json!({"affinity": "x"}), "providerSpec.placement.affinity", "x")]
+fn an_unknown_value_of_a_known_field_is_a_warning(
+    #[case] pointer: &str,
+    #[case] value: Value,
+    #[case] path: &str,
+    #[case] found: &str,
+) {
+    let (errors, warnings) = texts(&changed(pointer, value));
+    assert_eq!((errors, warnings.len()), (vec![], 1), "{warnings:?}");
+    let start = format!("{path}: the string \"{found}\" is none of ");
+    assert!(warnings[0].starts_with(&start) && warnings[0].ends_with(": sent to the cloud as it is"), "{warnings:?}");
+}
+
+#[rstest]
+#[case(json!("capacity-reservations-only"))]
+#[case(json!("open"))]
+#[case(json!("none"))]
+#[case(json!(""))]
+fn preferences_of_ec2_are_known(#[case] value: Value) {
+    let spec = changed("/capacityReservation", json!({"capacityReservationPreference": value}));
+    assert_eq!(problems(&spec), Problems::default());
+}
+
+/// Limits of EC2 that the class alone exceeds.
+#[rstest]
+#[case::iops_of_gp2("/blockDevices/0/ebs", json!({"volumeType": "gp2", "volumeSize": 50, "iops": 100}), Some("providerSpec.blockDevices[0].ebs.iops: a volume of type gp2 takes none"))]
+#[case::throughput_of_gp2("/blockDevices/0/ebs", json!({"volumeType": "gp2", "volumeSize": 50, "throughput": 125}), Some("providerSpec.blockDevices[0].ebs.throughput: a volume of type gp2 takes none"))]
+#[case::throughput_of_io1("/blockDevices/0/ebs", json!({"volumeType": "io1", "volumeSize": 50, "iops": 100, "throughput": 125}), Some("providerSpec.blockDevices[0].ebs.throughput: a volume of type io1 takes none"))]
+#[case::little("/blockDevices/0/ebs/throughput", json!(124), Some("providerSpec.blockDevices[0].ebs.throughput: expected at least 125 MiB/s, found 124"))]
+#[case::too_much_for_its_iops("/blockDevices/0/ebs/throughput", json!(1000), Some("providerSpec.blockDevices[0].ebs.throughput: expected at most 750 MiB/s with 3000 iops (4 iops for each MiB/s), found 1000"))]
+#[case::with_more_iops("/blockDevices/0/ebs", json!({"volumeType": "gp3", "volumeSize": 50, "iops": 4000, "throughput": 1000}), None)]
+#[case::of_a_newer_type("/blockDevices/0/ebs", json!({"volumeType": "gp4", "volumeSize": 50, "iops": 1, "throughput": 9000}), None)]
+#[case::reserved_key("/tags/aws:x", json!("1"), Some("providerSpec.tags.aws:x: keys that begin with aws: are reserved"))]
+#[case::reserved_key("/tags/AWS:x", json!("1"), Some("providerSpec.tags.AWS:x: keys that begin with aws: are reserved"))]
+#[case::long_value("/tags/x", json!("v".repeat(257)), Some("providerSpec.tags.x: a value has at most 256 characters"))]
+#[case::long_value("/tags/x", json!("ä".repeat(256)), None)]
+#[case::negative_price("/spotPrice", json!("-1"), Some(r#"providerSpec.spotPrice: expected a price in dollars, more than 0, found the string "-1""#))]
+#[case::no_price("/spotPrice", json!("cheap"), Some(r#"providerSpec.spotPrice: expected a price in dollars, more than 0, found the string "cheap""#))]
+#[case::no_limit("/spotPrice", json!(""), None)]
+#[case::name_of_a_group("/networkInterfaces/0/securityGroupIDs", json!(["default"]), Some(r#"providerSpec.networkInterfaces[0].securityGroupIDs[0]: expected an ID such as sg-0123, not a name, found the string "default""#))]
+fn limits_of_ec2_are_checked(#[case] pointer: &str, #[case] value: Value, #[case] expected: Option<&str>) {
+    assert_eq!(texts(&changed(pointer, value)).0, expected.map(str::to_owned).into_iter().collect::<Vec<_>>());
+}
+
+/// EC2 takes 50 tags, and three of them are ours.
+#[rstest]
+#[case(47, false, None)]
+#[case(48, true, None)]
+#[case(48, false, Some("providerSpec.tags: 48 tags and 3 of mcm are 51: EC2 takes 50"))]
+#[case(60, false, Some("providerSpec.tags: 60 tags and 3 of mcm are 63: EC2 takes 50"))]
+fn tags_are_counted_with_ours(#[case] count: usize, #[case] has_name: bool, #[case] expected: Option<&str>) {
+    let mut spec = spec();
+    let tags = spec["tags"].as_object_mut().unwrap();
+    if has_name {
+        tags.insert("Name".to_owned(), json!("x"));
+    }
+    for number in tags.len()..count {
+        tags.insert(format!("tag-{number}"), json!("x"));
+    }
+    assert_eq!(texts(&spec).0, expected.map(str::to_owned).into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_long_key_is_refused_and_a_group_that_is_given_twice_is_a_warning() {
+    let key = "k".repeat(129);
+    let (errors, _) = texts(&changed(&format!("/tags/{key}"), json!("1")));
+    assert!(errors.len() == 1 && errors[0].ends_with("a key has 1 to 128 characters"), "{errors:?}");
+    let (errors, warnings) = texts(&changed("/networkInterfaces/0/securityGroupIDs", json!(["sg-1", "sg-1"])));
+    assert_eq!(
+        (errors.len(), warnings),
+        (0, vec!["providerSpec.networkInterfaces[0].securityGroupIDs[1]: given twice".to_owned()])
+    );
 }
 
 fn with_names(names: &[&str]) -> Value {
@@ -188,9 +263,12 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
 
 #[test]
 fn an_annotated_placement_may_be_empty_or_wrong() {
-    assert_eq!(placement_of_annotation("{}").unwrap(), None);
+    assert_eq!(placement_of_annotation("{}").unwrap(), (None, vec![]));
     let tenancy = Placement { tenancy: Some("host".to_owned()), ..Placement::default() };
-    assert_eq!(placement_of_annotation(r#"{"Tenancy": "host"}"#).unwrap(), Some(tenancy));
+    assert_eq!(placement_of_annotation(r#"{"Tenancy": "host"}"#).unwrap(), (Some(tenancy), vec![]));
+    let (placement, warnings) = placement_of_annotation(r#"{"AvailabilityZoneId": "euw1-az1", "Rack": "7"}"#).unwrap();
+    assert_eq!(placement.unwrap().availability_zone_id.as_deref(), Some("euw1-az1"));
+    assert!(warnings.len() == 1 && warnings[0].path.ends_with(".Rack"), "{warnings:?}");
     placement_of_annotation("no json").unwrap_err();
     placement_of_annotation("[]").unwrap_err();
 }

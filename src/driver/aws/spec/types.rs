@@ -29,7 +29,7 @@ pub(in crate::driver::aws) struct Spec {
     /// Set, even if empty: a one-time spot VM, with this price as the limit unless it is empty.
     pub spot_price: Option<String>,
     /// Overrides the spot price.
-    pub market_type: Option<&'static str>,
+    pub market_type: Option<String>,
     /// Only `Some(false)` has an effect.
     pub source_dest_check: Option<bool>,
     pub tags: BTreeMap<String, String>,
@@ -98,6 +98,7 @@ pub(in crate::driver::aws) struct CpuOptions {
 pub(in crate::driver::aws) struct Placement {
     pub affinity: Option<String>,
     pub availability_zone: Option<String>,
+    pub availability_zone_id: Option<String>,
     pub group_id: Option<String>,
     pub group_name: Option<String>,
     pub host_id: Option<String>,

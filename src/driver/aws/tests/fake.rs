@@ -6,7 +6,7 @@ use std::{
     fmt::Write as _,
     io,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -48,6 +48,26 @@ pub(super) struct FakeInterface {
     pub prefixes: usize,
 }
 
+/// A bucket of requests: how many it holds, how many come each second, how many there are, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    pub most: f64,
+    pub per_second: f64,
+    pub tokens: f64,
+    pub filled: Instant,
+}
+
+impl Bucket {
+    fn is_empty(&mut self) -> bool {
+        let now = Instant::now();
+        self.tokens += now.duration_since(self.filled).as_secs_f64() * self.per_second;
+        (self.tokens, self.filled) = (self.tokens.min(self.most), now);
+        let is_empty = self.tokens < 1.0;
+        self.tokens -= if is_empty { 0.0 } else { 1.0 };
+        is_empty
+    }
+}
+
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -55,6 +75,8 @@ pub(super) enum Fault {
     LostAnswer,
     /// No answer.
     Timeout,
+    /// An answer without end.
+    Endless,
     /// An answer that is no XML.
     Malformed,
     /// Error of EC2, with its HTTP status.
@@ -76,8 +98,12 @@ pub(super) struct Cloud {
     /// Every n-th RunInstances loses its answer.
     pub lost_every: Option<usize>,
     pub runs: usize,
+    /// RunInstances is throttled so.
+    pub bucket: Option<Bucket>,
     pub page: Option<usize>,
     pub repeats_page: bool,
+    /// The second page leads to the first.
+    pub circles: bool,
     pub ignores_filters: bool,
     pub root_device: Option<&'static str>,
     /// Answers to calls that only look, by action.
@@ -131,6 +157,10 @@ async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) ->
             tokio::time::sleep(Duration::from_secs(600)).await;
             StatusCode::GATEWAY_TIMEOUT.into_response()
         }
+        Some(Fault::Endless) => {
+            let chunk = Bytes::from(vec![b' '; 1 << 20]);
+            Body::from_stream(futures::stream::repeat_with(move || Ok::<_, io::Error>(chunk.clone()))).into_response()
+        }
         Some(Fault::Malformed) => "this is no XML".into_response(),
         Some(Fault::Error(code, status)) => error(code, status),
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
@@ -140,6 +170,9 @@ async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) ->
 fn take_fault(cloud: &mut Cloud, action: &str) -> Option<Fault> {
     if action == "RunInstances" {
         cloud.runs += 1;
+        if cloud.bucket.as_mut().is_some_and(Bucket::is_empty) {
+            return Some(Fault::Error("RequestLimitExceeded", 503));
+        }
         if cloud.lost_every.is_some_and(|every| cloud.runs.is_multiple_of(every)) {
             return Some(Fault::LostAnswer);
         }
@@ -287,6 +320,8 @@ fn describe(cloud: &mut Cloud, params: &Params) -> Response {
     body.push_str("</reservationSet>");
     if cloud.repeats_page {
         body.push_str("<nextToken>1</nextToken>");
+    } else if cloud.circles {
+        write!(body, "<nextToken>{}</nextToken>", 1 + first % 2).unwrap();
     } else if first + page < found.len() {
         write!(body, "<nextToken>{}</nextToken>", first + page).unwrap();
     }
@@ -347,7 +382,7 @@ fn item(instance: &FakeInstance) -> String {
         "<item><instanceId>{id}</instanceId><instanceState><code>0</code><name>{state}</name></instanceState>\
          <privateDnsName>{dns_name}</privateDnsName><privateIpAddress>10.0.0.1</privateIpAddress>\
          <ipAddress>198.51.100.1</ipAddress><dnsName>ec2-198-51-100-1.example.com</dnsName>\
-         <clientToken>{token}</clientToken>"
+         <clientToken>{token}</clientToken><placement><availabilityZone>eu-west-1a</availabilityZone></placement>"
     );
     if let Some((code, message)) = reason {
         write!(text, "<stateReason><code>{code}</code><message>{message}</message></stateReason>").unwrap();

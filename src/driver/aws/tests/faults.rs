@@ -1,17 +1,19 @@
 //! Each call of EC2 fails in each way: which code, how many VMs, and whether the next attempt succeeds.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    code, driver, driver_that_waits,
-    fake::{Fault, Shared},
-    request, request_for, spec_with, start, start_cloud, with_id,
+    code, driver, driver_that_waits, driver_within,
+    fake::{Bucket, Fault, Shared},
+    limits, request, request_for, spec_with, start, start_cloud, with_id,
 };
-use crate::driver::{Code, DriverError, MachineRequest, aws::AwsDriver, interface::Driver};
+use crate::driver::{
+    Code, DriverError, MachineRequest, aws::AwsDriver, cloud::Limits, guard::Guards, interface::Driver,
+};
 
 const THROTTLE: Fault = Fault::Error("RequestLimitExceeded", 503);
 const STOCK_OUT: Fault = Fault::Error("InsufficientInstanceCapacity", 500);
@@ -173,7 +175,7 @@ async fn an_initialization_that_fails_is_completed_by_the_next(
 ) {
     join_all(cells(not_found, [(Some(Code::Uninitialized), 1); COLUMNS]).map(async |(fault, expected)| {
         let (cloud, failing, driver) = start_with(fault).await;
-        let interface = json!({"subnetID": "s", "securityGroupIDs": ["sg"], "ipv6PrefixCount": 1});
+        let interface = json!({"subnetID": "s", "securityGroupIDs": ["sg-1"], "ipv6PrefixCount": 1});
         let spec = spec_with(&json!({"srcAndDstChecksEnabled": false, "networkInterfaces": [interface]}));
         let request = request_for("a", "uid-a", spec);
         driver.create(&request).await.unwrap();
@@ -250,4 +252,19 @@ async fn five_hundred_machines_get_five_hundred_vms_although_every_tenth_answer_
     assert!(cloud.runs > 500, "answers were lost");
     let look_ups = cloud.sent("DescribeInstances").len();
     assert!(look_ups < 500, "{look_ups} look-ups for 500 machines");
+}
+
+/// Other users of the account need the requests that we would waste.
+#[tokio::test]
+async fn throttled_creations_waste_few_calls() {
+    const MACHINES: usize = 40;
+    let (cloud, url) = start_cloud().await;
+    let limits = Limits { slowest: Limits::default().slowest, ..limits(Duration::from_secs(20)) };
+    let driver = driver_within(&url, limits, Guards::unobserved().observer);
+    cloud.lock().bucket = Some(Bucket { most: 5.0, per_second: 5.0, tokens: 5.0, filled: Instant::now() });
+    let requests: Vec<MachineRequest> = (0..MACHINES).map(|number| request(&format!("m-{number}"))).collect();
+    join_all(requests.iter().map(|request| create(&driver, request))).await;
+    let cloud = cloud.lock();
+    assert_eq!(cloud.instances.len(), MACHINES);
+    assert!(cloud.runs * 2 <= MACHINES * 5, "{} calls for {MACHINES} VMs", cloud.runs);
 }

@@ -1,6 +1,11 @@
 //! What the driver does with what it finds.
 
-use std::{collections::BTreeMap, io::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::join_all;
 use rstest::rstest;
@@ -9,9 +14,18 @@ use serde_json::json;
 use super::{
     OWNER, code, driver,
     fake::{FakeInstance, FakeInterface, Fault, Shared, serve},
-    request, request_for, secret, spec, spec_with, start, with_id,
+    request, request_for, secret, spec, spec_with, start, start_cloud, with_id,
 };
-use crate::driver::{Code, ListedVm, MachineRequest, SecretData, interface::Driver};
+use crate::{
+    api::machine::SecretRef,
+    driver::{
+        Code, ListedVm, MachineRequest, SecretData, SecretPolicy,
+        aws::{AwsDriver, NAME, Patience, accounts::Access},
+        cloud::Requests,
+        guard::Guards,
+        interface::Driver,
+    },
+};
 
 /// Puts a VM into the cloud that the driver did not create.
 fn put(cloud: &Shared, id: &str, tags: &[(&str, &str)], state: &'static str) {
@@ -33,6 +47,7 @@ async fn a_vm_lives_from_create_to_delete() {
     let vm = driver.create(&request("a")).await.unwrap();
     assert_eq!(vm.provider_id, "aws:///eu-west-1/i-00000000000000000");
     assert_eq!(vm.node_name, "ip-10-0-0-0.eu-west-1.compute.internal");
+    assert_eq!(vm.zone.as_deref(), Some("eu-west-1a"));
     let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
     let expected = [
         "InternalIP 10.0.0.1",
@@ -113,7 +128,7 @@ async fn two_vms_of_one_machine_are_told_and_both_deleted() {
     let error = driver.status(&request("a")).await.unwrap_err();
     assert_eq!((error.code, error.message.as_str()), (Code::OutOfRange, "machine \"a\" has several VMs: i-1, i-2"));
     assert_eq!(code(driver.create(&request("a")).await), Code::OutOfRange);
-    assert_eq!(driver.status(&with_id(request("a"), "aws:///x/i-2")).await.unwrap().node_name, "i-2.internal");
+    assert_eq!(driver.status(&with_id(request("a"), "aws:///eu-west-1a/i-2")).await.unwrap().node_name, "i-2.internal");
     driver.delete(&with_id(request("a"), "aws:///eu-west-1/i-2")).await.unwrap();
     assert_eq!(cloud.lock().alive().len(), 1);
     put(&cloud, "i-3", &[("Name", "a")], "pending");
@@ -317,7 +332,7 @@ async fn an_id_of_another_cloud_is_refused(#[case] id: &str) {
 async fn a_class_of_another_provider_is_refused() {
     let (cloud, driver) = start().await;
     let mut request = request("a");
-    std::sync::Arc::make_mut(&mut request.class).provider = "GCP".to_owned();
+    Arc::make_mut(&mut request.class).provider = "GCP".to_owned();
     assert_eq!(code(driver.create(&request).await), Code::InvalidArgument);
     assert_eq!(code(driver.status(&request).await), Code::InvalidArgument);
     assert_eq!(code(driver.delete(&request).await), Code::InvalidArgument);
@@ -327,8 +342,8 @@ async fn a_class_of_another_provider_is_refused() {
 
 /// Two interfaces, one of them EFA, and two prefixes for the first.
 pub(super) fn initializing() -> MachineRequest {
-    let interface = json!({"subnetID": "s", "securityGroupIDs": ["sg"], "ipv6PrefixCount": 2});
-    let efa = json!({"subnetID": "s", "securityGroupIDs": ["sg"], "interfaceType": "efa"});
+    let interface = json!({"subnetID": "s", "securityGroupIDs": ["sg-1"], "ipv6PrefixCount": 2});
+    let efa = json!({"subnetID": "s", "securityGroupIDs": ["sg-1"], "interfaceType": "efa"});
     let changes = json!({"srcAndDstChecksEnabled": false, "networkInterfaces": [interface, efa]});
     request_for("a", "uid-a", spec_with(&changes))
 }
@@ -400,7 +415,7 @@ async fn only_missing_prefixes_are_assigned(#[case] present: usize, #[case] expe
 #[tokio::test]
 async fn prefixes_go_to_the_interface_with_the_index_of_the_class() {
     let (cloud, driver) = start().await;
-    let interface = |index, count| json!({"subnetID": "s", "securityGroupIDs": ["sg"], "deviceIndex": index, "ipv6PrefixCount": count});
+    let interface = |index, count| json!({"subnetID": "s", "securityGroupIDs": ["sg-1"], "deviceIndex": index, "ipv6PrefixCount": count});
     let request =
         request_for("a", "uid-a", spec_with(&json!({"networkInterfaces": [interface(1, 1), interface(0, 0)]})));
     driver.create(&request).await.unwrap();
@@ -477,7 +492,8 @@ async fn a_workload_identity_that_fails_says_why(#[case] fault: Option<Fault>, #
     let (cloud, driver) = start().await;
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"AKIDEXAMPLE").unwrap();
-    let path = if fault.is_some() { file.path().to_str().unwrap() } else { "/nowhere/token" };
+    let absent = std::env::temp_dir().join("no-such-token");
+    let path = if fault.is_some() { file.path() } else { &absent }.to_str().unwrap();
     cloud.lock().faults.extend(fault.map(|fault| ("AssumeRoleWithWebIdentity", fault, 99)));
     let secret = secret_with(&[("workloadIdentityTokenFile", path), ("roleARN", "arn")]);
     let error = driver.list(&request("a").class, &secret).await.unwrap_err();
@@ -494,4 +510,216 @@ async fn a_secret_may_name_the_endpoint_of_its_cloud() {
     assert_eq!(code(driver.list(&request("a").class, &secret).await), Code::Unavailable);
     secret.0.insert("endpointURL".to_owned(), url.into_bytes());
     driver.list(&request("a").class, &secret).await.unwrap();
+}
+
+/// The first class names a Secret without keys, the second a Secret with empty keys, the third none.
+#[rstest]
+#[case::no_keys(&[("userData", "x")], Some("cloudprovider"))]
+#[case::empty_keys(&[("userData", "x"), ("accessKeyID", ""), ("secretAccessKey", "")], Some("cloudprovider"))]
+#[case::no_secret(&[("userData", "x")], None)]
+#[tokio::test]
+async fn a_class_without_keys_is_not_served_with_the_credentials_of_the_process(
+    #[case] data: &[(&str, &str)],
+    #[case] named: Option<&str>,
+) {
+    let (cloud, driver) = start().await;
+    let mut request = request("a");
+    let reference = named.map(|name| SecretRef { name: name.to_owned(), ..SecretRef::default() });
+    Arc::make_mut(&mut request.class).credentials_secret_ref = reference;
+    request.secret = secret_with(data);
+    for error in [
+        driver.create(&request).await.map(drop),
+        driver.status(&request).await.map(drop),
+        driver.delete(&request).await.map(drop),
+        driver.list(&request.class, &request.secret).await.map(drop),
+    ] {
+        let error = error.unwrap_err();
+        assert!(error.code == Code::InvalidArgument && error.message.contains("accessKeyID"), "{error}");
+    }
+    assert_eq!(cloud.lock().requests.len(), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_an_endpoint_that_is_not_allowed() {
+    let (cloud, url) = start_cloud().await;
+    let policy = SecretPolicy::default();
+    let access = Access { secrets: policy, ..Access::default() };
+    let requests = Requests::of(NAME, &Guards::unobserved().observer);
+    let driver = AwsDriver::new(access, Patience::default(), requests);
+    let mut secret = secret();
+    secret.0.insert("endpointURL".to_owned(), url.into_bytes());
+    assert_eq!(code(driver.list(&request("a").class, &secret).await), Code::InvalidArgument);
+    assert_eq!(cloud.lock().requests.len(), 0);
+}
+
+/// An answer without end would fill the memory of the process.
+#[tokio::test]
+async fn an_answer_without_end_fails() {
+    let (cloud, driver) = start().await;
+    cloud.lock().faults.push(("DescribeInstances", Fault::Endless, 99));
+    let error = driver.list(&request("a").class, &secret()).await.unwrap_err();
+    assert_eq!(error.code, Code::Unavailable);
+    assert!(error.message.ends_with("the answer has more than 67108864 bytes"), "{error}");
+    assert_eq!(cloud.lock().requests.len(), 1, "another answer would be as large");
+}
+
+#[tokio::test]
+async fn pages_in_a_circle_fail() {
+    let (cloud, driver) = start().await;
+    for number in 0..4 {
+        put(&cloud, &format!("i-{number}"), &[("Name", &format!("m-{number}"))], "running");
+    }
+    {
+        let mut cloud = cloud.lock();
+        (cloud.page, cloud.circles) = (Some(1), true);
+    }
+    let error = driver.list(&request("a").class, &secret()).await.unwrap_err();
+    assert_eq!(error.code, Code::Unavailable);
+    assert_eq!(cloud.lock().requests.len(), 3);
+}
+
+/// EC2 remembers a token for longer than the VM that it was used for.
+#[tokio::test]
+async fn a_token_whose_vm_does_not_appear_is_given_up_after_a_while() {
+    let (cloud, driver) = start().await;
+    driver.create(&request("a")).await.unwrap();
+    let mut again = request("a");
+    again.secret.0.insert("userData".to_owned(), b"with a new bootstrap token".to_vec());
+    // It ended, and EC2 does not show it any more.
+    cloud.lock().instances.values_mut().for_each(|instance| instance.hidden = usize::MAX);
+    assert_eq!(code(driver.create(&again).await), Code::Aborted, "it may be new");
+    let give_up = async {
+        while driver.create(&again).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), give_up).await.unwrap();
+    let tokens: BTreeSet<String> =
+        cloud.lock().sent("RunInstances").iter().map(|one| one["ClientToken"].clone()).collect();
+    assert_eq!(tokens, ["uid-a".to_owned(), "uid-a-1".to_owned()].into());
+}
+
+#[tokio::test]
+async fn credentials_that_aws_refuses_are_fetched_again() {
+    let (cloud, driver) = start().await;
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"token").unwrap();
+    let path = file.path().to_str().unwrap();
+    let secret = secret_with(&[("workloadIdentityTokenFile", path), ("roleARN", "arn")]);
+    let class = request("a").class;
+    driver.list(&class, &secret).await.unwrap();
+    cloud.lock().faults.push(("DescribeInstances", Fault::Error("ExpiredToken", 400), 1));
+    assert_eq!(code(driver.list(&class, &secret).await), Code::Unauthenticated);
+    driver.list(&class, &secret).await.unwrap();
+    assert_eq!(cloud.lock().sent("AssumeRoleWithWebIdentity").len(), 2);
+}
+
+/// The VM of a class whose region was changed is elsewhere, so it would count as absent.
+#[rstest]
+#[case::region("aws:///eu-west-1/i-1", true)]
+#[case::zone("aws:///eu-west-1b/i-1", true)]
+#[case::local_zone("aws:///eu-west-1-lax-1a/i-1", true)]
+#[case::another("aws:///us-east-1/i-1", false)]
+#[case::another_with_the_same_start("aws:///eu-west-12/i-1", false)]
+#[tokio::test]
+async fn an_id_of_another_region_is_refused(#[case] id: &str, #[case] is_known: bool) {
+    let (cloud, driver) = start().await;
+    put(&cloud, "i-1", &[("Name", "a")], "running");
+    let request = with_id(request("a"), id);
+    let expected = if is_known { None } else { Some(Code::InvalidArgument) };
+    assert_eq!(driver.status(&request).await.err().map(|error| error.code), expected);
+    assert_eq!(driver.delete(&request).await.err().map(|error| error.code), expected);
+    assert_eq!(cloud.lock().alive().is_empty(), is_known);
+}
+
+#[rstest]
+#[case(16 * 1024, None)]
+#[case(16 * 1024 + 1, Some("userData has 16385 bytes, and EC2 takes at most 16384"))]
+#[tokio::test]
+async fn user_data_that_is_too_long_is_refused_before_a_creation(#[case] size: usize, #[case] expected: Option<&str>) {
+    let (cloud, driver) = start().await;
+    let mut request = request("a");
+    request.secret.0.insert("userData".to_owned(), vec![b'x'; size]);
+    let problems = driver.secret_problems(&request.class, &request.secret);
+    let result = driver.create(&request).await;
+    match expected {
+        None => assert!(result.is_ok() && problems.errors.is_empty(), "{result:?}"),
+        Some(text) => {
+            let error = result.unwrap_err();
+            assert!(error.code == Code::InvalidArgument && error.message.starts_with(text), "{error}");
+            assert_eq!(problems.errors[0].text, error.message);
+        }
+    }
+    assert_eq!(cloud.lock().runs, usize::from(expected.is_none()));
+}
+
+#[tokio::test]
+async fn the_secret_of_a_class_is_checked_without_a_call() {
+    let (cloud, driver) = start().await;
+    let class = request("a").class;
+    assert_eq!(driver.secret_problems(&class, &secret()).errors, []);
+    let errors = driver.secret_problems(&class, &secret_with(&[("accessKeyID", "AK")])).errors;
+    assert_eq!(errors.len(), 2, "neither credentials nor user data: {errors:?}");
+    assert_eq!(cloud.lock().requests.len(), 0);
+}
+
+#[rstest]
+#[case::another_zone(json!({"zone": "eu-central-1a"}), &["nodeTemplate.zone"])]
+#[case::another_region(json!({"region": "eu-central-1", "zone": "eu-west-1a"}), &["nodeTemplate.region"])]
+#[case::same(json!({"region": "eu-west-1", "zone": "eu-west-1a"}), &[])]
+#[tokio::test]
+async fn a_node_template_of_another_region_is_a_warning(
+    #[case] template: serde_json::Value,
+    #[case] expected: &[&str],
+) {
+    let (_cloud, driver) = start().await;
+    let mut request = request("a");
+    Arc::make_mut(&mut request.class).node_template = Some(serde_json::from_value(template).unwrap());
+    let warnings = driver.validate(&request.class).warnings;
+    assert_eq!(warnings.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), expected);
+}
+
+/// Of Cluster API, whose core deletes the Node next: its kubelet must have ended.
+fn infrastructure() -> MachineRequest {
+    let mut request = request("a");
+    let owner = json!([{
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine", "name": "a", "uid": "u",
+        "controller": true,
+    }]);
+    Arc::make_mut(&mut request.machine).metadata.owner_references = serde_json::from_value(owner).unwrap();
+    request
+}
+
+#[tokio::test]
+async fn a_machine_of_cluster_api_is_deleted_when_its_vm_has_ended() {
+    let (cloud, driver) = start().await;
+    let mut request = infrastructure();
+    let vm = driver.create(&request).await.unwrap();
+    request.may_pause = true;
+    let known = with_id(request.clone(), &vm.provider_id);
+    for _ in 0..2 {
+        for request in [&request, &known] {
+            let error = driver.delete(request).await.unwrap_err();
+            assert!(error.call_again_in.is_some() && error.message.ends_with("is shutting down"), "{error}");
+        }
+    }
+    assert_eq!(cloud.lock().sent("TerminateInstances").len(), 1);
+    cloud.lock().instances.values_mut().for_each(|instance| instance.state = "terminated");
+    driver.delete(&request).await.unwrap();
+    driver.delete(&known).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_that_may_not_pause_waits_for_the_end_of_the_vm() {
+    let (cloud, driver) = start().await;
+    let request = infrastructure();
+    driver.create(&request).await.unwrap();
+    let end = async {
+        while cloud.lock().instances.values().any(|instance| instance.state != "shutting-down") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        cloud.lock().instances.values_mut().for_each(|instance| instance.state = "terminated");
+    };
+    let (deleted, ()) = tokio::join!(driver.delete(&request), end);
+    deleted.unwrap();
 }

@@ -24,6 +24,7 @@ use crate::{
         Code, DriverError, MachineRequest, Observer, SecretData,
         cloud::{Limits, Requests},
         guard::Guards,
+        secret_policy,
     },
 };
 
@@ -55,12 +56,27 @@ fn observed_driver(url: &str, observer: Arc<dyn Observer>) -> AwsDriver {
     driver_with(url, Duration::from_secs(20), observer)
 }
 
+fn limits(attempt: Duration) -> Limits {
+    Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1), slowest: 1000.0 }
+}
+
 fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn Observer>) -> AwsDriver {
-    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1) };
+    driver_within(url, limits(attempt), observer)
+}
+
+fn driver_within(url: &str, limits: Limits, observer: Arc<dyn Observer>) -> AwsDriver {
     let (endpoint, sts_endpoint) = (Some(url.to_owned()), Some(url.to_owned()));
-    let access = Access { endpoint, sts_endpoint, uses_proxy: false, limits };
+    let secrets = secret_policy::of_tests();
+    let access = Access { endpoint, sts_endpoint, limits, secrets, ..Access::default() };
     let millis = Duration::from_millis;
-    let patience = Patience { window: millis(2), first: millis(2), longest: millis(10), total: millis(2000) };
+    let patience = Patience {
+        window: millis(2),
+        mismatch: millis(200),
+        shutdown: millis(10),
+        first: millis(2),
+        longest: millis(10),
+        total: millis(2000),
+    };
     AwsDriver::new(access, patience, Requests::of(NAME, &observer))
 }
 

@@ -65,6 +65,8 @@ const DISK: &str = "BlockDeviceMapping.1.Ebs";
 #[case::empty_key(json!({"keyName": ""}), &[], &[])]
 #[case::ignored(json!({"ebsOptimized": true, "monitoring": true}), &[], &[])]
 #[case::reservation_preference(json!({"capacityReservation": {"capacityReservationPreference": "none"}}), &[("CapacityReservationSpecification.CapacityReservationPreference", "none")], &[])]
+#[case::only_reservations(json!({"capacityReservation": {"capacityReservationPreference": "capacity-reservations-only"}}), &[("CapacityReservationSpecification.CapacityReservationPreference", "capacity-reservations-only")], &[])]
+#[case::a_newer_market(json!({"instanceMarketOptions": {"marketType": "moon"}}), &[("InstanceMarketOptions.MarketType", "moon")], &[])]
 #[case::reservation_id(json!({"capacityReservation": {"capacityReservationId": "cr-1"}}), &[("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", "cr-1")], &[])]
 #[case::reservation_group(json!({"capacityReservation": {"capacityReservationResourceGroupArn": "arn:g"}}), &[("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationResourceGroupArn", "arn:g")], &[])]
 #[case::spot(json!({"spotPrice": ""}), &[("InstanceMarketOptions.MarketType", "spot"), ("InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time")], &[])]
@@ -158,6 +160,7 @@ async fn instance_volumes_and_interfaces_get_the_tags_and_the_name_of_the_machin
 
 #[rstest]
 #[case::annotation(json!({}), r#"{"HostId": "h-1", "tenancy": "host", "GroupName": "g", "AvailabilityZone": "z", "SpreadDomain": "s", "HostResourceGroupArn": "a", "GroupId": "i", "Affinity": "host", "PartitionNumber": 2}"#, &[("HostId", "h-1"), ("Tenancy", "host"), ("GroupName", "g"), ("AvailabilityZone", "z"), ("SpreadDomain", "s"), ("HostResourceGroupArn", "a"), ("GroupId", "i"), ("Affinity", "host"), ("PartitionNumber", "2")])]
+#[case::zone_id(json!({}), r#"{"AvailabilityZoneId": "euw1-az1"}"#, &[("AvailabilityZoneId", "euw1-az1")])]
 #[case::class_first(json!({"placement": {"tenancy": "dedicated"}}), r#"{"HostId": "h-1"}"#, &[("Tenancy", "dedicated")])]
 #[case::empty(json!({}), "", &[])]
 #[case::nothing_in_it(json!({}), "{}", &[])]

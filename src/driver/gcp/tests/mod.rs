@@ -26,6 +26,7 @@ use crate::{
         Code, DriverError, MachineRequest, SecretData,
         cloud::{Limits, Requests},
         guard::Guards,
+        secret_policy,
     },
 };
 
@@ -116,9 +117,9 @@ fn access(url: &str, attempt: Duration) -> Access {
         sts: format!("{url}/v1/token"),
         iam: url.to_owned(),
         accounts: url.to_owned(),
-        token_file: "/nowhere/token".into(),
         uses_proxy: false,
-        limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1) },
+        limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1), slowest: 1000.0 },
+        secrets: secret_policy::of_tests(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tokens for calls, and what the Secret says of them.
 
-use std::io::Write;
+use std::{io::Write, path::Path};
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -11,8 +11,7 @@ use super::{
     secret, unmeasured,
 };
 use crate::driver::{
-    Code, DriverError, SecretData,
-    cloud::Limits,
+    Code, DriverError, SecretData, SecretPolicy,
     gcp::{GcpDriver, Patience, accounts::Access},
     interface::Driver,
 };
@@ -77,34 +76,18 @@ async fn a_secret_may_name_the_endpoint_of_its_cloud() {
     assert_eq!(code(list(&world, &elsewhere, &secret).await), Code::InvalidArgument);
 }
 
-/// A workload identity, with or without a service account.
-fn external(impersonates: bool) -> SecretData {
+/// A workload identity whose token is in this file, with or without a service account.
+fn external(file: &Path, impersonates: bool) -> SecretData {
     let iam = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts";
     let mut account = json!({
         "type": "external_account", "project_id": PROJECT, "audience": "//iam.googleapis.com/x",
         "token_url": "https://sts.googleapis.com/v1/token", "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-        "credential_source": {"file": "/var/run/secrets/gardener.cloud/workload-identity/token"},
+        "credential_source": {"file": file},
     });
     if impersonates {
         account["service_account_impersonation_url"] = format!("{iam}/a@b.example.com:generateAccessToken").into();
     }
     SecretData([("credentialsConfig".to_owned(), account.to_string().into_bytes())].into())
-}
-
-/// A driver whose process has a token in this file.
-fn with_token_in(world: &World, file: &str) -> GcpDriver {
-    let url = &world.url;
-    let limits = Limits { attempts: 2, pause: std::time::Duration::from_millis(1), ..Limits::default() };
-    let access = Access {
-        compute: format!("{url}/compute/v1"),
-        sts: format!("{url}/v1/token"),
-        iam: url.clone(),
-        accounts: url.clone(),
-        token_file: file.into(),
-        uses_proxy: false,
-        limits,
-    };
-    GcpDriver::new(access, Patience::default(), unmeasured())
 }
 
 fn file_with(text: &str) -> tempfile::NamedTempFile {
@@ -120,9 +103,8 @@ fn file_with(text: &str) -> tempfile::NamedTempFile {
 async fn a_workload_identity_is_exchanged_for_a_token(#[case] impersonates: bool, #[case] expected: &[&str]) {
     let world = World::new().await;
     let file = file_with(&format!("{SUBJECT_TOKEN}\n"));
-    let driver = with_token_in(&world, file.path().to_str().unwrap());
     for _ in 0..2 {
-        list(&world, &driver, &external(impersonates)).await.unwrap();
+        list(&world, &world.driver, &external(file.path(), impersonates)).await.unwrap();
     }
     assert_eq!(calls(&world), expected);
     let gce = world.gce.lock();
@@ -147,25 +129,52 @@ async fn a_workload_identity_that_fails_says_why(
 ) {
     let world = World::new().await;
     let file = file_with(SUBJECT_TOKEN);
-    let driver = with_token_in(&world, file.path().to_str().unwrap());
+    let secret = external(file.path(), true);
     world.gce.lock().faults.push((name, fault, 99));
-    let error = list(&world, &driver, &external(true)).await.unwrap_err();
+    let error = list(&world, &world.driver, &secret).await.unwrap_err();
     assert_eq!(error.code, expected, "{error}");
     assert!(!error.message.contains(SUBJECT_TOKEN) && !error.message.contains("ya29"), "{error}");
     world.gce.lock().faults.clear();
-    list(&world, &driver, &external(true)).await.unwrap();
+    list(&world, &world.driver, &secret).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_token_file_that_is_not_there_or_not_valid_is_told() {
     let world = World::new().await;
-    let error = list(&world, &with_token_in(&world, "/nowhere/token"), &external(false)).await.unwrap_err();
-    assert_eq!((error.code, error.message.contains("/nowhere/token")), (Code::Unauthenticated, true), "{error}");
+    let absent = std::env::temp_dir().join("no-such-token");
+    let error = list(&world, &world.driver, &external(&absent, false)).await.unwrap_err();
+    assert_eq!((error.code, error.message.contains("no-such-token")), (Code::Unauthenticated, true), "{error}");
     let file = file_with("another-token");
-    let driver = with_token_in(&world, file.path().to_str().unwrap());
-    let error = list(&world, &driver, &external(false)).await.unwrap_err();
+    let secret = external(file.path(), false);
+    let error = list(&world, &world.driver, &secret).await.unwrap_err();
     assert_eq!((error.code, error.message.contains("another-token")), (Code::Unauthenticated, false), "{error}");
     // The file is read again for the next token.
     std::fs::write(file.path(), SUBJECT_TOKEN).unwrap();
-    list(&world, &driver, &external(false)).await.unwrap();
+    list(&world, &world.driver, &secret).await.unwrap();
+}
+
+/// Neither the key of a Secret nor the token of the process goes to a host that the operator did not allow.
+#[tokio::test]
+async fn nothing_is_sent_to_hosts_that_are_not_allowed() {
+    let world = World::new().await;
+    let driver = GcpDriver::new(
+        Access { secrets: SecretPolicy::default(), ..Access::default() },
+        Patience::default(),
+        unmeasured(),
+    );
+    let file = file_with(SUBJECT_TOKEN);
+    for secret in [world.secret(), external(file.path(), false)] {
+        assert_eq!(code(list(&world, &driver, &secret).await), Code::InvalidArgument);
+    }
+    assert_eq!(calls(&world), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_secret_of_a_class_is_checked_without_a_call() {
+    let world = World::new().await;
+    let class = world.request("a").class;
+    assert_eq!(world.driver.secret_problems(&class, &world.secret()).errors, []);
+    let errors = world.driver.secret_problems(&class, &SecretData::default()).errors;
+    assert_eq!(errors.len(), 2, "neither credentials nor user data: {errors:?}");
+    assert_eq!(calls(&world), [""; 0]);
 }

@@ -8,7 +8,7 @@ use super::driver;
 use crate::{
     api::machine::{MachineClass, MachineDeployment},
     driver::{
-        SecretData,
+        SecretData, SecretPolicy,
         gcp::{
             credentials::{Credentials, Login},
             user_data,
@@ -33,6 +33,7 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
-    assert!(matches!(Login::of(&data).unwrap().credentials, Credentials::ServiceAccount { .. }));
+    let login = Login::of(&data, &SecretPolicy::default()).unwrap();
+    assert!(matches!(login.credentials, Credentials::ServiceAccount { .. }));
     user_data::items(&data, None).unwrap();
 }
