@@ -15,7 +15,7 @@ use futures::FutureExt;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-pub(crate) use lanes::Lanes;
+pub(crate) use lanes::{Lanes, Visit};
 pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
 pub(crate) use secret_data::of_class as secrets_of_class;
 
@@ -51,21 +51,9 @@ pub(crate) struct Session {
     /// Data of the Secrets and the bootstrap token. Plans do not see it.
     secret: SecretData,
     token: Option<String>,
-    slot: Option<Slot>,
+    visit: Option<Visit>,
     permit: Option<HeldPermit>,
     began: Option<Instant>,
-}
-
-/// A slot of a lane, for as long as the reconcile lasts.
-struct Slot {
-    key: Key,
-    context: Arc<Ports>,
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.context.lanes.leave(&self.key);
-    }
 }
 
 impl Session {
@@ -84,6 +72,10 @@ impl Reconciler for Machines {
     type Session = Session;
 
     fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Self::Snapshot> {
+    fn begin(&self, key: &Key) -> Session {
+        Session { visit: Some(self.context.lanes.visit(key)), ..Session::default() }
+    }
+
         self.snapshot(key, memory, session).map(Box::new)
     }
 
@@ -164,13 +156,11 @@ impl Machines {
             ClassView::Present { class, .. } | ClassView::Unserved(class) => Account::of(class),
             ClassView::Unknown | ClassView::Missing => Account::default(),
         };
-        let is_admitted = self.context.lanes.admits(turn.key, &account, lane);
+        let visit = turn.session.visit.get_or_insert_with(|| self.context.lanes.visit(turn.key));
+        let is_admitted = visit.admits(&account, lane);
         // The Machine may have been deleted, and its key forgotten, before it was queued here.
         if !is_admitted && self.context.machines.cache.get(turn.key).is_none() {
             self.context.lanes.forget(turn.key);
-        }
-        if is_admitted && turn.session.slot.is_none() {
-            turn.session.slot = Some(Slot { key: turn.key.clone(), context: Arc::clone(&self.context) });
         }
         is_admitted
     }

@@ -184,7 +184,7 @@ impl Shop {
             owners: Arc::new(Owners::new(&client)),
             targets,
             drivers: Arc::new(Catalogue::of([Arc::clone(&cloud) as Arc<dyn Driver>], &Guards::unobserved())),
-            lanes: Lanes::new(1, Arc::clone(&queue)),
+            lanes: Arc::new(Lanes::new(1, Arc::clone(&queue))),
             queue: Arc::clone(&queue),
             permits: Arc::default(),
             holds: Arc::default(),
