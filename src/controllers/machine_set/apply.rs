@@ -16,11 +16,11 @@ use parking_lot::Mutex;
 use super::{Action, Failure, InFlight, Snapshot};
 use crate::{
     api::{
-        machine::{Machine, MachinePhase, MachineSet, OperationType},
+        machine::{Machine, MachineClass, MachinePhase, MachineSet, OperationType},
         patch,
         reasons::EventReason,
     },
-    controllers::{machine::metrics::MachineMetrics, object::owner},
+    controllers::{machine::metrics::MachineMetrics, object::owner, secret::MetadataOfSecret},
     plan::{Event, Step},
     runtime::{
         cache::Key,
@@ -42,6 +42,8 @@ const WRITES_IN_FLIGHT: usize = 32;
 pub(crate) struct MachineSets {
     pub sets: Arc<Objects<MachineSet>>,
     pub machines: Arc<Objects<Machine>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
     /// Shared with the deployments.
     pub in_flight: Arc<InFlightWrites>,
     pub holds: Arc<Holds>,

@@ -102,6 +102,8 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
     let reconciler = MachineSets {
         sets: Arc::clone(&sets),
         machines: builder.objects(),
+        classes: builder.objects(),
+        secrets: builder.objects(),
         in_flight: Arc::clone(&in_flight),
         holds: Arc::clone(&holds),
         events,

@@ -13,6 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use kube::ResourceExt;
+use serde_json::Value;
 use tokio::time::Instant;
 
 pub(crate) use lanes::{Lanes, Visit};
@@ -71,11 +72,11 @@ impl Reconciler for Machines {
     type Memory = Memory;
     type Session = Session;
 
-    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Self::Snapshot> {
     fn begin(&self, key: &Key) -> Session {
         Session { visit: Some(self.context.lanes.visit(key)), ..Session::default() }
     }
 
+    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Self::Snapshot> {
         self.snapshot(key, memory, session).map(Box::new)
     }
 
@@ -141,7 +142,9 @@ impl Machines {
                 round.iter().filter_map(|step| step.event.as_ref()).for_each(|event| self.record(snapshot, event));
                 continue;
             }
-            self.carry_out_one(snapshot, step.action, turn).await?;
+            if !self.carry_out_one(snapshot, step.action, turn).await? {
+                break;
+            }
             if let Some(event) = step.event {
                 self.record(snapshot, &event);
             }
@@ -165,17 +168,16 @@ impl Machines {
         is_admitted
     }
 
+    /// False if the API server refused a write of the Machine.
     async fn carry_out_one(
         &self,
         snapshot: &mut Snapshot,
         action: Action,
         turn: &mut Turn<'_, Self>,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<bool, ReconcileError> {
         let context = &self.context;
         match action {
-            Action::PatchMachine(patch) => {
-                turn.track(context.machines.patch(&snapshot.machine.metadata, &patch).await)?;
-            }
+            Action::PatchMachine(patch) => return self.patch(snapshot, &patch, turn).await,
             Action::WriteStatus(status) => self.write_status(snapshot, &status, turn).await?,
             Action::ReadSecret => self.read_secret(snapshot, &mut turn.session).boxed().await,
             Action::GetVmStatus | Action::CreateVm | Action::InitializeVm | Action::DeleteVm => {
@@ -200,7 +202,11 @@ impl Machines {
                 snapshot.now = context.now();
                 snapshot.token_ensured(answer.map(|token| turn.session.token = Some(token)));
             }
-            Action::DeleteBootstrapToken { id } => bootstrap_token::delete(context, snapshot, &id).boxed().await,
+            Action::DeleteBootstrapToken { id } => {
+                if bootstrap_token::delete(context, snapshot, &id).boxed().await {
+                    snapshot.token_deleted();
+                }
+            }
             Action::ListPods { node } => {
                 let pods = pods::list(context, snapshot, &node).await;
                 let elsewhere = volumes::elsewhere(context, snapshot, turn.key, &node);
@@ -221,7 +227,26 @@ impl Machines {
             Action::WaivePermit(machine) => context.permits.waive(&machine),
             Action::EvictPod(_) | Action::DeletePod(_) => {}
         }
-        Ok(())
+        Ok(true)
+    }
+
+    async fn patch(
+        &self,
+        snapshot: &mut Snapshot,
+        patch: &Value,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<bool, ReconcileError> {
+        match turn.track(self.context.machines.patch(&snapshot.machine.metadata, patch).await) {
+            Ok(_) => snapshot.machine_written(patch),
+            Err(error) if error.failure() == WriteFailure::Refused => {
+                tracing::warn!(machine = %turn.key, error = error.text(), "the API server refused a write of the machine");
+                snapshot.now = self.context.now();
+                snapshot.machine_refused(patch, error.text());
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
     }
 
     async fn write_status(
@@ -249,7 +274,7 @@ impl Machines {
         let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
         let machine = &snapshot.machine;
         let answer = secret_data::of_machine(machine, class, &self.context.secrets).await.map(|merged| {
-            let mut facts = SecretFacts::of(&merged.data, merged.missing);
+            let mut facts = SecretFacts::of(&merged.data, merged.missing, merged.missing_user_data);
             facts.wants_token &= machine.user_data_secret().is_none();
             session.secret = merged.data;
             facts

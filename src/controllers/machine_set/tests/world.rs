@@ -105,6 +105,7 @@ impl World {
         Snapshot {
             set: serde_json::from_value(self.set.clone()).unwrap(),
             machines: self.machines.values().map(|machine| serde_json::from_value(machine.clone()).unwrap()).collect(),
+            is_class_unusable: false,
             unreadable: self.unreadable.clone(),
             unreadable_preserved: self.unreadable_preserved,
             failure: self.failure.clone(),
