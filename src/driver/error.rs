@@ -19,7 +19,20 @@ pub struct DriverError {
     pub call_again_in: Option<Duration>,
 }
 
+/// Longest message that controllers get, in bytes. It comes into statuses, of which there are many.
+const LONGEST_MESSAGE: usize = 2 << 10;
+
 impl DriverError {
+    /// The error with a message that fits into a status. A cut message has no brackets, because the code and the message are
+    /// in brackets and programs parse them.
+    pub(super) fn shortened(mut self) -> Self {
+        if self.message.len() > LONGEST_MESSAGE {
+            self.message.truncate(self.message.floor_char_boundary(LONGEST_MESSAGE));
+            self.message = self.message.replace('[', "(").replace(']', ")") + "…";
+        }
+        self
+    }
+
     /// A failure that carries only its code and text.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), last_known_state: None, vm: None, call_again_in: None }

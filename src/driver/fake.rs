@@ -42,6 +42,10 @@ impl FakeDriver {
         Self { failure: Some(DriverError::new(code, "as told")), ..self }
     }
 
+    pub(crate) fn saying(self, message: String) -> Self {
+        Self { failure: Some(DriverError::new(Code::Internal, message)), ..self }
+    }
+
     pub(crate) fn never_done(self) -> Self {
         Self { failure: Some(DriverError::not_done("as told", Duration::from_secs(1))), ..self }
     }

@@ -1,4 +1,4 @@
-//! The wrappers of every driver: metrics around limits around deadlines. Waiting for a slot counts in the metrics but
+//! The wrappers of every driver: short errors around metrics around limits around deadlines. Waiting for a slot counts in the metrics but
 //! not against the deadline of the call.
 //!
 //! Only the catalogue wraps drivers.
@@ -59,7 +59,8 @@ impl Guards {
     pub(super) fn around(&self, driver: Arc<dyn Driver>) -> Arc<dyn Driver> {
         let driver = Arc::new(Guarded { inner: driver, guard: self.time_limits });
         let driver = Arc::new(Guarded { inner: driver, guard: CallLimits::new(self.calls_per_account) });
-        Arc::new(Guarded { inner: driver, guard: Metering(Arc::clone(&self.observer)) })
+        let driver = Arc::new(Guarded { inner: driver, guard: Metering(Arc::clone(&self.observer)) });
+        Arc::new(Guarded { inner: driver, guard: ShortErrors })
     }
 }
 
@@ -182,6 +183,19 @@ impl<G: Guard> Driver for Guarded<G> {
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         let call = Call { provider: self.name(), operation: Operation::VolumeIds, account: None };
         self.guard.around(call, self.inner.volume_ids(specs)).await
+    }
+}
+
+/// Cuts the messages of errors, which clouds write. Drivers have removed secrets from them before.
+struct ShortErrors;
+
+impl Guard for ShortErrors {
+    async fn around<T: Send>(
+        &self,
+        _: Call,
+        work: impl Future<Output = Result<T, DriverError>> + Send,
+    ) -> Result<T, DriverError> {
+        work.await.map_err(DriverError::shortened)
     }
 }
 
@@ -366,6 +380,15 @@ mod tests {
             ("fake".to_owned(), operation, Duration::ZERO, Err(Code::ResourceExhausted)),
         ];
         assert_eq!(*recorder.0.lock(), expected);
+    }
+
+    #[rstest]
+    #[case::short("[as told]".to_owned(), "[as told]".to_owned())]
+    #[case::long("[ä".repeat(1 << 20), "(ä".repeat(682) + "(…")]
+    #[tokio::test]
+    async fn messages_of_errors_fit_into_a_status(#[case] message: String, #[case] expected: String) {
+        let driver = Guards::unobserved().around(Arc::new(FakeDriver::named("fake").saying(message)));
+        assert_eq!(call(&*driver, Operation::Create).await.unwrap_err().message, expected);
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,6 +46,8 @@ pub enum WaitKind {
     MachineCount,
     /// Machines to be deleted.
     MachineDeletion,
+    /// The API server to accept a write of a Machine that it refused.
+    MachineWrite,
     /// Which Machine a Node belongs to.
     NodeClaim,
     /// A Node to become healthy again.

@@ -34,6 +34,12 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
     /// State of the running reconcile: results of calls, and what it holds until it ends.
     type Session: Default + Send;
 
+    /// State with which a reconcile begins. It is dropped when the reconcile ends, however that ends.
+    fn begin(&self, key: &Self::Key) -> Self::Session {
+        let _ = key;
+        Self::Session::default()
+    }
+
     /// Reads the caches; `None` if the object does not exist or is unreadable.
     fn observe(&self, key: &Self::Key, memory: &Self::Memory, session: &Self::Session) -> Option<Self::Snapshot>;
 
@@ -239,9 +245,9 @@ impl<R: Reconciler> Handler for Loop<R> {
     type Key = R::Key;
 
     async fn handle(&self, key: &R::Key) -> Result<Requeue, ReconcileError> {
+        let mut turn = Turn { key, session: self.reconciler.begin(key), states: &self.states };
         self.resolve_writes(key).await?;
         let controller = self.queue.name();
-        let mut turn = Turn { key, session: R::Session::default(), states: &self.states };
         let mut done: HashMap<String, usize> = HashMap::new();
         for _ in 0..ROUNDS {
             let begun = Instant::now();

@@ -146,6 +146,12 @@ async fn deployment_whose_sets_would_have_too_long_names() {
     refused(DEPLOYMENT, &format!("metadata: {{name: {name}}}"), text).await;
 }
 
+#[tokio::test]
+async fn machine_whose_name_is_no_label_value() {
+    let text = "[metadata.name: Too long: may not be more than 63 bytes, UNCHECKED]";
+    refused(MACHINE, &format!("metadata: {{name: {}}}", "a".repeat(64)), text).await;
+}
+
 #[rstest]
 #[case::no_class(
     "spec: {class: null}",

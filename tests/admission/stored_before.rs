@@ -71,6 +71,7 @@ async fn machine() {
         "spec: {class: {name: ''}}",
         "spec: {class: null, nodeConditions: Ready}",
         "spec: {drainTimeout: 2 hours, healthTimeout: ''}",
+        &format!("metadata: {{name: {}}}", "a".repeat(64)),
     ];
     for object in Stored::before(MACHINE, &faults).await {
         object.takes("spec: {providerID: 'aws:///eu/i-1', nodeTemplate: {metadata: {labels: {a: b}}}}").await;

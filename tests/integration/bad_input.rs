@@ -53,6 +53,16 @@ async fn the_api_server_refuses_what_could_never_work(#[case] change: Value, #[c
     json!({}),
     "Waiting for the Secret NAMESPACE/nowhere, which does not exist"
 )]
+#[case::no_such_credentials(
+    json!({"credentialsSecretRef": {"name": "nowhere"}}),
+    json!({}),
+    "Waiting for the Secret NAMESPACE/nowhere, which does not exist"
+)]
+#[case::secret_of_another_namespace(
+    json!({"secretRef": {"name": "pool", "namespace": "elsewhere"}}),
+    json!({}),
+    "Waiting for the Secret elsewhere/pool, which is in another namespace than the MachineClass"
+)]
 #[case::no_user_data(
     json!({}),
     json!({"stringData": null, "data": {"other": ""}}),
@@ -96,6 +106,21 @@ async fn a_machine_that_cannot_be_made_says_why(#[case] class: Value, #[case] se
     world.classes().await;
     world.settled(1, "small").await;
     assert_eq!(world.scene.now().names(), [machine].into(), "the machine itself came up");
+}
+
+/// A typo in the name of the class. No VM can exist, so nothing is needed to delete the machine.
+#[tokio::test]
+async fn a_machine_of_a_class_that_never_existed_can_be_deleted() {
+    let world = World::new("never").await;
+    let _manager = world.run(&[]).await;
+    world.apply(objects::deployment("pool", 1)).await;
+    world
+        .find("the machine to wait for its class", |scene| {
+            let status = scene.machines.values().next()?.status.clone()?;
+            status.last_operation.description.starts_with("Waiting for the MachineClass small").then_some(())
+        })
+        .await;
+    world.remove_pool().await;
 }
 
 /// An unknown field does no harm, so the machine comes up; the class says both until it is corrected.

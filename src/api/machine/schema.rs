@@ -16,6 +16,9 @@ const SELECTOR_LABELS_MAX: u32 = 256;
 /// A MachineSet adds a dash and five characters to the name of its deployment, and no name has more than 253.
 pub(crate) const DEPLOYMENT_NAME_MAX: i64 = 253 - 6;
 
+/// The name of a Machine is the value of a label of its Node.
+pub(crate) const MACHINE_NAME_MAX: i64 = 63;
+
 const STRATEGIES: &str = "write RollingUpdate, Recreate or InPlaceUpdate";
 
 pub(super) const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";

@@ -193,8 +193,10 @@ impl World {
             if let Entry::Vacant(unknown) = classes.entry(name.clone()) {
                 let merged = machine::secrets_of_class(&class, &secrets).await;
                 let secret = merged
-                    .map(|merged| merged.data)
-                    .map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)));
+                    .map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)))
+                    .and_then(|merged| {
+                        merged.complete().map_err(|missing| format!("MachineClass {name} needs {missing}"))
+                    });
                 unknown.insert((Arc::new(class), secret));
             }
         }
@@ -228,7 +230,8 @@ impl World {
         let class = stored.or_else(|| swap::class(s)).and_then(|class| serde_json::from_value(class).ok());
         let class: MachineClass = class.ok_or_else(|| format!("the class of VM {name} cannot be read"))?;
         let secrets = Secrets::new(MetadataOfSecret::cache(), &self.management);
-        let secret = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?.data;
+        let merged = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?;
+        let secret = merged.complete().map_err(|missing| format!("VM {name} is not tagged without {missing}"))?;
         let driver = self.drivers.get(&class).map_err(|error| error.to_string())?;
         let owner = Owners::new(&self.management).of(&self.namespace).await.map_err(|error| error.to_string())?;
         let (machine, class, owner) = (Arc::new(machine), Arc::new(class), owner.marker().to_owned());

@@ -38,6 +38,7 @@ pub enum Action {
     /// `Driver::delete`. Result: `Snapshot::vm_deleted`.
     DeleteVm,
     /// JSON merge patch of metadata and spec; the executor adds `metadata.resourceVersion` and `metadata.uid` as preconditions.
+    /// Result: `Snapshot::machine_written` or `machine_refused`. Steps after a refused one are dropped.
     PatchMachine(Value),
     /// Replace the status, through `/status`, with the resource version as precondition.
     WriteStatus(Box<MachineStatus>),
@@ -79,7 +80,7 @@ pub enum Action {
     /// Use the existing bootstrap token in the target cluster, or create one. Its secret part is random and known only
     /// to the executor. Result: `Snapshot::token_ensured`.
     EnsureBootstrapToken(BootstrapToken),
-    /// Delete a bootstrap token. A failure is only logged, because the token expires.
+    /// Delete a bootstrap token. Result: `Snapshot::token_deleted`. A failure is only logged, because the token expires.
     DeleteBootstrapToken {
         /// ID of the token.
         id: String,

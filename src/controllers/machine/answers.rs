@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use serde_json::Value;
+
 use super::{
     memory::{Call, NodeWrite},
     snapshot::Snapshot,
@@ -33,6 +35,22 @@ impl Snapshot {
             }
             Err(message) => self.memory.token_failed(message, self.now),
         }
+    }
+
+    /// A bootstrap token was deleted, or did not exist.
+    pub fn token_deleted(&mut self) {
+        self.memory.token_deleted();
+        self.learned.token = TokenView::NotEnsured;
+    }
+
+    /// The Machine was written; the response is in the cache.
+    pub fn machine_written(&mut self, patch: &Value) {
+        self.memory.machine_written(patch);
+    }
+
+    /// The API server refused a write of the Machine. A retry does not help before something changes.
+    pub fn machine_refused(&mut self, patch: &Value, message: impl Into<String>) {
+        self.memory.machine_refused(patch, message.into(), self.now);
     }
 
     /// Result of [`super::Action::GetNode`]: whether the Node exists. A Node that was found is in the cache.
@@ -217,6 +235,7 @@ impl Snapshot {
             self.memory.call_failed(call, error, self.now);
             return None;
         }
+        self.memory.node_named(&vm.node_name);
         Some(vm)
     }
 }

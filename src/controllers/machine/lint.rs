@@ -2,7 +2,7 @@
 //! the snapshot alone, without the planner's results.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Action, Policy, Snapshot,
@@ -81,8 +81,8 @@ impl Facts<'_> {
                 NodeWrite::DetachVolumes | NodeWrite::RemoveFinalizer | NodeWrite::Delete => self.delete_node(node),
             },
             Action::WaivePermit(dead) => self.waive_permit(dead),
+            Action::GetVmStatus => self.get_vm_status(),
             Action::ReadSecret
-            | Action::GetVmStatus
             | Action::GetNode(_)
             | Action::EnsureBootstrapToken(_)
             | Action::DeleteBootstrapToken { .. }
@@ -125,6 +125,14 @@ impl Facts<'_> {
         self.has_class_and_secrets()
     }
 
+    /// A VM that is found belongs to the Machine, which needs the finalizer from then on.
+    fn get_vm_status(&self) -> Verdict {
+        if !finalizer::has(&self.snapshot.machine.metadata, labels::FINALIZER) {
+            return refuse(Rule::LosesVm, "the machine has no finalizer, and its VM may be found");
+        }
+        self.has_secrets()
+    }
+
     fn initialize_vm(&self) -> Verdict {
         match &self.snapshot.learned.vm {
             VmView::Created(_) | VmView::Uninitialized(_) => self.has_class_and_secrets(),
@@ -140,8 +148,12 @@ impl Facts<'_> {
     }
 
     fn has_secrets(&self) -> Verdict {
-        match self.snapshot.learned.secret {
-            SecretView::Read(_) => Ok(()),
+        match &self.snapshot.learned.secret {
+            SecretView::Read(facts) if facts.missing.is_empty() => Ok(()),
+            SecretView::Read(facts) => {
+                let missing = facts.missing.join(", ");
+                refuse(Rule::ActsOnUnknown, format!("the driver would be called without {missing}"))
+            }
             _ => refuse(Rule::ActsOnUnknown, "the Secrets of the class were not read in this reconcile"),
         }
     }
@@ -154,15 +166,18 @@ impl Facts<'_> {
         refuse(Rule::TooManyReplaced, "only an unhealthy machine with the same Node name needs no replacement permit")
     }
 
-    /// The provider ID of a created VM must be stored in the next step.
+    /// The provider ID of a created VM must be stored in the next step, unless the API server refused it.
     fn forgets_vm(&self) -> Option<Violation> {
-        let Snapshot { machine, learned, .. } = self.snapshot;
+        let Snapshot { machine, learned, memory, now, .. } = self.snapshot;
         let VmView::Created(vm) = &learned.vm else { return None };
         let records = |step: &Step<Action>| match &step.action {
             Action::PatchMachine(patch) => patch.pointer("/spec/providerID").is_some_and(|id| *id == vm.provider_id),
             _ => false,
         };
-        let is_owed = machine.spec.provider_id.is_empty() && !self.is_deleting() && !self.steps.is_empty();
+        let alone = json!({ "spec": { "providerID": vm.provider_id } });
+        let is_refused = memory.refusal_of(&alone, *now).is_some();
+        let is_owed =
+            machine.spec.provider_id.is_empty() && !is_refused && !self.is_deleting() && !self.steps.is_empty();
         (is_owed && !self.steps.first().is_some_and(records)).then(|| {
             Violation::new(
                 Rule::LosesVm,
@@ -387,8 +402,10 @@ impl Facts<'_> {
         let is_known = match self.snapshot.own_node() {
             NodeView::NoTarget | NodeView::Absent => true,
             NodeView::Unknown | NodeView::Missing => false,
-            NodeView::Present(_) if is_linked => matches!(self.snapshot.learned.pods, PodsView::Listed(_)),
-            NodeView::Present(_) => self.is_node_read(),
+            NodeView::Present(_) => {
+                let are_pods_listed = matches!(self.snapshot.learned.pods, PodsView::Listed(_));
+                are_pods_listed || !is_linked && self.is_node_read()
+            }
         };
         if is_known {
             return Ok(());

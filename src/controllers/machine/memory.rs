@@ -5,8 +5,10 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::{
+    api::{patch, syntax},
     drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
     driver::DriverError,
 };
@@ -21,6 +23,12 @@ pub struct Memory {
     calls: BTreeMap<Call, CallFailure>,
     node: BTreeMap<NodeWrite, NodeFailure>,
     token: Option<NodeFailure>,
+    /// Whether this process made the bootstrap token, or tried to, or deleted it since; `None` if it did neither.
+    has_token: Option<bool>,
+    /// Writes of the Machine that the API server refused, by the fields that they name.
+    refused: BTreeMap<String, RefusedWrite>,
+    /// Name of the VM's Node, if it cannot be the value of the label that would store it.
+    unlabelled_node: Option<String>,
     /// The deletion of a new VM was begun, because its name is that of another VM's Node.
     has_given_up_vm: bool,
     /// The last eviction or delete of each pod.
@@ -114,6 +122,31 @@ pub struct NodeFailure {
     pub count: u32,
 }
 
+/// A write that the API server refused and did not accept since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RefusedWrite {
+    /// The error of the API server.
+    message: String,
+    at: Timestamp,
+    /// How often in a row it was refused.
+    count: u32,
+}
+
+impl RefusedWrite {
+    /// What a Machine with a refused write waits for.
+    pub(super) fn awaited(&self) -> String {
+        format!("the API server to accept a write of the Machine: {}", self.message)
+    }
+
+    /// When to retry: after 5, 10, 20, … seconds, then every 10 minutes.
+    pub(super) fn retry_at(&self) -> Timestamp {
+        let factor = 1_i32 << self.count.saturating_sub(1).min(16);
+        let (first, longest) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
+        let pause = first.checked_mul(factor).unwrap_or(longest).min(longest);
+        self.at.checked_add(pause).unwrap_or(Timestamp::MAX)
+    }
+}
+
 impl Memory {
     /// Clears all failures, so that every call may be made immediately. Called when the class or a Secret changed.
     pub fn forget_failures(&mut self) {
@@ -130,6 +163,7 @@ impl Memory {
         self.calls.clear();
         self.node.clear();
         self.token = None;
+        self.refused.clear();
     }
 
     /// The memory, unless it is about an earlier Machine of the same name.
@@ -146,7 +180,8 @@ impl Memory {
         let calls = self.calls.values_mut().map(|failure| &mut failure.at);
         let writes = self.node.values_mut().chain(&mut self.token).map(|failure| &mut failure.at);
         let refused = self.pods.values_mut().filter(|attempt| attempt.answer != Answer::Accepted);
-        let times = calls.chain(writes).chain(refused.map(|attempt| &mut attempt.at));
+        let of_machine = self.refused.values_mut().map(|refusal| &mut refusal.at);
+        let times = calls.chain(writes).chain(refused.map(|attempt| &mut attempt.at)).chain(of_machine);
         times.filter(|at| **at > now).for_each(|at| *at = Timestamp::MIN);
         self
     }
@@ -164,11 +199,51 @@ impl Memory {
 
     pub(super) fn token_ensured(&mut self) {
         self.token = None;
+        self.has_token = Some(true);
+    }
+
+    pub(super) fn token_deleted(&mut self) {
+        self.has_token = Some(false);
+    }
+
+    /// Whether the Machine may have a bootstrap token. `None` if an earlier process may have made one.
+    pub(super) fn may_have_token(&self) -> Option<bool> {
+        if self.wants_token == Some(false) { Some(false) } else { self.has_token }
+    }
+
+    pub(super) fn machine_refused(&mut self, patch: &Value, message: String, at: Timestamp) {
+        let fields = patch::fields(patch);
+        let count = self.refused.get(&fields).map_or(0, |refusal| refusal.count).saturating_add(1);
+        self.refused.insert(fields, RefusedWrite { message, at, count });
+    }
+
+    pub(super) fn machine_written(&mut self, patch: &Value) {
+        if !self.refused.is_empty() {
+            self.refused.remove(&patch::fields(patch));
+        }
+    }
+
+    /// The refusal of a write of the Machine, if the write must not be repeated yet.
+    pub(super) fn refusal_of(&self, patch: &Value, now: Timestamp) -> Option<&RefusedWrite> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        self.refused.get(&patch::fields(patch)).filter(|refusal| now < refusal.retry_at())
+    }
+
+    pub(super) fn node_named(&mut self, name: &str) {
+        self.unlabelled_node = (!syntax::is_label_value(name)).then(|| name.to_owned());
+    }
+
+    /// The name of the VM's Node, if no label can store it.
+    pub(super) fn unlabelled_node(&self) -> Option<&str> {
+        self.unlabelled_node.as_deref()
     }
 
     pub(super) fn token_failed(&mut self, message: String, at: Timestamp) {
         let count = self.token.as_ref().map_or(0, |failure| failure.count).saturating_add(1);
         self.token = Some(NodeFailure { message, at, count });
+        self.has_token = Some(true);
     }
 
     /// Disruption budgets that refused the last eviction of a pod, as `namespace/name`.

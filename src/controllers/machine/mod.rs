@@ -31,6 +31,7 @@ mod observe;
 mod plan;
 mod policy;
 mod preserve;
+mod refused;
 mod register;
 mod retry;
 mod running;

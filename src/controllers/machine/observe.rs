@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::machine::Machine,
-    controllers::{api_servers::ApiServers, machine, node},
+    controllers::{api_servers::ApiServers, machine, machine_class, node},
     runtime::{cache::Key, target::TargetOf, trust::Trust},
     safety::trust::{Interruption, TargetTrust},
 };
@@ -41,9 +41,9 @@ impl Machines {
 
     fn class(&self, key: &Key, name: &str) -> ClassView {
         let classes = &self.context.classes.cache;
-        let Some(class) = classes.get(&Key::new(&key.namespace, name)) else {
-            let unreadable = classes.unreadable().iter().any(|class| class.meta.name.as_deref() == Some(name));
-            return if classes.is_synced() && !unreadable { ClassView::Missing } else { ClassView::Unknown };
+        let key = Key::new(&key.namespace, name);
+        let Some(class) = classes.get(&key) else {
+            return if machine_class::is_missing(classes, &key) { ClassView::Missing } else { ClassView::Unknown };
         };
         match self.context.drivers.get(&class) {
             Ok(driver) => ClassView::Present { driver: driver.capabilities(), class },

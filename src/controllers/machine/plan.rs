@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 
 use super::{
-    Action, Policy, Snapshot, conditions, create, delete, preserve, running, status, steps::wait_for_nodes,
+    Action, Policy, Snapshot, conditions, create, delete, preserve, refused, running, status, steps::wait_for_nodes,
     views::VmView,
 };
 use crate::{
@@ -15,6 +15,12 @@ use crate::{
 ///
 /// Returns the few actions that do not depend on each other's results. Plan again with the results in the snapshot.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+    let mut plan = next(snapshot, policy);
+    refused::hold_back(&mut plan, snapshot);
+    plan
+}
+
+fn next(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     // The ID of a VM that was just created is stored all the same: it cannot be learned again for certain.
     let owes_id = matches!(snapshot.learned.vm, VmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
@@ -37,7 +43,8 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if snapshot.is_deleting() {
         return delete::plan(snapshot, policy);
     }
-    if !owes_id && let Some(patch) = finalizer::add(&snapshot.machine.metadata, labels::FINALIZER) {
+    let may_have_vm = !owes_id && create::may_have_begun(&snapshot.machine);
+    if may_have_vm && let Some(patch) = finalizer::add(&snapshot.machine.metadata, labels::FINALIZER) {
         plan.then(Action::PatchMachine(patch), "a Machine that may have a VM carries the finalizer");
         return plan;
     }

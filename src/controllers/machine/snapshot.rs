@@ -74,7 +74,7 @@ impl Snapshot {
     /// How to look up the Node for `node`.
     pub fn node_key(&self) -> NodeKey {
         let of_vm = self.learned.vm.vm().map(|vm| vm.node_name.as_str()).filter(|name| !name.is_empty());
-        match self.machine.node_name().or(of_vm) {
+        match self.machine.node_name().or(of_vm).or(self.memory.unlabelled_node()) {
             Some(name) => NodeKey::Name(name.to_owned()),
             None => NodeKey::OfMachine(self.name().to_owned()),
         }

@@ -6,8 +6,12 @@ use serde_json::Value;
 use super::{
     Action, NodeView, Snapshot,
     memory::{NodeFailure, NodeWrite},
+    token,
 };
-use crate::plan::{Plan, WaitKind};
+use crate::{
+    api::machine::Machine,
+    plan::{Plan, WaitKind},
+};
 
 /// Waits until the Node is known.
 pub(super) fn wait_for_nodes(plan: &mut Plan<Action>, snapshot: &Snapshot) {
@@ -38,6 +42,20 @@ pub(super) fn is_refused(plan: &mut Plan<Action>, snapshot: &Snapshot, purpose: 
 /// Waits until a failed write to the Node is repeated.
 pub(super) fn wait_for_write(plan: &mut Plan<Action>, failure: &NodeFailure, until: Timestamp) {
     plan.wait(WaitKind::NodeWrite, format!("a write to the Node to succeed: {}", failure.message), Some(until));
+}
+
+/// Deletes the bootstrap token of a Machine that does not need it any more. A Machine that never had one pays nothing.
+pub(super) fn delete_token(plan: &mut Plan<Action>, snapshot: &Snapshot, reason: &str) {
+    let may_exist = snapshot.memory.may_have_token().unwrap_or_else(|| !has_joined(&snapshot.machine));
+    if may_exist && snapshot.has_target() {
+        plan.then(Action::DeleteBootstrapToken { id: token::id_of(&snapshot.machine) }, reason);
+    }
+}
+
+/// Whether the Node of a Machine was seen to be ready: the token is deleted before that is stored.
+fn has_joined(machine: &Machine) -> bool {
+    let conditions = machine.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Sets `patch[path[0]][path[1]]… = value` and creates the objects in between.

@@ -83,8 +83,10 @@ pub enum SecretView {
 /// What a plan knows about the Secrets of a class. It never sees their data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretFacts {
-    /// Names of Secrets that the class refers to and that do not exist.
+    /// Secrets that the class names and that cannot be used, each with the reason. No call is made without them.
     pub missing: Vec<String>,
+    /// Why the Secret with the Machine's own user data cannot be used.
+    pub missing_user_data: Option<String>,
     /// The merged data has the key `userData`.
     pub has_user_data: bool,
     /// The user data asks for a bootstrap token.
@@ -189,10 +191,11 @@ impl VmView {
 
 impl SecretFacts {
     /// Extracts the facts from merged Secret data.
-    pub fn of(data: &SecretData, missing: Vec<String>) -> Self {
+    pub fn of(data: &SecretData, missing: Vec<String>, missing_user_data: Option<String>) -> Self {
         let user_data = data.0.get("userData");
         Self {
             missing,
+            missing_user_data,
             has_user_data: user_data.is_some(),
             wants_token: user_data.is_some_and(|user_data| token::is_wanted(user_data)),
         }

@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 pub(crate) use plan::plan;
-pub(crate) use register::{KIND, Reconciler, naming};
+pub(crate) use register::{KIND, Reconciler, is_missing, is_unusable, naming};
 
 use crate::{
     api::{

@@ -7,7 +7,7 @@ use crate::{
     driver::{Catalogue, ProblemsHook},
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Change, Index, Key},
+        cache::{Cache, Cached, Change, Index, Key},
         cell::{Builder, Kept},
         events::Events,
         objects::Objects,
@@ -35,6 +35,20 @@ impl Kept for MachineClass {
 /// The classes that name a Secret.
 pub(crate) fn naming(classes: &Cache<MachineClass>, secret: &Key) -> impl Iterator<Item = Arc<MachineClass>> + use<> {
     classes.by(BY_SECRET, secret).into_iter()
+}
+
+/// Whether an object certainly does not exist.
+pub(crate) fn is_missing<K: Cached>(cache: &Cache<K>, key: &Key) -> bool {
+    cache.is_synced() && !cache.is_unreadable(key) && cache.get(key).is_none()
+}
+
+/// Whether a class, or a Secret that it names, certainly does not exist, so no driver can be called for it.
+pub(crate) fn is_unusable(classes: &Cache<MachineClass>, secrets: &Cache<MetadataOfSecret>, class: &Key) -> bool {
+    let Some(found) = classes.get(class) else { return is_missing(classes, class) };
+    secret_refs(&found).any(|reference| {
+        let is_elsewhere = !reference.namespace.is_empty() && reference.namespace != class.namespace;
+        is_elsewhere || is_missing(secrets, &Key::new(&class.namespace, &reference.name))
+    })
 }
 
 pub(crate) struct Reconciler {

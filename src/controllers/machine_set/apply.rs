@@ -16,11 +16,11 @@ use parking_lot::Mutex;
 use super::{Action, Failure, InFlight, Snapshot};
 use crate::{
     api::{
-        machine::{Machine, MachineDeployment, MachinePhase, MachineSet, OperationType},
+        machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet, OperationType},
         patch,
         reasons::EventReason,
     },
-    controllers::{machine::metrics::MachineMetrics, object::owner},
+    controllers::{machine::metrics::MachineMetrics, object::owner, secret::MetadataOfSecret},
     plan::{Event, Step},
     runtime::{
         cache::{Cache, Key},
@@ -43,6 +43,8 @@ pub(crate) struct MachineSets {
     pub sets: Arc<Objects<MachineSet>>,
     pub machines: Arc<Objects<Machine>>,
     pub deployments: Arc<Cache<MachineDeployment>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
     /// Shared with the deployments.
     pub in_flight: Arc<InFlightWrites>,
     pub holds: Arc<Holds>,

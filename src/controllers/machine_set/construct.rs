@@ -21,14 +21,14 @@ const MAX_PREFIX: usize = 58;
 
 /// An endless iterator of new Machines. Names are unique among them and in the snapshot.
 pub(super) fn machines(snapshot: &Snapshot) -> impl Iterator<Item = Machine> {
-    let set = snapshot.set.as_ref();
+    let (set, may_have_vm) = (snapshot.set.as_ref(), !snapshot.is_class_unusable);
     let prefix: String = format!("{}-", set.name_any()).chars().take(MAX_PREFIX).collect();
     let mut taken: BTreeSet<String> = snapshot.machines.iter().map(|machine| machine.name_any()).collect();
     taken.extend(snapshot.unreadable.iter().cloned());
     Suffixes::seeded(snapshot.seed)
         .map(move |suffix| format!("{prefix}{suffix}"))
         .filter(move |name| taken.insert(name.clone()))
-        .map(|name| machine(set, name))
+        .map(move |name| machine(set, name, may_have_vm))
 }
 
 /// The creation timeout from the annotation that overrides the spec, if it can be parsed.
@@ -36,7 +36,9 @@ pub(super) fn creation_timeout_override(annotations: Option<&BTreeMap<String, St
     annotations?.get(EFFECTIVE_CREATION_TIMEOUT)?.parse().ok()
 }
 
-fn machine(set: &MachineSet, name: String) -> Machine {
+/// With the finalizer from birth, which saves a write. Without the class and its Secrets no VM can be made, and the
+/// Machine must be deletable without them: the machine controller adds the finalizer before it calls a driver.
+fn machine(set: &MachineSet, name: String, may_have_vm: bool) -> Machine {
     let template = &set.spec.template;
     let mut annotations = template.metadata.annotations.clone();
     if let Some(text) = set.annotations().get(EFFECTIVE_CREATION_TIMEOUT) {
@@ -52,7 +54,8 @@ fn machine(set: &MachineSet, name: String) -> Machine {
         spec.configuration.creation_timeout = Some(timeout);
     }
     let mut finalizers = template.metadata.finalizers.clone();
-    if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+    finalizers.retain(|finalizer| finalizer != FINALIZER);
+    if may_have_vm {
         finalizers.push(FINALIZER.to_owned());
     }
     Machine {
@@ -61,7 +64,7 @@ fn machine(set: &MachineSet, name: String) -> Machine {
             namespace: set.namespace(),
             labels: Some(template.metadata.labels.clone()),
             annotations: (!annotations.is_empty()).then_some(annotations),
-            finalizers: Some(finalizers),
+            finalizers: (!finalizers.is_empty()).then_some(finalizers),
             owner_references: owner::reference_to(set).map(|reference| vec![reference]),
             ..ObjectMeta::default()
         },

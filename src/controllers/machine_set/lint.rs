@@ -129,7 +129,7 @@ impl<'a> Facts<'a> {
     /// Problems of a new Machine with which its VM could leak or belong to another Machine.
     fn loses_vm(&self) -> Option<Violation> {
         let lack = |machine: &Machine| {
-            if !finalizer::has(&machine.metadata, labels::FINALIZER) {
+            if !finalizer::has(&machine.metadata, labels::FINALIZER) && !self.snapshot.is_class_unusable {
                 Some("would be created without its finalizer".to_owned())
             } else if !self.controls(machine) || !self.is_own(machine) {
                 Some("would be created without belonging to the set".to_owned())

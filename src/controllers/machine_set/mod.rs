@@ -47,6 +47,8 @@ pub struct Snapshot {
     pub deployment: Option<Arc<MachineDeployment>>,
     /// Machines of the namespace that the set controls, and those without a controller that its selector matches.
     pub machines: Vec<Arc<Machine>>,
+    /// The class of the template, or a Secret that it names, certainly does not exist, so no VM can be made from it now.
+    pub is_class_unusable: bool,
     /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are left alone.
     pub unreadable: Vec<String>,
     /// How many of them are preserved automatically, as their annotation says.

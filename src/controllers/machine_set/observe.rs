@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use super::{Failure, MachineSets, Snapshot};
 use crate::{
     api::{machine::is_auto_preserved, selector::Selector},
-    controllers::{machine, object::owner},
+    controllers::{machine, machine_class, object::owner},
     runtime::cache::Key,
 };
 
@@ -28,8 +28,10 @@ impl MachineSets {
         });
         let unreadable = cache.unreadable().into_iter();
         let unreadable: Vec<_> = unreadable.filter(|machine| owner::is_controlled_by(&machine.meta, &uid)).collect();
+        let class = Key::beside(&set.metadata, &set.spec.template.spec.class.name);
         Some(Snapshot {
             hold: self.holds.of(&set.metadata),
+            is_class_unusable: machine_class::is_unusable(&self.classes.cache, &self.secrets.cache, &class),
             set,
             deployment,
             machines,

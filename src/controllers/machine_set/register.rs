@@ -103,6 +103,8 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
         sets: Arc::clone(&sets),
         machines: builder.objects(),
         deployments: Arc::clone(&builder.objects::<MachineDeployment>().cache),
+        classes: builder.objects(),
+        secrets: builder.objects(),
         in_flight: Arc::clone(&in_flight),
         holds: Arc::clone(&holds),
         events,

@@ -108,10 +108,7 @@ impl Orphans {
         let owner = self.owners.of(namespace).await.map_err(|error| error.to_string())?;
         let driver = self.drivers.get(class).map_err(|error| error.to_string())?;
         let merged = machine::secrets_of_class(class, &self.secrets).await.map_err(|error| chain(&error))?;
-        if !merged.missing.is_empty() {
-            return Err(format!("secrets {} do not exist", merged.missing.join(", ")));
-        }
-        session.secret = merged.data;
+        session.secret = merged.complete().map_err(|missing| format!("its VMs are not listed without {missing}"))?;
         let vms = driver.list(class, &session.secret).await.map_err(|error| error.to_string())?;
         Ok(Found { owner, vms })
     }

@@ -24,16 +24,17 @@ pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &Bootst
     for _ in 0..2 {
         let there = secrets.get_opt(&name).await.map_err(|error| failed("read bootstrap token", &wanted.id, &error))?;
         if let Some(secret) = there {
-            return text_of(&secret).ok_or_else(|| {
+            return text_of(&secret, &wanted.id).ok_or_else(|| {
                 format!(
-                    "bootstrap token {} has no key token-secret: delete the Secret, and a new one is created",
+                    "the Secret {TOKEN_NAMESPACE}/{name} is no bootstrap token (token-id must be {}, token-secret \
+                     {TOKEN_SECRET_LENGTH} characters of a-z and 0-9): delete it, and a new one is created",
                     wanted.id
                 )
             });
         }
         match secrets.create(&PostParams::default(), &new_token(wanted, &name)).await {
             Ok(secret) => {
-                return text_of(&secret)
+                return text_of(&secret, &wanted.id)
                     .ok_or_else(|| format!("bootstrap token {} was stored without token-secret", wanted.id));
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {}
@@ -43,14 +44,17 @@ pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &Bootst
     Err(format!("bootstrap token {} was created and deleted by others several times", wanted.id))
 }
 
-/// Deletes a token. A failure is only logged, because tokens expire.
-pub(super) async fn delete(context: &Ports, snapshot: &Snapshot, id: &str) {
-    let Ok(client) = target(context, snapshot).map(|target| target.client.clone()) else { return };
+/// Deletes a token: whether it is gone. A failure is only logged, because tokens expire.
+pub(super) async fn delete(context: &Ports, snapshot: &Snapshot, id: &str) -> bool {
+    let Ok(client) = target(context, snapshot).map(|target| target.client.clone()) else { return false };
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
     match secrets.delete(&secret_name(id), &DeleteParams::default()).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        Err(error) => tracing::info!(token = id, error = %chain(&error), "bootstrap token not deleted, it will expire"),
+        Ok(_) => true,
+        Err(kube::Error::Api(status)) if status.code == 404 => true,
+        Err(error) => {
+            tracing::info!(token = id, error = %chain(&error), "bootstrap token not deleted, it will expire");
+            false
+        }
     }
 }
 
@@ -88,8 +92,13 @@ fn random_secret() -> String {
     (0..TOKEN_SECRET_LENGTH).map(|_| letter()).collect()
 }
 
-fn text_of(secret: &Secret) -> Option<String> {
+/// `<id>.<secret>`. It becomes a part of user data, so it must be a token and nothing else: who may write Secrets in
+/// `kube-system` must not write user data.
+fn text_of(secret: &Secret, id: &str) -> Option<String> {
     let data = secret.data.as_ref()?;
-    let part = |name: &str| std::str::from_utf8(&data.get(name)?.0).ok().map(str::to_owned);
-    Some(format!("{}.{}", part("token-id")?, part("token-secret")?))
+    let part = |name: &str| std::str::from_utf8(&data.get(name)?.0).ok();
+    let (found, secret) = (part("token-id")?, part("token-secret")?);
+    let is_plain = |text: &str| text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let is_token = found == id && secret.len() == TOKEN_SECRET_LENGTH && is_plain(secret);
+    is_token.then(|| format!("{found}.{secret}"))
 }

@@ -1,4 +1,4 @@
-//! Slots for reconciles that call the cloud or drain a Node. Creations and deletions cannot block each other, and one
+//! Slots for reconciles that call the cloud or drain a Node. Creations, drains and deletions cannot block each other, and one
 //! account (provider and credentials) cannot block another. A reconcile without such a call (health) needs no slot.
 //!
 //! A reconcile that finds no free slot ends. Its Machine is queued and reconciled again when it gets a slot, so waiting
@@ -21,12 +21,17 @@ use crate::{
 /// of calls that hang.
 const MOST_LINES: usize = 32;
 
+/// How many lanes there are.
+const LANES: usize = 3;
+
 /// What a slot is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Lane {
     /// Creating a VM, including the calls before it.
     Create,
-    /// Draining a Node and deleting a VM, including the calls before.
+    /// Draining a Node. Evictions wait for their rate, for longer than a cloud takes to delete a VM.
+    Drain,
+    /// Deleting a VM, including the calls before.
     Delete,
 }
 
@@ -37,12 +42,12 @@ impl Lane {
             Action::CreateVm | Action::InitializeVm => Some(Self::Create),
             // A deletion must not wait behind creations, so neither must its status call.
             Action::GetVmStatus => Some(if is_terminating { Self::Delete } else { Self::Create }),
-            Action::DeleteVm
-            | Action::ListPods { .. }
+            Action::ListPods { .. }
             | Action::ReadVolumes(_)
             | Action::DetachVolumes { .. }
             | Action::EvictPod(_)
-            | Action::DeletePod(_) => Some(Self::Delete),
+            | Action::DeletePod(_) => Some(Self::Drain),
+            Action::DeleteVm => Some(Self::Delete),
             _ => None,
         }
     }
@@ -81,26 +86,61 @@ impl Lanes {
 
     /// How many slots can be held at a time, over all accounts.
     pub fn slots(&self) -> usize {
-        // Each lane has one more queue, for the accounts beyond `ACCOUNTS`.
-        self.slots.saturating_mul(MOST_LINES + 2)
+        // Each lane has one more line, for the accounts beyond `MOST_LINES`.
+        self.slots.saturating_mul(MOST_LINES + LANES)
     }
 
-    /// Whether the reconcile of a Machine may continue in a lane now. If not, the Machine is queued for a slot.
-    /// A slot is held until [`Lanes::leave`].
-    pub(super) fn admits(&self, key: &Key, account: &Account, lane: Lane) -> bool {
-        self.state.lock().enter(key, account, lane, self.slots)
+    /// Begins the reconcile of a Machine, which may have been given a slot before.
+    pub(super) fn visit(self: &Arc<Self>, key: &Key) -> Visit {
+        Visit { lanes: Arc::clone(self), key: key.clone(), waits: false }
     }
 
-    /// The reconcile of a Machine ended: the next Machines get its slots.
-    pub(super) fn leave(&self, key: &Key) {
+    /// The next Machines get the slots of this one.
+    fn leave(&self, key: &Key) {
         let next = self.state.lock().leave(key);
-        next.into_iter().for_each(|next| self.queue.add(next));
+        self.wake(next);
+    }
+
+    fn wake(&self, machines: Vec<Key>) {
+        machines.into_iter().for_each(|machine| self.queue.add(machine));
     }
 
     /// A Machine was deleted or cannot be decoded, so it does not need the slot it waits for.
     pub fn forget(&self, key: &Key) {
         self.state.lock().stop_waiting(key);
         self.leave(key);
+    }
+}
+
+/// The reconcile of a Machine. Whatever slots the Machine has are given on when it ends, whether it asked for them or not.
+pub(crate) struct Visit {
+    lanes: Arc<Lanes>,
+    key: Key,
+    /// The Machine is in line. A slot that it gets from now on is for its next reconcile.
+    waits: bool,
+}
+
+impl Visit {
+    /// Whether the reconcile may continue in a lane now. If not, it has to end: the Machine is queued for a slot, and
+    /// gives on those that it has.
+    pub(super) fn admits(&mut self, account: &Account, lane: Lane) -> bool {
+        let mut state = self.lanes.state.lock();
+        if state.enter(&self.key, account, lane, self.lanes.slots) {
+            return true;
+        }
+        self.waits = true;
+        let next = state.leave(&self.key);
+        drop(state);
+        self.lanes.wake(next);
+        false
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if !self.waits {
+            self.lanes.leave(&self.key);
+        }
     }
 }
 
@@ -197,64 +237,125 @@ mod tests {
         Account::of(&MachineClass { provider: provider.to_owned(), ..MachineClass::default() })
     }
 
-    fn lanes(slots: usize) -> Lanes {
-        Lanes::new(slots, Queue::new("test", Pacing::default()))
+    /// Lanes, and the reconciles that go on.
+    struct Reconciles {
+        lanes: Arc<Lanes>,
+        visits: HashMap<Key, Visit>,
     }
 
-    fn admits(lanes: &Lanes, name: &str, action: &Action) -> bool {
-        Lane::of(action, false).is_none_or(|lane| lanes.admits(&key(name), &account("aws"), lane))
-    }
+    impl Reconciles {
+        fn with_slots(slots: usize) -> Self {
+            let lanes = Arc::new(Lanes::new(slots, Queue::new("test", Pacing::default())));
+            Self { lanes, visits: HashMap::new() }
+        }
 
-    fn woken(lanes: &Lanes) -> Vec<String> {
-        std::iter::from_fn(|| lanes.queue.take().now_or_never().map(|(key, _)| key.name)).collect()
+        /// Begins the reconcile of a Machine, unless it goes on.
+        fn begin(&mut self, name: &str) -> &mut Visit {
+            self.visits.entry(key(name)).or_insert_with(|| self.lanes.visit(&key(name)))
+        }
+
+        /// Whether the reconcile of a Machine may continue. If not, it ends.
+        fn enters(&mut self, name: &str, account: &Account, lane: Lane) -> bool {
+            let is_admitted = self.begin(name).admits(account, lane);
+            if !is_admitted {
+                self.end(name);
+            }
+            is_admitted
+        }
+
+        fn admits(&mut self, name: &str, action: &Action) -> bool {
+            self.begin(name);
+            Lane::of(action, false).is_none_or(|lane| self.enters(name, &account("aws"), lane))
+        }
+
+        fn end(&mut self, name: &str) {
+            self.visits.remove(&key(name));
+        }
+
+        fn woken_first(&self) -> Option<String> {
+            let (key, _) = self.lanes.queue.take().now_or_never()?;
+            self.lanes.queue.done(&key, None);
+            Some(key.name)
+        }
+
+        fn woken(&self) -> Vec<String> {
+            std::iter::from_fn(|| self.woken_first()).collect()
+        }
     }
 
     #[tokio::test]
     async fn who_finds_no_slot_is_woken_when_it_has_one_in_the_order_of_the_line() {
-        let lanes = lanes(1);
-        assert!(admits(&lanes, "a", &Action::GetVmStatus));
-        assert!(admits(&lanes, "a", &Action::CreateVm), "it has its slot until the reconcile ends");
-        assert!(!admits(&lanes, "b", &Action::GetVmStatus));
-        assert!(!admits(&lanes, "c", &Action::GetVmStatus));
-        assert!(!admits(&lanes, "b", &Action::GetVmStatus), "asking twice does not change the order");
-        assert!(admits(&lanes, "d", &Action::DeleteVm), "the other lane is free");
-        assert!(admits(&lanes, "d", &Action::ReadSecret), "this needs no slot");
-        lanes.leave(&key("b"));
-        assert!(woken(&lanes).is_empty(), "who waits has nothing to give back");
-        lanes.leave(&key("a"));
-        assert_eq!(woken(&lanes), ["b"]);
-        assert!(!admits(&lanes, "a", &Action::GetVmStatus), "the slot is for b");
-        assert!(admits(&lanes, "b", &Action::GetVmStatus));
-        lanes.leave(&key("b"));
-        assert_eq!(woken(&lanes), ["c"]);
+        let mut all = Reconciles::with_slots(1);
+        assert!(all.admits("a", &Action::GetVmStatus));
+        assert!(all.admits("a", &Action::CreateVm), "it has its slot until the reconcile ends");
+        assert!(!all.admits("b", &Action::GetVmStatus));
+        assert!(!all.admits("c", &Action::GetVmStatus));
+        assert!(!all.admits("b", &Action::GetVmStatus), "asking twice does not change the order");
+        assert!(all.admits("d", &Action::DeleteVm), "the other lane is free");
+        assert!(all.admits("d", &Action::ReadSecret), "this needs no slot");
+        assert!(all.woken().is_empty(), "who waits has nothing to give back");
+        all.end("a");
+        assert_eq!(all.woken(), ["b"]);
+        assert!(!all.admits("a", &Action::GetVmStatus), "the slot is for b");
+        assert!(all.admits("b", &Action::GetVmStatus));
+        all.end("b");
+        assert_eq!(all.woken(), ["c"]);
     }
 
     #[tokio::test]
     async fn a_machine_that_goes_while_it_waits_or_works_keeps_nobody_waiting() {
-        let lanes = lanes(1);
-        assert!(admits(&lanes, "a", &Action::GetVmStatus));
+        let mut all = Reconciles::with_slots(1);
+        assert!(all.admits("a", &Action::GetVmStatus));
         for waiting in ["b", "c"] {
-            assert!(!admits(&lanes, waiting, &Action::GetVmStatus));
+            assert!(!all.admits(waiting, &Action::GetVmStatus));
         }
-        lanes.forget(&key("b"));
-        lanes.forget(&key("a"));
-        assert_eq!(woken(&lanes), ["c"]);
-        lanes.forget(&key("c"));
-        assert!(admits(&lanes, "d", &Action::GetVmStatus));
+        all.lanes.forget(&key("b"));
+        all.lanes.forget(&key("a"));
+        assert_eq!(all.woken(), ["c"]);
+        all.lanes.forget(&key("c"));
+        assert!(all.admits("d", &Action::GetVmStatus));
+    }
+
+    #[tokio::test]
+    async fn a_slot_that_its_machine_does_not_ask_for_is_given_on() {
+        let mut all = Reconciles::with_slots(1);
+        assert!(all.admits("a", &Action::GetVmStatus));
+        for waiting in ["b", "c"] {
+            assert!(!all.admits(waiting, &Action::GetVmStatus));
+        }
+        all.end("a");
+        assert_eq!(all.woken(), ["b"]);
+        assert!(all.admits("b", &Action::ReadSecret));
+        all.end("b");
+        assert_eq!(all.woken(), ["c"]);
+    }
+
+    #[tokio::test]
+    async fn a_slot_of_one_lane_is_given_on_while_its_machine_waits_for_another() {
+        let mut all = Reconciles::with_slots(1);
+        assert!(all.admits("a", &Action::GetVmStatus));
+        assert!(all.admits("d", &Action::DeleteVm));
+        for waiting in ["b", "c"] {
+            assert!(!all.admits(waiting, &Action::GetVmStatus));
+        }
+        all.end("a");
+        assert_eq!(all.woken(), ["b"]);
+        assert!(!all.admits("b", &Action::DeleteVm), "it is being deleted by now");
+        assert_eq!(all.woken(), ["c"]);
     }
 
     #[tokio::test]
     async fn a_slow_account_does_not_hold_up_another() {
-        let lanes = lanes(2);
+        let mut all = Reconciles::with_slots(2);
         for name in ["a", "b", "c", "d"] {
             let is_in_time = ["a", "b"].contains(&name);
-            assert_eq!(lanes.admits(&key(name), &account("slow"), Lane::Create), is_in_time, "{name}");
+            assert_eq!(all.enters(name, &account("slow"), Lane::Create), is_in_time, "{name}");
         }
-        assert!(lanes.admits(&key("e"), &account("other"), Lane::Create));
-        lanes.leave(&key("e"));
-        assert!(woken(&lanes).is_empty(), "a slot of one account is of no use to another");
-        lanes.leave(&key("a"));
-        assert_eq!(woken(&lanes), ["c"]);
+        assert!(all.enters("e", &account("other"), Lane::Create));
+        all.end("e");
+        assert!(all.woken().is_empty(), "a slot of one account is of no use to another");
+        all.end("a");
+        assert_eq!(all.woken(), ["c"]);
     }
 
     #[rstest]
@@ -264,9 +365,10 @@ mod tests {
     #[case(Action::InitializeVm, false, Some(Lane::Create))]
     #[case(Action::DeleteVm, true, Some(Lane::Delete))]
     #[case(Action::DeleteVm, false, Some(Lane::Delete))]
-    #[case(Action::ListPods { node: "n".into() }, true, Some(Lane::Delete))]
+    #[case(Action::ListPods { node: "n".into() }, true, Some(Lane::Drain))]
+    #[case(Action::DetachVolumes { node: "n".into() }, true, Some(Lane::Drain))]
     #[case(Action::ReadSecret, true, None)]
-    fn a_deletion_takes_no_slot_of_creations(
+    fn creations_drains_and_deletions_have_slots_of_their_own(
         #[case] action: Action,
         #[case] is_terminating: bool,
         #[case] expected: Option<Lane>,
@@ -276,46 +378,50 @@ mod tests {
 
     #[tokio::test]
     async fn a_machine_whose_class_changes_while_it_waits_leaves_no_slot_behind() {
-        let lanes = lanes(1);
+        let mut all = Reconciles::with_slots(1);
         for (name, provider) in [("a", "old"), ("b", "new")] {
-            assert!(lanes.admits(&key(name), &account(provider), Lane::Create));
+            assert!(all.enters(name, &account(provider), Lane::Create));
         }
-        assert!(!lanes.admits(&key("m"), &account("old"), Lane::Create));
-        lanes.leave(&key("a"));
-        assert_eq!(woken(&lanes), ["m"]);
-        assert!(lanes.admits(&key("m"), &account("new"), Lane::Create), "it has a slot of this lane already");
-        lanes.leave(&key("m"));
-        lanes.leave(&key("b"));
-        assert!(lanes.state.lock().lines.is_empty());
+        assert!(!all.enters("m", &account("old"), Lane::Create));
+        all.end("a");
+        assert_eq!(all.woken(), ["m"]);
+        assert!(all.enters("m", &account("new"), Lane::Create), "it has a slot of this lane already");
+        all.end("m");
+        all.end("b");
+        assert!(all.lanes.state.lock().lines.is_empty());
     }
 
     #[tokio::test]
     async fn accounts_beyond_the_bound_share_slots_and_idle_ones_are_not_kept() {
-        let lanes = lanes(1);
+        let mut all = Reconciles::with_slots(1);
         let name = |number: usize| format!("account-{number}");
         for number in 0..MOST_LINES + 2 {
-            let is_admitted = lanes.admits(&key(&name(number)), &account(&name(number)), Lane::Create);
+            let is_admitted = all.enters(&name(number), &account(&name(number)), Lane::Create);
             assert_eq!(is_admitted, number <= MOST_LINES, "{number}");
         }
-        assert_eq!(lanes.state.lock().lines.len(), MOST_LINES + 1);
-        (0..MOST_LINES + 2).for_each(|number| lanes.leave(&key(&name(number))));
-        assert_eq!(woken(&lanes), [name(MOST_LINES + 1)]);
-        lanes.leave(&key(&name(MOST_LINES + 1)));
-        let state = lanes.state.lock();
+        assert_eq!(all.lanes.state.lock().lines.len(), MOST_LINES + 1);
+        (0..=MOST_LINES).for_each(|number| all.end(&name(number)));
+        assert_eq!(all.woken(), [name(MOST_LINES + 1)]);
+        all.begin(&name(MOST_LINES + 1));
+        all.end(&name(MOST_LINES + 1));
+        let state = all.lanes.state.lock();
         assert!(state.lines.is_empty() && state.places.is_empty());
     }
 
     #[derive(Clone, Debug)]
     enum Event {
         Ask(u8, u8, bool),
-        Leave(u8),
+        /// A reconcile begins, and asks for nothing yet.
+        Begin(u8),
+        End(u8),
         Forget(u8),
     }
 
     fn any_event() -> impl Strategy<Value = Event> {
         prop_oneof![
             4 => (0..12_u8, 0..3_u8, any::<bool>()).prop_map(|(key, account, create)| Event::Ask(key, account, create)),
-            3 => (0..12_u8).prop_map(Event::Leave),
+            2 => (0..12_u8).prop_map(Event::Begin),
+            4 => (0..12_u8).prop_map(Event::End),
             1 => (0..12_u8).prop_map(Event::Forget),
         ]
     }
@@ -325,27 +431,29 @@ mod tests {
         fn no_line_is_overfull_nobody_waits_beside_a_free_slot_and_in_the_end_nothing_is_left(
             events in proptest::collection::vec(any_event(), 0..200),
         ) {
-            let lanes = lanes(2);
-            let name = |number: u8| key(&number.to_string());
-            let lane = |create| if create { Lane::Create } else { Lane::Delete };
+            let mut all = Reconciles::with_slots(2);
             for event in events {
                 match event {
                     Event::Ask(key, of, create) => {
-                        lanes.admits(&name(key), &account(&of.to_string()), lane(create));
+                        let lane = if create { Lane::Create } else { Lane::Delete };
+                        all.enters(&key.to_string(), &account(&of.to_string()), lane);
                     }
-                    Event::Leave(key) => lanes.leave(&name(key)),
-                    Event::Forget(key) => lanes.forget(&name(key)),
+                    Event::Begin(key) => drop(all.begin(&key.to_string())),
+                    Event::End(key) => all.end(&key.to_string()),
+                    Event::Forget(name) => all.lanes.forget(&key(&name.to_string())),
                 }
-                for line in lanes.state.lock().lines.values() {
+                for line in all.lanes.state.lock().lines.values() {
                     prop_assert!(!line.holders.is_empty() && line.holders.len() <= 2);
                     prop_assert!(line.waiting.is_empty() || line.holders.len() == 2);
                 }
             }
-            // Each turn that somebody gets leads to a reconcile, which leaves.
-            for _ in 0..12 {
-                (0..12).for_each(|key| lanes.leave(&name(key)));
+            // Each Machine that is woken is reconciled, and needs no slot by now.
+            all.visits.clear();
+            while let Some(name) = all.woken_first() {
+                all.begin(&name);
+                all.end(&name);
             }
-            let state = lanes.state.lock();
+            let state = all.lanes.state.lock();
             prop_assert!(state.lines.is_empty() && state.places.is_empty(), "{state:?}");
         }
     }

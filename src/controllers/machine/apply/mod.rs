@@ -13,9 +13,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use kube::ResourceExt;
+use serde_json::Value;
 use tokio::time::Instant;
 
-pub(crate) use lanes::Lanes;
+pub(crate) use lanes::{Lanes, Visit};
 pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
 pub(crate) use secret_data::of_class as secrets_of_class;
 
@@ -51,21 +52,9 @@ pub(crate) struct Session {
     /// Data of the Secrets and the bootstrap token. Plans do not see it.
     secret: SecretData,
     token: Option<String>,
-    slot: Option<Slot>,
+    visit: Option<Visit>,
     permit: Option<HeldPermit>,
     began: Option<Instant>,
-}
-
-/// A slot of a lane, for as long as the reconcile lasts.
-struct Slot {
-    key: Key,
-    context: Arc<Ports>,
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.context.lanes.leave(&self.key);
-    }
 }
 
 impl Session {
@@ -82,6 +71,10 @@ impl Reconciler for Machines {
     type Action = Action;
     type Memory = Memory;
     type Session = Session;
+
+    fn begin(&self, key: &Key) -> Session {
+        Session { visit: Some(self.context.lanes.visit(key)), ..Session::default() }
+    }
 
     fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Self::Snapshot> {
         self.snapshot(key, memory, session).map(Box::new)
@@ -149,7 +142,9 @@ impl Machines {
                 round.iter().filter_map(|step| step.event.as_ref()).for_each(|event| self.record(snapshot, event));
                 continue;
             }
-            self.carry_out_one(snapshot, step.action, turn).await?;
+            if !self.carry_out_one(snapshot, step.action, turn).await? {
+                break;
+            }
             if let Some(event) = step.event {
                 self.record(snapshot, &event);
             }
@@ -164,28 +159,25 @@ impl Machines {
             ClassView::Present { class, .. } | ClassView::Unserved(class) => Account::of(class),
             ClassView::Unknown | ClassView::Missing => Account::default(),
         };
-        let is_admitted = self.context.lanes.admits(turn.key, &account, lane);
+        let visit = turn.session.visit.get_or_insert_with(|| self.context.lanes.visit(turn.key));
+        let is_admitted = visit.admits(&account, lane);
         // The Machine may have been deleted, and its key forgotten, before it was queued here.
         if !is_admitted && self.context.machines.cache.get(turn.key).is_none() {
             self.context.lanes.forget(turn.key);
         }
-        if is_admitted && turn.session.slot.is_none() {
-            turn.session.slot = Some(Slot { key: turn.key.clone(), context: Arc::clone(&self.context) });
-        }
         is_admitted
     }
 
+    /// False if the API server refused a write of the Machine.
     async fn carry_out_one(
         &self,
         snapshot: &mut Snapshot,
         action: Action,
         turn: &mut Turn<'_, Self>,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<bool, ReconcileError> {
         let context = &self.context;
         match action {
-            Action::PatchMachine(patch) => {
-                turn.track(context.machines.patch(&snapshot.machine.metadata, &patch).await)?;
-            }
+            Action::PatchMachine(patch) => return self.patch(snapshot, &patch, turn).await,
             Action::WriteStatus(status) => self.write_status(snapshot, &status, turn).await?,
             Action::ReadSecret => self.read_secret(snapshot, &mut turn.session).boxed().await,
             Action::GetVmStatus | Action::CreateVm | Action::InitializeVm | Action::DeleteVm => {
@@ -210,7 +202,11 @@ impl Machines {
                 snapshot.now = context.now();
                 snapshot.token_ensured(answer.map(|token| turn.session.token = Some(token)));
             }
-            Action::DeleteBootstrapToken { id } => bootstrap_token::delete(context, snapshot, &id).boxed().await,
+            Action::DeleteBootstrapToken { id } => {
+                if bootstrap_token::delete(context, snapshot, &id).boxed().await {
+                    snapshot.token_deleted();
+                }
+            }
             Action::ListPods { node } => {
                 let pods = pods::list(context, snapshot, &node).await;
                 let elsewhere = volumes::elsewhere(context, snapshot, turn.key, &node);
@@ -231,7 +227,26 @@ impl Machines {
             Action::WaivePermit(machine) => context.permits.waive(&machine),
             Action::EvictPod(_) | Action::DeletePod(_) => {}
         }
-        Ok(())
+        Ok(true)
+    }
+
+    async fn patch(
+        &self,
+        snapshot: &mut Snapshot,
+        patch: &Value,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<bool, ReconcileError> {
+        match turn.track(self.context.machines.patch(&snapshot.machine.metadata, patch).await) {
+            Ok(_) => snapshot.machine_written(patch),
+            Err(error) if error.failure() == WriteFailure::Refused => {
+                tracing::warn!(machine = %turn.key, error = error.text(), "the API server refused a write of the machine");
+                snapshot.now = self.context.now();
+                snapshot.machine_refused(patch, error.text());
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
     }
 
     async fn write_status(
@@ -259,7 +274,7 @@ impl Machines {
         let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
         let machine = &snapshot.machine;
         let answer = secret_data::of_machine(machine, class, &self.context.secrets).await.map(|merged| {
-            let mut facts = SecretFacts::of(&merged.data, merged.missing);
+            let mut facts = SecretFacts::of(&merged.data, merged.missing, merged.missing_user_data);
             facts.wants_token &= machine.user_data_secret().is_none();
             session.secret = merged.data;
             facts

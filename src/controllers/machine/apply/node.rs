@@ -9,7 +9,7 @@ use super::{
     pods::in_time,
 };
 use crate::{
-    api::{labels, node::Node},
+    api::{labels, node::Node, syntax},
     controllers::machine::Ports,
     runtime::{
         cache::Key,
@@ -23,6 +23,8 @@ pub(super) async fn read(context: &Ports, snapshot: &Snapshot, key: &NodeKey) ->
     let nodes = &target.nodes;
     match key {
         NodeKey::Name(name) => read_by_name(nodes, name).await.map(|node| node.is_some()),
+        // No Node can have the label, and the API server would refuse the question.
+        NodeKey::OfMachine(machine) if !syntax::is_label_value(machine) => Ok(false),
         NodeKey::OfMachine(machine) => {
             let labelled = ListParams::default().labels(&format!("{}={machine}", labels::MACHINE_NAME));
             let listed = nodes.api("").list(&labelled).boxed().await;

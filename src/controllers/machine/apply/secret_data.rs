@@ -3,7 +3,7 @@
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachineClass},
+        machine::{Machine, MachineClass, SecretRef},
     },
     controllers::machine_class,
     driver::SecretData,
@@ -15,11 +15,24 @@ use crate::{
 pub(crate) struct Merged {
     /// Data of `secretRef`, overridden by that of `credentialsSecretRef`.
     pub data: SecretData,
-    /// Secrets that the class names and that do not exist.
+    /// Secrets that the class names and that cannot be used, each with the reason.
     pub missing: Vec<String>,
+    /// Why the Secret with the Machine's own user data cannot be used.
+    pub missing_user_data: Option<String>,
 }
 
-/// Reads the data for calls about a class. A reference to a Secret in another namespace counts as missing.
+impl Merged {
+    /// The data, if all Secrets of the class are there. A driver must not get a part of them: without the credentials of
+    /// the class it may use others.
+    ///
+    /// # Errors
+    /// The Secrets that cannot be used.
+    pub fn complete(self) -> Result<SecretData, String> {
+        if self.missing.is_empty() { Ok(self.data) } else { Err(self.missing.join(", ")) }
+    }
+}
+
+/// Reads the data for calls about a class. Only Secrets in the namespace of the class are read.
 ///
 /// # Errors
 /// A Secret could not be read. One that does not exist is not an error but listed as missing.
@@ -27,15 +40,17 @@ pub(crate) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<
     let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
     let mut merged = Merged::default();
     for reference in machine_class::secret_refs(class) {
-        let is_elsewhere = !reference.namespace.is_empty() && reference.namespace != namespace;
-        let data = if is_elsewhere || reference.name.is_empty() {
-            None
+        let SecretRef { name, namespace: named } = reference;
+        let key = Key::new(namespace, name);
+        if name.is_empty() {
+            merged.missing.push("the name of a Secret, which a reference of the MachineClass lacks".to_owned());
+        } else if !named.is_empty() && named != namespace {
+            let text = format!("the Secret {named}/{name}, which is in another namespace than the MachineClass");
+            merged.missing.push(text);
+        } else if let Some(data) = secrets.data(&key).await? {
+            merged.data.0.extend(data.iter().map(|(key, value)| (key.clone(), value.clone())));
         } else {
-            secrets.data(&Key::new(namespace, &reference.name)).await?
-        };
-        match data {
-            Some(data) => merged.data.0.extend(data.iter().map(|(key, value)| (key.clone(), value.clone()))),
-            None => merged.missing.push(format!("{}/{}", reference.namespace, reference.name)),
+            merged.missing.push(absent(&key));
         }
     }
     Ok(merged)
@@ -57,14 +72,17 @@ pub(super) async fn of_machine(
     let key = Key::beside(&machine.metadata, name);
     let data = secrets.data(&key).await?;
     secrets.forget(&key);
-    match data.as_ref().and_then(|data| data.get(labels::USER_DATA_KEY)) {
-        Some(user_data) => drop(merged.data.0.insert(USER_DATA.to_owned(), user_data.clone())),
-        None => {
-            merged.data.0.remove(USER_DATA);
-            merged.missing.push(key.to_string());
-        }
+    merged.data.0.remove(USER_DATA);
+    match data.as_ref().map(|data| data.get(labels::USER_DATA_KEY)) {
+        Some(Some(user_data)) => drop(merged.data.0.insert(USER_DATA.to_owned(), user_data.clone())),
+        Some(None) => merged.missing_user_data = Some(format!("the key {} in the Secret {key}", labels::USER_DATA_KEY)),
+        None => merged.missing_user_data = Some(absent(&key)),
     }
     Ok(merged)
+}
+
+fn absent(key: &Key) -> String {
+    format!("the Secret {key}, which does not exist")
 }
 
 #[cfg(test)]
@@ -107,15 +125,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_secret_that_is_not_there_or_elsewhere_is_missing() {
+    async fn a_secret_that_is_absent_elsewhere_or_unnamed_is_missing() {
         let wire = Wire::new();
         let gone = json!({ "secretRef": { "name": "user-data" }, "credentialsSecretRef": { "name": "gone", "namespace": "shoot" } });
         let without = merged(&wire, gone).await.unwrap();
-        assert_eq!((text(&without).as_str(), without.missing), ("key=a userData=a", vec!["shoot/gone".to_owned()]));
+        let absent = "the Secret shoot/gone, which does not exist".to_owned();
+        assert_eq!((text(&without).as_str(), &without.missing), ("key=a userData=a", &vec![absent.clone()]));
+        assert_eq!(without.complete().err(), Some(absent), "a driver does not get a part");
         let elsewhere = json!({ "secretRef": { "name": "credentials", "namespace": "garden" } });
         let without = merged(&wire, elsewhere).await.unwrap();
-        assert_eq!((text(&without).as_str(), without.missing), ("", vec!["garden/credentials".to_owned()]));
+        let reason = "the Secret garden/credentials, which is in another namespace than the MachineClass";
+        assert_eq!((text(&without).as_str(), without.missing), ("", vec![reason.to_owned()]));
         assert_eq!(wire.count("GET secrets/credentials"), 0, "another namespace's Secret is not even read");
+        let unnamed = json!({ "secretRef": { "name": "user-data" }, "credentialsSecretRef": { "name": "" } });
+        let without = merged(&wire, unnamed).await.unwrap();
+        assert_eq!(without.missing, ["the name of a Secret, which a reference of the MachineClass lacks"]);
     }
 
     /// I9: byte-equal to `value`, and nobody's placeholders.
@@ -138,8 +162,15 @@ mod tests {
         };
         let own = of_machine(&machine("boot"), &class, &secrets).await.unwrap();
         assert_eq!(text(&own), "key=a userData=<<BOOTSTRAP_TOKEN>>");
-        let gone = of_machine(&machine("gone"), &class, &secrets).await.unwrap();
-        assert_eq!((text(&gone).as_str(), gone.missing), ("key=a", vec!["shoot/gone".to_owned()]));
+        put("empty", json!({}));
+        for (secret, reason) in [
+            ("gone", "the Secret shoot/gone, which does not exist"),
+            ("empty", "the key value in the Secret shoot/empty"),
+        ] {
+            let without = of_machine(&machine(secret), &class, &secrets).await.unwrap();
+            assert_eq!((text(&without).as_str(), without.missing_user_data.as_deref()), ("key=a", Some(reason)));
+            assert!(without.missing.is_empty(), "the credentials are there");
+        }
     }
 
     #[tokio::test]

@@ -12,23 +12,27 @@ use super::{
     retry,
     running::marks,
     status,
-    steps::{set, wait_for_nodes},
-    views::{NodeView, VmView},
+    steps::{delete_token, set, wait_for_nodes},
+    views::{NodeView, SecretView, VmView},
 };
 use crate::{
     api::{
         labels,
         machine::{Machine, MachinePhase, MachineStatus, OperationState, OperationType},
         reasons::EventReason,
+        syntax,
     },
-    controllers::object::owner,
+    controllers::object::{finalizer, owner},
     driver::{Code, DriverError, Vm},
     plan::{Event, Plan, WaitKind},
 };
-use needs::{is_secret_ready, is_token_ready, usable_class};
+use needs::{is_secret_ready, is_token_ready, is_user_data_ready, usable_class, wait_visibly};
 
-mod needs;
+pub(super) mod needs;
 pub(super) mod settle;
+
+/// Reason to delete the token of a Machine that failed.
+const UNUSED_TOKEN: &str = "the Machine failed, so no VM joins with it any more";
 
 /// When to call the driver again after an inconsistent result.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(3);
@@ -50,6 +54,12 @@ const fn is_unsettled(phase: &MachinePhase) -> bool {
 /// Machine.
 const fn may_create(phase: &MachinePhase) -> bool {
     is_unsettled(phase) || matches!(phase, MachinePhase::Pending)
+}
+
+/// Whether a driver may have been called for a Machine. The finalizer comes before the first call, so a Machine whose class or
+/// Secret never existed has none and can be deleted without them.
+pub(super) fn may_have_begun(machine: &Machine) -> bool {
+    !machine.spec.provider_id.is_empty() || machine.node_name().is_some() || machine.phase() != MachinePhase::New
 }
 
 /// Whether a change of the class or its Secrets concerns a Machine now: it calls the driver, or waits to call it.
@@ -79,10 +89,14 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if usable_class(&mut plan, snapshot).is_none() || !is_secret_ready(&mut plan, snapshot) {
         return plan;
     }
+    if let Some(patch) = finalizer::add(&snapshot.machine.metadata, labels::FINALIZER) {
+        plan.then(Action::PatchMachine(patch), "a Machine that may have a VM carries the finalizer");
+        return plan;
+    }
     match snapshot.learned.vm {
         VmView::NotFound => vm_missing(&mut plan, snapshot, policy),
         // The driver continues what it began, and says how it ended.
-        VmView::NotAsked if snapshot.memory.is_creating() => vm_missing(&mut plan, snapshot, policy),
+        VmView::NotAsked if may_continue(snapshot) => vm_missing(&mut plan, snapshot, policy),
         // Without a token no VM can be created, so there is no need to call the cloud.
         _ if snapshot.memory.token_failure().is_some() && !is_token_ready(&mut plan, snapshot, policy) => {}
         _ => {
@@ -90,6 +104,12 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         }
     }
     plan
+}
+
+/// Whether the call that began the creation can be repeated. Without user data the VM is looked up instead.
+fn may_continue(snapshot: &Snapshot) -> bool {
+    let has_user_data = matches!(&snapshot.learned.secret, SecretView::Read(facts) if facts.has_user_data);
+    snapshot.memory.is_creating() && has_user_data
 }
 
 /// The driver reported that no VM exists, or that it is being created.
@@ -115,6 +135,9 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
             "the driver to find the VM: the Machine had one, so no other is created",
             Some(after(snapshot.now, ASK_AGAIN)),
         );
+        return;
+    }
+    if !is_user_data_ready(plan, snapshot) {
         return;
     }
     if snapshot.has_target() && snapshot.now >= policy.creation_deadline_of(machine) {
@@ -146,7 +169,8 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     if machine.spec.provider_id.is_empty() {
         set(&mut identity, &["spec", "providerID"], vm.provider_id.as_str());
     }
-    if may_link && !vm.node_name.is_empty() {
+    let is_label = syntax::is_label_value(&vm.node_name);
+    if may_link && !vm.node_name.is_empty() && is_label {
         set(&mut identity, &["metadata", "labels", labels::NODE], vm.node_name.as_str());
     }
     if machine.metadata.annotations.as_ref().and_then(|map| map.get(labels::PRIORITY)).is_none_or(String::is_empty) {
@@ -163,16 +187,7 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
         if is_made_by_a_set(machine) {
             set(&mut identity, &["metadata", "managedFields"], untracked());
         }
-        let reason = "the VM's identity is stored before anything else";
-        match snapshot.learned.vm {
-            VmView::Created(_) => plan.then_recording(
-                Action::PatchMachine(identity),
-                reason,
-                Event::normal(EventReason::Created, format!("VM {} was created", vm.provider_id)),
-            ),
-            _ => plan.then(Action::PatchMachine(identity), reason),
-        };
-        return;
+        return store_identity(plan, snapshot, policy, vm, identity);
     }
     if is_stale {
         return match snapshot.memory.failure_of(Call::Delete) {
@@ -182,6 +197,16 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     }
     if is_unlinked && vm.node_name.is_empty() {
         let error = DriverError::new(Code::Internal, "the driver returned a VM without a node name");
+        return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
+    }
+    if is_unlinked && !is_label {
+        let message = format!(
+            "the VM's Node name {:?} cannot be the value of the label {}: it is longer than 63 characters, or has others than \
+             letters, digits, dashes, dots and underscores",
+            vm.node_name,
+            labels::NODE
+        );
+        let error = DriverError::new(Code::InvalidArgument, message);
         return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
     }
     if is_unlinked {
@@ -199,6 +224,34 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     if is_unsettled(&machine.phase()) {
         mark_pending(plan, snapshot, policy, vm);
     }
+}
+
+/// Stores the ID and Node name of the VM in one write. If the API server refuses it, the ID is stored alone, because the VM
+/// cannot be deleted without it.
+fn store_identity(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm, identity: Value) {
+    let (machine, now) = (&snapshot.machine, snapshot.now);
+    let alone = json!({ "spec": { "providerID": vm.provider_id } });
+    let patch = match snapshot.memory.refusal_of(&identity, now) {
+        None => identity,
+        Some(_) if machine.spec.provider_id.is_empty() && snapshot.memory.refusal_of(&alone, now).is_none() => alone,
+        Some(refusal) => {
+            let deadline = policy.creation_deadline_of(machine);
+            if snapshot.has_target() && now >= deadline && may_create(&machine.phase()) {
+                return mark_late_failed(plan, snapshot, policy);
+            }
+            let until = if now < deadline { refusal.retry_at().min(deadline) } else { refusal.retry_at() };
+            return wait_visibly(plan, snapshot, WaitKind::MachineWrite, &refusal.awaited(), Some(until));
+        }
+    };
+    let reason = "the VM's identity is stored before anything else";
+    match snapshot.learned.vm {
+        VmView::Created(_) => plan.then_recording(
+            Action::PatchMachine(patch),
+            reason,
+            Event::normal(EventReason::Created, format!("VM {} was created", vm.provider_id)),
+        ),
+        _ => plan.then(Action::PatchMachine(patch), reason),
+    };
 }
 
 /// Only these Machines lose their `managedFields`: users who apply a Machine themselves need them.
@@ -250,6 +303,7 @@ fn delete_stale(plan: &mut Plan<Action>, snapshot: &Snapshot, vm: &Vm) {
 }
 
 fn mark_stale_failed(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    delete_token(plan, snapshot, UNUSED_TOKEN);
     let mut next = status::stored(&snapshot.machine);
     next.last_operation = status::failed_operation(OperationType::Create, None, "VM using old node obj", snapshot.now);
     status::enter(&mut next, MachinePhase::Failed, false, snapshot.now);
@@ -263,6 +317,7 @@ fn mark_stale_failed(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 
 /// The creation timeout has passed: a VM created now could not join in time.
 fn mark_late_failed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+    delete_token(plan, snapshot, UNUSED_TOKEN);
     let mut next = status::stored(&snapshot.machine);
     // The last error is more useful than the fact of the timeout.
     if next.last_operation.state != Some(OperationState::Failed) {
@@ -307,6 +362,9 @@ fn record_failure(
         if status::is_news(&status::stored(machine), &next, now) {
             let reason = if is_late { EventReason::Failed } else { EventReason::CreateFailed };
             let event = Event::warning(reason, next.last_operation.description.clone());
+            if is_late {
+                delete_token(plan, snapshot, UNUSED_TOKEN);
+            }
             plan.then_recording(
                 Action::WriteStatus(Box::new(next)),
                 format!("the driver returned {}", error.code),

@@ -61,7 +61,13 @@ pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Opti
 }
 
 /// Waits for something that a user has to correct, and reports it in the status and an event.
-fn wait_visibly(plan: &mut Plan<Action>, snapshot: &Snapshot, kind: WaitKind, what: &str, until: Option<Timestamp>) {
+pub(in super::super) fn wait_visibly(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    kind: WaitKind,
+    what: &str,
+    until: Option<Timestamp>,
+) {
     let (stored, now) = (status::stored(&snapshot.machine), snapshot.now);
     let text = format!("Waiting for {what}");
     let mut next = stored.clone();
@@ -73,7 +79,8 @@ fn wait_visibly(plan: &mut Plan<Action>, snapshot: &Snapshot, kind: WaitKind, wh
     plan.wait(kind, what, until);
 }
 
-/// Whether the Secrets were read and contain user data. Otherwise reads them or waits.
+/// Whether the Secrets were read, and all that the class names exist. Otherwise reads them or waits. No driver is called
+/// with a part of them.
 pub(super) fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     match &snapshot.learned.secret {
         SecretView::NotRead => {
@@ -89,22 +96,22 @@ pub(super) fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> b
                 again,
             );
         }
-        SecretView::Read(facts) if facts.has_user_data => return true,
-        SecretView::Read(facts) if facts.missing.is_empty() => {
-            wait_visibly(plan, snapshot, WaitKind::Secret, "the key userData in the Secrets of the class", None);
-        }
+        SecretView::Read(facts) if facts.missing.is_empty() => return true,
         SecretView::Read(facts) => {
-            let missing = facts.missing.join(", ");
-            wait_visibly(
-                plan,
-                snapshot,
-                WaitKind::Secret,
-                &format!("the Secret {missing}, which does not exist"),
-                None,
-            );
+            wait_visibly(plan, snapshot, WaitKind::Secret, &facts.missing.join(", "), None);
         }
     }
     false
+}
+
+/// Whether there is user data. Otherwise waits.
+pub(super) fn is_user_data_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+    let SecretView::Read(facts) = &snapshot.learned.secret else { return false };
+    if !facts.has_user_data {
+        let what = facts.missing_user_data.as_deref().unwrap_or("the key userData in the Secrets of the class");
+        wait_visibly(plan, snapshot, WaitKind::Secret, what, None);
+    }
+    facts.has_user_data
 }
 
 /// Whether the bootstrap token exists, if the user data asks for one. Otherwise creates it or waits.

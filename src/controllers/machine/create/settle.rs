@@ -6,7 +6,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{vm_known, vm_missing};
+use super::{may_continue, vm_known, vm_missing};
 use crate::{
     api::labels,
     controllers::machine::{
@@ -46,12 +46,15 @@ pub(in super::super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, polic
             let text = format!("the Secrets of the class to become readable: {error}");
             plan.wait(WaitKind::Secret, text, Some(after(now, LOOK_AGAIN)));
         }
+        (SecretView::Read(facts), _) if !facts.missing.is_empty() => {
+            plan.wait(WaitKind::Secret, facts.missing.join(", "), None);
+        }
         (SecretView::Read(_), VmView::NotFound) => {
             let freed = json!({ "metadata": { "annotations": { (labels::BLOCK_MOVE): Value::Null } } });
             plan.then(Action::PatchMachine(freed), "it has no VM, and none is begun while it is left alone");
         }
         // The driver continues what it began, and says how it ended.
-        (SecretView::Read(_), VmView::NotAsked) if is_creating => vm_missing(plan, snapshot, policy),
+        (SecretView::Read(_), VmView::NotAsked) if may_continue(snapshot) => vm_missing(plan, snapshot, policy),
         (SecretView::Read(_), _) => drop(plan.then(Action::GetVmStatus, "a VM of this Machine may be in the making")),
     }
 }

@@ -23,6 +23,7 @@ use crate::{
         labels,
         node::Node,
         reasons::{EventReason, NodeConditionType},
+        syntax,
     },
     drain::{DrainPlan, DrainPolicy, Mode, PodFacts, Preparation, Volumes, policy as drain_policy},
     plan::{Event, Plan, WaitKind},
@@ -120,7 +121,7 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
             }
             (None, Preparation::Cordon) => {
                 let mut patch = json!({ "spec": { "unschedulable": true } });
-                if snapshot.is_mislabelled(node) {
+                if snapshot.is_mislabelled(node) && syntax::is_label_value(snapshot.name()) {
                     // When the Machine in the label is gone, nothing else would tell that it was not its Node.
                     patch["metadata"] = json!({ "labels": { labels::MACHINE_NAME: snapshot.name() } });
                 }

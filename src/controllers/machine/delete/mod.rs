@@ -29,6 +29,7 @@ use crate::{
         labels,
         machine::{LastOperation, MachinePhase, OperationState, OperationType},
         reasons::EventReason,
+        syntax,
     },
     controllers::object::finalizer,
     driver::{Code, DriverError, Vm},
@@ -39,14 +40,16 @@ use progress::Progress;
 /// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
+/// The way out if there is no VM: the API server deletes a Machine without finalizers at once.
+const OR_RELEASE: &str =
+    "or, if there is no VM, remove the finalizer machine.sapcloud.io/machine-controller-manager from the Machine";
+
 /// Plans the next step for a Machine with a deletion timestamp.
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     let machine = &snapshot.machine;
     if !finalizer::has(&machine.metadata, labels::FINALIZER) {
-        if machine.metadata.finalizers.as_ref().is_some_and(|others| !others.is_empty()) {
-            plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
-        }
+        wait_for_others(&mut plan, snapshot);
         return plan;
     }
     let progress = Progress::of(machine);
@@ -65,6 +68,18 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     plan
 }
 
+/// The part of this controller is done, or it never had one.
+fn wait_for_others(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let others = snapshot.machine.metadata.finalizers.as_deref().unwrap_or_default();
+    if others.is_empty() {
+        return;
+    }
+    let what = format!("other controllers to remove their finalizers: {}", others.join(", "));
+    let reason = "the status shows what the deletion waits for";
+    write_progress(plan, snapshot, OperationState::Processing, &format!("Waiting for {what}"), reason, None);
+    plan.wait(WaitKind::Finalizers, what, None);
+}
+
 /// Whether the class is known. The driver cannot be called without it, and the VM must not leak.
 fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) -> bool {
     let name = &snapshot.machine.spec.class.name;
@@ -75,7 +90,9 @@ fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progre
             return false;
         }
         ClassView::Missing => {
-            format!("the MachineClass {name}, which does not exist: it is needed to delete the VM; create it again")
+            format!(
+                "the MachineClass {name}, which does not exist: it is needed to delete the VM; create it again, {OR_RELEASE}"
+            )
         }
         ClassView::Unserved(class) => {
             format!("a driver for the provider {:?} of the MachineClass {name}", class.provider)
@@ -100,7 +117,7 @@ fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
     match &snapshot.node {
         NodeView::Present(node) if !is_asked => {
             let name = node.metadata.name.as_deref().unwrap_or_default();
-            return link(plan, name, None);
+            return link_or_drain(plan, snapshot, policy, progress, name, None);
         }
         NodeView::Unknown if drain::is_forced(snapshot, policy) => {}
         _ if !is_node_certain(plan, snapshot, "a Node that is missing in the cache may exist") => {
@@ -109,16 +126,26 @@ fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
         _ => {}
     }
     match snapshot.learned.vm.vm() {
-        _ if !is_asked && progress == Progress::Drain => skip_drain(plan, snapshot),
         _ if !is_asked => get_status(plan, snapshot, policy, progress),
         Some(vm) if !vm.node_name.is_empty() && !snapshot.is_node_of_another_vm(vm) => {
-            link(plan, &vm.node_name, Some(vm));
+            link_or_drain(plan, snapshot, policy, progress, &vm.node_name, Some(vm));
         }
         _ => skip_drain(plan, snapshot),
     }
 }
 
-fn link(plan: &mut Plan<Action>, node_name: &str, vm: Option<&Vm>) {
+/// Drains the Node of this name, after its name was stored, if a label can store it.
+fn link_or_drain(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    policy: &Policy,
+    progress: Progress,
+    node_name: &str,
+    vm: Option<&Vm>,
+) {
+    if !syntax::is_label_value(node_name) {
+        return drain::plan(plan, snapshot, policy, progress);
+    }
     let mut patch = Value::Null;
     set(&mut patch, &["metadata", "labels", labels::NODE], node_name);
     if let Some(vm) = vm {
@@ -158,7 +185,7 @@ fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
     if progress == Progress::Start {
         return advance(plan, snapshot, Progress::GetVmStatus, "", "the driver is called for the Node name of the VM");
     }
-    if is_secret_ready(plan, snapshot) {
+    if is_secret_ready(plan, snapshot, Progress::GetVmStatus) {
         plan.then(Action::GetVmStatus, "a VM may exist and may have joined");
     }
 }
@@ -166,10 +193,18 @@ fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
 /// Text of the reference.
 const STATUS_FAILED: &str = "Error occurred with decoding machine error status while getting VM status, aborting ";
 
-/// Whether the Secrets were read. A missing Secret does not block a deletion; a failed read does.
-fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+/// Whether the Secrets were read, and all that the class names exist. A driver without them may use the account of the
+/// process, where the VM does not exist: it would report a VM as deleted that still runs.
+fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) -> bool {
     match &snapshot.learned.secret {
-        SecretView::Read(_) => return true,
+        SecretView::Read(facts) if facts.missing.is_empty() => return true,
+        SecretView::Read(facts) => {
+            let missing = facts.missing.join(", ");
+            let on = format!("{missing}: it is needed to delete the VM; create it, correct the class, {OR_RELEASE}");
+            let event = Event::warning(EventReason::Waiting, format!("Waiting for {on}"));
+            record_blocked(plan, snapshot, progress, &format!("Waiting for {on}. "), event);
+            plan.wait(WaitKind::Secret, on, None);
+        }
         SecretView::NotRead => {
             plan.then(Action::ReadSecret, "the driver needs credentials");
         }
@@ -201,7 +236,7 @@ fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
             return;
         }
     }
-    if is_secret_ready(plan, snapshot) {
+    if is_secret_ready(plan, snapshot, Progress::DeleteVm) {
         plan.then(Action::DeleteVm, "the Node is drained or missing, so the VM can be deleted");
     }
 }

@@ -1,6 +1,8 @@
 //! Transitions to Running, Unknown and Failed, caused by the state of the Node.
 
-use super::super::{Action, NodeView, Policy, Snapshot, conditions, policy::created_at, status, token};
+use super::super::{
+    Action, NodeView, Policy, Snapshot, conditions, policy::created_at, status, steps::delete_token, token,
+};
 use crate::{
     api::{
         GoDuration, labels,
@@ -47,7 +49,7 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
         let text = format!("Machine {name} successfully re-joined the cluster");
         (OperationType::HealthCheck, text, EventReason::Recovered, "the Node is healthy again")
     };
-    if is_first && snapshot.memory.wants_token != Some(false) {
+    if is_first && snapshot.memory.may_have_token() != Some(false) {
         let own = token::id_of(&snapshot.machine);
         // A VM that this process did not create may have joined with a token of the Go program.
         let of_go = snapshot.memory.wants_token.is_none().then(|| token::go_id_of(&snapshot.machine)).flatten();
@@ -104,6 +106,7 @@ pub(in super::super) fn mark_failed(
     reason: &str,
 ) {
     let now = snapshot.now;
+    delete_token(plan, snapshot, "the Machine failed, so its VM must not join any more");
     if let NodeView::Present(node) = &snapshot.node
         && conditions::differ(&next.conditions, &node.status.conditions)
     {

@@ -20,7 +20,13 @@ fn live_and_die(faults: &[(usize, Fault)], initializes: bool) -> World {
     world.run_until(|world| world.machine.is_none());
     assert!(world.vms.is_empty() && world.nodes.is_empty() && world.pods.is_empty(), "{faults:?}: {:?}", world.log);
     assert_eq!(world.births, 1, "{faults:?}");
+    assert!(is_refused(faults) || world.tokens.is_empty(), "{faults:?}: {:?}", world.log);
     world
+}
+
+/// A token that was not deleted when it was asked for expires.
+fn is_refused(faults: &[(usize, Fault)]) -> bool {
+    faults.iter().any(|(_, fault)| *fault == Fault::Refused)
 }
 
 /// Any fault at any action, and another one at any later action.
@@ -48,6 +54,7 @@ fn a_creation_cut_short_leaves_no_vm(#[case] fault: Fault) {
     for cut in 0..8 {
         for nth in 1..=20 {
             let mut world = World::new();
+            world.secret.wants_token = true;
             world.faults = vec![(cut, Fault::Crash)];
             if cut > 0 {
                 world.run_until(|world| world.actions() >= cut);
@@ -56,6 +63,7 @@ fn a_creation_cut_short_leaves_no_vm(#[case] fault: Fault) {
             world.delete();
             world.run_until(|world| world.machine.is_none());
             assert!(world.vms.is_empty() && world.births <= 1, "cut {cut}, fault {nth}: {:?}", world.log);
+            assert!(is_refused(&world.faults) || world.tokens.is_empty(), "cut {cut}, fault {nth}: {:?}", world.log);
         }
     }
 }

@@ -296,7 +296,7 @@ fn without_target_a_machine_is_available_and_has_addresses() {
 fn a_hand_made_machine_gets_its_finalizer_before_its_vm() {
     let mut world = World::with_machine(json!({ "metadata": { "finalizers": null } }), Value::Null);
     world.pass();
-    assert_eq!(world.log.first().map(String::as_str), Some("PatchMachine"));
+    assert_eq!(world.log[..3], ["ReadSecret", "PatchMachine", "GetVmStatus"]);
     assert_eq!(world.machine_writes, 3);
 }
 
@@ -321,7 +321,9 @@ type Change = fn(&mut World);
 #[case::class_incomplete(|world: &mut World| change_class(world, json!({ "nodeTemplate": { "capacity": { "cpu": "1" }, "instanceType": "", "region": "", "zone": "" } })), "nodeTemplate.capacity has no gpu", true)]
 #[case::no_user_data(|world: &mut World| world.secret.has_user_data = false, "userData", true)]
 #[case::no_class_named(|world: &mut World| world.edit(|machine| machine.spec.class.name.clear()), "spec.class.name", false)]
-#[case::secret_missing(|world: &mut World| { world.secret.has_user_data = false; world.secret.missing = vec!["s".to_owned()]; }, "the Secret s", true)]
+#[case::secret_missing(|world: &mut World| { world.secret.has_user_data = false; world.secret.missing = vec!["the Secret s".to_owned()]; }, "the Secret s", true)]
+#[case::only_the_other_secret_has_user_data(|world: &mut World| world.secret.missing = vec!["the Secret s".to_owned()], "the Secret s", true)]
+#[case::own_user_data_missing(|world: &mut World| { world.secret.has_user_data = false; world.secret.missing_user_data = Some("the Secret boot".to_owned()); }, "the Secret boot", true)]
 fn what_is_not_ready_is_waited_for_by_name(#[case] change: Change, #[case] text: &str, #[case] is_for_a_person: bool) {
     let mut world = World::new();
     change(&mut world);
@@ -331,6 +333,133 @@ fn what_is_not_ready_is_waited_for_by_name(#[case] change: Change, #[case] text:
     assert!(world.waits.iter().any(|wait| wait.contains(text)), "{:?}", world.waits);
     assert_eq!((world.phase(), world.description().contains(text)), (MachinePhase::New, is_for_a_person));
     assert_eq!(world.events.len(), usize::from(is_for_a_person), "{:?}", world.events);
+}
+
+#[test]
+fn no_driver_is_called_without_a_secret_that_the_class_names() {
+    let mut world = World::new();
+    world.secret.missing = vec!["the Secret ns/s, which does not exist".to_owned()];
+    world.pass();
+    assert_eq!(world.log, ["ReadSecret", "WriteStatus"]);
+    assert_eq!(world.description(), "Waiting for the Secret ns/s, which does not exist");
+    world.secret.missing.clear();
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+}
+
+/// An operator deletes the Secret of a Machine whose VM has been booted, or an adopted Machine never had one.
+#[rstest]
+#[case::its_id_is_stored(json!({ "spec": { "providerID": "cloud:///7" } }), false)]
+#[case::it_is_found(json!({}), false)]
+#[case::it_is_not_initialized(json!({ "spec": { "providerID": "cloud:///7" } }), true)]
+fn a_vm_is_adopted_without_user_data(#[case] patch: Value, #[case] initializes: bool) {
+    let mut world = World::with_machine(patch, Value::Null);
+    world = if initializes { world.can_initialize() } else { world };
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
+    world.secret.has_user_data = false;
+    world.secret.missing_user_data = Some("the Secret ns/boot, which does not exist".to_owned());
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    assert_eq!((world.births, world.machine().spec.provider_id.as_str()), (0, "cloud:///7"));
+    assert_eq!(world.is_initialized, initializes);
+}
+
+#[test]
+fn a_machine_without_user_data_gets_no_vm_and_does_not_fail() {
+    let mut world = World::new();
+    world.secret.has_user_data = false;
+    world.sleep(3600);
+    world.pass();
+    assert_eq!((world.births, world.phase()), (0, MachinePhase::New));
+    assert_eq!(world.description(), "Waiting for the key userData in the Secrets of the class");
+}
+
+/// The VM of a creation that goes on is found, although the call that began it cannot be repeated.
+#[test]
+fn a_creation_whose_user_data_is_gone_is_looked_up() {
+    let mut world = broken(Call::Create, DriverError::not_done("not yet", Duration::from_secs(3)));
+    world.pass();
+    world.secret.has_user_data = false;
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
+    world.sleep(3);
+    world.pass();
+    assert_eq!(world.machine().spec.provider_id, "cloud:///7");
+}
+
+#[rstest]
+#[case::the_label(&["metadata.labels.node"], true)]
+#[case::the_annotation(&["metadata.annotations"], true)]
+#[case::the_id(&["spec.providerID"], false)]
+fn a_refused_write_does_not_keep_the_id_from_being_stored(#[case] refused: &[&'static str], #[case] is_stored: bool) {
+    let mut world = World::new();
+    world.refused = refused.to_vec();
+    world.pass();
+    let id = if is_stored { "cloud:///1" } else { "" };
+    assert_eq!((world.births, world.machine().spec.provider_id.as_str()), (1, id));
+    assert!(
+        world.description().contains("the API server to accept a write of the Machine: "),
+        "{}",
+        world.description()
+    );
+    assert!(world.events.contains(&"Waiting".to_owned()), "{:?}", world.events);
+    world.run_until(|world| world.phase() == MachinePhase::Failed);
+    assert_eq!(world.now.as_second(), at(20 * 60 + 1).as_second(), "exactly at the creation timeout, plus one tick");
+    let tries = world.log.iter().filter(|name| *name == "PatchMachine").count();
+    assert!(tries < 40, "{tries}");
+    assert_eq!(world.births, 1);
+    world.delete();
+    world.refused.clear();
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.vms.is_empty());
+}
+
+#[test]
+fn a_machine_goes_on_when_its_refused_write_is_accepted() {
+    let mut world = World::new();
+    world.refused = vec!["metadata.labels.node"];
+    world.pass();
+    world.refused.clear();
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    assert_eq!((world.births, world.machine().node_name()), (1, Some("n")));
+}
+
+#[test]
+fn a_node_name_that_no_label_can_hold_is_an_error_of_its_vm() {
+    let mut world = World::new();
+    world.node_name = "x".repeat(64);
+    world.pass();
+    assert_eq!(
+        (world.phase(), world.machine().spec.provider_id.as_str()),
+        (MachinePhase::CrashLoopBackOff, "cloud:///1")
+    );
+    assert!(world.description().contains("cannot be the value of the label node"), "{}", world.description());
+    assert_eq!(world.machine().node_name(), None);
+    world.run_until(|world| world.phase() == MachinePhase::Failed);
+    assert_eq!((world.births, world.machine_writes), (1, 3), "{:?}", world.log);
+}
+
+#[rstest]
+#[case::class(|world: &mut World| world.class = ClassView::Missing)]
+#[case::secret(|world: &mut World| world.secret.missing = vec!["the Secret ns/s".to_owned()])]
+fn a_machine_whose_class_or_secret_never_existed_can_be_deleted(#[case] change: Change) {
+    let mut world = World::with_machine(json!({ "metadata": { "finalizers": null } }), Value::Null);
+    change(&mut world);
+    world.pass();
+    world.pass();
+    assert!(world.description().starts_with("Waiting for "), "{:?}", world.log);
+    assert_eq!(world.machine().metadata.finalizers, None, "the API server deletes it at once");
+    assert!(!world.log.contains(&"GetVmStatus".to_owned()), "no driver was called");
+}
+
+#[rstest]
+#[case::with_an_id(json!({ "spec": { "providerID": "cloud:///7" } }), "")]
+#[case::with_a_node(json!({ "metadata": { "labels": { "node": "n" } } }), "")]
+#[case::that_failed_once(json!({}), "CrashLoopBackOff")]
+#[case::that_ran(json!({}), "Running")]
+fn a_machine_that_may_have_a_vm_has_the_finalizer_even_without_a_class(#[case] patch: Value, #[case] phase: &str) {
+    let mut world = World::with_machine(patch, json!({ "currentStatus": { "phase": phase } }));
+    world.edit(|machine| machine.metadata.finalizers = None);
+    world.class = ClassView::Missing;
+    world.pass();
+    assert_eq!(world.machine().metadata.finalizers.as_deref(), Some(&[crate::api::labels::FINALIZER.to_owned()][..]));
 }
 
 fn change_class(world: &mut World, patch: Value) {
@@ -344,7 +473,7 @@ fn change_class(world: &mut World, patch: Value) {
 #[test]
 fn texts_of_errors_never_hold_what_secrets_hold() {
     let data = crate::driver::SecretData(BTreeMap::from([("userData".to_owned(), b"hunter2".to_vec())]));
-    let facts = crate::controllers::machine::SecretFacts::of(&data, Vec::new());
+    let facts = crate::controllers::machine::SecretFacts::of(&data, Vec::new(), None);
     assert!(facts.has_user_data && !format!("{facts:?} {data:?}").contains("hunter2"));
 }
 

@@ -4,7 +4,7 @@ use kube::core::ObjectMeta;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{World, at, node, pod, ready};
+use super::world::{Fault, World, at, node, pod, ready};
 use crate::{
     api::{
         labels,
@@ -251,7 +251,8 @@ fn a_missing_class_blocks_a_deletion_and_says_so() {
     world.pass();
     world.pass();
     assert_eq!(world.log, ["WriteStatus"]);
-    let text = "the MachineClass c, which does not exist: it is needed to delete the VM; create it again";
+    let text = "the MachineClass c, which does not exist: it is needed to delete the VM; create it again, or, if there is \
+                no VM, remove the finalizer machine.sapcloud.io/machine-controller-manager from the Machine";
     assert_eq!(world.waits, [text]);
     assert_eq!(
         world.description(),
@@ -261,12 +262,138 @@ fn a_missing_class_blocks_a_deletion_and_says_so() {
     world.run_until(|world| world.machine.is_none());
 }
 
+#[rstest]
+#[case::both(false)]
+#[case::one_of_two(true)]
+fn a_missing_secret_blocks_a_deletion_and_says_so(#[case] has_user_data: bool) {
+    let mut world = deleted();
+    world.secret.has_user_data = has_user_data;
+    world.secret.missing = vec!["the Secret ns/s, which does not exist".to_owned()];
+    world.pass();
+    world.pass();
+    let told = "the Secret ns/s, which does not exist: it is needed to delete the VM; create it, correct the class, or, if there \
+                is no VM, remove the finalizer machine.sapcloud.io/machine-controller-manager from the Machine";
+    assert_eq!(world.description(), format!("Waiting for {told}. {}", STEPS[3]));
+    assert_eq!((world.waits.as_slice(), world.vms.len()), ([told.to_owned()].as_slice(), 1));
+    assert!(world.events.contains(&"Waiting".to_owned()) && !world.log.contains(&"DeleteVm".to_owned()));
+    world.secret.missing.clear();
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.vms.is_empty());
+}
+
+/// Nobody knows the Node of its VM. NotFound from another account does not mean that there is none.
 #[test]
-fn a_missing_secret_does_not_block_a_deletion() {
+fn a_machine_without_label_is_not_asked_for_without_its_secret() {
+    let mut world = World::new();
+    world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(9)));
+    world.secret.missing = vec!["the Secret ns/s, which does not exist".to_owned()];
+    world.delete();
+    world.pass();
+    assert!(world.description().ends_with(STEPS[0]) && !world.log.contains(&"GetVmStatus".to_owned()));
+    world.secret.missing.clear();
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.vms.is_empty());
+}
+
+#[test]
+fn missing_user_data_of_its_own_does_not_block_a_deletion() {
     let mut world = deleted();
     world.secret.has_user_data = false;
-    world.secret.missing = vec!["s".to_owned()];
+    world.secret.missing_user_data = Some("the Secret ns/boot, which does not exist".to_owned());
     world.run_until(|world| world.machine.is_none());
+}
+
+#[rstest]
+#[case::its_vm_never_joins(|world: &mut World| world.boots = false)]
+#[case::its_vm_is_out_of_stock(|world: &mut World| drop(world.broken.insert(Call::Create, DriverError::new(Code::ResourceExhausted, "because"))))]
+#[case::the_process_restarts(|world: &mut World| world.faults = vec![(6, Fault::Crash)])]
+fn a_token_is_deleted_with_its_machine(#[case] change: Change) {
+    let mut world = World::new();
+    world.secret.wants_token = true;
+    change(&mut world);
+    world.pass();
+    assert_eq!(world.tokens.len(), 1);
+    world.delete();
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.tokens.is_empty(), "{:?}", world.log);
+}
+
+#[rstest]
+#[case::late(|world: &mut World| world.boots = false)]
+#[case::out_of_stock(|world: &mut World| drop(world.broken.insert(Call::Create, DriverError::new(Code::ResourceExhausted, "because"))))]
+fn a_token_is_deleted_when_its_machine_fails(#[case] change: Change) {
+    let mut world = World::new();
+    world.secret.wants_token = true;
+    change(&mut world);
+    world.run_until(|world| world.phase() == MachinePhase::Failed);
+    assert!(world.tokens.is_empty(), "{:?}", world.log);
+}
+
+#[rstest]
+#[case::its_token_was_deleted_when_it_joined(true, false)]
+#[case::the_process_was_restarted_since(true, true)]
+#[case::it_never_had_one(false, false)]
+fn a_machine_without_a_token_pays_nothing_for_it(#[case] wants_token: bool, #[case] is_restarted: bool) {
+    let mut world = World::new();
+    world.secret.wants_token = wants_token;
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    world.settle();
+    world.log.clear();
+    if is_restarted {
+        world.memory = Memory::default();
+    }
+    world.delete();
+    world.run_until(|world| world.machine.is_none());
+    assert!(!world.log.contains(&"DeleteBootstrapToken".to_owned()), "{:?}", world.log);
+}
+
+#[test]
+fn a_refused_write_of_a_deletion_is_shown_and_repeated_ever_more_rarely() {
+    let mut world = deleted();
+    world.refused = vec!["metadata.finalizers"];
+    let began = world.now;
+    world.pass();
+    let told = "Waiting for the API server to accept a write of the Machine: metadata.finalizers: Invalid value. ";
+    assert!(world.description().starts_with(told), "{}", world.description());
+    assert_eq!(world.events.iter().filter(|event| *event == "Waiting").count(), 1);
+    assert!(!world.events.contains(&"Deleted".to_owned()));
+    let mut tries = 0;
+    while world.now.duration_since(began).as_secs() < 3600 {
+        world.log.clear();
+        world.pass();
+        tries += world.log.iter().filter(|name| *name == "PatchMachine").count();
+        world.now = world.wake_at.unwrap();
+    }
+    assert!((8..20).contains(&tries), "{tries} in an hour");
+    world.refused.clear();
+    world.run_until(|world| world.machine.is_none());
+}
+
+/// The label of the Machine cannot hold its name.
+#[rstest]
+#[case::known(false)]
+#[case::after_a_restart(true)]
+fn a_machine_whose_node_has_a_long_name_is_drained_and_deleted(#[case] is_restarted: bool) {
+    let mut world = World::new();
+    world.node_name = "x".repeat(64);
+    world.run_until(|world| !world.nodes.is_empty());
+    assert_eq!(world.machine().spec.provider_id, "cloud:///1");
+    world.pods = vec![pod("a")];
+    world.delete();
+    for _ in 0..200 {
+        if is_restarted {
+            world.memory = Memory::default();
+        }
+        if world.machine.is_none() {
+            break;
+        }
+        world.pass();
+        world.sleep(1);
+        world.pods.retain(|pod| pod.terminating_since.is_none());
+    }
+    assert!(world.machine.is_none() && world.vms.is_empty() && world.pods.is_empty(), "{:?}", world.waits);
+    assert!(world.log.contains(&"EvictPod".to_owned()), "{:?}", world.log);
+    assert!(world.nodes.is_empty());
 }
 
 #[test]
@@ -505,8 +632,15 @@ fn finalizers_of_others_are_waited_for() {
     world.edit(|machine| machine.metadata.finalizers.as_mut().unwrap().push("other/one".to_owned()));
     world.pass();
     assert_eq!(world.machine().metadata.finalizers.as_deref(), Some(&["other/one".to_owned()][..]));
+    world.settle();
+    let others = "other controllers to remove their finalizers: other/one";
+    assert_eq!(
+        (world.waits.as_slice(), world.description()),
+        ([others.to_owned()].as_slice(), format!("Waiting for {others}"))
+    );
+    let writes = world.machine_writes;
     world.pass();
-    assert_eq!(world.waits, ["other controllers to remove their finalizers"]);
+    assert_eq!(world.machine_writes, writes);
     assert_eq!(node("n", ready()).metadata.name.as_deref(), Some("n"));
 }
 

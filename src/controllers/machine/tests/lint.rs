@@ -112,6 +112,13 @@ fn creating() -> Snapshot {
     |it: &mut Snapshot| edit(it, |machine| machine.spec.provider_id = "cloud:///1".to_owned()),
     Some("it would create a VM too many: spec.providerID is cloud:///1")
 )]
+#[case::a_secret_is_missing(
+    |it: &mut Snapshot| {
+        let missing = vec!["the Secret ns/s".to_owned()];
+        it.learned.secret = SecretView::Read(SecretFacts { has_user_data: true, missing, ..SecretFacts::default() });
+    },
+    Some("it would act on unknown facts: the driver would be called without the Secret ns/s")
+)]
 #[case::pending(|it: &mut Snapshot| set_phase(it, MachinePhase::Pending), None)]
 #[case::it_had_one(|it: &mut Snapshot| set_phase(it, MachinePhase::Running), Some("it would create a VM too many: a machine in phase Running had a VM"))]
 #[case::the_driver_was_not_asked(
@@ -158,6 +165,25 @@ fn a_vm_is_created_only_if_there_certainly_is_none(#[case] change: Change, #[cas
     let mut snapshot = creating();
     change(&mut snapshot);
     assert_eq!(refusal(&snapshot, Action::CreateVm).as_deref(), refused);
+}
+
+#[rstest]
+#[case::all_is_known(as_it_is, None)]
+#[case::nothing_holds_the_machine(
+    |it: &mut Snapshot| edit(it, |machine| machine.metadata.finalizers = None),
+    Some("it would leak a VM: the machine has no finalizer, and its VM may be found")
+)]
+#[case::a_secret_is_missing(
+    |it: &mut Snapshot| {
+        let missing = vec!["the Secret ns/s".to_owned()];
+        it.learned.secret = SecretView::Read(SecretFacts { missing, ..SecretFacts::default() });
+    },
+    Some("it would act on unknown facts: the driver would be called without the Secret ns/s")
+)]
+fn a_vm_is_looked_up_only_with_the_finalizer_and_all_secrets(#[case] change: Change, #[case] refused: Option<&str>) {
+    let mut snapshot = creating();
+    change(&mut snapshot);
+    assert_eq!(refusal(&snapshot, Action::GetVmStatus).as_deref(), refused);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::{
         labels,
         machine::{Machine, MachineClass, MachinePhase, MachineStatus},
         node::{AttachedVolume, Node},
+        patch,
     },
     controllers::{
         machine::{
@@ -90,8 +91,14 @@ pub struct World {
     pub broken: BTreeMap<Call, DriverError>,
     /// Writes to Nodes that always fail.
     pub broken_nodes: Option<String>,
+    /// Fields of the Machine that the API server refuses to write.
+    pub refused: Vec<&'static str>,
+    /// Name of the Node of a new VM.
+    pub node_name: String,
     /// No bootstrap token can be made.
     pub no_tokens: bool,
+    /// IDs of the bootstrap tokens.
+    pub tokens: BTreeSet<String>,
     pub census: Vec<Machine>,
     /// Machines whose permit was waived.
     pub waived: Vec<String>,
@@ -201,7 +208,10 @@ impl World {
             faults: Vec::new(),
             broken: BTreeMap::new(),
             broken_nodes: None,
+            refused: Vec::new(),
+            node_name: "n".to_owned(),
             no_tokens: false,
+            tokens: BTreeSet::new(),
             census: Vec::new(),
             waived: Vec::new(),
             log: Vec::new(),
@@ -544,6 +554,12 @@ impl World {
         let Step { action, event, .. } = step;
         let debug = format!("{action:?}");
         self.log.push(debug.split(['(', ' ', '{']).next().unwrap_or_default().to_owned());
+        if let Action::PatchMachine(patch) = &action
+            && let Some(field) = self.refused.iter().find(|field| patch::fields(patch).contains(**field))
+        {
+            snapshot.machine_refused(patch, format!("{field}: Invalid value"));
+            return true;
+        }
         self.events.extend(event.map(|note| note.reason.to_string()));
         let is_done = fault != Some(Fault::Refused);
         let is_lost = matches!(fault, Some(Fault::Refused | Fault::LostReply));
@@ -570,6 +586,7 @@ impl World {
             }
             Action::PatchMachine(patch) => {
                 let base = snapshot.machine.clone();
+                snapshot.machine_written(&patch);
                 return self.write_machine(snapshot, is_done, is_lost, |stored| patched(stored, &base, &patch));
             }
             Action::WriteStatus(status) => {
@@ -605,10 +622,12 @@ impl World {
                 }
                 return !is_lost;
             }
-            Action::EnsureBootstrapToken(_) if is_lost || self.no_tokens => {
-                snapshot.token_ensured(Err("no answer".to_owned()));
+            Action::EnsureBootstrapToken(token) => {
+                let is_made = is_done && !self.no_tokens;
+                self.tokens.extend(is_made.then_some(token.id));
+                let is_told = is_made && !is_lost;
+                snapshot.token_ensured(if is_told { Ok(()) } else { Err("no answer".to_owned()) });
             }
-            Action::EnsureBootstrapToken(_) => snapshot.token_ensured(Ok(())),
             Action::GetNode(key) => {
                 let failure = is_lost.then(|| "no answer".to_owned()).or_else(|| self.unreadable_nodes.clone());
                 let found = Self::found(&self.nodes, &key);
@@ -616,6 +635,10 @@ impl World {
                     cached.insert(node.metadata.name.clone().unwrap(), node.clone());
                 }
                 snapshot.node_was_read(key, failure.map_or(Ok(found.is_some()), Err));
+            }
+            Action::DeleteBootstrapToken { id } if is_done => {
+                self.tokens.remove(&id);
+                snapshot.token_deleted();
             }
             Action::DeleteBootstrapToken { .. } => {}
             Action::ListPods { .. } if is_lost => snapshot.pods_listed(Err("no answer".to_owned()), BTreeSet::new()),
@@ -735,8 +758,8 @@ impl World {
         }
         self.births += 1;
         let id = format!("cloud:///{}", self.births);
-        self.vms.insert(id.clone(), ("n".to_owned(), self.now));
-        Ok(vm(&id, "n"))
+        self.vms.insert(id.clone(), (self.node_name.clone(), self.now));
+        Ok(vm(&id, &self.node_name))
     }
 
     fn delete_vms(&mut self, machine: &Machine) -> Result<Option<String>, DriverError> {

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, construct, replicas},
+    super::{Action, Snapshot, construct, replicas},
     world::{World, both, phase, waits},
 };
 use crate::{
@@ -143,6 +143,23 @@ fn long_names_of_sets_still_give_valid_host_names() {
     let world = World::new(1).with(json!({ "metadata": { "name": "x".repeat(80) } }));
     let machine = construct::machines(&world.snapshot()).next().unwrap();
     assert_eq!(machine.name_any().len(), 63);
+}
+
+#[rstest]
+#[case::of_a_class_that_exists(false, json!([]), Some(json!([labels::FINALIZER])))]
+#[case::of_none(true, json!([]), None)]
+#[case::of_none_with_finalizers_in_the_template(true, json!([labels::FINALIZER, "other/one"]), Some(json!(["other/one"])))]
+fn only_a_machine_whose_class_exists_has_the_finalizer_from_birth(
+    #[case] is_class_unusable: bool,
+    #[case] of_template: Value,
+    #[case] expected: Option<Value>,
+) {
+    let template = json!({ "spec": { "template": { "metadata": { "finalizers": of_template } } } });
+    let snapshot = Snapshot { is_class_unusable, ..World::new(1).with(template).snapshot() };
+    let steps = super::super::plan(&snapshot).steps;
+    let Some(Action::CreateMachine(machine)) = steps.first().map(|step| &step.action) else { panic!("{steps:?}") };
+    assert_eq!(machine.metadata.finalizers.clone().map(|all| json!(all)), expected);
+    assert!(super::super::lint::lint(&snapshot, &steps).is_empty());
 }
 
 /// 4.3: a migration waits until the set has seen all its Machines and confirmed that it leaves them alone.

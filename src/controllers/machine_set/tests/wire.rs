@@ -3,16 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use k8s_openapi::api::core::v1::Event;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Event as CoreEvent;
+use kube::{ResourceExt, runtime::watcher::Event};
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::super::{Action, InFlight, InFlightWrites, MachineSets};
 use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
-    controllers::testing::{Fate, Wire},
+    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+    controllers::{
+        secret::MetadataOfSecret,
+        testing::{Fate, Wire},
+    },
     runtime::{
         cache::{Cache, Key},
         cell::Kept,
@@ -50,6 +53,8 @@ impl Shell {
             sets: Arc::new(Objects::namespaced(&sets, &client)),
             machines: Arc::new(Objects::namespaced(&cached, &client)),
             deployments: MachineDeployment::cache(),
+            classes: Arc::new(Objects::namespaced(&MachineClass::cache(), &client)),
+            secrets: Arc::new(Objects::namespaced(&MetadataOfSecret::cache(), &client)),
             in_flight: Arc::clone(&in_flight),
             holds: Arc::default(),
             events: Events::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
@@ -152,6 +157,43 @@ async fn a_batch_of_deletions_ends_when_the_set_asks_for_something_else() {
     shell.reconcile().await.unwrap();
     assert!(shell.wire.count("DELETE machines") <= 32, "{}", shell.wire.count("DELETE machines"));
     assert_eq!(shell.alive(), 90, "those that went are replaced");
+}
+
+/// A Machine without finalizer can be deleted, although no driver could say whether it has a VM.
+#[rstest]
+#[case::class_and_secret_exist(Some("s"), "shoot", true, true)]
+#[case::unknown(None, "shoot", false, true)]
+#[case::no_class(None, "shoot", true, false)]
+#[case::no_secret(Some("gone"), "shoot", true, false)]
+#[case::secret_of_another_namespace(Some("s"), "garden", true, false)]
+#[tokio::test]
+async fn a_machine_has_the_finalizer_from_birth_if_its_class_and_secrets_exist(
+    #[case] secret: Option<&str>,
+    #[case] namespace: &str,
+    #[case] is_synced: bool,
+    #[case] is_held: bool,
+) {
+    let shell = Shell::new(1, 0);
+    let MachineSets { classes, secrets, .. } = &shell.runner.reconciler;
+    if is_synced {
+        for event in [Event::Init, Event::InitDone] {
+            classes.cache.observe(event);
+        }
+        for event in [Event::Init, Event::InitDone] {
+            secrets.cache.observe(event);
+        }
+    }
+    let stored = |name: &str| json!({"name": name, "namespace": "shoot", "uid": name, "resourceVersion": "1"});
+    secrets.cache.wrote(serde_json::from_value(json!({"metadata": stored("s")})).unwrap());
+    if let Some(secret) = secret {
+        let reference = json!({"name": secret, "namespace": namespace});
+        let class = json!({"metadata": stored("c"), "providerSpec": {}, "credentialsSecretRef": reference});
+        classes.cache.wrote(serde_json::from_value(class).unwrap());
+    }
+    shell.reconcile().await.unwrap();
+    let made = shell.wire.all::<Machine>("machines");
+    assert_eq!(made.len(), 1);
+    assert_eq!(made[0].metadata.finalizers.is_some(), is_held);
 }
 
 /// Otherwise the set would not know that they go, and could delete others in their stead.
@@ -320,7 +362,7 @@ async fn a_refused_call_is_told_in_an_event_of_the_set(
     shell.wire.judge(move |request| if request.starts_with(refused) { Fate::Refused } else { Fate::Answered });
     shell.reconcile().await.unwrap_err();
     assert!(shell.runner.reconciler.events.flush(Duration::from_secs(5)).await);
-    let told: Vec<Event> = shell.wire.all("events");
+    let told: Vec<CoreEvent> = shell.wire.all("events");
     let told: Vec<_> = told
         .iter()
         .map(|event| {

@@ -108,6 +108,7 @@ impl World {
             set: serde_json::from_value(self.set.clone()).unwrap(),
             deployment: self.deployment.clone().map(|deployment| serde_json::from_value(deployment).unwrap()),
             machines: self.machines.values().map(|machine| serde_json::from_value(machine.clone()).unwrap()).collect(),
+            is_class_unusable: false,
             unreadable: self.unreadable.clone(),
             unreadable_preserved: self.unreadable_preserved,
             failure: self.failure.clone(),

@@ -205,6 +205,91 @@ async fn a_slot_is_given_back_when_the_reconcile_ends() {
     assert_eq!(shop.cloud.calls.lock().len(), 2, "there is one slot, and both had it");
 }
 
+/// The other Secret has user data, so nothing else would keep the driver from being called with the account of the process.
+#[rstest]
+#[case::to_create_a_vm(false)]
+#[case::to_delete_a_vm(true)]
+#[tokio::test]
+async fn no_driver_is_called_before_the_second_secret_of_the_class_exists(#[case] is_deleted: bool) {
+    let shop = Shop::new();
+    let mut class = serde_json::to_value(&*shop.context.classes.cache.get(&Key::new("ns", "c")).unwrap()).unwrap();
+    class["credentialsSecretRef"] = json!({ "name": "cloudprovider", "namespace": "ns" });
+    class["metadata"]["resourceVersion"] = "2".into();
+    shop.context.classes.cache.wrote(serde_json::from_value(class).unwrap());
+    match is_deleted {
+        true => shop.deleted(),
+        false => shop.machine("m", json!({})),
+    }
+    assert_eq!(shop.reconcile().await.unwrap(), Requeue::OnChange);
+    let told = shop.stored().status.unwrap().last_operation.description;
+    assert!(told.starts_with("Waiting for the Secret ns/cloudprovider, which does not exist"), "{told}");
+    assert!(shop.cloud.calls.lock().is_empty());
+    let secret = json!({ "metadata": { "name": "cloudprovider", "namespace": "ns" }, "data": { "key": "eA==" } });
+    shop.api.put("/api/v1/namespaces/ns/secrets/cloudprovider", secret);
+    shop.reconcile().await.unwrap();
+    let expected: &[_] = if is_deleted { &["delete"] } else { &["status", "create"] };
+    assert_eq!(*shop.cloud.calls.lock(), expected);
+}
+
+/// As the API server refuses a label, and a webhook anything.
+#[rstest]
+#[case::invalid(422, "Invalid")]
+#[case::forbidden(403, "Forbidden")]
+#[case::bad_request(400, "BadRequest")]
+#[tokio::test]
+async fn the_id_of_a_vm_is_stored_alone_if_its_label_is_refused(#[case] code: u16, #[case] reason: &'static str) {
+    let shop = Shop::new();
+    shop.machine("m", json!({}));
+    shop.api.rule(move |call| {
+        let has_label = call.is("PATCH", "machines/m") && call.body["metadata"]["labels"]["node"].is_string();
+        has_label.then(|| Reply::Say(code, status(code, reason, "labels.node is refused")))
+    });
+    let requeue = shop.reconcile().await.unwrap();
+    let stored = shop.stored();
+    assert_eq!((stored.spec.provider_id.as_str(), stored.node_name()), ("cloud:///1", None));
+    let told = stored.status.unwrap().last_operation.description;
+    assert!(told.starts_with("Waiting for the API server to accept a write of the Machine: "), "{told}");
+    assert!(told.contains("labels.node is refused"), "{told}");
+    assert_eq!(requeue, Requeue::At(at(105)));
+    assert_eq!(shop.cloud.calls.lock().iter().filter(|call| **call == "create").count(), 1);
+}
+
+/// What ends the need for a slot while its Machine waits for it.
+type Change = fn(&Shop);
+
+#[rstest]
+#[case::its_class_is_gone(|shop: &Shop| shop.machine("b", json!({ "spec": { "class": { "name": "gone" } } })))]
+#[case::it_has_no_class(|shop: &Shop| shop.machine("b", json!({ "spec": { "class": { "name": "" } } })))]
+#[case::it_is_gone(|shop: &Shop| shop.forget("b"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_needs_its_slot_no_more_does_not_keep_the_others_of_the_account_waiting(#[case] change: Change) {
+    let shop = Arc::new(Shop::new());
+    let [b, c] = ["b", "c"].map(|name| Key::new("ns", name));
+    for name in ["m", "b", "c"] {
+        shop.machine(name, json!({}));
+    }
+    let (inner, waiting) = (Arc::clone(&shop), [b.clone(), c.clone()]);
+    let is_done = Mutex::new(false);
+    *shop.cloud.hook.lock() = Some(Box::new(move |_| {
+        if std::mem::replace(&mut *is_done.lock(), true) {
+            return;
+        }
+        // While m has the only slot.
+        for key in &waiting {
+            let runtime = tokio::runtime::Handle::current();
+            let requeue = tokio::task::block_in_place(|| runtime.block_on(inner.reconciler.handle(key)));
+            assert!(matches!(requeue, Ok(Requeue::OnChange)), "{requeue:?}");
+        }
+        change(&inner);
+    }));
+    shop.reconcile().await.unwrap();
+    shop.reconciler.handle(&b).await.unwrap();
+    shop.cloud.calls.lock().clear();
+    *shop.cloud.vm.lock() = None;
+    shop.reconciler.handle(&c).await.unwrap();
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "create"]);
+}
+
 #[tokio::test]
 async fn credentials_that_come_during_a_call_are_tried_at_once() {
     let shop = Shop::new();

@@ -41,6 +41,7 @@ use crate::{
         cell::Kept,
         clock::{Clock, ManualClock},
         events::Events,
+        guard::Guard,
         limiter::Rate,
         metrics::Metrics,
         objects::Objects,
@@ -184,7 +185,7 @@ impl Shop {
             owners: Arc::new(Owners::new(&client)),
             targets,
             drivers: Arc::new(Catalogue::of([Arc::clone(&cloud) as Arc<dyn Driver>], &Guards::unobserved())),
-            lanes: Lanes::new(1, Arc::clone(&queue)),
+            lanes: Arc::new(Lanes::new(1, Arc::clone(&queue))),
             queue: Arc::clone(&queue),
             permits: Arc::default(),
             holds: Arc::default(),
@@ -222,6 +223,13 @@ impl Shop {
         crate::controllers::testing::merge(&mut value, &patch);
         let stored = self.api.put(&format!("{MACHINES}/{name}"), value);
         self.context.machines.cache.wrote(serde_json::from_value(stored).unwrap());
+    }
+
+    /// A Machine is gone, and only the cache knows it.
+    fn forget(&self, name: &str) {
+        let machines = &self.context.machines.cache;
+        let gone = machines.get(&Key::new("ns", name)).unwrap();
+        machines.observe(Event::Delete(Guard::Readable(Machine::clone(&gone))));
     }
 
     /// A Machine with VM and Node name, in a phase.

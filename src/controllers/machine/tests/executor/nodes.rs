@@ -12,7 +12,13 @@ use super::{
     },
     MACHINES, NODE, Shop,
 };
-use crate::{api::machine::MachinePhase, runtime::worker::Requeue};
+use crate::{
+    api::machine::MachinePhase,
+    runtime::{
+        cache::Key,
+        worker::{Handler, Requeue},
+    },
+};
 
 #[rstest]
 #[case::a_drain_is_not_skipped(json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:01:00Z" } }), "Running", 1)]
@@ -65,6 +71,19 @@ async fn a_machine_without_a_node_name_finds_its_node_by_a_live_listing() {
     let listed = shop.calls("GET", "/nodes");
     assert!(listed[0].query.contains("node.gardener.cloud%2Fmachine-name%3Dm"), "{listed:?}");
     assert_eq!(shop.calls("POST", "/eviction").len(), 1);
+}
+
+/// The API server would refuse the selector, and no Node can have the label.
+#[tokio::test]
+async fn the_node_of_a_machine_with_a_long_name_is_not_looked_up_by_its_label() {
+    let (shop, long) = (Shop::new(), "a".repeat(71));
+    let deleted =
+        json!({ "metadata": { "deletionTimestamp": at(90), "name": long }, "spec": { "providerID": "cloud:///1" } });
+    shop.machine(&long, deleted);
+    shop.reconciler.handle(&Key::new("ns", &long)).await.unwrap();
+    assert!(shop.calls("GET", "/nodes").is_empty());
+    assert!(shop.api.get(&format!("{MACHINES}/{long}")).is_none());
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "delete"]);
 }
 
 #[tokio::test]

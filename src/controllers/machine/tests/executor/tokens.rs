@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
+use rstest::rstest;
 use serde_json::json;
 
 use super::{
@@ -62,11 +63,49 @@ async fn a_token_that_is_there_is_used_as_it_is() {
     let path = wants_token(&shop);
     let id = token::id_of(&shop.stored());
     let base64 = |text: &str| serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap();
-    let data =
-        json!({ "token-id": base64(&id), "token-secret": base64("old"), "expiration": base64("2020-01-01T00:00:00Z") });
+    let data = json!({ "token-id": base64(&id), "token-secret": base64("0123456789abcdef"), "expiration": base64("2020-01-01T00:00:00Z") });
     let name = path.rsplit('/').next().unwrap();
     let before = shop.api.put(&path, json!({ "metadata": { "name": name, "namespace": "kube-system" }, "data": data }));
     shop.reconcile().await.unwrap();
-    assert_eq!(shop.cloud.user_data.lock().last(), Some(&format!("m {id}.old")));
+    assert_eq!(shop.cloud.user_data.lock().last(), Some(&format!("m {id}.0123456789abcdef")));
     assert_eq!(shop.api.get(&path), Some(before));
+}
+
+/// Who may write Secrets in kube-system must not write user data.
+#[rstest]
+#[case::secret_with_commands(None, "0123456789\n- evil", false)]
+#[case::short_secret(None, "0123456789abcde", false)]
+#[case::capitals(None, "0123456789ABCDEF", false)]
+#[case::another_id(Some("abcdef"), "0123456789abcdef", false)]
+#[case::id_with_commands(Some("abcdef\n- evil"), "0123456789abcdef", false)]
+#[case::a_token(None, "0123456789abcdef", true)]
+#[tokio::test]
+async fn a_secret_that_is_no_token_does_not_reach_user_data(
+    #[case] id: Option<&str>,
+    #[case] secret: &str,
+    #[case] is_used: bool,
+) {
+    let shop = Shop::new();
+    let path = wants_token(&shop);
+    let own = token::id_of(&shop.stored());
+    let base64 = |text: &str| serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap();
+    let data = json!({ "token-id": base64(id.unwrap_or(&own)), "token-secret": base64(secret) });
+    let name = path.rsplit('/').next().unwrap();
+    shop.api.put(&path, json!({ "metadata": { "name": name, "namespace": "kube-system" }, "data": data }));
+    shop.reconcile().await.unwrap();
+    assert_eq!(shop.cloud.calls.lock().contains(&"create"), is_used);
+    let told = shop.stored().status.unwrap().last_operation.description;
+    assert_eq!(told.contains(&format!("the Secret kube-system/{name} is no bootstrap token")), !is_used, "{told}");
+    assert!(!told.contains("evil"), "{told}");
+}
+
+#[tokio::test]
+async fn a_token_goes_with_its_machine() {
+    let shop = Shop::new();
+    let path = wants_token(&shop);
+    shop.reconcile().await.unwrap();
+    assert!(shop.api.get(&path).is_some());
+    shop.machine("m", json!({ "metadata": { "deletionTimestamp": at(101) }, "spec": { "providerID": "cloud:///1" } }));
+    shop.reconcile().await.unwrap();
+    assert!(shop.api.get(&path).is_none() && shop.cloud.vm.lock().is_none());
 }

@@ -1,0 +1,39 @@
+//! Writes of a Machine that the API server refused: by a rule of its own, such as that of the values of labels, or by that of
+//! a webhook. A retry does not help before something changes, so it comes ever more rarely, and the status says so.
+
+use super::{
+    Action, Snapshot, create,
+    delete::{self, progress::Progress},
+    memory::RefusedWrite,
+};
+use crate::{
+    api::reasons::EventReason,
+    plan::{Event, Plan, Step, WaitKind},
+};
+
+/// Drops the steps from the first one on that would repeat a refused write too early, and waits instead.
+pub(super) fn hold_back(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let first = plan.steps.iter().enumerate().find_map(|(index, step)| Some((index, refusal_of(step, snapshot)?)));
+    let Some((index, refusal)) = first else { return };
+    plan.steps.truncate(index);
+    wait(plan, snapshot, refusal);
+}
+
+fn refusal_of<'a>(step: &Step<Action>, snapshot: &'a Snapshot) -> Option<&'a RefusedWrite> {
+    match &step.action {
+        Action::PatchMachine(patch) => snapshot.memory.refusal_of(patch, snapshot.now),
+        _ => None,
+    }
+}
+
+fn wait(plan: &mut Plan<Action>, snapshot: &Snapshot, refusal: &RefusedWrite) {
+    let (what, until) = (refusal.awaited(), Some(refusal.retry_at()));
+    if snapshot.is_deleting() {
+        let progress = Progress::of(&snapshot.machine).max(Progress::GetVmStatus);
+        let event = Event::warning(EventReason::Waiting, format!("Waiting for {what}"));
+        delete::record_blocked(plan, snapshot, progress, &format!("Waiting for {what}. "), event);
+    } else if create::is_needed(snapshot) {
+        return create::needs::wait_visibly(plan, snapshot, WaitKind::MachineWrite, &what, until);
+    }
+    plan.wait(WaitKind::MachineWrite, what, until);
+}
