@@ -260,7 +260,7 @@ impl Targets {
                             [ATTACHMENTS_BY_VOLUME, ATTACHMENTS_BY_NODE];
                         Arc::new(Objects::cluster_wide(&Cache::new(&indexes, on_demand::prune), client))
                     },
-                    |attachment| attachment.spec.source.persistent_volume_name.clone(),
+                    |attachment| attachment.volume().to_owned(),
                 ),
                 watch: Mutex::default(),
             }

@@ -148,8 +148,8 @@ impl Snapshot {
                 self.memory.listed = pods.iter().filter(|pod| pod.is_drained()).map(|pod| pod.pod.clone()).collect();
                 self.memory.rounds.listed(&pods);
                 if let NodeView::Present(node) = &self.node {
-                    let here = node.status.volumes_attached.iter().map(|volume| volume.name.clone()).collect();
-                    self.memory.volumes.seen(&pods, &Attachments { here, elsewhere }, self.now);
+                    attachments.on_node = node.status.volumes_attached.iter().map(|it| it.name.clone()).collect();
+                    self.memory.volumes.seen(&pods, &attachments, self.now);
                 }
                 PodsView::Listed(pods)
             }

@@ -213,10 +213,10 @@ impl Machines {
             Action::DeleteBootstrapToken { id } => bootstrap_token::delete(context, snapshot, &id).boxed().await,
             Action::ListPods { node } => {
                 let pods = pods::list(context, snapshot, &node).await;
-                let elsewhere = volumes::elsewhere(context, snapshot, turn.key, &node);
+                let attachments = volumes::attachments(context, snapshot, turn.key, &node, &pods).boxed().await;
                 snapshot.now = context.now();
                 snapshot.learned.allowances = pods::allowances(context, snapshot, turn.key);
-                snapshot.pods_listed(pods, elsewhere);
+                snapshot.pods_listed(pods, attachments);
             }
             Action::ReadVolumes(claims) => {
                 let answers = volumes::read(context, snapshot, claims).await;

@@ -23,7 +23,7 @@ use crate::{
         },
         testing::{merge, merge_strategically},
     },
-    drain::{Answer, Claim, ClaimFacts, ClaimRef, Method, PodFacts, PodRef, Refusal, Volume},
+    drain::{Answer, Attachments, Claim, ClaimFacts, ClaimRef, Method, PodFacts, PodRef, Refusal, Volume},
     driver::{Capabilities, Code, DriverError, Vm},
     plan::{Plan, Step},
     safety::{
@@ -620,14 +620,17 @@ impl World {
             Action::DeleteBootstrapToken { .. } => {}
             Action::ListPods { .. } if is_lost => snapshot.pods_listed(Err("no answer".to_owned()), BTreeSet::new()),
             Action::ListPods { .. } => {
-                snapshot.pods_listed(Ok(self.pods.clone()), self.elsewhere.clone());
+                let (here, elsewhere) = (self.volume_attachments.clone(), self.elsewhere.clone());
+                let attachments = Attachments { here, elsewhere, ..Attachments::default() };
+                snapshot.pods_listed(Ok(self.pods.clone()), attachments);
             }
             Action::ReadVolumes(claims) if is_lost => {
                 snapshot.volumes_read(claims.into_iter().map(|claim| (claim, Err("no answer".to_owned()))).collect());
             }
             Action::ReadVolumes(claims) => {
                 let read = |claim: ClaimRef| {
-                    let ignored = || ClaimFacts::Ignored("the claim does not exist".to_owned());
+                    let ignored =
+                        || ClaimFacts::Ignored { reason: "the claim does not exist".to_owned(), volume: None };
                     (claim.clone(), Ok(self.claims.get(&claim).cloned().unwrap_or_else(ignored)))
                 };
                 snapshot.volumes_read(claims.into_iter().map(read).collect());
