@@ -8,6 +8,7 @@ pub mod node;
 pub mod patch;
 pub mod reasons;
 pub(crate) mod selector;
+pub mod syntax;
 pub mod volume_attachment;
 pub(crate) mod wire;
 

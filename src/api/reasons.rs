@@ -51,6 +51,7 @@ strings! {
         Created = "Created", CreateFailed = "CreateFailed", Joined = "Joined", Unhealthy = "Unhealthy", Recovered = "Recovered",
         Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
         InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
+        NodeWriteRefused = "NodeWriteRefused",
         Preserved = "Preserved", PreservationStopped = "PreservationStopped",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", OrphanLeftAlone = "OrphanLeftAlone", VmMissing = "VmMissing",
         LeaderElection = "LeaderElection",

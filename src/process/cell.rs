@@ -18,7 +18,7 @@ use crate::{
     controllers::{KINDS, SETS, Settings, machine_deployment, node},
     driver::Catalogue,
     runtime::{
-        cell::{Cell, Config, Role},
+        cell::{Cell, Config, Role, Shared},
         events::Events,
         kubeconfig::TargetKubeconfig,
         lead::lead,

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client};
 use parking_lot::{Mutex, RwLock};

@@ -148,6 +148,8 @@ pub enum Permit {
     /// Not requested in this reconcile.
     #[default]
     NotAsked,
+    /// No other Machine holds it, and few enough are out of service: it can be taken.
+    Free,
     /// This Machine holds it; the others of each group were counted after it was taken.
     Held(Vec<OutOfService>),
     /// Another Machine holds it.
@@ -161,7 +163,7 @@ impl Permit {
     /// What the replacement of the Machine waits for, beside the question for the permit; `None` if it may be replaced.
     pub fn awaits(&self, limits: &Limits) -> Option<String> {
         match self {
-            Self::NotAsked => None,
+            Self::NotAsked | Self::Free => None,
             Self::Refused { by } => Some(format!("a replacement permit: machine {by} holds it")),
             Self::Held(groups) => groups.iter().find_map(|group| {
                 let (blockers, name) = (group.blocked_by(limits)?, group.group());

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    memory::{Call, NodeWrite},
+    memory::{ACCEPTED, Call, NodeWrite},
     snapshot::Snapshot,
     views::{NodeAnswer, NodeKey, NodeRead, NodeView, PodCall, PodsView, SecretFacts, SecretView, TokenView, VmView},
 };
@@ -119,6 +119,13 @@ impl Snapshot {
     /// A write to the Node succeeded; the response is in the cache.
     pub fn node_written(&mut self, purpose: NodeWrite) {
         self.memory.node_written(purpose);
+        if purpose.is_idempotent() {
+            let accepted = self.learned.accepted.entry(purpose).or_default();
+            *accepted += 1;
+            if *accepted >= ACCEPTED {
+                self.memory.node_reverted(purpose, self.now, self.machine.metadata.generation);
+            }
+        }
         match purpose {
             // A drain begins, or one has ended and the Node may get new pods before the next one.
             NodeWrite::Cordon | NodeWrite::InPlaceUpdate | NodeWrite::Preserve => self.memory.rounds.restart(),
@@ -134,7 +141,12 @@ impl Snapshot {
         self.node = NodeView::Absent;
     }
 
-    /// A write to the Node failed for another reason than a conflict or a missing Node.
+    /// The API server refused a write to the Node; a retry does not help without a change.
+    pub fn node_refused(&mut self, purpose: NodeWrite, message: impl Into<String>) {
+        self.memory.node_refused(purpose, message.into(), self.now, self.machine.metadata.generation);
+    }
+
+    /// A write to the Node failed for another reason than a refusal, a conflict or a missing Node.
     pub fn node_failed(&mut self, purpose: NodeWrite, message: impl Into<String>) {
         self.memory.node_failed(purpose, message.into(), self.now);
     }

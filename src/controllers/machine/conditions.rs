@@ -50,10 +50,7 @@ pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &B
         type_: type_.to_owned(),
         status: "True".to_owned(),
         reason: Some("DisruptionBudgetNeverMet".to_owned()),
-        message: Some(format!(
-            "pod disruption budget {names} allows no eviction although all its pods are healthy: lower minAvailable, raise \
-             maxUnavailable, or add replicas"
-        )),
+        message: Some(texts.join("; ")),
         last_transition_time: since.or_else(|| Some(stamp(now))),
         ..NodeCondition::default()
     });

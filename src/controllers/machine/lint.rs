@@ -71,7 +71,7 @@ impl Facts<'_> {
             Action::PatchNode { node, purpose, .. }
             | Action::StrategicPatchNode { node, purpose, .. }
             | Action::PatchNodeStatus { node, purpose, .. } => match purpose {
-                NodeWrite::Sync => Ok(()),
+                NodeWrite::Sync | NodeWrite::SyncPart(_) | NodeWrite::Capacity => Ok(()),
                 NodeWrite::InPlaceUpdate => self.owns(node).and_then(|()| self.release_to_agent(action)),
                 NodeWrite::Announce | NodeWrite::Cordon => self.close_node(node),
                 NodeWrite::Preserve | NodeWrite::TellPreserved | NodeWrite::EndPreservation => {

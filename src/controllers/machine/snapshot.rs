@@ -58,6 +58,7 @@ impl Snapshot {
         now: Timestamp,
     ) -> Self {
         let learned = learned.at(memory.forgotten());
+        let memory = memory.of_generation(machine.metadata.generation);
         Self {
             machine,
             node: NodeView::Unknown,

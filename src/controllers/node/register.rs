@@ -16,7 +16,7 @@ use crate::{
         object::{self, prune},
     },
     runtime::{
-        cache::{Cache, Change, Index},
+        cache::{Cache, Change, Index, Key},
         cell::{Builder, Role},
         clock::Clock,
         holds::Holds,

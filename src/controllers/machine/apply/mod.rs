@@ -20,7 +20,9 @@ pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
 pub(crate) use secret_data::of_class as secrets_of_class;
 
 use self::lanes::Lane;
-use super::{Action, ClassView, Learned, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan};
+use super::{
+    Action, BootstrapToken, ClassView, Learned, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan, policy::after,
+};
 use crate::{
     api::{machine::MachineStatus, patch},
     controllers::machine::Ports,

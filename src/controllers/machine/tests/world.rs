@@ -90,6 +90,10 @@ pub struct World {
     pub broken: BTreeMap<Call, DriverError>,
     /// Writes to Nodes that always fail.
     pub broken_nodes: Option<String>,
+    /// The API server refuses such patches of Nodes.
+    pub refuses: Option<fn(&Value) -> bool>,
+    /// Changes each Node after a write.
+    pub webhook: Option<fn(&mut Node)>,
     /// No bootstrap token can be made.
     pub no_tokens: bool,
     pub census: Vec<Machine>,
@@ -201,6 +205,8 @@ impl World {
             faults: Vec::new(),
             broken: BTreeMap::new(),
             broken_nodes: None,
+            refuses: None,
+            webhook: None,
             no_tokens: false,
             census: Vec::new(),
             waived: Vec::new(),
@@ -582,6 +588,10 @@ impl World {
             Action::PatchNode { node, patch, purpose }
             | Action::StrategicPatchNode { node, patch, purpose }
             | Action::PatchNodeStatus { node, patch, purpose } => {
+                if self.refuses.is_some_and(|refuses| refuses(&patch)) {
+                    snapshot.node_refused(purpose, "it is invalid");
+                    return true;
+                }
                 if let Some(error) = &self.broken_nodes {
                     snapshot.node_failed(purpose, error.clone());
                     return true;
@@ -591,6 +601,7 @@ impl World {
                     let mut value = json!(stored);
                     merge_strategically(&mut value, &patch);
                     *stored = serde_json::from_value(value).unwrap();
+                    self.webhook.iter().for_each(|change| change(stored));
                 }
                 self.write_through(&name);
                 snapshot.node_written(purpose);

@@ -1,0 +1,70 @@
+//! Syntax of labels, annotations and taints, as the API server checks it.
+
+/// Longest value of a label or taint, and longest name of a key after its prefix.
+pub const NAME_MAX: usize = 63;
+/// Longest prefix of a key.
+const PREFIX_MAX: usize = 253;
+
+/// Whether a text can be the value of a label or taint.
+pub fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+/// Whether a text can be the key of a label or taint: a name, with or without a DNS subdomain before a slash.
+pub fn is_qualified_name(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let is_inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    text.len() <= NAME_MAX && begins_and_ends(text, |c| c.is_ascii_alphanumeric()) && text.bytes().all(is_inner)
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_part = |part: &str| begins_and_ends(part, is_plain) && part.bytes().all(|c| is_plain(c) || c == b'-');
+    text.len() <= PREFIX_MAX && text.split('.').all(is_part)
+}
+
+fn begins_and_ends(text: &str, with: impl Fn(u8) -> bool) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    ends.into_iter().all(|end| end.is_some_and(&with))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", true)]
+    #[case("a", true)]
+    #[case("A_b-c.9", true)]
+    #[case("data platform", false)]
+    #[case("-a", false)]
+    #[case("a.", false)]
+    #[case("ä", false)]
+    fn values(#[case] text: &str, #[case] expected: bool) {
+        assert_eq!(is_label_value(text), expected);
+        assert!(is_label_value(&"x".repeat(63)) && !is_label_value(&"x".repeat(64)));
+    }
+
+    #[rstest]
+    #[case("a", true)]
+    #[case("node.kubernetes.io/Some_name", true)]
+    #[case("", false)]
+    #[case("/a", false)]
+    #[case("a/", false)]
+    #[case("a/b/c", false)]
+    #[case("Upper.io/a", false)]
+    #[case("a..b/c", false)]
+    #[case("bad key", false)]
+    fn keys(#[case] text: &str, #[case] expected: bool) {
+        assert_eq!(is_qualified_name(text), expected);
+        assert!(!is_qualified_name(&format!("{}/a", "x".repeat(254))));
+    }
+}
