@@ -160,6 +160,11 @@ pub enum Permit {
 }
 
 impl Permit {
+    /// What a look at the permit showed: if it could be taken, it is [`Permit::Free`] and not held.
+    pub fn seen(self, limits: &Limits) -> Self {
+        if self.awaits(limits).is_none() { Self::Free } else { self }
+    }
+
     /// What the replacement of the Machine waits for, beside the question for the permit; `None` if it may be replaced.
     pub fn awaits(&self, limits: &Limits) -> Option<String> {
         match self {

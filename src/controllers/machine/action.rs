@@ -104,6 +104,9 @@ pub enum Action {
     EvictPod(PodRef),
     /// Delete a pod with its UID as precondition and grace period 0. Result: `Snapshot::pod_called`.
     DeletePod(PodRef),
+    /// Look at the replacement permit of all keys without taking it: the calls before its use are made only if it is free.
+    /// Result: `Snapshot::learned.permit`.
+    LookAtPermit(Vec<PermitKey>),
     /// Take the replacement permit of all keys if they are free, then count the Machines of each. It is released when the
     /// reconcile ends and its writes are in the cache. Result: `Snapshot::learned.permit`.
     TakePermit(Vec<PermitKey>),
@@ -156,6 +159,7 @@ impl fmt::Display for Action {
             Self::DetachVolumes { node } => write!(f, "delete volume attachments of node {node}"),
             Self::EvictPod(pod) => write!(f, "evict pod {pod}"),
             Self::DeletePod(pod) => write!(f, "delete pod {pod}"),
+            Self::LookAtPermit(keys) => write!(f, "look at the replacement permit of {}", meltdown::names(keys)),
             Self::TakePermit(keys) => write!(f, "take the replacement permit of {}", meltdown::names(keys)),
             Self::WaivePermit(machine) => {
                 write!(f, "waive the replacement permit of {}", machine.metadata.name.as_deref().unwrap_or_default())

@@ -88,6 +88,7 @@ impl Facts<'_> {
             | Action::DeleteBootstrapToken { .. }
             | Action::ListPods { .. }
             | Action::ReadVolumes(_)
+            | Action::LookAtPermit(_)
             | Action::TakePermit(_) => Ok(()),
         };
         verdict.err()
@@ -350,7 +351,7 @@ impl Facts<'_> {
                 let (name, limit) = (group.group(), limits.of(group.group()));
                 refuse(Rule::TooManyReplaced, format!("out of service of {name}: {blockers}; the limit is {limit}"))
             }),
-            Permit::NotAsked | Permit::Refused { .. } => {
+            Permit::NotAsked | Permit::Free | Permit::Refused { .. } => {
                 refuse(Rule::TooManyReplaced, format!("it does not hold the permit of {key}"))
             }
         }

@@ -343,6 +343,21 @@ fn nothing_is_concluded_from_a_target_cluster_that_cannot_be_trusted() {
 }
 
 #[test]
+fn a_node_is_not_read_while_the_permit_is_refused() {
+    let pool = edited(|machine| drop(machine.labels_mut().insert("name".to_owned(), "pool".to_owned())));
+    let judged = |known: Permit| {
+        let mut snapshot = after_end_of(gone_node(), pool.clone());
+        if let Subject::Gone { exists, permit, .. } = &mut snapshot.subject {
+            (*exists, *permit) = (None, known);
+        }
+        act(&plan(&snapshot, &POLICY))
+    };
+    assert_eq!(judged(Permit::NotAsked), [json!("LookAtPermit")]);
+    assert_eq!(judged(Permit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
+    assert_eq!(judged(Permit::Free), [json!("GetNode")]);
+}
+
+#[test]
 fn nodes_that_go_all_at_once_replace_one_machine_of_a_deployment_at_a_time() {
     let pool = edited(|machine| drop(machine.labels_mut().insert("name".to_owned(), "pool".to_owned())));
     let judged = |permit: Permit| {
@@ -355,7 +370,8 @@ fn nodes_that_go_all_at_once_replace_one_machine_of_a_deployment_at_a_time() {
     let key = PermitKey { namespace: String::new(), group: Group::Deployment("pool".to_owned()) };
     let mut going = pool[0].as_ref().clone();
     going.metadata.deletion_timestamp = Some(now().into());
-    assert_eq!(judged(Permit::NotAsked), [json!("TakePermit")]);
+    assert_eq!(judged(Permit::NotAsked), [json!("LookAtPermit")]);
+    assert_eq!(judged(Permit::Free), [json!("TakePermit")]);
     assert_eq!(judged(Permit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
     assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&going])])), Vec::<Value>::new());
     assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&*pool[0]])])), [json!("delete m")]);

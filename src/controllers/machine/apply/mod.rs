@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 pub(crate) use lanes::Lanes;
-pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
+pub(crate) use permits::{Held as HeldPermit, Permits, look as look_at_permit, take as take_permit};
 pub(crate) use secret_data::of_class as secrets_of_class;
 
 use self::lanes::Lane;
@@ -225,6 +225,10 @@ impl Machines {
                 snapshot.volumes_read(answers);
             }
             Action::DetachVolumes { node } => volumes::detach(context, snapshot, &node).await,
+            Action::LookAtPermit(permits) => {
+                let (machines, limits) = (&context.machines.cache, &context.policy.unhealthy_replacements);
+                snapshot.learned.permit = look_at_permit(&context.permits, machines, &permits, turn.key, limits);
+            }
             Action::TakePermit(permits) => {
                 let (held, view) = take_permit(&context.permits, &context.machines.cache, &permits, turn.key);
                 turn.session.permit = held;

@@ -213,7 +213,7 @@ fn announcement_of(drain: &DrainPlan, volumes: &Volumes, node: &str, pods: &[Pod
         volumes.ignored(pods).iter().map(|(claim, reason)| format!("{claim} ({reason})")).collect();
     let ignored = match ignored.as_slice() {
         [] => String::new(),
-        claims => format!("; not awaiting the volumes of claims {}", claims.join(", ")),
+        claims => format!("; not following the volumes of claims {}", claims.join(", ")),
     };
     format!("draining Node {node}: {} pods{ignored}", drain.pods)
 }

@@ -254,7 +254,7 @@ fn the_wish_of_the_node_is_copied_before_its_machine_fails() {
     world.now = at(10 + 600);
     world.settle();
     assert_eq!(world.phase(), MachinePhase::Failed);
-    assert_eq!(world.log[..2], ["PatchMachine", "GetNode"], "its set replaces what failed and has no wish");
+    assert_eq!(world.log[..2], ["PatchMachine", "LookAtPermit"], "its set replaces what failed and has no wish");
     assert!(expiry(&world).is_some());
 }
 

@@ -663,6 +663,10 @@ impl World {
                 snapshot.pod_called(Method::Delete, &pod, PodCall::Answered(answer));
             }
             Action::WaivePermit(machine) => self.waived.push(machine.metadata.name.clone().unwrap()),
+            Action::LookAtPermit(keys) => {
+                let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
+                snapshot.learned.permit = Permit::Held(groups.collect()).seen(&self.policy.unhealthy_replacements);
+            }
             Action::TakePermit(keys) => {
                 let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
                 snapshot.learned.permit = Permit::Held(groups.collect());
