@@ -71,6 +71,9 @@ pub(super) async fn run_connected(
 ) -> Result<()> {
     let process = &host.options;
     let clients = Clients::new(connection, process, &host.shared.metrics)?;
+    // Ages of objects are computed with the clock that stamped them.
+    let host =
+        &Host { shared: Shared { clock: Arc::new(clients.clock.clone()), ..host.shared.clone() }, ..host.clone() };
     let component = match &process.provider {
         Some(_) => "capi-manager",
         None if process.roles.contains(&SETS) => "machine-controller-manager",

@@ -10,6 +10,7 @@ use crate::runtime::{
     limiter::Rate,
     metrics::Metrics,
     reload::ClientError,
+    server_clock::ServerClock,
     target::TargetClients,
 };
 
@@ -25,6 +26,8 @@ pub(super) struct Clients {
     pub target: Option<TargetClients>,
     pub events: Client,
     pub leases: Client,
+    /// The time of the control cluster.
+    pub clock: ServerClock,
 }
 
 impl Clients {
@@ -36,6 +39,7 @@ impl Clients {
             control: limited(&clusters.control, options.rate)?,
             target: clusters.target.as_ref().map(|cluster| of_target(cluster, options, metrics)).transpose()?,
             events: limited(&clusters.control, EVENT_RATE)?,
+            clock: metrics.requests().clock(&clusters.control.config.cluster_url),
             leases: client::lease_client(&clusters.control, UserAgent::LeaderElection.as_str(), metrics.requests())?,
         })
     }
@@ -54,7 +58,8 @@ pub(super) fn of_target(
     metrics: &Metrics,
 ) -> Result<TargetClients, ClientError> {
     let limited = || client::client(cluster, options.agent.as_str(), options.rate, metrics.requests());
-    Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate })
+    let clock = Some(metrics.requests().clock(&cluster.config.cluster_url));
+    Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate, clock })
 }
 
 /// The clients for one of several targets.

@@ -22,7 +22,7 @@ pub(crate) use options::{
 use crate::driver::Guards;
 use crate::runtime::{
     cell::Shared,
-    clock::{Clock, SystemClock},
+    clock::{Clock, SteadyClock},
     http::{Access, Endpoints, Readiness, Server, Serving},
     metrics::Metrics,
     shutdown, trust,
@@ -52,7 +52,7 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
         Cells::File(_) => None,
     };
     let metrics = Metrics::new();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let clock: Arc<dyn Clock> = Arc::new(SteadyClock::default());
     let caches = Arc::new(trust::Caches::default());
     metrics.attach(&caches);
     let readiness = Readiness::default();

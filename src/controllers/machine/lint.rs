@@ -408,7 +408,7 @@ impl Facts<'_> {
         };
         label.is_some_and(|text| drain_policy::is_go_true(text))
             || *now >= after(since.0, self.policy.drain_timeout_of(machine).as_signed())
-            || drain_policy::broken_from(&seen).is_some_and(|from| *now >= from)
+            || drain_policy::broken_from(&seen).is_some_and(|from| *now >= self.snapshot.by_control(from))
     }
 
     /// Only a preserved Machine's own Node shows a preservation.

@@ -54,7 +54,10 @@ pub struct Snapshot {
     pub target: TargetTrust,
     /// Facts from earlier reconciles.
     pub memory: Memory,
+    /// The time by the clock of the control cluster.
     pub now: Timestamp,
+    /// How far the clock of the target cluster, which stamps Nodes, is ahead of that.
+    pub target_ahead: SignedDuration,
 }
 
 /// What a plan is about.

@@ -185,8 +185,9 @@ fn is_not_managed(node: &Node) -> bool {
     node.annotations().contains_key(NOT_MANAGED)
 }
 
-fn created_at(node: &Node) -> Option<Timestamp> {
-    node.creation_timestamp().map(|time| time.0)
+/// By the clock of the control cluster.
+fn created_at(snapshot: &Snapshot, node: &Node) -> Option<Timestamp> {
+    node.creation_timestamp()?.0.checked_sub(snapshot.target_ahead).ok()
 }
 
 fn after(time: Option<Timestamp>, duration: SignedDuration) -> Option<Timestamp> {

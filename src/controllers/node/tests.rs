@@ -78,7 +78,19 @@ fn snapshot(node: Node, machines: Vec<Arc<Machine>>) -> Snapshot {
         target: TargetTrust::default(),
         memory: Memory::default(),
         now: now(),
+        target_ahead: SignedDuration::ZERO,
     }
+}
+
+#[test]
+fn the_age_of_a_node_is_computed_with_the_clock_that_stamped_it() {
+    let judged = |target_ahead: SignedDuration| {
+        let plan = plan(&Snapshot { target_ahead, ..snapshot(node(600, json!({})), vec![]) }, &POLICY);
+        plan.steps.len()
+    };
+    assert_eq!(judged(SignedDuration::ZERO), 0, "it may be claimed for 20 minutes");
+    assert_eq!(judged(SignedDuration::from_mins(15)), 1, "it is 25 minutes old");
+    assert_eq!(judged(SignedDuration::from_mins(-15)), 0);
 }
 
 fn act(plan: &Plan<Action>) -> Vec<Value> {

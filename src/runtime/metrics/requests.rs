@@ -12,7 +12,10 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use super::{Counters, Desc, Exposition, Histograms};
-use crate::runtime::limiter::is_watch;
+use crate::runtime::{
+    limiter::is_watch,
+    server_clock::{ServerClock, ServerClocks},
+};
 
 const TOTAL: Desc<3> = Desc::counter(
     "rest_client_requests_total",
@@ -35,29 +38,45 @@ pub struct RequestMetrics(Arc<Inner>);
 struct Inner {
     total: Counters<3>,
     latency: Histograms<2>,
+    clocks: ServerClocks,
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { total: Counters::default(), latency: Histograms::with_exponential_bounds(0.001, 2.0, 10) }
+        Self {
+            total: Counters::default(),
+            latency: Histograms::with_exponential_bounds(0.001, 2.0, 10),
+            clocks: ServerClocks::default(),
+        }
     }
 }
 
 impl RequestMetrics {
     /// A layer for the client of one API server.
     pub fn layer(&self, server: &Uri) -> RequestLayer {
-        // The user part of an address may be a password.
-        let host = server.authority().map(|all| all.as_str().rsplit('@').next().unwrap_or_default().to_owned());
-        let host = host.unwrap_or_default();
+        let host = host_of(server);
         let scheme = server.scheme_str().unwrap_or("https");
         let base = format!("{scheme}://{host}{}", server.path().trim_end_matches('/'));
-        RequestLayer { metrics: self.clone(), host: host.into(), base: base.into() }
+        let (clock, base) = (self.0.clocks.of(&host), base.into());
+        RequestLayer { metrics: self.clone(), host, base, clock }
+    }
+
+    /// The clock of an API server, by the responses to all requests that are observed.
+    pub fn clock(&self, server: &Uri) -> ServerClock {
+        self.0.clocks.of(&host_of(server))
     }
 
     pub(super) fn collect(&self, out: &mut Exposition) {
         self.0.total.collect(&TOTAL, out);
         self.0.latency.collect(&LATENCY, out);
+        self.0.clocks.collect(out);
     }
+}
+
+/// Host and port. The user part of an address may be a password.
+fn host_of(server: &Uri) -> Arc<str> {
+    let host = server.authority().map(|all| all.as_str().rsplit('@').next().unwrap_or_default());
+    host.unwrap_or_default().into()
 }
 
 /// See [`RequestMetrics::layer`].
@@ -66,11 +85,12 @@ pub struct RequestLayer {
     metrics: RequestMetrics,
     host: Arc<str>,
     base: Arc<str>,
+    clock: ServerClock,
 }
 
 impl RequestLayer {
     fn answered(&self, method: &str, code: &str, took: Option<(String, Duration)>) {
-        let Inner { total, latency } = &*self.metrics.0;
+        let Inner { total, latency, .. } = &*self.metrics.0;
         total.add([code, method, &self.host], 1.0);
         if let Some((path, duration)) = took {
             latency.observe([method, &format!("{}{path}", self.base)], duration.as_secs_f64());
@@ -111,10 +131,12 @@ where
         let method = request.method().clone();
         // A watch has no latency.
         let path = (!is_watch(request.uri())).then(|| template(request.uri()));
-        let began = Instant::now();
+        let (began, sent) = (Instant::now(), observer.clock.sent());
         let answer = self.inner.call(request);
         async move {
             let answer = answer.await;
+            let timed = answer.iter().filter(|answer| !answer.status().is_server_error());
+            timed.for_each(|answer| observer.clock.observe(answer.headers(), sent));
             let status = answer.as_ref().ok().map(Response::status);
             let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str);
             observer.answered(method.as_str(), code, path.map(|path| (path, began.elapsed())));

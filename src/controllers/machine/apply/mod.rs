@@ -208,6 +208,9 @@ impl Machines {
             }
             Action::DeleteNode(node) => node::delete(context, snapshot, &node).await,
             Action::EnsureBootstrapToken(wanted) => {
+                // The target cluster deletes tokens that are expired by its own clock.
+                let expiration = after(wanted.expiration, snapshot.target_ahead);
+                let wanted = BootstrapToken { expiration, ..wanted };
                 let answer = bootstrap_token::ensure(context, snapshot, &wanted).boxed().await;
                 snapshot.now = context.now();
                 snapshot.token_ensured(answer.map(|token| turn.session.token = Some(token)));
