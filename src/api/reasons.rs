@@ -60,7 +60,12 @@ strings! {
 
 strings! {
     /// Conditions of a Machine that mcm adds to those of its Node.
-    MachineConditionType { DrainBlocked = "DrainBlocked", Paused = "Paused" }
+    MachineConditionType { DrainBlocked = "DrainBlocked", Paused = "Paused", NodeInSync = "NodeInSync", VmAvailable = "VMAvailable" }
+}
+
+strings! {
+    /// Reasons of the condition `VMAvailable` of a Machine without a target cluster.
+    VmReason { NotFound = "VMNotFound", NotRunning = "VMNotRunning" }
 }
 
 strings! {

@@ -62,6 +62,7 @@ impl Snapshot {
             },
         };
         if let Some(view) = view {
+            self.memory.looked_at = Some(self.now);
             self.memory.call_succeeded(Call::Status);
             self.learned.vm = view;
         }
@@ -72,6 +73,7 @@ impl Snapshot {
         match answer {
             Ok(vm) => {
                 if let Some(vm) = self.identified(vm, Call::Create) {
+                    self.memory.looked_at = Some(self.now);
                     self.memory.call_succeeded(Call::Create);
                     self.learned.vm = VmView::Created(vm);
                 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
 use crate::{
-    api::reasons::{ConditionReason, MachineConditionType, NodeConditionType},
+    api::reasons::{ConditionReason, MachineConditionType, NodeConditionType, VmReason},
     plan::Hold,
 };
 
@@ -75,6 +75,66 @@ pub(super) fn set_paused(conditions: &mut Vec<NodeCondition>, hold: Option<&Hold
         });
     }
     !is_set
+}
+
+/// Sets the condition that shows what is refused on the Node, or removes it if the message is empty. True if it changed.
+pub(super) fn set_node_refused(conditions: &mut Vec<NodeCondition>, message: &str, now: Timestamp) -> bool {
+    let type_ = MachineConditionType::NodeInSync.as_str();
+    let before = conditions.iter().find(|condition| condition.type_ == type_).cloned();
+    if before.as_ref().and_then(|before| before.message.as_deref()).unwrap_or_default() == message {
+        return false;
+    }
+    conditions.retain(|condition| condition.type_ != type_);
+    if !message.is_empty() {
+        conditions.push(NodeCondition {
+            type_: type_.to_owned(),
+            status: "False".to_owned(),
+            reason: Some("Refused".to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: before.and_then(|before| before.last_transition_time).or_else(|| Some(stamp(now))),
+            ..NodeCondition::default()
+        });
+    }
+    true
+}
+
+/// Sets the condition that shows that the VM does not run, or removes it. True if it changed.
+pub(super) fn set_vm_problem(
+    conditions: &mut Vec<NodeCondition>,
+    problem: Option<(VmReason, &str)>,
+    now: Timestamp,
+) -> bool {
+    let type_ = MachineConditionType::VmAvailable.as_str();
+    let before = conditions.iter().find(|condition| condition.type_ == type_);
+    let told = before.map(|it| (it.reason.as_deref().unwrap_or_default(), it.message.as_deref().unwrap_or_default()));
+    if told == problem.map(|(reason, message)| (reason.as_str(), message)) {
+        return false;
+    }
+    conditions.retain(|condition| condition.type_ != type_);
+    if let Some((reason, message)) = problem {
+        conditions.push(NodeCondition {
+            type_: type_.to_owned(),
+            status: "False".to_owned(),
+            reason: Some(reason.as_str().to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: Some(stamp(now)),
+            ..NodeCondition::default()
+        });
+    }
+    true
+}
+
+/// The condition of [`set_node_refused`].
+pub(super) fn node_refused(conditions: &[NodeCondition]) -> Option<&NodeCondition> {
+    conditions.iter().find(|condition| condition.type_ == MachineConditionType::NodeInSync.as_str())
+}
+
+/// Stores the conditions of the Node, if they changed, and keeps that of [`set_node_refused`].
+pub(super) fn take_over(stored: &mut Vec<NodeCondition>, of_node: &[NodeCondition]) {
+    let current: Vec<NodeCondition> = of_node.iter().chain(node_refused(stored)).cloned().collect();
+    if differ(stored, &current) {
+        *stored = current;
+    }
 }
 
 /// A time as it is stored: whole seconds.

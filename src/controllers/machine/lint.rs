@@ -83,6 +83,7 @@ impl Facts<'_> {
             Action::WaivePermit(dead) => self.waive_permit(dead),
             Action::ReadSecret
             | Action::GetVmStatus
+            | Action::ReadCredentials
             | Action::GetNode(_)
             | Action::EnsureBootstrapToken(_)
             | Action::DeleteBootstrapToken { .. }

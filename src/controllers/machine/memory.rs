@@ -33,6 +33,8 @@ pub struct Memory {
     pub(super) rounds: Rounds,
     /// The volumes of the pods, and how far they have come.
     pub(super) volumes: Volumes,
+    /// When the driver said last whether the VM exists.
+    pub(super) looked_at: Option<Timestamp>,
     /// Whether the user data asks for a bootstrap token; `None` if it was not read since the start.
     pub(super) wants_token: Option<bool>,
 }

@@ -39,6 +39,7 @@ mod status;
 mod steps;
 pub mod token;
 mod views;
+mod watch_vm;
 
 pub use action::{Action, BootstrapToken};
 pub(crate) use apply::{HeldPermit, Permits, look_at_permit, secrets_of_class, take_permit};

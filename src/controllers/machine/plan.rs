@@ -4,6 +4,7 @@ use super::{
     Action, Policy, Snapshot, conditions, create, delete, preserve, running, status,
     steps::{show_refusals, wait_for_nodes},
     views::VmView,
+    watch_vm,
 };
 use crate::{
     api::{labels, machine::MachinePhase},
@@ -78,6 +79,8 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     show_refusals(&mut plan, snapshot);
     if plan.steps.is_empty() && create::is_needed(snapshot) {
         append(&mut plan, create::plan(snapshot, policy));
+    } else if plan.steps.is_empty() && watch_vm::is_needed(snapshot) {
+        append(&mut plan, watch_vm::plan(snapshot, policy));
     }
     plan
 }

@@ -12,12 +12,17 @@ use super::{
 };
 use crate::driver::{DriverError, ListedVm, Vm, cloud::Wanted, code::Code};
 
+/// States of VMs that exist and do not run.
+const HALTED: [&str; 2] = ["stopping", "stopped"];
+
 /// A VM that EC2 knows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Instance {
     pub id: String,
     /// It is being terminated, or was.
     pub is_gone: bool,
+    /// Its state, if it exists and does not run.
+    halted: Option<String>,
     /// Why it was terminated: a code of EC2 and a text.
     pub reason: Option<(String, String)>,
     /// Token of the request that created it.
@@ -55,6 +60,7 @@ impl Instance {
         Some(Self {
             id: text_of(instance, "instanceId")?.to_owned(),
             is_gone: ["shutting-down", "terminated"].contains(&state),
+            halted: HALTED.contains(&state).then(|| state.to_owned()),
             reason: reason.map(|reason| (text(reason, "code"), text(reason, "message"))),
             client_token: text(instance, "clientToken"),
             node_name: text(instance, "privateDnsName"),
@@ -103,6 +109,7 @@ impl Instance {
             node_name: self.node_name.clone(),
             addresses: self.addresses.clone(),
             last_known_state: None,
+            halted: self.halted.clone(),
         }
     }
 

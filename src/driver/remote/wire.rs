@@ -96,6 +96,7 @@ fn read_vm(vm: proto::Vm) -> Vm {
         node_name: vm.node_name,
         addresses: vm.addresses.into_iter().map(address).collect(),
         last_known_state: vm.last_known_state,
+        halted: None,
     }
 }
 
@@ -312,6 +313,7 @@ mod tests {
                 node_name,
                 addresses,
                 last_known_state,
+                halted: None,
             },
         )
     }

@@ -189,6 +189,7 @@ impl Machines {
                 turn.track(context.machines.patch(&snapshot.machine.metadata, &patch).await)?;
             }
             Action::WriteStatus(status) => self.write_status(snapshot, &status, turn).await?,
+            Action::ReadCredentials => self.read_credentials(snapshot, &mut turn.session).boxed().await,
             Action::ReadSecret => self.read_secret(snapshot, &mut turn.session).boxed().await,
             Action::GetVmStatus | Action::CreateVm | Action::InitializeVm | Action::DeleteVm => {
                 driver::call(context, snapshot, &turn.session, &action).await;
@@ -270,6 +271,16 @@ impl Machines {
         let answer = secret_data::of_machine(machine, class, &self.context.secrets).await.map(|merged| {
             let mut facts = SecretFacts::of(&merged.data, merged.missing);
             facts.wants_token &= machine.user_data_secret().is_none();
+            session.secret = merged.data;
+            facts
+        });
+        snapshot.secret_read(answer.map_err(|error| chain(&error)));
+    }
+
+    async fn read_credentials(&self, snapshot: &mut Snapshot, session: &mut Session) {
+        let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
+        let answer = secrets_of_class(class, &self.context.secrets).await.map(|merged| {
+            let facts = SecretFacts::of(&merged.data, merged.missing);
             session.secret = merged.data;
             facts
         });
