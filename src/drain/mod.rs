@@ -39,7 +39,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use pdb::Refusal;
+pub use pdb::{Refusal, is_of_several};
 pub use plan::{DrainPlan, plan};
 #[cfg(test)]
 pub use pods::Claim;

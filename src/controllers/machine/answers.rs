@@ -1,7 +1,5 @@
 //! Stores the results of calls in the snapshot and the memory.
 
-use std::{collections::BTreeSet, sync::Arc};
-
 use super::{
     memory::{ACCEPTED, Call, NodeWrite},
     snapshot::Snapshot,
@@ -153,8 +151,8 @@ impl Snapshot {
         self.memory.node_failed(purpose, message.into(), self.now);
     }
 
-    /// Result of [`super::Action::ListPods`], with the names of those followed volumes that are attached to other Nodes.
-    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>, elsewhere: BTreeSet<Arc<str>>) {
+    /// Result of [`super::Action::ListPods`], with what the VolumeAttachments show.
+    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>, mut attachments: Attachments) {
         self.learned.unread_volumes = None;
         self.learned.pods = match answer {
             Ok(pods) => {

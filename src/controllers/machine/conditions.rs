@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
+use super::memory::NeverMet;
 use crate::{
     api::reasons::{ConditionReason, MachineConditionType, NodeConditionType, VmReason},
     plan::Hold,
@@ -36,15 +37,26 @@ pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
 
 /// Sets the condition that names the disruption budgets which can never allow an eviction, or removes it if there are
 /// none.
-pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &BTreeSet<&str>, now: Timestamp) {
+pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &NeverMet<'_>, now: Timestamp) {
     let type_ = MachineConditionType::DrainBlocked.as_str();
     let before = drain_blocked(conditions).cloned();
     conditions.retain(|condition| condition.type_ != type_);
     if budgets.is_empty() {
         return;
     }
-    let names: Vec<&str> = budgets.iter().copied().collect();
-    let names = names.join(", ");
+    let names = |budgets: &BTreeSet<&str>| budgets.iter().copied().collect::<Vec<_>>().join(", ");
+    let single = (!budgets.single.is_empty()).then(|| {
+        format!(
+            "pod disruption budget {} allows no eviction although all its pods are healthy: lower minAvailable, raise \
+             maxUnavailable, or add replicas",
+            names(&budgets.single)
+        )
+    });
+    let several = (!budgets.several.is_empty()).then(|| {
+        let names = names(&budgets.several);
+        format!("a pod that several disruption budgets select is never evicted: {names}; let one of them select it")
+    });
+    let texts: Vec<String> = single.into_iter().chain(several).collect();
     let since = before.and_then(|before| before.last_transition_time);
     conditions.push(NodeCondition {
         type_: type_.to_owned(),

@@ -136,6 +136,28 @@ impl fmt::Display for NodeWrite {
     }
 }
 
+/// First and longest pause before a failed write is retried.
+const FAILED: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(1), SignedDuration::from_secs(5));
+/// The same after a refusal.
+const REFUSED: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
+/// How often a write of one purpose is accepted in one reconcile until the Node counts as changed back each time.
+pub(super) const ACCEPTED: u32 = 3;
+
+/// Disruption budgets that can never allow an eviction, as `namespace/name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NeverMet<'a> {
+    /// They allow no disruption although all their pods are healthy.
+    pub single: BTreeSet<&'a str>,
+    /// Those of a pod that several select.
+    pub several: BTreeSet<&'a str>,
+}
+
+impl NeverMet<'_> {
+    pub fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.several.is_empty()
+    }
+}
+
 /// A write to the target cluster that failed and was not successful since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFailure {
@@ -211,13 +233,17 @@ impl Memory {
 
     /// Disruption budgets that refused the last eviction of a pod, as `namespace/name`.
     pub(super) fn refusing_budgets(&self) -> BTreeSet<Arc<str>> {
-        self.refusals().filter_map(|refusal| refusal.budget.as_deref().map(Arc::from)).collect()
+        let single = self.refusals().filter(|refusal| !refusal.is_of_several);
+        single.filter_map(|refusal| refusal.budget.as_deref().map(Arc::from)).collect()
     }
 
     /// Those of them that can never allow it.
-    pub(super) fn never_met_budgets(&self) -> BTreeSet<&str> {
-        let never_met = self.refusals().filter(|refusal| refusal.is_misconfigured);
-        never_met.filter_map(|refusal| refusal.budget.as_deref()).collect()
+    pub(super) fn never_met_budgets(&self) -> NeverMet<'_> {
+        let named = |is: fn(&Refusal) -> bool| {
+            let never_met = self.refusals().filter(move |refusal| is(refusal));
+            never_met.filter_map(|refusal| refusal.budget.as_deref()).collect()
+        };
+        NeverMet { single: named(|it| it.is_misconfigured), several: named(|it| it.is_of_several) }
     }
 
     fn refusals(&self) -> impl Iterator<Item = &Refusal> {

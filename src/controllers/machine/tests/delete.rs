@@ -284,7 +284,13 @@ fn without_target_only_the_vm_goes() {
 }
 
 fn refusal(is_misconfigured: bool) -> Refusal {
-    Refusal { message: "too many".to_owned(), budget: Some("ns/b".to_owned()), version: None, is_misconfigured }
+    Refusal {
+        message: "too many".to_owned(),
+        budget: Some("ns/b".to_owned()),
+        version: None,
+        is_misconfigured,
+        is_of_several: false,
+    }
 }
 
 #[test]

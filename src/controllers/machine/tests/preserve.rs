@@ -337,7 +337,13 @@ fn after_a_restart_a_node_that_was_drained_is_not_drained_again() {
 }
 
 fn stubborn() -> Refusal {
-    Refusal { message: "not now".to_owned(), budget: Some("ns/db".to_owned()), version: None, is_misconfigured: true }
+    Refusal {
+        message: "not now".to_owned(),
+        budget: Some("ns/db".to_owned()),
+        version: None,
+        is_misconfigured: true,
+        is_of_several: false,
+    }
 }
 
 #[test]

@@ -74,6 +74,8 @@ pub struct World {
     pub claims: BTreeMap<ClaimRef, ClaimFacts>,
     /// Volumes that are attached to other Nodes.
     pub elsewhere: BTreeSet<Arc<str>>,
+    /// Volumes of the VolumeAttachments of the Node; `None` if these cannot be listed.
+    pub volume_attachments: Option<BTreeSet<Arc<str>>>,
     /// How long the attach-detach controller takes to detach a volume, and to attach it elsewhere, in seconds.
     pub attach_detach: (i64, i64),
     /// Volumes that left the Node, with the time of the last change.
@@ -196,6 +198,7 @@ impl World {
             pods: Vec::new(),
             claims: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
+            volume_attachments: Some(BTreeSet::new()),
             attach_detach: (2, 2),
             leaving: BTreeMap::new(),
             attachments: 0,
@@ -631,7 +634,9 @@ impl World {
                 snapshot.node_was_read(key, failure.map_or(Ok(found.is_some()), Err));
             }
             Action::DeleteBootstrapToken { .. } => {}
-            Action::ListPods { .. } if is_lost => snapshot.pods_listed(Err("no answer".to_owned()), BTreeSet::new()),
+            Action::ListPods { .. } if is_lost => {
+                snapshot.pods_listed(Err("no answer".to_owned()), Attachments::default());
+            }
             Action::ListPods { .. } => {
                 let (here, elsewhere) = (self.volume_attachments.clone(), self.elsewhere.clone());
                 let attachments = Attachments { here, elsewhere, ..Attachments::default() };
