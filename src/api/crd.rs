@@ -23,7 +23,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         machine_class(),
         bounded_name(derived::<Machine>(), schema::MACHINE_NAME_MAX),
         derived::<MachineSet>(),
-        bounded_name(derived::<MachineDeployment>(), schema::DEPLOYMENT_NAME_MAX),
+        strict_node_template(bounded_name(derived::<MachineDeployment>(), schema::DEPLOYMENT_NAME_MAX)),
     ]
 }
 
@@ -61,6 +61,17 @@ fn bounded_name(mut crd: CustomResourceDefinition, max: i64) -> CustomResourceDe
     };
     for root in roots(&mut crd) {
         root.properties.get_or_insert_default().insert("metadata".into(), metadata.clone());
+    }
+    crd
+}
+
+/// Only in deployments, which users write: their sets and Machines are made from templates that were stored before.
+fn strict_node_template(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for mut schema in roots(&mut crd) {
+        for field in ["spec", "template", "spec", "nodeTemplate"] {
+            schema = schema.properties.get_or_insert_default().entry(field.to_owned()).or_default();
+        }
+        schema::restrict_node_template(schema);
     }
     crd
 }

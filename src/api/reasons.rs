@@ -56,6 +56,7 @@ strings! {
         Created = "Created", CreateFailed = "CreateFailed", Joined = "Joined", Unhealthy = "Unhealthy", Recovered = "Recovered",
         Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
         InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
+        NodeWriteRefused = "NodeWriteRefused",
         Preserved = "Preserved", PreservationStopped = "PreservationStopped",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", OrphanLeftAlone = "OrphanLeftAlone", VmMissing = "VmMissing",
         VmUnidentified = "VmUnidentified",
@@ -73,7 +74,12 @@ strings! {
 
 strings! {
     /// Conditions of a Machine that mcm adds to those of its Node.
-    MachineConditionType { DrainBlocked = "DrainBlocked", Paused = "Paused" }
+    MachineConditionType { DrainBlocked = "DrainBlocked", Paused = "Paused", NodeInSync = "NodeInSync", VmAvailable = "VMAvailable" }
+}
+
+strings! {
+    /// Reasons of the condition `VMAvailable` of a Machine without a target cluster.
+    VmReason { NotFound = "VMNotFound", NotRunning = "VMNotRunning" }
 }
 
 strings! {

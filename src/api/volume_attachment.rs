@@ -20,6 +20,16 @@ pub struct VolumeAttachment {
     pub status: VolumeAttachmentStatus,
 }
 
+impl VolumeAttachment {
+    /// The PersistentVolume, or the name of the VolumeAttachment if its volume is described inline.
+    pub fn volume(&self) -> &str {
+        match self.spec.source.persistent_volume_name.as_str() {
+            "" => self.metadata.name.as_deref().unwrap_or_default(),
+            name => name,
+        }
+    }
+}
+
 /// Volume and Node of a VolumeAttachment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -11,7 +11,8 @@
 //! its grace period is over.
 //!
 //! **Volumes** ([`volumes`]): after a pod is gone, its volumes are awaited: until they are detached from the Node, then
-//! until they are attached to another one, each for a limited time.
+//! until they are attached to another one, each for a limited time. The end of the drain also waits, for a limited time,
+//! for volumes that are attached to the Node although no pod of it uses them, whoever evicted their pods.
 //!
 //! **Which pods count**: those of the first list after the cordon and, once these are gone, those of the next list
 //! ([`Rounds`]). Pods that tolerate a cordoned Node and come back later do not block the drain.
@@ -21,7 +22,8 @@
 //!
 //! Pure: the executor lists pods, makes the calls and records their results; [`plan()`] decides what comes next. After
 //! a crash the drain continues, because the state of each pod is in the pod. Only the eviction period starts again
-//! then, and volumes of pods that are gone are not awaited any more; `drainTimeout` does not start again.
+//! then, and volumes of pods that are gone are awaited until they are detached, not until they are attached elsewhere;
+//! `drainTimeout` does not start again.
 
 pub mod pdb;
 mod plan;
@@ -37,7 +39,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use pdb::Refusal;
+pub use pdb::{Refusal, is_of_several};
 pub use plan::{DrainPlan, plan};
 #[cfg(test)]
 pub use pods::Claim;

@@ -72,7 +72,7 @@ fn a_drain_of_100_pods_under_a_budget_of_5_takes_as_long_as_the_budget_permits()
                 } else {
                     let version = Some(budget.version.to_string());
                     let (message, budget) = ("no".to_owned(), Some("ns/b".to_owned()));
-                    Answer::Refused(Refusal { message, budget, version, is_misconfigured: false })
+                    Answer::Refused(Refusal { message, budget, version, is_misconfigured: false, is_of_several: false })
                 };
                 let before = attempts.get(&call.pod.uid);
                 let count = before.map_or(0, |attempt| attempt.count) + 1;

@@ -16,6 +16,13 @@ pub struct Refusal {
     pub version: Option<String>,
     /// All its pods are healthy and it allows no disruption, so waiting does not help.
     pub is_misconfigured: bool,
+    /// Several budgets select the pod, which the API server never lets evict then. `budget` names all of them.
+    pub is_of_several: bool,
+}
+
+/// Whether an eviction failed because several budgets select the pod. The API server answers with a 500 and this text.
+pub fn is_of_several(message: &str) -> bool {
+    message.contains("more than one PodDisruptionBudget")
 }
 
 impl Refusal {
@@ -24,13 +31,23 @@ impl Refusal {
         let mut covering: Vec<&PodDisruptionBudget> = budgets.iter().filter(|budget| covers(budget, pod)).collect();
         // Of several, the one that can never be satisfied has to be corrected by a user.
         covering.sort_by_key(|budget| (!is_misconfigured(budget), budget.metadata.name.clone()));
+        let name = |budget: &PodDisruptionBudget| {
+            format!("{}/{}", pod.pod.namespace, budget.metadata.name.as_deref().unwrap_or_default())
+        };
+        let message = message.into();
+        if is_of_several(&message) {
+            let mut names: Vec<String> = covering.iter().map(|budget| name(budget)).collect();
+            names.sort_unstable();
+            let budget = (!names.is_empty()).then(|| names.join(" and "));
+            return Self { message, budget, version: None, is_misconfigured: false, is_of_several: true };
+        }
         let budget = covering.first();
         Self {
-            message: message.into(),
-            budget: budget
-                .map(|budget| format!("{}/{}", pod.pod.namespace, budget.metadata.name.as_deref().unwrap_or_default())),
+            message,
+            budget: budget.map(|budget| name(budget)),
             version: budget.and_then(|budget| budget.metadata.resource_version.clone()),
             is_misconfigured: budget.is_some_and(|budget| is_misconfigured(budget)),
+            is_of_several: false,
         }
     }
 }
@@ -107,6 +124,16 @@ mod tests {
         let mut elsewhere = budget("b", json!({}), status(json!({})));
         elsewhere.metadata.namespace = Some("other".to_owned());
         assert_eq!(Refusal::of(&pod(), &[elsewhere], "no").budget, None);
+    }
+
+    #[test]
+    fn all_budgets_of_a_pod_are_named_if_their_number_is_the_reason() {
+        let all = json!({});
+        let budgets = [budget("z", all.clone(), status(json!({}))), budget("a", all, status(json!({})))];
+        let text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        let refusal = Refusal::of(&pod(), &budgets, text);
+        assert_eq!((refusal.budget.as_deref(), refusal.is_of_several), (Some("n/a and n/z"), true));
+        assert!(!refusal.is_misconfigured);
     }
 
     #[test]

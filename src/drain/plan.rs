@@ -13,6 +13,9 @@ use crate::plan::{Wait, WaitKind};
 /// How long it is told that volumes were not detached in time. The reference's pause until the next attempt.
 const TOLD_FOR: SignedDuration = SignedDuration::from_secs(5);
 
+/// In the words of the reference.
+const NOT_DETACHED: &str = "timeout while waiting for PVs to detach from node";
+
 /// The next calls and waits of a drain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DrainPlan {
@@ -77,10 +80,7 @@ impl DrainPlan {
                 if round.now >= until {
                     return;
                 }
-                self.tell(Problem {
-                    error: Some("timeout while waiting for PVs to detach from node".to_owned()),
-                    refused_by: None,
-                });
+                self.tell(Problem { error: Some(NOT_DETACHED.to_owned()), refused_by: None });
                 let text =
                     format!("volumes {names} of pod {}, which were not detached from node {node} in time", it.pod);
                 (WaitKind::VolumeDetachment, text, until)
@@ -97,6 +97,28 @@ impl DrainPlan {
         };
         let until = until.min(after(round.now, POLL)).min(round.forced_from);
         self.waits.push(Wait { kind, text, until: Some(until) });
+    }
+
+    /// At the end of a drain: volumes that are attached to the Node although no pod uses them.
+    fn add_left(&mut self, pods: &[&PodFacts], round: &Round<'_>) {
+        let Some(left) = round.volumes.left(pods, round.patience, TOLD_FOR, round.now) else { return };
+        let node = round.node;
+        let (text, until) = match (left.names.as_str(), round.now < left.until) {
+            ("", true) => (format!("the VolumeAttachments of node {node} to become readable"), left.until),
+            ("", false) => return,
+            (names, true) => {
+                (format!("volumes {names}, which no pod uses, to be detached from node {node}"), left.until)
+            }
+            (names, false) => {
+                self.tell(Problem { error: Some(NOT_DETACHED.to_owned()), refused_by: None });
+                (
+                    format!("volumes {names}, which were not detached from node {node} in time"),
+                    after(left.until, TOLD_FOR),
+                )
+            }
+        };
+        let until = until.min(after(round.now, POLL)).min(round.forced_from);
+        self.waits.push(Wait { kind: WaitKind::VolumeDetachment, text, until: Some(until) });
     }
 
     fn tell(&mut self, problem: Problem) {
@@ -121,6 +143,9 @@ pub fn plan(pods: &[PodFacts], round: &Round<'_>) -> DrainPlan {
     }
     if round.mode == Mode::Normal {
         round.volumes.moves().for_each(|it| plan.add_move(it, &sorted, &round));
+        if plan.is_done() {
+            plan.add_left(&sorted, &round);
+        }
     }
     plan
 }

@@ -239,6 +239,11 @@ fn failure_of(pod: &PodFacts, node: &str, answer: &Answer) -> (String, Problem) 
             let text = format!("error when evicting pod \"{name}\": {error} scheduled on node {node}");
             (error.clone(), Problem { error: Some(text), refused_by: None })
         }
+        Answer::Refused(refusal) if refusal.is_of_several => {
+            let text = format!("error when evicting pod \"{name}\": {} scheduled on node {node}", refusal.message);
+            let names = refusal.budget.as_deref().map(|names| format!(" ({names})")).unwrap_or_default();
+            (format!("{}{names}", refusal.message), Problem { error: Some(text), refused_by: None })
+        }
         Answer::Refused(refusal) => {
             let budget = refusal.budget.as_deref().unwrap_or_default();
             let error = refusal.is_misconfigured.then(|| {

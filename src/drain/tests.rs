@@ -43,6 +43,7 @@ pub(super) fn refused(is_misconfigured: bool) -> Answer {
         budget: Some("ns/b".to_owned()),
         version: Some("9".to_owned()),
         is_misconfigured,
+        is_of_several: false,
     })
 }
 

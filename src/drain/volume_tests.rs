@@ -27,7 +27,10 @@ fn known(pods: &[PodFacts]) -> Volumes {
     for claim in volumes.unread(pods) {
         let name = claim.name.clone();
         let facts = match name.strip_prefix("odd") {
-            Some(_) => ClaimFacts::Ignored("of an unknown kind".to_owned()),
+            Some(_) => ClaimFacts::Ignored {
+                reason: "of an unknown kind".to_owned(),
+                volume: Some(Volume { id: format!("id-{name}").into(), name: name.into() }),
+            },
             None => ClaimFacts::Volume(Volume { id: format!("id-{name}").into(), name: name.into() }),
         };
         volumes.read(claim, facts);
@@ -37,9 +40,15 @@ fn known(pods: &[PodFacts]) -> Volumes {
 
 fn attached(here: &[&str], elsewhere: &[&str]) -> Attachments {
     Attachments {
-        here: here.iter().map(|name| format!("kubernetes.io/csi/driver^id-{name}")).collect(),
+        on_node: here.iter().map(|name| format!("kubernetes.io/csi/driver^id-{name}")).collect(),
+        here: Some(BTreeSet::new()),
         elsewhere: elsewhere.iter().map(|name| Arc::from(*name)).collect(),
     }
+}
+
+/// The wait for a volume that no pod uses.
+fn left(name: &str) -> String {
+    format!("volumes kubernetes.io/csi/driver^id-{name}, which no pod uses, to be detached from node n")
 }
 
 fn planned(pods: &[PodFacts], volumes: &Volumes, attempts: &Attempts, now: i64) -> DrainPlan {
@@ -117,7 +126,7 @@ fn a_pod_that_cannot_be_followed_is_awaited_all_the_same() {
 #[case::not_detached(&["x"], &[], 1, &["volumes x of pod ns/a to be detached from node n"], None)]
 #[case::still_here_although_elsewhere(&["x"], &["x"], 1, &["volumes x of pod ns/a to be detached from node n"], None)]
 #[case::not_attached(&[], &[], 1, &["volumes x of pod ns/a to be attached to another node"], None)]
-#[case::a_longer_id_is_another_volume(&["x2"], &["x"], 1, &[], None)]
+#[case::a_longer_id_is_another_volume(&["x2"], &["x"], 1, &["volumes kubernetes.io/csi/driver^id-x2, which no pod uses, to be detached from node n"], None)]
 #[case::almost_too_late(&["x"], &[], 149, &["volumes x of pod ns/a to be detached from node n"], None)]
 #[case::too_late(&["x"], &[], 150, &["volumes x of pod ns/a, which were not detached from node n in time"], Some(TIMED_OUT))]
 #[case::told_for_some_seconds(&["x"], &[], 154, &["volumes x of pod ns/a, which were not detached from node n in time"], Some(TIMED_OUT))]
@@ -237,7 +246,7 @@ fn the_volumes_of_a_pod_that_vanished_are_awaited_as_well() {
     let mut volumes = known(&pods);
     volumes.seen(&[finished], &attached(&["x"], &[]), at(NOW));
     volumes.seen(&[], &attached(&["x"], &[]), at(NOW + 1));
-    assert_eq!(waits(&planned(&[], &volumes, &Attempts::new(), NOW + 1)), [""; 0], "nothing uses them");
+    assert_eq!(waits(&planned(&[], &volumes, &Attempts::new(), NOW + 1)), [left("x")], "it is on no move");
 }
 
 #[test]
@@ -285,4 +294,112 @@ fn what_is_not_followed_has_a_reason() {
     let reasons: BTreeMap<String, String> =
         known(&pods).ignored(&pods).into_iter().map(|(claim, why)| (claim.to_string(), why.to_owned())).collect();
     assert_eq!(reasons, [("ns/odd-1".to_owned(), "of an unknown kind".to_owned())].into());
+}
+
+/// Seen at `NOW` without a pod.
+#[rstest]
+#[case::nothing_is_attached(&[], &[], 0, &[], None)]
+#[case::by_the_node(&["x"], &[], 1, &["volumes kubernetes.io/csi/driver^id-x, which no pod uses, to be detached from node n"], None)]
+#[case::by_a_volume_attachment(&[], &["pv"], 1, &["volumes pv, which no pod uses, to be detached from node n"], None)]
+#[case::by_both(&["x"], &["pv"], 1, &["volumes pv, which no pod uses, to be detached from node n"], None)]
+#[case::almost_too_late(&[], &["pv"], 119, &["volumes pv, which no pod uses, to be detached from node n"], None)]
+#[case::too_late(&[], &["pv"], 120, &["volumes pv, which were not detached from node n in time"], Some(TIMED_OUT))]
+#[case::given_up(&[], &["pv"], 125, &[], None)]
+fn volumes_are_awaited_whoever_evicted_their_pods(
+    #[case] on_node: &[&str],
+    #[case] here: &[&str],
+    #[case] second: i64,
+    #[case] expected: &[&str],
+    #[case] error: Option<&str>,
+) {
+    let mut volumes = Volumes::default();
+    for since in [0, second] {
+        volumes.seen(&[], &with_objects(attached(on_node, &[]), here), at(NOW + since));
+    }
+    let plan = planned(&[], &volumes, &Attempts::new(), NOW + second);
+    assert_eq!((waits(&plan), plan.error().as_deref()), (expected.to_vec(), error));
+    assert_eq!(volumes.still_attached(&[]).is_empty(), on_node.is_empty() && here.is_empty());
+}
+
+fn with_objects(attachments: Attachments, here: &[&str]) -> Attachments {
+    Attachments { here: Some(here.iter().map(|name| Arc::from(*name)).collect()), ..attachments }
+}
+
+#[rstest]
+#[case::of_a_daemon_set(|pod: &mut PodFacts| pod.is_daemon = true)]
+#[case::of_a_file_on_the_node(|pod: &mut PodFacts| pod.is_mirror = true)]
+#[case::with_a_volume_that_the_driver_does_not_know(|pod: &mut PodFacts| {
+    pod.is_daemon = true;
+    pod.claims[0].name = "odd".to_owned();
+})]
+fn volumes_of_pods_that_stay_are_not_awaited(#[case] change: fn(&mut PodFacts)) {
+    let mut stays = with("a", 0, &["x"]);
+    change(&mut stays);
+    let name = stays.claims[0].name.clone();
+    let (pods, attachments) = ([stays], with_objects(attached(&[&name], &[]), &[&name]));
+    let mut volumes = known(&pods);
+    volumes.seen(&pods, &attachments, at(NOW));
+    assert!(planned(&pods, &volumes, &Attempts::new(), NOW).is_done());
+    let mut read_later = Volumes::default();
+    read_later.seen(&pods, &attachments, at(NOW));
+    assert!(!planned(&pods, &read_later, &Attempts::new(), NOW).is_done());
+    for claim in read_later.unread(&pods) {
+        read_later.read(claim.clone(), volumes.claims[&claim].clone());
+    }
+    assert!(planned(&pods, &read_later, &Attempts::new(), NOW).is_done());
+}
+
+#[test]
+fn a_volume_that_the_driver_does_not_know_is_awaited_after_its_pod() {
+    let pods = [with("a", 0, &["odd"])];
+    let mut volumes = known(&pods);
+    volumes.told_to_go(&pods[0], at(NOW));
+    volumes.seen(&pods, &attached(&["odd"], &[]), at(NOW));
+    volumes.seen(&[], &attached(&["odd"], &[]), at(NOW + 9));
+    let plan = planned(&[], &volumes, &Attempts::new(), NOW + 9);
+    assert_eq!(waits(&plan), [left("odd")]);
+    volumes.seen(&[], &attached(&[], &[]), at(NOW + 10));
+    assert!(planned(&[], &volumes, &Attempts::new(), NOW + 10).is_done());
+}
+
+#[test]
+fn a_volume_attachment_that_is_left_keeps_a_volume_attached() {
+    let gone = with("a", 0, &["x*"]);
+    let mut volumes = known(std::slice::from_ref(&gone));
+    volumes.told_to_go(&gone, at(NOW));
+    volumes.seen(&[], &with_objects(attached(&[], &[]), &["x"]), at(NOW + 1));
+    let plan = planned(&[], &volumes, &Attempts::new(), NOW + 1);
+    assert_eq!(waits(&plan), ["volumes x of pod ns/a to be detached from node n"]);
+}
+
+#[test]
+fn volumes_that_were_given_up_with_their_pod_are_not_awaited_again() {
+    let gone = with("a", 0, &["x"]);
+    let mut volumes = known(std::slice::from_ref(&gone));
+    volumes.told_to_go(&gone, at(NOW));
+    volumes.seen(&[], &with_objects(attached(&["x"], &[]), &["x"]), at(NOW + 155));
+    assert!(planned(&[], &volumes, &Attempts::new(), NOW + 155).is_done());
+}
+
+#[test]
+fn volume_attachments_that_cannot_be_listed_are_awaited_for_a_limited_time() {
+    let mut volumes = Volumes::default();
+    let unknown = Attachments { here: None, ..attached(&[], &[]) };
+    volumes.seen(&[], &unknown, at(NOW));
+    let plan = planned(&[], &volumes, &Attempts::new(), NOW + 1);
+    assert_eq!(waits(&plan), ["the VolumeAttachments of node n to become readable"]);
+    assert!(planned(&[], &volumes, &Attempts::new(), NOW + 120).is_done());
+    volumes.seen(&[], &attached(&[], &[]), at(NOW + 2));
+    assert!(planned(&[], &volumes, &Attempts::new(), NOW + 2).is_done());
+}
+
+#[test]
+fn a_forced_drain_waits_for_no_volume_that_is_left() {
+    let mut volumes = Volumes::default();
+    volumes.seen(&[], &attached(&["x"], &[]), at(NOW));
+    let (attempts, rounds) = (Attempts::new(), Rounds::default());
+    let round = round_with(&attempts, &rounds, &volumes);
+    assert!(plan(&[], &Round { mode: Mode::Forced, ..round }).is_done());
+    let plan = plan(&[], &Round { forced_from: at(NOW + 2), ..round });
+    assert_eq!(plan.waits[0].until, Some(at(NOW + 2)));
 }

@@ -4,6 +4,10 @@
 //! from the Node and attached to another one, or until the time for that is over. A volume that another pod of the Node
 //! uses too stays attached, so it is awaited only with the last of these pods. The volume of a generic ephemeral claim
 //! is deleted with its pod, so it is never attached again.
+//!
+//! Volumes of no move may be attached to the Node as well: their pods were evicted by others or before a restart, or the
+//! driver does not know their IDs. Those that no pod of the Node uses are **left**, and the end of the drain waits until
+//! they are detached, for a limited time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,8 +45,29 @@ pub struct Volume {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimFacts {
     Volume(Volume),
-    /// Nothing that can be followed, with the reason.
-    Ignored(String),
+    /// Nothing that can be followed.
+    Ignored {
+        reason: String,
+        /// Its volume, if it is bound to one. The ID is that of the CSI driver, or empty.
+        volume: Option<Volume>,
+    },
+}
+
+impl ClaimFacts {
+    /// The volume, whether it can be followed or not.
+    const fn volume(&self) -> Option<&Volume> {
+        match self {
+            Self::Volume(volume) => Some(volume),
+            Self::Ignored { volume, .. } => volume.as_ref(),
+        }
+    }
+
+    const fn followed(&self) -> Option<&Volume> {
+        match self {
+            Self::Volume(volume) => Some(volume),
+            Self::Ignored { .. } => None,
+        }
+    }
 }
 
 /// How long volumes are awaited.
@@ -91,26 +116,68 @@ pub enum Stage {
 /// What is known about the volumes of a Node's pods. Lives in the process only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volumes {
-    claims: BTreeMap<ClaimRef, ClaimFacts>,
+    pub(super) claims: BTreeMap<ClaimRef, ClaimFacts>,
     /// By UID of the pod.
     moves: BTreeMap<Arc<str>, Move>,
     /// The pods of the last list that have to go and have claims, by UID, and when that was.
     listed: BTreeMap<Arc<str>, (PodFacts, Timestamp)>,
+    /// Volumes that no pod uses and that are on no move, with the time since when that is known.
+    left: BTreeMap<Attachment, Timestamp>,
 }
 
 /// Where volumes are attached now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attachments {
-    /// `Node.status.volumesAttached` of the drained Node.
-    pub here: Vec<String>,
+    /// `Node.status.volumesAttached` of the drained Node. A volume is removed from it before its detachment begins.
+    pub on_node: Vec<String>,
+    /// The VolumeAttachments of the Node: names of their PersistentVolumes, or their own names if a volume is described
+    /// inline. A VolumeAttachment is deleted when its volume is detached. `None` if they could not be listed.
+    pub here: Option<BTreeSet<Arc<str>>>,
     /// Names of PersistentVolumes that are attached to other Nodes.
     pub elsewhere: BTreeSet<Arc<str>>,
 }
 
 impl Attachments {
     fn is_here(&self, volume: &Volume) -> bool {
-        self.here.iter().any(|attached| names(attached, &volume.id))
+        self.on_node.iter().any(|attached| names(attached, &volume.id))
+            || self.here.as_ref().is_some_and(|here| here.contains(&volume.name))
     }
+
+    fn all(&self) -> impl Iterator<Item = Attachment> {
+        let on_node = self.on_node.iter().cloned().map(Attachment::OnNode);
+        let objects = self.here.iter().flatten().map(|name| Attachment::Object(Arc::clone(name)));
+        on_node.chain(objects).chain(self.here.is_none().then_some(Attachment::Unknown))
+    }
+}
+
+/// A volume that is attached to the Node, by the place where that is stored.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Attachment {
+    /// An entry of `Node.status.volumesAttached`.
+    OnNode(String),
+    /// A VolumeAttachment, by the name in [`Attachments::here`].
+    Object(Arc<str>),
+    /// The VolumeAttachments could not be listed.
+    Unknown,
+}
+
+impl Attachment {
+    fn is_of(&self, volume: &Volume) -> bool {
+        match self {
+            Self::OnNode(attached) => names(attached, &volume.id),
+            Self::Object(name) => *name == volume.name,
+            Self::Unknown => false,
+        }
+    }
+}
+
+/// The volumes that are left on the Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Their names, for people; empty if it is unknown whether there are any.
+    pub names: String,
+    /// They are detached by this time, or given up.
+    pub until: Timestamp,
 }
 
 impl Volumes {
@@ -131,19 +198,19 @@ impl Volumes {
 
     /// The volumes of a pod that can be followed. One that two of its claims lead to is named once.
     pub fn of(&self, pod: &PodFacts) -> BTreeSet<Volume> {
-        let facts = pod.claim_refs().filter_map(|claim| self.claims.get(&claim));
-        let volume = |facts: &ClaimFacts| match facts {
-            ClaimFacts::Volume(volume) => Some(volume.clone()),
-            ClaimFacts::Ignored(_) => None,
-        };
-        facts.filter_map(volume).collect()
+        pod.claim_refs().filter_map(|claim| self.claims.get(&claim)?.followed().cloned()).collect()
+    }
+
+    /// All volumes of a pod that are known.
+    fn all_of(&self, pod: &PodFacts) -> impl Iterator<Item = &Volume> {
+        pod.claim_refs().filter_map(|claim| self.claims.get(&claim)?.volume())
     }
 
     /// The claims of these pods that cannot be followed, with the reasons.
     pub fn ignored<'a>(&'a self, pods: &[PodFacts]) -> BTreeMap<ClaimRef, &'a str> {
         let claims = pods.iter().filter(|pod| pod.is_drained()).flat_map(PodFacts::claim_refs);
         let reason = |claim: ClaimRef| match self.claims.get(&claim)? {
-            ClaimFacts::Ignored(reason) => Some((claim, reason.as_str())),
+            ClaimFacts::Ignored { reason, .. } => Some((claim, reason.as_str())),
             ClaimFacts::Volume(_) => None,
         };
         claims.filter_map(reason).collect()
@@ -151,10 +218,7 @@ impl Volumes {
 
     /// The names of all volumes that are or will be on the move.
     pub fn followed(&self) -> BTreeSet<Arc<str>> {
-        let claimed = self.claims.values().filter_map(|facts| match facts {
-            ClaimFacts::Volume(volume) => Some(&volume.name),
-            ClaimFacts::Ignored(_) => None,
-        });
+        let claimed = self.claims.values().filter_map(|facts| Some(&facts.followed()?.name));
         claimed
             .chain(self.moves.values().flat_map(|it| it.volumes.iter().map(|volume| &volume.name)))
             .cloned()
@@ -177,10 +241,7 @@ impl Volumes {
             return;
         }
         let lasting = pod.claims.iter().filter(|claim| !claim.is_ephemeral).map(|claim| pod.claim_ref(claim));
-        let reattached = lasting.filter_map(|claim| match self.claims.get(&claim)? {
-            ClaimFacts::Volume(volume) => Some(Arc::clone(&volume.name)),
-            ClaimFacts::Ignored(_) => None,
-        });
+        let reattached = lasting.filter_map(|claim| Some(Arc::clone(&self.claims.get(&claim)?.followed()?.name)));
         let begun = Move {
             pod: pod.pod.clone(),
             priority: pod.priority,
@@ -224,7 +285,61 @@ impl Volumes {
                 it.reattached_at = Some(now);
             }
         }
+        self.see_left(pods, attachments, now);
     }
+
+    fn see_left(&mut self, pods: &[PodFacts], attachments: &Attachments, now: Timestamp) {
+        let before = std::mem::take(&mut self.left);
+        let free = attachments.all().filter(|it| !self.is_in_use(it, pods.iter()));
+        let left = free.map(|it| (it.clone(), before.get(&it).copied().unwrap_or(now)));
+        self.left = left.collect();
+    }
+
+    /// Whether a pod of the Node uses it, or it is on the move.
+    fn is_in_use<'a>(&self, attachment: &Attachment, mut pods: impl Iterator<Item = &'a PodFacts>) -> bool {
+        let uses = |pod: &PodFacts| !pod.is_finished && self.all_of(pod).any(|volume| attachment.is_of(volume));
+        pods.any(uses) || self.moves.values().flat_map(|it| &it.volumes).any(|volume| attachment.is_of(volume))
+    }
+
+    /// The volumes that are left on the Node, with the time since when that is known. Claims may have been read since the
+    /// pods were listed.
+    fn left_beside<'a>(&'a self, pods: &'a [&PodFacts]) -> impl Iterator<Item = (&'a Attachment, Timestamp)> {
+        let free = self.left.iter().filter(|(attachment, _)| !self.is_in_use(attachment, pods.iter().copied()));
+        free.map(|(attachment, since)| (attachment, *since))
+    }
+
+    /// The volumes that are left on the Node. They are named until some time after they were given up.
+    pub fn left(
+        &self,
+        pods: &[&PodFacts],
+        patience: Patience,
+        told_for: SignedDuration,
+        now: Timestamp,
+    ) -> Option<Left> {
+        let until = |since: Timestamp| after(since, patience.detach);
+        let left: Vec<_> = self.left_beside(pods).filter(|(_, since)| now < after(until(*since), told_for)).collect();
+        let until = left.iter().map(|(_, since)| until(*since)).max()?;
+        Some(Left { names: names_of(left.into_iter().map(|(attachment, _)| attachment)), until })
+    }
+
+    /// Names of the volumes that are left on the Node, also of those that were given up.
+    pub fn still_attached(&self, pods: &[PodFacts]) -> String {
+        let pods: Vec<&PodFacts> = pods.iter().collect();
+        names_of(self.left_beside(&pods).map(|(attachment, _)| attachment))
+    }
+}
+
+/// A volume with a VolumeAttachment is named by that.
+fn names_of<'a>(attachments: impl Iterator<Item = &'a Attachment>) -> String {
+    let (mut on_node, mut objects) = (Vec::new(), Vec::new());
+    for attachment in attachments {
+        match attachment {
+            Attachment::OnNode(name) => on_node.push(name.as_str()),
+            Attachment::Object(name) => objects.push(&**name),
+            Attachment::Unknown => {}
+        }
+    }
+    if objects.is_empty() { on_node.join(", ") } else { objects.join(", ") }
 }
 
 impl Move {

@@ -18,7 +18,7 @@ use crate::{
     api::machine::MachineClass,
     simulated_cloud::{
         CloudApi, CreateVm, Failure, ListedVm as Listing, PROVIDER_ID_PREFIX, ProviderSpec, Selector, TagRequest,
-        VmView,
+        VmState, VmView,
     },
 };
 
@@ -193,7 +193,14 @@ impl SimulatedDriver {
 }
 
 fn vm_of(view: VmView) -> Vm {
-    Vm { provider_id: view.provider_id, node_name: view.node_name, addresses: view.addresses, ..Vm::default() }
+    let halted = (view.state == VmState::Stopped).then(|| "stopped".to_owned());
+    Vm {
+        provider_id: view.provider_id,
+        node_name: view.node_name,
+        addresses: view.addresses,
+        halted,
+        ..Vm::default()
+    }
 }
 
 fn error_of(failure: Failure) -> DriverError {

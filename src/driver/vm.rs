@@ -15,6 +15,9 @@ pub struct Vm {
     pub addresses: Vec<NodeAddress>,
     /// State of the driver, passed back with the next call; `None` keeps the stored one.
     pub last_known_state: Option<String>,
+    /// The cloud's word for the state of a VM that exists and does not run, such as `stopped`; `None` if it runs, or the
+    /// driver does not say.
+    pub halted: Option<String>,
 }
 
 /// A VM in a list of the VMs of a class.

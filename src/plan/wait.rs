@@ -54,8 +54,12 @@ pub enum WaitKind {
     NodeHealth,
     /// A Node to join and to become healthy.
     NodeJoin,
+    /// A user to correct the node template.
+    NodeTemplate,
     /// A Node to which writes fail.
     NodeWrite,
+    /// A Node to which the API server refuses a write.
+    NodeWriteRefused,
     /// The Nodes of a target cluster whose cache is not trusted or not filled.
     NodesUnknown,
     /// A list of VMs, or the next one.

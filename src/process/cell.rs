@@ -18,7 +18,7 @@ use crate::{
     controllers::{KINDS, SETS, Settings, machine_deployment, node},
     driver::Catalogue,
     runtime::{
-        cell::{Cell, Config, Role},
+        cell::{Cell, Config, Role, Shared},
         events::Events,
         kubeconfig::{TargetKubeconfig, address},
         lead::lead,
@@ -81,6 +81,9 @@ pub(super) async fn run_connected(
         None => None,
     };
     let clients = Clients::new(connection, process, sharing, &host.shared.metrics)?;
+    // Ages of objects are computed with the clock that stamped them.
+    let host =
+        &Host { shared: Shared { clock: Arc::new(clients.clock.clone()), ..host.shared.clone() }, ..host.clone() };
     let component = match &process.provider {
         Some(_) => "capi-manager",
         None if process.roles.contains(&SETS) => "machine-controller-manager",

@@ -11,6 +11,7 @@ use crate::runtime::{
     limiter::Rate,
     metrics::Metrics,
     reload::ClientError,
+    server_clock::ServerClock,
     target::TargetClients,
 };
 
@@ -50,6 +51,8 @@ pub(super) struct Clients {
     pub target: Option<TargetClients>,
     pub events: Client,
     pub leases: Client,
+    /// The time of the control cluster.
+    pub clock: ServerClock,
 }
 
 impl Clients {
@@ -71,6 +74,7 @@ impl Clients {
             control: limited(options.rate)?,
             target: target.transpose()?,
             events: limited(EVENT_RATE)?,
+            clock: metrics.requests().clock(&clusters.control.config.cluster_url),
             leases: client::lease_client(&clusters.control, agent, share, metrics.requests())?,
         })
     }
@@ -93,7 +97,8 @@ pub(super) fn of_target(
         let share = sharing.map(|sharing| sharing.of_requests(cluster, options));
         client::client(cluster, options.agent.as_str(), options.rate, share, metrics.requests())
     };
-    Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate })
+    let clock = Some(metrics.requests().clock(&cluster.config.cluster_url));
+    Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate, clock })
 }
 
 /// The clients for one of several targets.

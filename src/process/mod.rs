@@ -24,7 +24,7 @@ pub(crate) use options::{
 use crate::driver::Guards;
 use crate::runtime::{
     cell::Shared,
-    clock::{Clock, SystemClock},
+    clock::{Clock, SteadyClock},
     descriptors,
     http::{Access, Endpoints, Readiness, Server, Serving},
     metrics::Metrics,
@@ -59,7 +59,7 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     announcement::announce();
     let descriptors = descriptors::raise();
     let metrics = Metrics::new();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let clock: Arc<dyn Clock> = Arc::new(SteadyClock::default());
     let caches = Arc::new(trust::Caches::default());
     metrics.attach(&caches);
     let readiness = match &options.cells {

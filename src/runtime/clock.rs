@@ -3,9 +3,9 @@
 #[cfg(test)]
 use std::sync::{Arc, Mutex, PoisonError};
 
-#[cfg(test)]
-use jiff::SignedDuration;
-use jiff::Timestamp;
+use std::time::Instant;
+
+use jiff::{SignedDuration, Timestamp};
 
 /// A clock. Only code that does I/O has one; plans get `now` in their snapshot.
 pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
@@ -20,6 +20,27 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+}
+
+/// The system time at the start of the process, and from then on the monotonic clock: it does not jump when the system
+/// time is set.
+#[derive(Clone, Copy, Debug)]
+pub struct SteadyClock {
+    start: Timestamp,
+    origin: Instant,
+}
+
+impl Default for SteadyClock {
+    fn default() -> Self {
+        Self { start: Timestamp::now(), origin: Instant::now() }
+    }
+}
+
+impl Clock for SteadyClock {
+    fn now(&self) -> Timestamp {
+        let elapsed = SignedDuration::try_from(self.origin.elapsed()).unwrap_or(SignedDuration::MAX);
+        self.start.checked_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 }
 
@@ -52,6 +73,13 @@ impl Clock for ManualClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_steady_clock_shows_the_system_time_of_its_start_and_goes_on() {
+        let (before, clock) = (Timestamp::now(), SteadyClock::default());
+        let (first, second) = (clock.now(), clock.now());
+        assert!(before <= first && first <= second);
+    }
 
     #[test]
     fn clones_of_a_manual_clock_share_the_time() {

@@ -30,6 +30,7 @@ pub mod queue;
 pub mod reconcile;
 pub(crate) mod reload;
 pub mod secrets;
+pub mod server_clock;
 pub mod shutdown;
 pub mod target;
 pub mod trust;

@@ -249,6 +249,7 @@ impl<R: Reconciler> Handler for Loop<R> {
         self.resolve_writes(key).await?;
         let controller = self.queue.name();
         let mut done: HashMap<String, usize> = HashMap::new();
+        let mut due = None;
         for _ in 0..ROUNDS {
             let begun = Instant::now();
             let Some(snapshot) = self.observe(key, &turn.session) else {
@@ -259,6 +260,7 @@ impl<R: Reconciler> Handler for Loop<R> {
             };
             let plan = self.reconciler.plan(&snapshot);
             let violation = self.reconciler.lint(&snapshot, &plan);
+            due = plan.requeue_at();
             // Of the last round only: those before it led to writes, which take longer than their plans.
             self.queue.charge(key, begun.elapsed());
             let Some(step) = plan.steps.last() else {
@@ -292,7 +294,7 @@ impl<R: Reconciler> Handler for Loop<R> {
             }
         }
         match done.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= REPETITIONS) {
-            Some((step, _)) => Err(ReconcileError::Restless { key: key.to_string(), step }),
+            Some((step, _)) => Err(ReconcileError::Restless { key: key.to_string(), step, due }),
             None => Ok(Requeue::After(Duration::ZERO)),
         }
     }

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client};
 use parking_lot::{Mutex, RwLock};
@@ -14,12 +15,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     cache::{AnyIndex, Cache, Change, Index, Key},
+    clock::Clock,
     fair::FairBucket,
     handlers::Handlers,
     limiter::Rate,
     objects::Objects,
     on_demand::{self, OnDemand},
     panics::{self, Place},
+    server_clock::{self, ServerClock},
     trust::{self, Liveness, Trust},
 };
 use crate::api::{node::Node, volume_attachment::VolumeAttachment};
@@ -112,13 +115,15 @@ pub(crate) struct TargetClients {
     pub drains: Client,
     /// Rate limit of evictions.
     pub evictions: Rate,
+    /// The time of its API server; `None` if it is that of the control cluster.
+    pub clock: Option<ServerClock>,
 }
 
 impl TargetClients {
     /// One client for everything, without a limit of evictions.
     #[cfg(test)]
     pub fn one(client: &Client) -> Self {
-        Self { requests: client.clone(), drains: client.clone(), evictions: Rate { qps: 0.0, burst: 0 } }
+        Self { requests: client.clone(), drains: client.clone(), evictions: Rate { qps: 0.0, burst: 0 }, clock: None }
     }
 }
 
@@ -138,6 +143,7 @@ pub(crate) struct Target {
     pub attachments: Arc<OnDemand<VolumeAttachment>>,
     /// Its PodDisruptionBudgets, watched while some refuse evictions.
     pub budgets: Arc<OnDemand<PodDisruptionBudget>>,
+    clock: Option<ServerClock>,
     watch: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -181,6 +187,12 @@ pub(crate) struct Targets {
 }
 
 impl Target {
+    /// How far its clock is ahead of that of the control cluster, which shows `now`.
+    pub fn ahead_of(&self, now: Timestamp) -> SignedDuration {
+        let ahead = self.clock.as_ref().map(|clock| clock.now().duration_since(now));
+        ahead.filter(|ahead| ahead.abs() > server_clock::NOISE).unwrap_or_default()
+    }
+
     fn start(&self, followed: &Followed, need: trust::Need) {
         let mut watch = self.watch.lock();
         if watch.is_none() {
@@ -250,6 +262,7 @@ impl Targets {
                 client: client.clone(),
                 drains: clients.drains.clone(),
                 evictions: FairBucket::new(clients.evictions),
+                clock: clients.clock.clone(),
                 nodes: Objects::cluster_wide(&cache, client),
                 budgets: OnDemand::new(
                     &clients.drains,
@@ -263,7 +276,7 @@ impl Targets {
                             [ATTACHMENTS_BY_VOLUME, ATTACHMENTS_BY_NODE];
                         Arc::new(Objects::cluster_wide(&Cache::new(&indexes, on_demand::prune), client))
                     },
-                    |attachment| attachment.spec.source.persistent_volume_name.clone(),
+                    |attachment| attachment.volume().to_owned(),
                 ),
                 watch: Mutex::default(),
             }

@@ -56,6 +56,8 @@ pub(crate) enum ReconcileError {
         key: String,
         /// The last step.
         step: String,
+        /// When its waits end: a stage that does not come to rest must not delay the others.
+        due: Option<Timestamp>,
     },
     /// It panicked.
     #[error(transparent)]
@@ -182,9 +184,16 @@ impl<H: Handler> Workers<H> {
             tracing::debug!(controller, object = %key, error = %text, "conflict, requeued");
             return backoff(CONFLICT_RETRY, attempt);
         }
-        let retry_in = backoff(RETRY, attempt);
+        let retry_in = self.until_due(error).map_or(backoff(RETRY, attempt), |due| due.min(backoff(RETRY, attempt)));
         tracing::warn!(controller, object = %key, error = %text, ?retry_in, "reconcile failed");
         retry_in
+    }
+
+    /// Time left until the waits of a plan that does not converge end; `None` if there are none, or they are over.
+    fn until_due(&self, error: &ReconcileError) -> Option<Duration> {
+        let ReconcileError::Restless { due: Some(due), .. } = error else { return None };
+        let left = due.duration_since(self.clock.now());
+        left.is_positive().then(|| left.unsigned_abs())
     }
 
     /// An object was deleted: forgets its failures.
@@ -303,13 +312,25 @@ mod tests {
         let metrics = Metrics::new();
         let (key, violation, step) = ("pool".to_owned(), "of a bound".to_owned(), "create".to_owned());
         let bound = ReconcileError::Refused { key: key.clone(), violation };
-        let answers = vec![Err(bound), Err(refused(403)), Err(ReconcileError::Restless { key, step })];
+        let answers = vec![Err(bound), Err(refused(403)), Err(ReconcileError::Restless { key, step, due: None })];
         pauses_measured(answers, &metrics).await;
         let text = metrics.render();
         for reason in ["bound", "restless"] {
             let line = format!("\nmcm_plans_flawed_total{{name=\"test\",reason=\"{reason}\"}} 1\n");
             assert!(text.contains(&line), "{text}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plan_that_does_not_converge_is_repeated_when_its_waits_end() {
+        let soon = Timestamp::now().checked_add(Duration::from_secs(3)).unwrap();
+        let restless = |due| Err(ReconcileError::Restless { key: "m".to_owned(), step: "patch".to_owned(), due });
+        let answers =
+            (0..5).map(|_| restless(None)).chain([restless(Some(soon)), restless(Some(Timestamp::UNIX_EPOCH))]);
+        let pauses = pauses(answers.collect()).await;
+        assert_eq!(pauses[..5], [200, 400, 800, 1600, 3200]);
+        assert!((2_000..=3_000).contains(&pauses[5]), "{pauses:?}");
+        assert_eq!(pauses[6], 12_800, "a time that has passed is no reason to hurry");
     }
 
     /// Counts how many run at once.

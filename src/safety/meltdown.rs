@@ -148,6 +148,8 @@ pub enum Permit {
     /// Not requested in this reconcile.
     #[default]
     NotAsked,
+    /// No other Machine holds it, and few enough are out of service: it can be taken.
+    Free,
     /// This Machine holds it; the others of each group were counted after it was taken.
     Held(Vec<OutOfService>),
     /// Another Machine holds it.
@@ -158,10 +160,15 @@ pub enum Permit {
 }
 
 impl Permit {
+    /// What a look at the permit showed: if it could be taken, it is [`Permit::Free`] and not held.
+    pub fn seen(self, limits: &Limits) -> Self {
+        if self.awaits(limits).is_none() { Self::Free } else { self }
+    }
+
     /// What the replacement of the Machine waits for, beside the question for the permit; `None` if it may be replaced.
     pub fn awaits(&self, limits: &Limits) -> Option<String> {
         match self {
-            Self::NotAsked => None,
+            Self::NotAsked | Self::Free => None,
             Self::Refused { by } => Some(format!("a replacement permit: machine {by} holds it")),
             Self::Held(groups) => groups.iter().find_map(|group| {
                 let (blockers, name) = (group.blocked_by(limits)?, group.group());

@@ -22,6 +22,27 @@ const UNCHECKED: &str = "<nil>: Invalid value: null: some validation rules were 
     correct the existing errors to complete validation";
 
 #[rstest]
+#[case::label_value(
+    "metadata: {labels: {team: data platform}}",
+    "metadata.labels.team: Invalid value: \"data platform\""
+)]
+#[case::taint_key("spec: {taints: [{key: a b, effect: NoSchedule}]}", "spec.taints[0].key: Invalid value: \"a b\"")]
+#[case::taint_value(
+    "spec: {taints: [{key: a, value: a b, effect: NoSchedule}]}",
+    "spec.taints[0].value: Invalid value: \"a b\""
+)]
+#[case::taint_effect(
+    "spec: {taints: [{key: a, effect: NoSchedul}]}",
+    "spec.taints[0].effect: Unsupported value: \"NoSchedul\""
+)]
+#[tokio::test]
+async fn node_template_of_a_deployment(#[case] change: &str, #[case] text: &str) {
+    let change = format!("spec: {{template: {{spec: {{nodeTemplate: {{{change}}}}}}}}}");
+    let refusal = answer(DEPLOYMENT, &DEPLOYMENT.with(&change)).await.message;
+    assert!(refusal.contains(&format!("spec.template.spec.nodeTemplate.{text}")), "{refusal}");
+}
+
+#[rstest]
 #[case::negative_replicas(
     "spec: {replicas: -1}",
     ".spec.replicas: Invalid value: -1: should be a non-negative integer"

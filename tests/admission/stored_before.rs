@@ -56,6 +56,8 @@ async fn deployment() {
         "spec: {strategy: {rollingUpdate: {maxSurge: 3000000000}}}",
         "spec: {strategy: {type: InPlaceUpdate, inPlaceUpdate: {maxUnavailable: -1, orchestrationType: OnDelete}}}",
         "spec: {revisionHistoryLimit: -1}",
+        "spec: {template: {spec: {nodeTemplate: {metadata: {labels: {team: data platform}}}}}}",
+        "spec: {template: {spec: {nodeTemplate: {spec: {taints: [{key: a b, value: a b, effect: NoSchedul}]}}}}}",
         &format!("metadata: {{name: {}}}", "a".repeat(248)),
     ];
     for object in Stored::before(DEPLOYMENT, &faults).await {

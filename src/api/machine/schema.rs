@@ -6,7 +6,9 @@
 //! for a rule over several fields, since any of them may change; such a rule is [`tolerant`]. An expression must not
 //! fail either, whatever was stored, because the API server then rejects every update.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// A selector is bounded so that the cost of its rules is known. No object can have a label with a longer value.
@@ -18,6 +20,12 @@ pub(crate) const DEPLOYMENT_NAME_MAX: i64 = 253 - 6;
 
 /// The name of a Machine is the value of a label of its Node.
 pub(crate) const MACHINE_NAME_MAX: i64 = 63;
+/// Value of a label or taint; may be empty.
+const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+/// Key of a label or taint, with or without a prefix.
+const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$";
+const QUALIFIED_NAME_MAX: u32 = 253 + 1 + 63;
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 const STRATEGIES: &str = "write RollingUpdate, Recreate or InPlaceUpdate";
 
@@ -198,6 +206,32 @@ fn part_of_strategy(
         ..ValidationRule::default()
     };
     [is_missing, is_malformed]
+}
+
+/// Labels and taints that the API server would refuse on a Node. By patterns, because the number of labels has no limit
+/// and so no rule over them a bounded cost; keys of labels are checked when they are applied.
+pub(crate) fn restrict_node_template(template: &mut JSONSchemaProps) {
+    let mut metadata = template.properties.iter_mut().filter_map(|fields| fields.get_mut("metadata"));
+    let labels = metadata.find_map(|metadata| metadata.properties.as_mut()?.get_mut("labels"));
+    if let Some(JSONSchemaPropsOrBool::Schema(value)) = labels.and_then(|it| it.additional_properties.as_mut()) {
+        restrict(value, LABEL_VALUE, LABEL_VALUE_MAX);
+    }
+    let spec = template.properties.as_mut().and_then(|fields| fields.get_mut("spec"));
+    let taints = spec.and_then(|spec| spec.properties.as_mut()?.get_mut("taints"));
+    if let Some(JSONSchemaPropsOrArray::Schema(taint)) = taints.and_then(|taints| taints.items.as_mut()) {
+        for (field, part) in taint.properties.iter_mut().flatten() {
+            match field.as_str() {
+                "key" => restrict(part, QUALIFIED_NAME, QUALIFIED_NAME_MAX),
+                "value" => restrict(part, LABEL_VALUE, LABEL_VALUE_MAX),
+                "effect" => part.enum_ = Some(EFFECTS.map(|effect| JSON(effect.into())).to_vec()),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn restrict(text: &mut JSONSchemaProps, pattern: &str, max: u32) {
+    (text.pattern, text.max_length) = (Some(pattern.to_owned()), Some(max.into()));
 }
 
 pub(super) fn node_template_rules() -> Vec<ValidationRule> {

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::NodeSpec;
+use k8s_openapi::{api::core::v1::NodeSpec, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::{LastOperation, MachineSpec};
@@ -52,6 +52,21 @@ impl TemplateMeta {
     }
 }
 
+/// Reads a spec whose taints are in the form in which the API server stores those of Nodes, because they are compared
+/// with these: an empty value is absent, and times have whole seconds.
+fn node_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<NodeSpec>>, D::Error> {
+    let mut spec = Option::<Box<NodeSpec>>::deserialize(deserializer)?;
+    for taint in spec.iter_mut().flat_map(|spec| spec.taints.iter_mut().flatten()) {
+        taint.value = taint.value.take().filter(|value| !value.is_empty());
+        taint.time_added = taint.time_added.take().map(|Time(at)| Time(whole_seconds(at)));
+    }
+    Ok(spec)
+}
+
+fn whole_seconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
 /// Labels, annotations and taints of the Node, which mcm keeps in sync.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeTemplate {
@@ -60,7 +75,7 @@ pub struct NodeTemplate {
     pub metadata: TemplateMeta,
     /// Taints for the Node; other fields of a Node's spec are stored but not used.
     // Boxed because few Machines have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "node_spec", skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<NodeSpec>>,
 }
 
@@ -100,4 +115,27 @@ pub struct MachineSummary {
     /// Name of the owner of the Machine.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub owner_ref: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::empty_value(json!({ "value": "" }), json!({}))]
+    #[case::null_value(json!({ "value": null }), json!({}))]
+    #[case::fraction_of_a_second(json!({ "timeAdded": "2026-01-01T00:00:00.5Z" }), json!({ "timeAdded": "2026-01-01T00:00:00Z" }))]
+    fn taints_are_read_as_the_api_server_stores_them(#[case] written: Value, #[case] stored: Value) {
+        let template = |mut taint: Value| -> NodeTemplate {
+            taint
+                .as_object_mut()
+                .unwrap()
+                .extend([("key".to_owned(), json!("k")), ("effect".to_owned(), json!("NoExecute"))]);
+            serde_json::from_value(json!({ "spec": { "taints": [taint] } })).unwrap()
+        };
+        assert_eq!(template(written), template(stored));
+    }
 }

@@ -1,5 +1,7 @@
 //! Labels, annotations and types of Cluster API, which other programs read, too. The values never change.
 
+use crate::api::syntax;
+
 /// Label on every object of a cluster: the name of the Cluster.
 pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 /// Label on a Machine: the name of its MachineDeployment. Also the selector of a deployment that has none.
@@ -53,8 +55,6 @@ pub const DERIVED: &str = "machinedeployment.clusters.x-k8s.io/";
 /// Prefix of annotations that name the template an object was made from.
 pub const CLONED_FROM: &str = "cluster.x-k8s.io/cloned-from-";
 
-/// Of the value of a label, in characters.
-pub const LONGEST_LABEL: usize = 63;
 /// Domains whose labels go from a Machine to its Node.
 pub const NODE_LABEL_DOMAINS: [&str; 3] =
     ["node-role.kubernetes.io", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io"];
@@ -81,11 +81,7 @@ pub fn label_value(name: &str) -> String {
 
 /// Whether a name can be the value of a label.
 pub fn is_label_value(name: &str) -> bool {
-    let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    name.len() <= LONGEST_LABEL
-        && is_end(name.chars().next())
-        && is_end(name.chars().last())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    !name.is_empty() && syntax::is_label_value(name)
 }
 
 /// Type of Secrets with bootstrap data and kubeconfigs.

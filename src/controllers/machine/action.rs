@@ -29,6 +29,9 @@ use crate::{
 pub enum Action {
     /// Read and merge the Secrets of the class. Result: `Snapshot::secret_read`.
     ReadSecret,
+    /// Read and merge the Secrets of the class without the Machine's own user data, which only a creation needs. Result:
+    /// `Snapshot::secret_read`.
+    ReadCredentials,
     /// `Driver::status`. Result: `Snapshot::vm_status`.
     GetVmStatus,
     /// `Driver::create`, with the placeholders of the user data substituted. Result: `Snapshot::vm_created`.
@@ -105,6 +108,9 @@ pub enum Action {
     EvictPod(PodRef),
     /// Delete a pod with its UID as precondition and grace period 0. Result: `Snapshot::pod_called`.
     DeletePod(PodRef),
+    /// Look at the replacement permit of all keys without taking it: the calls before its use are made only if it is free.
+    /// Result: `Snapshot::learned.permit`.
+    LookAtPermit(Vec<PermitKey>),
     /// Take the replacement permit of all keys if they are free, then count the Machines of each. It is released when the
     /// reconcile ends and its writes are in the cache. Result: `Snapshot::learned.permit`.
     TakePermit(Vec<PermitKey>),
@@ -132,6 +138,7 @@ impl fmt::Display for Action {
         let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();
         match self {
             Self::ReadSecret => f.write_str("read the Secrets of the class"),
+            Self::ReadCredentials => f.write_str("read the credentials of the class"),
             Self::GetVmStatus => f.write_str("get VM status"),
             Self::CreateVm => f.write_str("create VM"),
             Self::InitializeVm => f.write_str("initialize VM"),
@@ -157,6 +164,7 @@ impl fmt::Display for Action {
             Self::DetachVolumes { node } => write!(f, "delete volume attachments of node {node}"),
             Self::EvictPod(pod) => write!(f, "evict pod {pod}"),
             Self::DeletePod(pod) => write!(f, "delete pod {pod}"),
+            Self::LookAtPermit(keys) => write!(f, "look at the replacement permit of {}", meltdown::names(keys)),
             Self::TakePermit(keys) => write!(f, "take the replacement permit of {}", meltdown::names(keys)),
             Self::WaivePermit(machine) => {
                 write!(f, "waive the replacement permit of {}", machine.metadata.name.as_deref().unwrap_or_default())

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    memory::{Call, NodeWrite},
+    memory::{ACCEPTED, Call, NodeWrite},
     snapshot::Snapshot,
     views::{NodeAnswer, NodeKey, NodeRead, NodeView, PodCall, PodsView, SecretFacts, SecretView, TokenView, VmView},
 };
@@ -80,6 +80,7 @@ impl Snapshot {
             },
         };
         if let Some(view) = view {
+            self.memory.looked_at = Some(self.now);
             self.memory.call_succeeded(Call::Status);
             self.learned.vm = view;
         }
@@ -90,6 +91,7 @@ impl Snapshot {
         match answer {
             Ok(vm) => {
                 if let Some(vm) = self.identified(vm, Call::Create) {
+                    self.memory.looked_at = Some(self.now);
                     self.memory.call_succeeded(Call::Create);
                     self.learned.vm = VmView::Created(vm);
                 }
@@ -137,6 +139,13 @@ impl Snapshot {
     /// A write to the Node succeeded; the response is in the cache.
     pub fn node_written(&mut self, purpose: NodeWrite) {
         self.memory.node_written(purpose);
+        if purpose.is_idempotent() {
+            let accepted = self.learned.accepted.entry(purpose).or_default();
+            *accepted += 1;
+            if *accepted >= ACCEPTED {
+                self.memory.node_reverted(purpose, self.now, self.machine.metadata.generation);
+            }
+        }
         match purpose {
             // A drain begins, or one has ended and the Node may get new pods before the next one.
             NodeWrite::Cordon | NodeWrite::InPlaceUpdate | NodeWrite::Preserve => self.memory.rounds.restart(),
@@ -152,13 +161,18 @@ impl Snapshot {
         self.node = NodeView::Absent;
     }
 
-    /// A write to the Node failed for another reason than a conflict or a missing Node.
+    /// The API server refused a write to the Node; a retry does not help without a change.
+    pub fn node_refused(&mut self, purpose: NodeWrite, message: impl Into<String>) {
+        self.memory.node_refused(purpose, message.into(), self.now, self.machine.metadata.generation);
+    }
+
+    /// A write to the Node failed for another reason than a refusal, a conflict or a missing Node.
     pub fn node_failed(&mut self, purpose: NodeWrite, message: impl Into<String>) {
         self.memory.node_failed(purpose, message.into(), self.now);
     }
 
-    /// Result of [`super::Action::ListPods`], with the names of those followed volumes that are attached to other Nodes.
-    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>, elsewhere: BTreeSet<Arc<str>>) {
+    /// Result of [`super::Action::ListPods`], with what the VolumeAttachments show.
+    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>, mut attachments: Attachments) {
         self.learned.unread_volumes = None;
         self.learned.pods = match answer {
             Ok(pods) => {
@@ -166,8 +180,8 @@ impl Snapshot {
                 self.memory.listed = pods.iter().filter(|pod| pod.is_drained()).map(|pod| pod.pod.clone()).collect();
                 self.memory.rounds.listed(&pods);
                 if let NodeView::Present(node) = &self.node {
-                    let here = node.status.volumes_attached.iter().map(|volume| volume.name.clone()).collect();
-                    self.memory.volumes.seen(&pods, &Attachments { here, elsewhere }, self.now);
+                    attachments.on_node = node.status.volumes_attached.iter().map(|it| it.name.clone()).collect();
+                    self.memory.volumes.seen(&pods, &attachments, self.now);
                 }
                 PodsView::Listed(pods)
             }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
+use super::memory::NeverMet;
 use crate::{
-    api::reasons::{MachineConditionType, NodeConditionType},
+    api::reasons::{ConditionReason, MachineConditionType, NodeConditionType, VmReason},
     controllers::object::condition::paused_because,
     plan::Hold,
 };
@@ -37,24 +38,32 @@ pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
 
 /// Sets the condition that names the disruption budgets which can never allow an eviction, or removes it if there are
 /// none.
-pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &BTreeSet<&str>, now: Timestamp) {
+pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &NeverMet<'_>, now: Timestamp) {
     let type_ = MachineConditionType::DrainBlocked.as_str();
     let before = drain_blocked(conditions).cloned();
     conditions.retain(|condition| condition.type_ != type_);
     if budgets.is_empty() {
         return;
     }
-    let names: Vec<&str> = budgets.iter().copied().collect();
-    let names = names.join(", ");
+    let names = |budgets: &BTreeSet<&str>| budgets.iter().copied().collect::<Vec<_>>().join(", ");
+    let single = (!budgets.single.is_empty()).then(|| {
+        format!(
+            "pod disruption budget {} allows no eviction although all its pods are healthy: lower minAvailable, raise \
+             maxUnavailable, or add replicas",
+            names(&budgets.single)
+        )
+    });
+    let several = (!budgets.several.is_empty()).then(|| {
+        let names = names(&budgets.several);
+        format!("a pod that several disruption budgets select is never evicted: {names}; let one of them select it")
+    });
+    let texts: Vec<String> = single.into_iter().chain(several).collect();
     let since = before.and_then(|before| before.last_transition_time);
     conditions.push(NodeCondition {
         type_: type_.to_owned(),
         status: "True".to_owned(),
         reason: Some("DisruptionBudgetNeverMet".to_owned()),
-        message: Some(format!(
-            "pod disruption budget {names} allows no eviction although all its pods are healthy: lower minAvailable, raise \
-             maxUnavailable, or add replicas"
-        )),
+        message: Some(texts.join("; ")),
         last_transition_time: since.or_else(|| Some(stamp(now))),
         ..NodeCondition::default()
     });
@@ -79,6 +88,66 @@ pub(super) fn set_paused(conditions: &mut Vec<NodeCondition>, hold: Option<&Hold
         });
     }
     !is_set
+}
+
+/// Sets the condition that shows what is refused on the Node, or removes it if the message is empty. True if it changed.
+pub(super) fn set_node_refused(conditions: &mut Vec<NodeCondition>, message: &str, now: Timestamp) -> bool {
+    let type_ = MachineConditionType::NodeInSync.as_str();
+    let before = conditions.iter().find(|condition| condition.type_ == type_).cloned();
+    if before.as_ref().and_then(|before| before.message.as_deref()).unwrap_or_default() == message {
+        return false;
+    }
+    conditions.retain(|condition| condition.type_ != type_);
+    if !message.is_empty() {
+        conditions.push(NodeCondition {
+            type_: type_.to_owned(),
+            status: "False".to_owned(),
+            reason: Some("Refused".to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: before.and_then(|before| before.last_transition_time).or_else(|| Some(stamp(now))),
+            ..NodeCondition::default()
+        });
+    }
+    true
+}
+
+/// Sets the condition that shows that the VM does not run, or removes it. True if it changed.
+pub(super) fn set_vm_problem(
+    conditions: &mut Vec<NodeCondition>,
+    problem: Option<(VmReason, &str)>,
+    now: Timestamp,
+) -> bool {
+    let type_ = MachineConditionType::VmAvailable.as_str();
+    let before = conditions.iter().find(|condition| condition.type_ == type_);
+    let told = before.map(|it| (it.reason.as_deref().unwrap_or_default(), it.message.as_deref().unwrap_or_default()));
+    if told == problem.map(|(reason, message)| (reason.as_str(), message)) {
+        return false;
+    }
+    conditions.retain(|condition| condition.type_ != type_);
+    if let Some((reason, message)) = problem {
+        conditions.push(NodeCondition {
+            type_: type_.to_owned(),
+            status: "False".to_owned(),
+            reason: Some(reason.as_str().to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: Some(stamp(now)),
+            ..NodeCondition::default()
+        });
+    }
+    true
+}
+
+/// The condition of [`set_node_refused`].
+pub(super) fn node_refused(conditions: &[NodeCondition]) -> Option<&NodeCondition> {
+    conditions.iter().find(|condition| condition.type_ == MachineConditionType::NodeInSync.as_str())
+}
+
+/// Stores the conditions of the Node, if they changed, and keeps that of [`set_node_refused`].
+pub(super) fn take_over(stored: &mut Vec<NodeCondition>, of_node: &[NodeCondition]) {
+    let current: Vec<NodeCondition> = of_node.iter().chain(node_refused(stored)).cloned().collect();
+    if differ(stored, &current) {
+        *stored = current;
+    }
 }
 
 /// A time as it is stored: whole seconds.

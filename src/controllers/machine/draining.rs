@@ -47,7 +47,7 @@ pub(super) fn rules(snapshot: &Snapshot, policy: &Policy, since: Timestamp, is_d
     DrainPolicy {
         evict_for: DrainPolicy::evict_for(policy.max_evict_retries_of(machine)),
         deadline: after(since, policy.drain_timeout_of(machine).as_signed()),
-        broken_from: drain_policy::broken_from(&conditions),
+        broken_from: drain_policy::broken_from(&conditions).map(|from| snapshot.by_control(from)),
         is_demanded,
     }
 }

@@ -71,7 +71,7 @@ impl Facts<'_> {
             Action::PatchNode { node, purpose, .. }
             | Action::StrategicPatchNode { node, purpose, .. }
             | Action::PatchNodeStatus { node, purpose, .. } => match purpose {
-                NodeWrite::Sync => Ok(()),
+                NodeWrite::Sync | NodeWrite::SyncPart(_) | NodeWrite::Capacity => Ok(()),
                 NodeWrite::InPlaceUpdate => self.owns(node).and_then(|()| self.release_to_agent(action)),
                 NodeWrite::Announce | NodeWrite::Cordon => self.close_node(node),
                 NodeWrite::Preserve | NodeWrite::TellPreserved | NodeWrite::EndPreservation => {
@@ -88,6 +88,7 @@ impl Facts<'_> {
             | Action::DeleteBootstrapToken { .. }
             | Action::ListPods { .. }
             | Action::ReadVolumes(_)
+            | Action::LookAtPermit(_)
             | Action::TakePermit(_) => Ok(()),
         };
         verdict.err()
@@ -365,7 +366,7 @@ impl Facts<'_> {
                 let (name, limit) = (group.group(), limits.of(group.group()));
                 refuse(Rule::TooManyReplaced, format!("out of service of {name}: {blockers}; the limit is {limit}"))
             }),
-            Permit::NotAsked | Permit::Refused { .. } => {
+            Permit::NotAsked | Permit::Free | Permit::Refused { .. } => {
                 refuse(Rule::TooManyReplaced, format!("it does not hold the permit of {key}"))
             }
         }
@@ -424,7 +425,7 @@ impl Facts<'_> {
         };
         label.is_some_and(|text| drain_policy::is_go_true(text))
             || *now >= after(since.0, self.policy.drain_timeout_of(machine).as_signed())
-            || drain_policy::broken_from(&seen).is_some_and(|from| *now >= from)
+            || drain_policy::broken_from(&seen).is_some_and(|from| *now >= self.snapshot.by_control(from))
     }
 
     /// Only a preserved Machine's own Node shows a preservation.

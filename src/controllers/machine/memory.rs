@@ -29,6 +29,8 @@ pub struct Memory {
     refused: BTreeMap<String, RefusedWrite>,
     /// Name of the VM's Node, if it cannot be the value of the label that would store it.
     unlabelled_node: Option<String>,
+    /// Writes that were accepted and reverted, as they failed last.
+    reverted: BTreeMap<NodeWrite, NodeFailure>,
     /// The deletion of a new VM was begun, because its name is that of another VM's Node.
     has_given_up_vm: bool,
     /// The last eviction or delete of each pod.
@@ -39,6 +41,8 @@ pub struct Memory {
     pub(super) rounds: Rounds,
     /// The volumes of the pods, and how far they have come.
     pub(super) volumes: Volumes,
+    /// When the driver said last whether the VM exists.
+    pub(super) looked_at: Option<Timestamp>,
     /// Whether the user data asks for a bootstrap token; `None` if it was not read since the start.
     pub(super) wants_token: Option<bool>,
 }
@@ -70,8 +74,12 @@ pub struct CallFailure {
 /// Purpose of a write to a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeWrite {
-    /// Apply the Machine's template: labels, annotations, taints, finalizer, virtual capacity.
+    /// Apply the Machine's template: labels, annotations, taints, finalizer.
     Sync,
+    /// After that was refused, this part of it alone.
+    SyncPart(Part),
+    /// Set the virtual capacity of the class.
+    Capacity,
     /// Set the condition `Terminating`.
     Announce,
     /// Cordon it.
@@ -94,10 +102,35 @@ pub enum NodeWrite {
     Delete,
 }
 
+impl NodeWrite {
+    /// One such write is enough until something changes.
+    pub(super) const fn is_idempotent(self) -> bool {
+        matches!(self, Self::Sync | Self::SyncPart(_) | Self::Capacity | Self::Preserve | Self::EndPreservation)
+    }
+}
+
+/// A part of what is applied to a Node, most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Our finalizer, and the label with the name of the Machine.
+    Finalizer,
+    Taints,
+    Labels,
+    Annotations,
+    /// The annotations that store what was applied.
+    Records,
+}
+
 impl fmt::Display for NodeWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sync => "node template",
+            Self::SyncPart(Part::Finalizer) => "finalizer of the node template",
+            Self::SyncPart(Part::Taints) => "taints of the node template",
+            Self::SyncPart(Part::Labels) => "labels of the node template",
+            Self::SyncPart(Part::Annotations) => "annotations of the node template",
+            Self::SyncPart(Part::Records) => "record of the node template",
+            Self::Capacity => "virtual capacity",
             Self::Announce => "condition Terminating",
             Self::Cordon => "cordon",
             Self::InPlaceUpdate => "condition InPlaceUpdate",
@@ -111,6 +144,28 @@ impl fmt::Display for NodeWrite {
     }
 }
 
+/// First and longest pause before a failed write is retried.
+const FAILED: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(1), SignedDuration::from_secs(5));
+/// The same after a refusal.
+const REFUSED: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
+/// How often a write of one purpose is accepted in one reconcile until the Node counts as changed back each time.
+pub(super) const ACCEPTED: u32 = 3;
+
+/// Disruption budgets that can never allow an eviction, as `namespace/name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NeverMet<'a> {
+    /// They allow no disruption although all their pods are healthy.
+    pub single: BTreeSet<&'a str>,
+    /// Those of a pod that several select.
+    pub several: BTreeSet<&'a str>,
+}
+
+impl NeverMet<'_> {
+    pub fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.several.is_empty()
+    }
+}
+
 /// A write to the target cluster that failed and was not successful since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFailure {
@@ -120,6 +175,10 @@ pub struct NodeFailure {
     pub at: Timestamp,
     /// How often in a row it failed.
     pub count: u32,
+    /// A retry does not help without a change: the API server refused it, or another program reverts it.
+    pub is_refused: bool,
+    /// `metadata.generation` of the Machine at that time.
+    generation: Option<i64>,
 }
 
 /// A write that the API server refused and did not accept since.
@@ -162,6 +221,7 @@ impl Memory {
     fn clear_failures(&mut self) {
         self.calls.clear();
         self.node.clear();
+        self.reverted.clear();
         self.token = None;
         self.refused.clear();
     }
@@ -242,19 +302,23 @@ impl Memory {
 
     pub(super) fn token_failed(&mut self, message: String, at: Timestamp) {
         let count = self.token.as_ref().map_or(0, |failure| failure.count).saturating_add(1);
-        self.token = Some(NodeFailure { message, at, count });
+        self.token = Some(NodeFailure { message, at, count, is_refused: false, generation: None });
         self.has_token = Some(true);
     }
 
     /// Disruption budgets that refused the last eviction of a pod, as `namespace/name`.
     pub(super) fn refusing_budgets(&self) -> BTreeSet<Arc<str>> {
-        self.refusals().filter_map(|refusal| refusal.budget.as_deref().map(Arc::from)).collect()
+        let single = self.refusals().filter(|refusal| !refusal.is_of_several);
+        single.filter_map(|refusal| refusal.budget.as_deref().map(Arc::from)).collect()
     }
 
     /// Those of them that can never allow it.
-    pub(super) fn never_met_budgets(&self) -> BTreeSet<&str> {
-        let never_met = self.refusals().filter(|refusal| refusal.is_misconfigured);
-        never_met.filter_map(|refusal| refusal.budget.as_deref()).collect()
+    pub(super) fn never_met_budgets(&self) -> NeverMet<'_> {
+        let named = |is: fn(&Refusal) -> bool| {
+            let never_met = self.refusals().filter(move |refusal| is(refusal));
+            never_met.filter_map(|refusal| refusal.budget.as_deref()).collect()
+        };
+        NeverMet { single: named(|it| it.is_misconfigured), several: named(|it| it.is_of_several) }
     }
 
     fn refusals(&self) -> impl Iterator<Item = &Refusal> {
@@ -306,12 +370,45 @@ impl Memory {
     }
 
     pub(super) fn node_failed(&mut self, write: NodeWrite, message: String, at: Timestamp) {
-        let count = self.node.get(&write).map_or(0, |failure| failure.count).saturating_add(1);
-        self.node.insert(write, NodeFailure { message, at, count });
+        let before = self.node.get(&write).filter(|failure| !failure.is_refused);
+        let count = before.map_or(0, |failure| failure.count).saturating_add(1);
+        self.node.insert(write, NodeFailure { message, at, count, is_refused: false, generation: None });
+    }
+
+    /// The write was refused for the Machine in this generation.
+    pub(super) fn node_refused(&mut self, write: NodeWrite, message: String, at: Timestamp, generation: Option<i64>) {
+        let before = self.node.get(&write).filter(|failure| failure.is_refused);
+        let count = before.map_or(0, |failure| failure.count).saturating_add(1);
+        self.node.insert(write, NodeFailure { message, at, count, is_refused: true, generation });
+    }
+
+    /// Forgets what was refused to the Machine in another generation: its template may have been corrected.
+    pub(super) fn of_generation(mut self, generation: Option<i64>) -> Self {
+        self.node.retain(|_, failure| !failure.is_refused || failure.generation == generation);
+        self.reverted.retain(|_, failure| failure.generation == generation);
+        self
     }
 
     pub(super) fn node_written(&mut self, write: NodeWrite) {
         self.node.remove(&write);
+    }
+
+    /// The write was accepted several times in one reconcile, and the Node still differs.
+    pub(super) fn node_reverted(&mut self, write: NodeWrite, at: Timestamp, generation: Option<i64>) {
+        let message = format!(
+            "the write was accepted {ACCEPTED} times, and the Node is still different: a webhook or another controller \
+             changes it back"
+        );
+        if let Some(before) = self.reverted.remove(&write) {
+            self.node.insert(write, before);
+        }
+        self.node_refused(write, message, at, generation);
+        self.reverted.extend(self.node.get(&write).map(|failure| (write, failure.clone())));
+    }
+
+    /// The write was refused, and the parts of it are written one by one.
+    pub(super) fn is_refused(&self, write: NodeWrite) -> bool {
+        self.node.get(&write).is_some_and(|failure| failure.is_refused)
     }
 
     /// The failure of a write to the Node, if it must not be retried yet.
@@ -321,10 +418,13 @@ impl Memory {
 }
 
 impl NodeFailure {
-    /// When to retry: after 1, 2, 4, then every 5 seconds.
+    /// When to retry: after 1, 2, 4, then every 5 seconds; a refused write after 5, 10, 20, … seconds, then every 10
+    /// minutes.
     pub fn retry_at(&self) -> Timestamp {
-        let seconds = 1_i64 << self.count.saturating_sub(1).min(3);
-        self.at.checked_add(SignedDuration::from_secs(seconds.min(5))).unwrap_or(Timestamp::MAX)
+        let (first, longest) = if self.is_refused { REFUSED } else { FAILED };
+        let factor = 1_i32 << self.count.saturating_sub(1).min(16);
+        let pause = first.checked_mul(factor).unwrap_or(longest).min(longest);
+        self.at.checked_add(pause).unwrap_or(Timestamp::MAX)
     }
 }
 
@@ -362,6 +462,35 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 5, 5]);
         memory.forget_failures();
         assert_eq!(memory.node_failure_of(NodeWrite::Sync, Timestamp::UNIX_EPOCH), None);
+    }
+
+    #[test]
+    fn a_refused_write_is_repeated_ever_more_rarely_until_the_machine_changes() {
+        let mut memory = Memory::default();
+        let waits: Vec<i64> = (0..9)
+            .map(|_| {
+                memory.node_refused(NodeWrite::Sync, "invalid".to_owned(), Timestamp::UNIX_EPOCH, Some(1));
+                let failure = memory.node_failure_of(NodeWrite::Sync, Timestamp::UNIX_EPOCH);
+                failure.map_or(0, |failure| failure.retry_at().as_second())
+            })
+            .collect();
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 600, 600]);
+        assert!(memory.clone().of_generation(Some(1)).is_refused(NodeWrite::Sync));
+        assert!(!memory.of_generation(Some(2)).is_refused(NodeWrite::Sync));
+    }
+
+    #[test]
+    fn a_write_that_is_reverted_each_time_is_repeated_ever_more_rarely() {
+        let mut memory = Memory::default();
+        let waits: Vec<i64> = (0..4)
+            .map(|_| {
+                memory.node_written(NodeWrite::Sync);
+                memory.node_reverted(NodeWrite::Sync, Timestamp::UNIX_EPOCH, None);
+                let failure = memory.node_failure_of(NodeWrite::Sync, Timestamp::UNIX_EPOCH);
+                failure.map_or(0, |failure| failure.retry_at().as_second())
+            })
+            .collect();
+        assert_eq!(waits, [5, 10, 20, 40]);
     }
 
     #[test]

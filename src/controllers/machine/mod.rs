@@ -40,9 +40,10 @@ mod status;
 mod steps;
 pub mod token;
 mod views;
+mod watch_vm;
 
 pub use action::{Action, BootstrapToken};
-pub(crate) use apply::{HeldPermit, Permits, secrets_of_class, take_permit};
+pub(crate) use apply::{HeldPermit, Permits, look_at_permit, secrets_of_class, take_permit};
 pub use create::may_call_driver;
 #[cfg(test)]
 pub use memory::Call;

@@ -33,6 +33,9 @@ impl Machines {
             memory,
             context.now(),
         );
+        if let TargetOf::Known(target) = &target {
+            snapshot.target_ahead = target.ahead_of(snapshot.now);
+        }
         snapshot.hold = context.holds.of(&snapshot.machine.metadata);
         let node = node_in(&target, &snapshot.node_key());
         let rivals = self.rivals(&snapshot.machine, &node);

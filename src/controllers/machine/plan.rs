@@ -1,8 +1,10 @@
 use jiff::Timestamp;
 
 use super::{
-    Action, Policy, Snapshot, conditions, create, delete, preserve, refused, running, status, steps::wait_for_nodes,
+    Action, Policy, Snapshot, conditions, create, delete, preserve, refused, running, status,
+    steps::{show_refusals, wait_for_nodes},
     views::VmView,
+    watch_vm,
 };
 use crate::{
     api::{labels, machine::MachinePhase},
@@ -67,10 +69,8 @@ fn next(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
     if snapshot.machine.node_name().is_some() && snapshot.machine.phase() != MachinePhase::New {
         append(&mut plan, running::plan(snapshot, policy));
-        let sync = running::node_sync::plan(snapshot);
-        let is_synced = sync.steps.is_empty() && sync.waits.is_empty();
-        append(&mut plan, sync);
-        if plan.steps.is_empty() && is_synced {
+        append(&mut plan, running::node_sync::plan(snapshot));
+        if plan.steps.is_empty() {
             append(&mut plan, running::in_place::plan(snapshot, policy));
         }
         if !plan.steps.is_empty() {
@@ -83,8 +83,11 @@ fn next(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
             return plan;
         }
     }
-    if create::is_needed(snapshot) {
+    show_refusals(&mut plan, snapshot);
+    if plan.steps.is_empty() && create::is_needed(snapshot) {
         append(&mut plan, create::plan(snapshot, policy));
+    } else if plan.steps.is_empty() && watch_vm::is_needed(snapshot) {
+        append(&mut plan, watch_vm::plan(snapshot, policy));
     }
     plan
 }

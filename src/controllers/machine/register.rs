@@ -234,6 +234,8 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
     let held = Arc::clone(&queue);
     ports.holds.on_change(move |key| held.add(key.clone()));
+    let waiting = Arc::clone(&queue);
+    ports.permits.on_release(move |key| waiting.add(key.clone()));
 
     // Decisions about the Nodes of this target, and postponed ones, have to be made again.
     let unfrozen = Arc::clone(&ports.measured);

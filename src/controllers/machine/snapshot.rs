@@ -45,7 +45,10 @@ pub struct Snapshot {
     pub memory: Memory,
     /// Why nothing may be done now.
     pub hold: Option<Hold>,
+    /// The time by the clock of the control cluster.
     pub now: Timestamp,
+    /// How far the clock of the target cluster, which stamps Nodes, is ahead of that.
+    pub target_ahead: SignedDuration,
 }
 
 impl Snapshot {
@@ -58,6 +61,7 @@ impl Snapshot {
         now: Timestamp,
     ) -> Self {
         let learned = learned.at(memory.forgotten());
+        let memory = memory.of_generation(machine.metadata.generation);
         Self {
             machine,
             node: NodeView::Unknown,
@@ -68,6 +72,7 @@ impl Snapshot {
             memory,
             hold: None,
             now,
+            target_ahead: SignedDuration::ZERO,
         }
     }
 
@@ -128,6 +133,11 @@ impl Snapshot {
         }
     }
 
+    /// A time of the target cluster by the clock of the control cluster.
+    pub(super) fn by_control(&self, time: Timestamp) -> Timestamp {
+        time.checked_sub(self.target_ahead).unwrap_or(time)
+    }
+
     pub(super) fn name(&self) -> &str {
         self.machine.metadata.name.as_deref().unwrap_or_default()
     }
@@ -167,7 +177,7 @@ impl Snapshot {
         match node.spec.provider_id.as_str() {
             "" => {
                 let born = node.metadata.creation_timestamp.as_ref();
-                born.is_some_and(|time| time.0 < created_at(&self.machine))
+                born.is_some_and(|time| self.by_control(time.0) < created_at(&self.machine))
             }
             id => !is_same_vm(id, &vm.provider_id),
         }

@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Action, NodeView, Snapshot,
+    Action, NodeView, Snapshot, conditions,
     memory::{NodeFailure, NodeWrite},
-    token,
+    status, token,
 };
 use crate::{
-    api::machine::Machine,
-    plan::{Plan, WaitKind},
+    api::{machine::Machine, reasons::EventReason},
+    plan::{Event, Plan, Wait, WaitKind},
 };
 
 /// Waits until the Node is known.
@@ -35,13 +35,18 @@ pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reas
 /// Whether a write to the Node failed and must not be repeated yet. If so, waits.
 pub(super) fn is_refused(plan: &mut Plan<Action>, snapshot: &Snapshot, purpose: NodeWrite) -> bool {
     let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) else { return false };
-    wait_for_write(plan, failure, failure.retry_at());
+    if failure.is_refused {
+        let text = format!("{AWAITED_WRITE}{purpose}: {}", failure.message);
+        plan.wait(WaitKind::NodeWriteRefused, text, Some(failure.retry_at()));
+    } else {
+        wait_for_write(plan, failure, failure.retry_at());
+    }
     true
 }
 
 /// Waits until a failed write to the Node is repeated.
 pub(super) fn wait_for_write(plan: &mut Plan<Action>, failure: &NodeFailure, until: Timestamp) {
-    plan.wait(WaitKind::NodeWrite, format!("a write to the Node to succeed: {}", failure.message), Some(until));
+    plan.wait(WaitKind::NodeWrite, format!("{AWAITED_WRITE}{}", failure.message), Some(until));
 }
 
 /// Deletes the bootstrap token of a Machine that does not need it any more. A Machine that never had one pays nothing.
@@ -57,6 +62,35 @@ fn has_joined(machine: &Machine) -> bool {
     let conditions = machine.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
+/// Begins the text of a wait for a write.
+const AWAITED_WRITE: &str = "a write to the Node to succeed: ";
+
+/// Shows on the Machine which writes to its Node are refused, and which parts of its template are invalid.
+pub(super) fn show_refusals(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let is_refusal = |wait: &&Wait| matches!(wait.kind, WaitKind::NodeWriteRefused | WaitKind::NodeTemplate);
+    let texts: Vec<&str> = plan
+        .waits
+        .iter()
+        .filter(is_refusal)
+        .map(|wait| wait.text.strip_prefix(AWAITED_WRITE).unwrap_or(&wait.text))
+        .collect();
+    let message: String = texts.join("; ").chars().take(MESSAGE_MAX).collect();
+    let mut next = status::stored(&snapshot.machine);
+    if !conditions::set_node_refused(&mut next.conditions, &message, snapshot.now) {
+        return;
+    }
+    let action = Action::WriteStatus(Box::new(next));
+    match message.as_str() {
+        "" => plan.then(action, "nothing is refused on the Node any more"),
+        _ => {
+            let event = Event::warning(EventReason::NodeWriteRefused, message);
+            plan.then_recording(action, "the condition shows what is refused on the Node", event)
+        }
+    };
+}
+
+/// Longest message of the condition, in characters.
+const MESSAGE_MAX: usize = 1024;
 
 /// Sets `patch[path[0]][path[1]]… = value` and creates the objects in between.
 pub(super) fn set(patch: &mut Value, path: &[&str], value: impl Into<Value>) {

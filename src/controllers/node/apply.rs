@@ -2,7 +2,7 @@
 
 use super::{Action, Mark, Memory, Nodes, Snapshot, Subject, plan};
 use crate::{
-    controllers::machine::{HeldPermit, take_permit},
+    controllers::machine::{HeldPermit, look_at_permit, take_permit},
     plan::{Plan, Step},
     runtime::{
         cache::Key,
@@ -77,6 +77,11 @@ impl Nodes {
             }
             Action::RememberMark => turn.remember(|memory| memory.mark_put(now)),
             Action::GetNode => turn.session.exists = Some(self.exists(turn.key).await),
+            Action::LookAtPermit { permits, machine } => {
+                let (machines, limits) = (&self.machines.cache, &self.policy.unhealthy_replacements);
+                let key = Key::of(&machine.metadata);
+                turn.session.permit = look_at_permit(&self.permits, machines, &permits, &key, limits);
+            }
             Action::TakePermit { permits, machine } => {
                 (turn.session.held, turn.session.permit) =
                     take_permit(&self.permits, &self.machines.cache, &permits, &Key::of(&machine.metadata));

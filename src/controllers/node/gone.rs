@@ -78,19 +78,25 @@ pub(super) fn plan(
             return plan;
         }
     };
-    if is_certainly_gone(&mut plan, snapshot, exists) && is_permitted(&mut plan, snapshot, policy, machine, permit) {
+    if is_trusted(&mut plan, snapshot)
+        && may_be_permitted(&mut plan, snapshot, policy, machine, permit)
+        && is_certainly_gone(&mut plan, snapshot, exists)
+        && is_taken(&mut plan, policy, machine, permit)
+    {
         replace(&mut plan, machine, &gone.name, "was deleted");
     }
     plan
 }
 
+fn is_trusted(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
+    let TargetTrust::Untrusted { since, reason } = &snapshot.target else { return true };
+    let text = format!("the target cluster, which is not trusted since {since}: {reason}");
+    plan.wait(WaitKind::NodesUnknown, text, snapshot.now.checked_add(LOOK_AGAIN).ok());
+    false
+}
+
 fn is_certainly_gone(plan: &mut Plan<Action>, snapshot: &Snapshot, exists: Option<&Result<bool, String>>) -> bool {
     let again = snapshot.now.checked_add(LOOK_AGAIN).ok();
-    if let TargetTrust::Untrusted { since, reason } = &snapshot.target {
-        let text = format!("the target cluster, which is not trusted since {since}: {reason}");
-        plan.wait(WaitKind::NodesUnknown, text, again);
-        return false;
-    }
     match exists {
         Some(Ok(false)) => return true,
         Some(Ok(true)) => plan.then(Action::ForgetGoneNode, "a node of that name exists"),
@@ -101,7 +107,9 @@ fn is_certainly_gone(plan: &mut Plan<Action>, snapshot: &Snapshot, exists: Optio
 }
 
 /// Many Nodes without a finalizer can vanish at the same time, for example when etcd is restored from a backup.
-fn is_permitted(
+///
+/// The permit is looked at before the Node is read, and taken after that.
+fn may_be_permitted(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
     policy: &Policy,
@@ -109,12 +117,9 @@ fn is_permitted(
     permit: &Permit,
 ) -> bool {
     let permits = policy.unhealthy_replacements.permits_of(machine);
-    if permits.is_empty() {
-        return true;
-    }
-    if *permit == Permit::NotAsked {
+    if !permits.is_empty() && *permit == Permit::NotAsked {
         let machine = Arc::clone(machine);
-        plan.then(Action::TakePermit { permits, machine }, "few machines are replaced at a time");
+        plan.then(Action::LookAtPermit { permits, machine }, "few machines are replaced at a time");
         return false;
     }
     let awaited = permit.awaits(&policy.unhealthy_replacements);
@@ -123,6 +128,16 @@ fn is_permitted(
         plan.wait(WaitKind::ReplacementPermit, text, snapshot.now.checked_add(LOOK_AGAIN).ok());
     }
     is_permitted
+}
+
+fn is_taken(plan: &mut Plan<Action>, policy: &Policy, machine: &Arc<Machine>, permit: &Permit) -> bool {
+    let is_free = *permit == Permit::Free;
+    if is_free {
+        let permits = policy.unhealthy_replacements.permits_of(machine);
+        let machine = Arc::clone(machine);
+        plan.then(Action::TakePermit { permits, machine }, "the permit is free, and the node is gone");
+    }
+    !is_free
 }
 
 /// Deletes the Machine. The Machine's deletion removes the finalizer of the Node.

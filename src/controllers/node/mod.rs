@@ -54,7 +54,10 @@ pub struct Snapshot {
     pub target: TargetTrust,
     /// Facts from earlier reconciles.
     pub memory: Memory,
+    /// The time by the clock of the control cluster.
     pub now: Timestamp,
+    /// How far the clock of the target cluster, which stamps Nodes, is ahead of that.
+    pub target_ahead: SignedDuration,
 }
 
 /// What a plan is about.
@@ -115,6 +118,8 @@ pub enum Action {
     RememberMark,
     /// Read whether a Node of this name exists, live.
     GetNode,
+    /// Look at the permit to replace a Machine without taking it: the Node is read only if it is free.
+    LookAtPermit { permits: Vec<PermitKey>, machine: Arc<Machine> },
     /// Take the permit to replace a Machine, then count the Machines out of service.
     TakePermit { permits: Vec<PermitKey>, machine: Arc<Machine> },
     /// Nothing is left to do for a deleted Node.
@@ -128,6 +133,9 @@ impl fmt::Display for Action {
             Self::PatchNode { patch, .. } => write!(f, "patch node: {}", patch::fields(patch)),
             Self::RememberMark => f.write_str("remember the mark"),
             Self::GetNode => f.write_str("read node"),
+            Self::LookAtPermit { permits, .. } => {
+                write!(f, "look at the replacement permit of {}", meltdown::names(permits))
+            }
             Self::TakePermit { permits, .. } => {
                 write!(f, "take the replacement permit of {}", meltdown::names(permits))
             }

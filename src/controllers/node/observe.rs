@@ -24,13 +24,15 @@ impl Nodes {
             }
             (None, None) => return None,
         };
+        let now = self.clock.now();
         Some(Snapshot {
             subject,
             machines,
             machines_complete: self.machines.cache.is_synced() && self.machines.cache.unreadable().is_empty(),
-            target: machine::trust_of(&TargetOf::Known(target), &self.servers, self.clock.now()),
+            target_ahead: target.ahead_of(now),
+            target: machine::trust_of(&TargetOf::Known(target), &self.servers, now),
             memory,
-            now: self.clock.now(),
+            now,
         })
     }
 }

@@ -69,7 +69,7 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, no
         }
         (false, None) => {
             let is_deleting = node.metadata.deletion_timestamp.is_some();
-            let due = after(created_at(node), policy.creation_timeout).filter(|due| *due > snapshot.now);
+            let due = after(created_at(snapshot, node), policy.creation_timeout).filter(|due| *due > snapshot.now);
             match due {
                 Some(due) if !is_deleting => {
                     plan.wait(WaitKind::NodeClaim, "a machine to claim the node", Some(due));
@@ -113,7 +113,7 @@ fn declare_not_managed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Po
         );
         return;
     }
-    match after(created_at(node), policy.creation_timeout) {
+    match after(created_at(snapshot, node), policy.creation_timeout) {
         // `<=`: a wait until now would requeue without a pause.
         Some(due) if due <= snapshot.now => {
             let patch = marks(finalizer::without(&node.metadata, NODE_FINALIZER), Some(json!("1")));
@@ -132,7 +132,7 @@ fn hold(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &No
     if unmark(plan, snapshot, node, finalizers.clone(), &name) || finalizers.is_none() {
         return;
     }
-    match after(created_at(node), policy.finalizer_grace) {
+    match after(created_at(snapshot, node), policy.finalizer_grace) {
         Some(due) if due > snapshot.now => {
             plan.wait(WaitKind::NodeClaim, format!("machine {name} to add the finalizer to the node"), Some(due));
         }
@@ -185,8 +185,9 @@ fn is_not_managed(node: &Node) -> bool {
     node.annotations().contains_key(NOT_MANAGED)
 }
 
-fn created_at(node: &Node) -> Option<Timestamp> {
-    node.creation_timestamp().map(|time| time.0)
+/// By the clock of the control cluster.
+fn created_at(snapshot: &Snapshot, node: &Node) -> Option<Timestamp> {
+    node.creation_timestamp()?.0.checked_sub(snapshot.target_ahead).ok()
 }
 
 fn after(time: Option<Timestamp>, duration: SignedDuration) -> Option<Timestamp> {

@@ -16,7 +16,7 @@ use crate::{
         object::{self, prune},
     },
     runtime::{
-        cache::{Cache, Change, Index},
+        cache::{Cache, Change, Index, Key},
         cell::{Builder, Role},
         clock::Clock,
         holds::Holds,
@@ -78,6 +78,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (machines, holds) = (builder.objects::<Machine>(), object::holds(builder));
     let config = builder.config();
     let (targets, clock) = (Arc::clone(&config.targets), Arc::clone(&config.shared.clock));
+    let waiting = Arc::clone(&permits);
     let nodes = Nodes {
         machines: Arc::clone(&machines),
         targets: Arc::clone(&targets),
@@ -92,12 +93,15 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let states = Arc::<States<Nodes>>::default();
     builder.reconciler(nodes, &queue, &states, WORKERS);
 
-    let (of_held, known) = (Arc::clone(&queue), Arc::clone(&targets));
-    holds.on_change(move |key| {
+    let (of_machine, known) = (Arc::clone(&queue), Arc::clone(&targets));
+    let enqueue = Arc::new(move |key: &Key| {
         let machine = machines.cache.get(key);
         let node = machine.and_then(|machine| known.node_key(&machine.metadata, machine.node_name()?));
-        node.into_iter().for_each(|node| of_held.add(node));
+        node.into_iter().for_each(|node| of_machine.add(node));
     });
+    let of_held = Arc::clone(&enqueue);
+    holds.on_change(move |key| of_held(key));
+    waiting.on_release(move |key| enqueue(key));
 
     // A standby would keep the names until it becomes leader; then they may be names of other Nodes.
     let is_playing = builder.is_playing();

@@ -78,7 +78,19 @@ fn snapshot(node: Node, machines: Vec<Arc<Machine>>) -> Snapshot {
         target: TargetTrust::default(),
         memory: Memory::default(),
         now: now(),
+        target_ahead: SignedDuration::ZERO,
     }
+}
+
+#[test]
+fn the_age_of_a_node_is_computed_with_the_clock_that_stamped_it() {
+    let judged = |target_ahead: SignedDuration| {
+        let plan = plan(&Snapshot { target_ahead, ..snapshot(node(600, json!({})), vec![]) }, &POLICY);
+        plan.steps.len()
+    };
+    assert_eq!(judged(SignedDuration::ZERO), 0, "it may be claimed for 20 minutes");
+    assert_eq!(judged(SignedDuration::from_mins(15)), 1, "it is 25 minutes old");
+    assert_eq!(judged(SignedDuration::from_mins(-15)), 0);
 }
 
 fn act(plan: &Plan<Action>) -> Vec<Value> {
@@ -343,6 +355,21 @@ fn nothing_is_concluded_from_a_target_cluster_that_cannot_be_trusted() {
 }
 
 #[test]
+fn a_node_is_not_read_while_the_permit_is_refused() {
+    let pool = edited(|machine| drop(machine.labels_mut().insert("name".to_owned(), "pool".to_owned())));
+    let judged = |known: Permit| {
+        let mut snapshot = after_end_of(gone_node(), pool.clone());
+        if let Subject::Gone { exists, permit, .. } = &mut snapshot.subject {
+            (*exists, *permit) = (None, known);
+        }
+        act(&plan(&snapshot, &POLICY))
+    };
+    assert_eq!(judged(Permit::NotAsked), [json!("LookAtPermit")]);
+    assert_eq!(judged(Permit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
+    assert_eq!(judged(Permit::Free), [json!("GetNode")]);
+}
+
+#[test]
 fn nodes_that_go_all_at_once_replace_one_machine_of_a_deployment_at_a_time() {
     let pool = edited(|machine| drop(machine.labels_mut().insert("name".to_owned(), "pool".to_owned())));
     let judged = |permit: Permit| {
@@ -355,7 +382,8 @@ fn nodes_that_go_all_at_once_replace_one_machine_of_a_deployment_at_a_time() {
     let key = PermitKey { namespace: String::new(), group: Group::Deployment("pool".to_owned()) };
     let mut going = pool[0].as_ref().clone();
     going.metadata.deletion_timestamp = Some(now().into());
-    assert_eq!(judged(Permit::NotAsked), [json!("TakePermit")]);
+    assert_eq!(judged(Permit::NotAsked), [json!("LookAtPermit")]);
+    assert_eq!(judged(Permit::Free), [json!("TakePermit")]);
     assert_eq!(judged(Permit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
     assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&going])])), Vec::<Value>::new());
     assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&*pool[0]])])), [json!("delete m")]);

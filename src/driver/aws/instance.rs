@@ -12,6 +12,9 @@ use super::{
 };
 use crate::driver::{DriverError, ListedVm, Vm, cloud::Wanted, code::Code};
 
+/// States of VMs that exist and do not run.
+const HALTED: [&str; 2] = ["stopping", "stopped"];
+
 /// A VM that EC2 knows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Instance {
@@ -20,6 +23,8 @@ pub(super) struct Instance {
     pub is_gone: bool,
     /// It was terminated: nothing runs in it any more.
     pub has_ended: bool,
+    /// Its state, if it exists and does not run.
+    halted: Option<String>,
     /// Why it was terminated: a code of EC2 and a text.
     pub reason: Option<(String, String)>,
     /// Token of the request that created it.
@@ -59,6 +64,7 @@ impl Instance {
             id: text_of(instance, "instanceId")?.to_owned(),
             is_gone: ["shutting-down", "terminated"].contains(&state),
             has_ended: state == "terminated",
+            halted: HALTED.contains(&state).then(|| state.to_owned()),
             reason: reason.map(|reason| (text(reason, "code"), text(reason, "message"))),
             client_token: text(instance, "clientToken"),
             node_name: text(instance, "privateDnsName"),
@@ -114,6 +120,7 @@ impl Instance {
             zone: self.zone.clone(),
             addresses: self.addresses.clone(),
             last_known_state: None,
+            halted: self.halted.clone(),
         }
     }
 

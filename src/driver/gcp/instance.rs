@@ -59,6 +59,9 @@ struct Ipv6AccessConfig {
     external_ipv6: String,
 }
 
+/// States of VMs that exist and do not run. `TERMINATED` is the state of a stopped VM.
+const HALTED: [&str; 5] = ["STOPPING", "STOPPED", "TERMINATED", "SUSPENDING", "SUSPENDED"];
+
 impl Instance {
     /// Whether its creation may still fail, for want of resources. In any other state it exists, also when it is stopped:
     /// only Google knows whether it is being deleted.
@@ -94,6 +97,7 @@ impl Instance {
             zone: Some(zone.to_owned()),
             addresses: self.addresses(),
             last_known_state: None,
+            halted: HALTED.contains(&self.status.as_str()).then(|| self.status.to_lowercase()),
         }
     }
 

@@ -203,7 +203,7 @@ mod tests {
             node_name: "ip-10-0-0-1.eu-west-1.compute.internal".to_owned(),
             addresses: vec![address],
             last_known_state: Some("{}".to_owned()),
-            zone: None,
+            ..Vm::default()
         }
     }
 

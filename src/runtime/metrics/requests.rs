@@ -14,7 +14,10 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use super::{Counters, Desc, Exposition, Histograms};
-use crate::runtime::limiter::is_watch;
+use crate::runtime::{
+    limiter::is_watch,
+    server_clock::{ServerClock, ServerClocks},
+};
 
 const TOTAL: Desc<3> = Desc::counter(
     "rest_client_requests_total",
@@ -39,6 +42,7 @@ struct Inner {
     latency: Histograms<2>,
     /// Servers that have clients, by their base URL.
     servers: Mutex<HashMap<String, Weak<Server>>>,
+    clocks: ServerClocks,
 }
 
 /// A server that has clients. Its series end with the last of them.
@@ -69,18 +73,17 @@ impl Drop for Server {
 impl Default for Inner {
     fn default() -> Self {
         let latency = Histograms::with_exponential_bounds(0.001, 2.0, 10);
-        Self { total: Counters::default(), latency, servers: Mutex::default() }
+        Self { total: Counters::default(), latency, servers: Mutex::default(), clocks: ServerClocks::default() }
     }
 }
 
 impl RequestMetrics {
     /// A layer for the client of one API server.
     pub fn layer(&self, server: &Uri) -> RequestLayer {
-        // The user part of an address may be a password.
-        let host = server.authority().map(|all| all.as_str().rsplit('@').next().unwrap_or_default().to_owned());
-        let host = host.unwrap_or_default();
+        let host = host_of(server);
         let scheme = server.scheme_str().unwrap_or("https");
         let base = format!("{scheme}://{host}{}", server.path().trim_end_matches('/'));
+        let clock = self.0.clocks.of(&host);
         let mut servers = self.0.servers.lock();
         let known = servers.entry(base.clone()).or_default();
         let server = known.upgrade().unwrap_or_else(|| {
@@ -88,13 +91,25 @@ impl RequestMetrics {
             *known = Arc::downgrade(&made);
             made
         });
-        RequestLayer { metrics: self.clone(), server }
+        RequestLayer { metrics: self.clone(), server, clock }
+    }
+
+    /// The clock of an API server, by the responses to all requests that are observed.
+    pub fn clock(&self, server: &Uri) -> ServerClock {
+        self.0.clocks.of(&host_of(server))
     }
 
     pub(super) fn collect(&self, out: &mut Exposition) {
         self.0.total.collect(&TOTAL, out);
         self.0.latency.collect(&LATENCY, out);
+        self.0.clocks.collect(out);
     }
+}
+
+/// Host and port. The user part of an address may be a password.
+fn host_of(server: &Uri) -> Arc<str> {
+    let host = server.authority().map(|all| all.as_str().rsplit('@').next().unwrap_or_default());
+    host.unwrap_or_default().into()
 }
 
 /// See [`RequestMetrics::layer`].
@@ -102,6 +117,7 @@ impl RequestMetrics {
 pub struct RequestLayer {
     metrics: RequestMetrics,
     server: Arc<Server>,
+    clock: ServerClock,
 }
 
 impl RequestLayer {
@@ -148,10 +164,12 @@ where
         let method = request.method().clone();
         // A watch has no latency.
         let path = (!is_watch(request.uri())).then(|| template(request.uri()));
-        let began = Instant::now();
+        let (began, sent) = (Instant::now(), observer.clock.sent());
         let answer = self.inner.call(request);
         async move {
             let answer = answer.await;
+            let timed = answer.iter().filter(|answer| !answer.status().is_server_error());
+            timed.for_each(|answer| observer.clock.observe(answer.headers(), sent));
             let status = answer.as_ref().ok().map(Response::status);
             let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str);
             observer.answered(method.as_str(), code, path.map(|path| (path, began.elapsed())));

@@ -17,11 +17,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 pub(crate) use lanes::{Lanes, Visit};
-pub(crate) use permits::{Held as HeldPermit, Permits, take as take_permit};
+pub(crate) use permits::{Held as HeldPermit, Permits, look as look_at_permit, take as take_permit};
 pub(crate) use secret_data::of_class as secrets_of_class;
 
 use self::lanes::Lane;
-use super::{Action, ClassView, Learned, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan};
+use super::{
+    Action, BootstrapToken, ClassView, Learned, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan, policy::after,
+};
 use crate::{
     api::{machine::MachineStatus, patch},
     controllers::machine::Ports,
@@ -198,6 +200,9 @@ impl Machines {
             }
             Action::DeleteNode(node) => node::delete(context, snapshot, &node).await,
             Action::EnsureBootstrapToken(wanted) => {
+                // The target cluster deletes tokens that are expired by its own clock.
+                let expiration = after(wanted.expiration, snapshot.target_ahead);
+                let wanted = BootstrapToken { expiration, ..wanted };
                 let answer = bootstrap_token::ensure(context, snapshot, &wanted).boxed().await;
                 snapshot.now = context.now();
                 snapshot.token_ensured(answer.map(|token| turn.session.token = Some(token)));
@@ -209,16 +214,20 @@ impl Machines {
             }
             Action::ListPods { node } => {
                 let pods = pods::list(context, snapshot, &node).await;
-                let elsewhere = volumes::elsewhere(context, snapshot, turn.key, &node);
+                let attachments = volumes::attachments(context, snapshot, turn.key, &node, &pods).boxed().await;
                 snapshot.now = context.now();
                 snapshot.learned.allowances = pods::allowances(context, snapshot, turn.key);
-                snapshot.pods_listed(pods, elsewhere);
+                snapshot.pods_listed(pods, attachments);
             }
             Action::ReadVolumes(claims) => {
                 let answers = volumes::read(context, snapshot, claims).await;
                 snapshot.volumes_read(answers);
             }
             Action::DetachVolumes { node } => volumes::detach(context, snapshot, &node).await,
+            Action::LookAtPermit(permits) => {
+                let (machines, limits) = (&context.machines.cache, &context.policy.unhealthy_replacements);
+                snapshot.learned.permit = look_at_permit(&context.permits, machines, &permits, turn.key, limits);
+            }
             Action::TakePermit(permits) => {
                 let (held, view) = take_permit(&context.permits, &context.machines.cache, &permits, turn.key);
                 turn.session.permit = held;

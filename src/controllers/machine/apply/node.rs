@@ -84,6 +84,7 @@ pub(super) async fn patch(
         Err(error) => match error.failure() {
             WriteFailure::Conflict => return Err(error),
             WriteFailure::Gone => snapshot.node_gone(),
+            WriteFailure::Refused => snapshot.node_refused(purpose, error.text()),
             _ => snapshot.node_failed(purpose, error.text()),
         },
     }
@@ -103,6 +104,9 @@ pub(super) async fn delete(context: &Ports, snapshot: &mut Snapshot, node: &Node
             Ok(left) if !is_left(&left) => snapshot.node_gone(),
             _ => snapshot.node_failed(NodeWrite::Delete, error.text()),
         },
+        Err(error) if error.failure() == WriteFailure::Refused => {
+            snapshot.node_refused(NodeWrite::Delete, error.text())
+        }
         Err(error) => snapshot.node_failed(NodeWrite::Delete, error.text()),
     }
 }

@@ -1,18 +1,27 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 
 use crate::{
     api::machine::{Machine, MachinePhase},
     controllers::machine::BY_DEPLOYMENT,
-    runtime::cache::{Cache, Key},
-    safety::meltdown::{Group, OutOfService, Permit, PermitKey},
+    runtime::{
+        cache::{Cache, Key},
+        handlers::Handlers,
+    },
+    safety::meltdown::{Group, Limits, OutOfService, Permit, PermitKey},
 };
 
 /// The replacement permits of the meltdown guard, and which Machine holds each.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Permits {
     holders: Mutex<BTreeMap<PermitKey, Key>>,
+    /// Machines that wait until another one releases a permit.
+    waiting: Mutex<BTreeMap<PermitKey, BTreeSet<Key>>>,
+    released: Handlers<dyn Fn(&Key) + Send + Sync>,
     /// UIDs of Machines whose VM is certainly gone. After a restart the process finds out again.
     waived: Mutex<BTreeMap<Key, Option<String>>>,
 }
@@ -39,15 +48,33 @@ impl Drop for Held {
 }
 
 impl Permits {
+    /// Calls `handler` with each Machine that waits for a permit when it is released.
+    pub fn on_release(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
+        self.released.add(Box::new(handler));
+    }
+
     /// Takes these permits, unless another Machine that still exists holds one of them.
     fn take(&self, permits: &[PermitKey], machine: &Key, exists: impl Fn(&Key) -> bool) -> Result<(), Key> {
         let mut holders = self.holders.lock();
-        let others = permits.iter().filter_map(|permit| holders.get(permit)).find(|it| *it != machine && exists(it));
-        if let Some(holder) = others {
-            return Err(holder.clone());
-        }
+        self.look(&holders, permits, machine, exists)?;
         holders.extend(permits.iter().map(|permit| (permit.clone(), machine.clone())));
         Ok(())
+    }
+
+    /// Another Machine that holds one of these permits. Its release is announced to this Machine.
+    fn look(
+        &self,
+        holders: &BTreeMap<PermitKey, Key>,
+        permits: &[PermitKey],
+        machine: &Key,
+        exists: impl Fn(&Key) -> bool,
+    ) -> Result<(), Key> {
+        let mut held = permits.iter().filter_map(|permit| Some((permit, holders.get(permit)?)));
+        let Some((permit, holder)) = held.find(|(_, it)| *it != machine && exists(it)) else {
+            return Ok(());
+        };
+        self.waiting.lock().entry(permit.clone()).or_default().insert(machine.clone());
+        Err(holder.clone())
     }
 
     /// Replaces this Machine without regard to the others.
@@ -64,7 +91,34 @@ impl Permits {
 
     /// Releases the permits of a Machine.
     pub(super) fn release(&self, machine: &Key) {
-        self.holders.lock().retain(|_, holder| holder != machine);
+        let mut free = Vec::new();
+        self.holders.lock().retain(|permit, holder| {
+            let is_kept = holder != machine;
+            if !is_kept {
+                free.push(permit.clone());
+            }
+            is_kept
+        });
+        let waiting: BTreeSet<Key> = {
+            let mut waiting = self.waiting.lock();
+            free.iter().filter_map(|permit| waiting.remove(permit)).flatten().collect()
+        };
+        waiting.iter().for_each(|key| self.released.each(|handler| handler(key)));
+    }
+}
+
+/// The permits for a Machine as they are now, without taking them. After a refusal the Machine is enqueued at their release.
+pub(crate) fn look(
+    permits: &Permits,
+    machines: &Cache<Machine>,
+    wanted: &[PermitKey],
+    machine: &Key,
+    limits: &Limits,
+) -> Permit {
+    let refused = permits.look(&permits.holders.lock(), wanted, machine, |holder| machines.get(holder).is_some());
+    match refused {
+        Ok(()) => counted(permits, machines, wanted, machine).seen(limits),
+        Err(holder) => Permit::Refused { by: holder.name },
     }
 }
 
@@ -79,21 +133,25 @@ pub(crate) fn take(
     match permits.take(wanted, machine, |holder| machines.get(holder).is_some()) {
         Ok(()) => {
             let held = Held { machine: machine.clone(), permits: Some(Arc::clone(permits)) };
-            if permits.is_waived(machine, machines) {
-                return (Some(held), Permit::Held(Vec::new()));
-            }
-            let is_own_update = |other: &&Machine| Key::of(&other.metadata) == *machine && is_being_updated(other);
-            let count = |permit: &PermitKey| {
-                let others = match &permit.group {
-                    Group::Deployment(name) => machines.by(BY_DEPLOYMENT, name),
-                    Group::Zone(_) => machines.all(),
-                };
-                OutOfService::of(permit, others.iter().map(|machine| &**machine).filter(|other| !is_own_update(other)))
-            };
-            (Some(held), Permit::Held(wanted.iter().map(count).collect()))
+            (Some(held), counted(permits, machines, wanted, machine))
         }
         Err(holder) => (None, Permit::Refused { by: holder.name }),
     }
+}
+
+fn counted(permits: &Permits, machines: &Cache<Machine>, wanted: &[PermitKey], machine: &Key) -> Permit {
+    if permits.is_waived(machine, machines) {
+        return Permit::Held(Vec::new());
+    }
+    let is_own_update = |other: &&Machine| Key::of(&other.metadata) == *machine && is_being_updated(other);
+    let count = |permit: &PermitKey| {
+        let others = match &permit.group {
+            Group::Deployment(name) => machines.by(BY_DEPLOYMENT, name),
+            Group::Zone(_) => machines.all(),
+        };
+        OutOfService::of(permit, others.iter().map(|machine| &**machine).filter(|other| !is_own_update(other)))
+    };
+    Permit::Held(wanted.iter().map(count).collect())
 }
 
 fn is_being_updated(machine: &Machine) -> bool {
@@ -106,10 +164,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        runtime::cell::Kept,
-        safety::meltdown::{Limit, Limits},
-    };
+    use crate::{runtime::cell::Kept, safety::meltdown::Limit};
 
     fn permit(namespace: &str) -> [PermitKey; 1] {
         [PermitKey { namespace: namespace.to_owned(), group: Group::Deployment("pool".to_owned()) }]
@@ -127,6 +182,27 @@ mod tests {
         permits.release(&a);
         assert_eq!(permits.take(&permit("ns"), &b, |_| true), Ok(()));
         assert_eq!(permits.take(&permit("ns"), &a, |_| false), Ok(()), "b is gone, so nobody gives it back");
+    }
+
+    #[test]
+    fn those_that_wait_for_a_permit_learn_of_its_release_and_a_look_does_not_take_it() {
+        let (permits, cache, limits) = (Arc::<Permits>::default(), Machine::cache(), Limits::default());
+        let [a, b, c] = ["a", "b", "c"].map(|name| {
+            let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1" });
+            cache.wrote(serde_json::from_value(json!({ "metadata": meta, "spec": {} })).unwrap());
+            Key::new("ns", name)
+        });
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let woke = Arc::clone(&woken);
+        permits.on_release(move |key| woke.lock().push(key.clone()));
+        let look = |key: &Key| look(&permits, &cache, &permit("ns"), key, &limits);
+        assert_eq!((look(&a), look(&b)), (Permit::Free, Permit::Free));
+        let (held, _) = take(&permits, &cache, &permit("ns"), &a);
+        assert_eq!(look(&b), Permit::Refused { by: "a".to_owned() });
+        assert!(take(&permits, &cache, &permit("ns"), &c).0.is_none());
+        drop(held);
+        assert_eq!(*woken.lock(), [b.clone(), c]);
+        assert_eq!(look(&b), Permit::Free);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::super::{Action, PodCall, PodsView, Snapshot, forced_from};
 use crate::{
     controllers::machine::Ports,
-    drain::{Allowance, Answer, Method, PodFacts, PodRef, Refusal},
+    drain::{Allowance, Answer, Method, PodFacts, PodRef, Refusal, is_of_several},
     plan::Step,
     runtime::{cache::Key, objects::chain, target::Target},
 };
@@ -72,7 +72,7 @@ fn call_of(action: &Action) -> Option<(Method, &PodRef)> {
 /// Result of one call. The disruption budget that refused it is not known yet.
 enum Outcome {
     Accepted,
-    /// 429, with its text.
+    /// 429, or several budgets select the pod; with the text.
     Refused(String),
     /// 404 or 409, with its text.
     Doubtful(String),
@@ -147,6 +147,9 @@ async fn call(target: &Target, method: Method, node: &str, pod: &PodRef) -> Outc
         Err(kube::Error::Api(status)) if status.code == 429 && method == Method::Evict => {
             Outcome::Refused(status.message)
         }
+        Err(kube::Error::Api(status)) if method == Method::Evict && is_of_several(&status.message) => {
+            Outcome::Refused(status.message)
+        }
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Doubtful(status.message),
         Err(error) => Outcome::Failed(chain(&error)),
     }
@@ -186,7 +189,13 @@ fn refusal(pods: &PodsView, pod: &PodRef, budgets: &[PodDisruptionBudget], messa
     };
     match facts {
         Some(facts) => Refusal::of(facts, budgets, message),
-        None => Refusal { message: message.to_owned(), budget: None, version: None, is_misconfigured: false },
+        None => Refusal {
+            message: message.to_owned(),
+            budget: None,
+            version: None,
+            is_misconfigured: false,
+            is_of_several: is_of_several(message),
+        },
     }
 }
 

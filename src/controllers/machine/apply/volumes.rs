@@ -6,13 +6,13 @@ use kube::{Api, Client, api::ListParams};
 use tokio::time::timeout;
 
 use super::{
-    super::{ClassView, NodeWrite, Snapshot},
+    super::{ClassView, NodeWrite, Snapshot, forced_from},
     pods::{failed, in_time},
 };
 use crate::{
     api::volume_attachment::VolumeAttachment,
     controllers::machine::Ports,
-    drain::{ClaimFacts, ClaimRef, Volume},
+    drain::{Attachments, ClaimFacts, ClaimRef, PodFacts, Volume},
     driver::Driver,
     runtime::{
         cache::Key,
@@ -53,7 +53,7 @@ pub(super) async fn read(
 }
 
 async fn read_one(client: Client, driver: Option<&dyn Driver>, claim: &ClaimRef) -> Result<ClaimFacts, String> {
-    let ignored = |reason: String| Ok(ClaimFacts::Ignored(reason));
+    let ignored = |reason: String| Ok(ClaimFacts::Ignored { reason, volume: None });
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &claim.namespace);
     let Some(found) = by_name(&claims, "claim", &claim.name).await? else {
         return ignored("the claim does not exist".to_owned());
@@ -64,11 +64,14 @@ async fn read_one(client: Client, driver: Option<&dyn Driver>, claim: &ClaimRef)
     let Some(volume) = by_name(&Api::<PersistentVolume>::all(client), "persistent volume", &name).await? else {
         return ignored(format!("persistent volume {name} does not exist"));
     };
-    match id_of(driver, volume.spec.unwrap_or_default()).await {
-        Ok(Some(id)) => Ok(ClaimFacts::Volume(Volume { name: name.into(), id: id.into() })),
-        Ok(None) => ignored(format!("the driver does not know the kind of persistent volume {name}")),
-        Err(error) => ignored(format!("the driver returned no ID of persistent volume {name}: {error}")),
-    }
+    let spec = volume.spec.unwrap_or_default();
+    let handle = spec.csi.as_ref().map(|csi| csi.volume_handle.clone()).unwrap_or_default();
+    let reason = match id_of(driver, spec).await {
+        Ok(Some(id)) => return Ok(ClaimFacts::Volume(Volume { name: name.into(), id: id.into() })),
+        Ok(None) => format!("the driver does not know the kind of persistent volume {name}"),
+        Err(error) => format!("the driver returned no ID of persistent volume {name}: {error}"),
+    };
+    Ok(ClaimFacts::Ignored { reason, volume: Some(Volume { name: name.into(), id: handle.into() }) })
 }
 
 /// By a list, because the permissions of the Go program do not include `get`. The API server reads one object for it.
@@ -88,18 +91,39 @@ async fn id_of(driver: Option<&dyn Driver>, spec: PersistentVolumeSpec) -> Resul
     Ok(ids.into_iter().next().filter(|id| !id.is_empty()))
 }
 
-/// The followed volumes that are attached to another Node than this one. Later changes enqueue the Machine.
-pub(super) fn elsewhere(context: &Ports, snapshot: &Snapshot, key: &Key, node: &str) -> BTreeSet<Arc<str>> {
-    let followed = snapshot.memory.volumes.followed();
-    let Ok(target) = context.target_of(snapshot) else { return BTreeSet::new() };
-    if followed.is_empty() {
-        return BTreeSet::new();
+/// Where volumes are attached, by the VolumeAttachments. Later changes enqueue the Machine.
+///
+/// At the end of a drain their list is awaited. A forced drain does not need it.
+pub(super) async fn attachments(
+    context: &Ports,
+    snapshot: &Snapshot,
+    key: &Key,
+    node: &str,
+    pods: &Result<Vec<PodFacts>, String>,
+) -> Attachments {
+    let unknown = Attachments::default();
+    let (Ok(target), Ok(pods)) = (context.target_of(snapshot), pods) else { return unknown };
+    if forced_from(snapshot, &context.policy).is_none_or(|from| context.now() >= from) {
+        return unknown;
     }
+    let followed = snapshot.memory.volumes.followed();
     let objects = target.attachments.demand_waking(key, followed.clone(), &context.queue);
+    let ends = !pods.iter().any(|pod| pod.is_drained() && !pod.is_finished);
+    if ends {
+        let synced = timeout(LIST, objects.cache.wait_synced()).map(drop).boxed();
+        drop(in_time(context, snapshot, synced).await);
+    }
     let is_elsewhere =
         |attachment: &Arc<VolumeAttachment>| attachment.status.attached && attachment.spec.node_name != node;
     let arrived = |name: &Arc<str>| objects.cache.by(ATTACHMENTS_BY_VOLUME, &**name).iter().any(is_elsewhere);
-    followed.into_iter().filter(arrived).collect()
+    let elsewhere = followed.iter().filter(|name| arrived(name)).cloned().collect();
+    let here = objects.cache.is_synced().then(|| {
+        let all = objects.cache.by(ATTACHMENTS_BY_NODE, node);
+        all.iter().map(|attachment| Arc::from(attachment.volume())).collect::<BTreeSet<Arc<str>>>()
+    });
+    let awaited = followed.into_iter().chain(here.iter().flatten().cloned()).collect();
+    target.attachments.demand_waking(key, awaited, &context.queue);
+    Attachments { here, elsewhere, ..unknown }
 }
 
 /// Deletes the VolumeAttachments of the Node, so that its volumes can be attached elsewhere.

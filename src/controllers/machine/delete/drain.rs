@@ -178,7 +178,7 @@ fn drain_pods(
     let mode = drain.mode(snapshot.now);
     let drain = draining::next(snapshot, policy, drain, name, pods, &snapshot.memory.pods);
     if drain.is_done() {
-        return finish_drain(plan, snapshot, mode, drain.error(), name);
+        return finish_drain(plan, snapshot, mode, drain.error(), name, pods);
     }
     match drain.error() {
         Some(error) if mode == Mode::Normal => blocked(plan, snapshot, &error),
@@ -214,17 +214,27 @@ fn announcement_of(drain: &DrainPlan, volumes: &Volumes, node: &str, pods: &[Pod
         volumes.ignored(pods).iter().map(|(claim, reason)| format!("{claim} ({reason})")).collect();
     let ignored = match ignored.as_slice() {
         [] => String::new(),
-        claims => format!("; not awaiting the volumes of claims {}", claims.join(", ")),
+        claims => format!("; not following the volumes of claims {}", claims.join(", ")),
     };
     format!("draining Node {node}: {} pods{ignored}", drain.pods)
 }
 
-fn finish_drain(plan: &mut Plan<Action>, snapshot: &Snapshot, mode: Mode, error: Option<String>, node: &str) {
+fn finish_drain(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    mode: Mode,
+    error: Option<String>,
+    node: &str,
+    pods: &[PodFacts],
+) {
     let event = Event::normal(EventReason::Drained, format!("Node {node} is drained"));
     match (mode, error) {
         (Mode::Normal, _) => {
-            let reason = "no pod is left to drain, and no volume to wait for";
-            advance_recording(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason, event);
+            let reason = match snapshot.memory.volumes.still_attached(pods).as_str() {
+                "" => "no pod is left to drain, and no volume to wait for".to_owned(),
+                names => format!("no pod is left to drain; volumes {names} were not detached in time"),
+            };
+            advance_recording(plan, snapshot, Progress::DeleteVm, "Drain successful. ", &reason, event);
         }
         (Mode::Forced, None) => {
             let reason = "the drain is forced and all pods were deleted";

@@ -4,8 +4,6 @@
 //! Every step can be repeated. The status is written when a step takes long or fails, so that users see it and the next
 //! process continues from there after a crash. Quick steps are not written.
 
-use std::collections::BTreeSet;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -18,7 +16,7 @@ pub(super) use drain::forced_from;
 
 use super::{
     Action, Policy, Snapshot, conditions,
-    memory::Call,
+    memory::{Call, NeverMet},
     policy::after,
     retry, status,
     steps::{is_node_certain, set},
@@ -293,7 +291,7 @@ fn write_progress(
     next.last_operation = operation(state, text, now);
     let never_met = match Progress::of_text(text) {
         Progress::Drain => snapshot.memory.never_met_budgets(),
-        _ => BTreeSet::new(),
+        _ => NeverMet::default(),
     };
     conditions::set_drain_blocked(&mut next.conditions, &never_met, now);
     if let Some(state) = kept_driver_state(snapshot) {

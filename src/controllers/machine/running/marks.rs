@@ -29,10 +29,8 @@ pub(in super::super) fn may_serve(snapshot: &Snapshot, policy: &Policy) -> bool 
 /// The Node became healthy, for the first time or again.
 pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapshot, mut next: MachineStatus) {
     let (name, now) = (snapshot.name(), snapshot.now);
-    if let NodeView::Present(node) = &snapshot.node
-        && conditions::differ(&next.conditions, &node.status.conditions)
-    {
-        next.conditions.clone_from(&node.status.conditions);
+    if let NodeView::Present(node) = &snapshot.node {
+        conditions::take_over(&mut next.conditions, &node.status.conditions);
     }
     let last = &next.last_operation;
     let is_first = match last.type_ {
@@ -77,10 +75,8 @@ pub(super) fn is_settled(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
 pub(super) fn restart_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let text = "Machine Health Timeout was reset due to APIServer being unreachable";
     let (mut next, now) = (status::stored(&snapshot.machine), snapshot.now);
-    if let NodeView::Present(node) = &snapshot.node
-        && conditions::differ(&next.conditions, &node.status.conditions)
-    {
-        next.conditions.clone_from(&node.status.conditions);
+    if let NodeView::Present(node) = &snapshot.node {
+        conditions::take_over(&mut next.conditions, &node.status.conditions);
     }
     next.last_operation = status::operation(OperationType::HealthCheck, OperationState::Processing, text, now);
     next.current_status.last_update_time = Some(status::stamp(now));
@@ -107,10 +103,8 @@ pub(in super::super) fn mark_failed(
 ) {
     let now = snapshot.now;
     delete_token(plan, snapshot, "the Machine failed, so its VM must not join any more");
-    if let NodeView::Present(node) = &snapshot.node
-        && conditions::differ(&next.conditions, &node.status.conditions)
-    {
-        next.conditions.clone_from(&node.status.conditions);
+    if let NodeView::Present(node) = &snapshot.node {
+        conditions::take_over(&mut next.conditions, &node.status.conditions);
     }
     next.last_operation.description.clone_from(&text);
     next.last_operation.state = Some(OperationState::Failed);

@@ -3,6 +3,7 @@
 pub(super) mod in_place;
 pub(super) mod marks;
 pub(super) mod node_sync;
+mod node_template;
 mod timeouts;
 
 use k8s_openapi::api::core::v1::NodeCondition;

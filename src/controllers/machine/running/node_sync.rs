@@ -9,11 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::api::resource::Quantity};
 use serde_json::{Value, json};
 
-use super::super::{
-    Action, Snapshot,
-    memory::NodeWrite,
-    steps::{is_refused, set},
-    views::{ClassView, NodeView},
+use super::{
+    super::{
+        Action, Snapshot,
+        memory::{NodeWrite, Part},
+        steps::{is_refused, set},
+        views::{ClassView, NodeView},
+    },
+    node_template::applicable,
 };
 use crate::{
     api::{
@@ -22,7 +25,7 @@ use crate::{
         node::Node,
     },
     controllers::object::finalizer,
-    plan::Plan,
+    plan::{Plan, WaitKind},
 };
 
 /// Plans the writes to the Node, as few as possible.
@@ -32,27 +35,60 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }
-    if is_refused(&mut plan, snapshot, NodeWrite::Sync) {
-        return plan;
+    let (template, problems) = applicable(&snapshot.machine.spec.node_template, node);
+    if !problems.is_empty() {
+        let text = format!("spec.nodeTemplate to be corrected, because these are left out: {}", problems.join("; "));
+        plan.wait(WaitKind::NodeTemplate, text, None);
     }
-    let virtual_capacity = desired_capacity(snapshot);
-    let purpose = NodeWrite::Sync;
+    let mut virtual_capacity = desired_capacity(snapshot);
     if let Some(patch) = virtual_capacity.and_then(|desired| capacity_patch(node, desired)) {
+        let purpose = NodeWrite::Capacity;
+        if !is_refused(&mut plan, snapshot, purpose) {
+            let action = Action::PatchNodeStatus { node: node.clone(), patch, purpose };
+            plan.then(action, "the Node lacks the virtual capacity of its class");
+            return plan;
+        }
         // The annotation is written after the capacity, so that it never lists less than was applied.
-        plan.then(
-            Action::PatchNodeStatus { node: node.clone(), patch, purpose },
-            "the Node lacks the virtual capacity of its class",
-        );
+        virtual_capacity = None;
+    }
+    let patch = sync_patch(node, snapshot.name(), &template, virtual_capacity);
+    if patch.is_null() {
         return plan;
     }
-    let patch = sync_patch(node, snapshot.name(), &snapshot.machine.spec.node_template, virtual_capacity);
-    if !patch.is_null() {
-        plan.then(
-            Action::PatchNode { node: node.clone(), patch, purpose },
-            "the Node differs from the template of its Machine",
-        );
+    let writes =
+        if snapshot.memory.is_refused(NodeWrite::Sync) { parts(&patch) } else { vec![(NodeWrite::Sync, patch)] };
+    for (purpose, patch) in writes {
+        if !is_refused(&mut plan, snapshot, purpose) {
+            let reason = "the Node differs from the template of its Machine";
+            plan.then(Action::PatchNode { node: node.clone(), patch, purpose }, reason);
+            return plan;
+        }
     }
     plan
+}
+
+/// The parts of a patch that was refused as a whole, so that what is valid of it is applied.
+fn parts(patch: &Value) -> Vec<(NodeWrite, Value)> {
+    let metadata = |field: &str| patch["metadata"][field].as_object().into_iter().flatten();
+    let mut parts: BTreeMap<Part, Value> = BTreeMap::new();
+    let mut add = |part: Part, path: &[&str], value: &Value| set(parts.entry(part).or_default(), path, value.clone());
+    if let Some(finalizers) = patch.pointer("/metadata/finalizers") {
+        add(Part::Finalizer, &["metadata", "finalizers"], finalizers);
+    }
+    if let Some(taints) = patch.pointer("/spec/taints") {
+        add(Part::Taints, &["spec", "taints"], taints);
+    }
+    for (key, value) in metadata("labels") {
+        let part = if key == labels::MACHINE_NAME { Part::Finalizer } else { Part::Labels };
+        add(part, &["metadata", "labels", key], value);
+    }
+    for (key, value) in metadata("annotations") {
+        let is_record =
+            [labels::LAST_APPLIED_NODE_TEMPLATE, labels::LAST_APPLIED_VIRTUAL_CAPACITY].contains(&key.as_str());
+        let part = if is_record { Part::Records } else { Part::Annotations };
+        add(part, &["metadata", "annotations", key], value);
+    }
+    parts.into_iter().map(|(part, patch)| (NodeWrite::SyncPart(part), patch)).collect()
 }
 
 fn sync_patch(
@@ -155,10 +191,15 @@ fn capacity_patch(node: &Node, desired: &BTreeMap<String, Quantity>) -> Option<V
     (!patch.is_null()).then_some(patch)
 }
 
-/// Compares quantities by value, because the API server normalizes them (`1000m` to `1`).
+/// Compares quantities by value, because the API server normalizes them: `1000m` to `1`, less than a billionth to that, and
+/// more than an `i64` to the largest one.
 fn is_same(a: &Quantity, b: &Quantity) -> bool {
+    const LARGEST: f64 = 9_223_372_036_854_775_807.0;
     match (amount(a), amount(b)) {
-        (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+        (Some(a), Some(b)) => {
+            let (a, b) = (a.min(LARGEST), b.min(LARGEST));
+            (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+        }
         _ => a == b,
     }
 }
@@ -299,6 +340,8 @@ mod tests {
     #[case::new(json!({}), &[("gpu", "4")], Some(json!({ "gpu": "4" })))]
     #[case::there(json!({ "gpu": "4" }), &[("gpu", "4")], None)]
     #[case::there_in_another_spelling(json!({ "gpu": "4", "mem": "1Gi" }), &[("gpu", "4000m"), ("mem", "1024Mi")], None)]
+    #[case::a_tiny_one(json!({ "gpu": "1n" }), &[("gpu", "0.1n")], None)]
+    #[case::a_huge_one(json!({ "gpu": "9223372036854775807" }), &[("gpu", "100E")], None)]
     #[case::no_longer_wanted(json!({ "old": "1" }), &[], Some(json!({ "old": null })))]
     #[case::never_ours(json!({ "cpu": "1" }), &[], None)]
     fn capacity(#[case] actual: Value, #[case] desired: &[(&str, &str)], #[case] expected: Option<Value>) {

@@ -89,19 +89,22 @@ fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &P
         plan.wait(WaitKind::NodeHealth, on, Some(deadline));
         return;
     }
+    let permits = policy.unhealthy_replacements.permits_of(&snapshot.machine);
+    let permit = &snapshot.learned.permit;
+    if !permits.is_empty() && *permit == Permit::NotAsked {
+        plan.then(Action::LookAtPermit(permits), "few unhealthy Machines are replaced at a time");
+        return;
+    }
+    if let Some(text) = permit.awaits(&policy.unhealthy_replacements) {
+        plan.wait(WaitKind::ReplacementPermit, text, Some(after(snapshot.now, PERMIT_AGAIN)));
+        return;
+    }
     if !is_node_certain(plan, snapshot, BEFORE_FAILING) {
         return;
     }
-    let permits = policy.unhealthy_replacements.permits_of(&snapshot.machine);
-    if !permits.is_empty() {
-        if snapshot.learned.permit == Permit::NotAsked {
-            plan.then(Action::TakePermit(permits), "few unhealthy Machines are replaced at a time");
-            return;
-        }
-        if let Some(text) = snapshot.learned.permit.awaits(&policy.unhealthy_replacements) {
-            plan.wait(WaitKind::ReplacementPermit, text, Some(after(snapshot.now, PERMIT_AGAIN)));
-            return;
-        }
+    if *permit == Permit::Free {
+        plan.then(Action::TakePermit(permits), "the permit is free, and its Node was read");
+        return;
     }
     let watched = policy.node_conditions_of(&snapshot.machine);
     let text = format!(

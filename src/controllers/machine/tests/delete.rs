@@ -411,7 +411,13 @@ fn without_target_only_the_vm_goes() {
 }
 
 fn refusal(is_misconfigured: bool) -> Refusal {
-    Refusal { message: "too many".to_owned(), budget: Some("ns/b".to_owned()), version: None, is_misconfigured }
+    Refusal {
+        message: "too many".to_owned(),
+        budget: Some("ns/b".to_owned()),
+        version: None,
+        is_misconfigured,
+        is_of_several: false,
+    }
 }
 
 #[test]
@@ -663,6 +669,47 @@ fn forty_volumes_move_five_times_as_fast_as_one_after_the_other() {
     let took = world.now.duration_since(began).as_secs();
     let serial = 40 * (3 + 1 + 2);
     assert!(took <= serial / 5 + 3, "{took} s, {serial} s one after the other");
+}
+
+/// The pods are gone before the deletion, and the volumes are still attached.
+fn drained_by_another(detach: i64) -> World {
+    let mut world = deleted();
+    world.attach_detach = (detach, 2);
+    world.add_pod_with_volumes("db", 0, &["data"]);
+    world.pods.clear();
+    world
+}
+
+#[test]
+fn a_vm_stays_while_volumes_of_pods_that_others_evicted_are_attached() {
+    let mut world = drained_by_another(30);
+    let began = world.now;
+    world.run_until(|world| world.vms.is_empty());
+    assert_eq!(world.nodes.get("n").map(|node| node.status.volumes_attached.len()).unwrap_or_default(), 0);
+    assert!(world.now.duration_since(began).as_secs() >= 30);
+    assert!(world.story.contains("which no pod uses, to be detached from node n"), "{}", world.story);
+    assert!(world.story.contains("no pod is left to drain, and no volume to wait for"), "{}", world.story);
+}
+
+#[test]
+fn a_volume_that_is_never_detached_delays_the_deletion_of_the_vm_by_the_detach_timeout() {
+    let mut world = drained_by_another(9999);
+    let began = world.now;
+    world.run_until(|world| world.vms.is_empty());
+    let took = world.now.duration_since(began).as_secs();
+    assert!((120..=130).contains(&took), "{took} s");
+    assert!(world.story.contains("^id-data were not detached in time"), "{}", world.story);
+}
+
+#[test]
+fn a_restart_during_a_drain_does_not_leave_volumes_attached() {
+    let mut world = deleted();
+    world.attach_detach = (40, 2);
+    world.add_pod_with_volumes("db", 0, &["data"]);
+    world.run_until(|world| world.pods.is_empty());
+    world.memory = Memory::default();
+    world.run_until(|world| world.vms.is_empty());
+    assert_eq!(world.nodes.get("n").map(|node| node.status.volumes_attached.len()).unwrap_or_default(), 0);
 }
 
 #[test]

@@ -7,8 +7,11 @@ use crate::{
         labels,
         machine::{Machine, MachinePhase, OperationState, OperationType},
     },
-    controllers::machine::{Action, NodeWrite, Rivals, plan, token},
-    safety::trust::{Interruption, TargetTrust},
+    controllers::machine::{Action, Learned, NodeWrite, Rivals, plan, token},
+    safety::{
+        meltdown::Permit,
+        trust::{Interruption, TargetTrust},
+    },
 };
 
 /// A linked Machine in a phase since second 10, with this lastOperation type and state, and a Node with these conditions.
@@ -36,6 +39,134 @@ fn preserve(world: &mut World) {
         let told = json!({ "type": "Preserved", "status": "True", "reason": "Preserved by user." });
         node.status.conditions.push(serde_json::from_value(told).unwrap());
     }
+}
+
+#[test]
+fn a_node_is_not_read_while_the_replacement_permit_is_refused() {
+    let mut world = linked("Unknown", SICK, Some(unready()));
+    world.settle();
+    world.sleep(10_000);
+    let mut snapshot = world.snapshot();
+    for _ in 0..12 {
+        snapshot.learned = Learned::default();
+        let planned = plan(&snapshot, &world.policy);
+        assert!(matches!(planned.steps[0].action, Action::LookAtPermit(_)), "{planned}");
+        snapshot.learned.permit = Permit::Refused { by: "other".to_owned() };
+        let planned = plan(&snapshot, &world.policy);
+        assert!(planned.steps.is_empty(), "{planned}");
+        snapshot.now = planned.requeue_at().unwrap();
+    }
+    snapshot.learned.permit = Permit::Free;
+    let planned = plan(&snapshot, &world.policy);
+    assert!(matches!(planned.steps[0].action, Action::GetNode(_)), "{planned}");
+    snapshot.node_was_read(snapshot.node_key(), Ok(true));
+    let planned = plan(&snapshot, &world.policy);
+    assert!(matches!(planned.steps[0].action, Action::TakePermit(_)), "{planned}");
+}
+
+/// A Machine that runs and whose node template changes.
+fn with_template(template: Value) -> World {
+    let mut world = World::running();
+    world.edit(|machine| machine.spec.node_template = serde_json::from_value(template).unwrap());
+    world
+}
+
+fn not_in_sync(world: &World) -> Option<String> {
+    let told = world.status().conditions.into_iter().find(|condition| condition.type_ == "NodeInSync")?;
+    assert_eq!(told.status, "False");
+    told.message
+}
+
+fn told(world: &World) -> usize {
+    world.events.iter().filter(|event| *event == "NodeWriteRefused").count()
+}
+
+#[test]
+fn a_taint_with_an_empty_value_is_applied_once() {
+    let mut world =
+        with_template(json!({ "spec": { "taints": [{ "key": "dedicated", "value": "", "effect": "NoSchedule" }] } }));
+    // As the API server stores it.
+    world.webhook = Some(|node| node.spec.taints.iter_mut().for_each(|taint| taint.value = None));
+    world.settle();
+    assert_eq!(world.log.iter().filter(|name| *name == "PatchNode").count(), 1, "{:?}", world.log);
+    assert_eq!((world.phase(), not_in_sync(&world)), (MachinePhase::Running, None));
+}
+
+#[test]
+fn a_node_that_is_changed_back_each_time_starves_no_other_stage() {
+    let mut world = with_template(json!({ "metadata": { "labels": { "pool": "a" } } }));
+    world.webhook = Some(|node| drop(node.metadata.labels.get_or_insert_default().remove("pool")));
+    world.annotate(labels::PRESERVE, "now");
+    world.settle();
+    assert!(world.machine().preserve_expiry().is_some(), "{:?}", world.log);
+    assert!(not_in_sync(&world).unwrap().contains("changes it back"));
+    let (began, before) = (world.now, world.log.len());
+    for _ in 0..20 {
+        world.now = world.wake_at.unwrap();
+        world.pass();
+    }
+    let writes = world.log[before..].iter().filter(|name| *name == "PatchNode").count();
+    let minutes = world.now.duration_since(began).as_mins();
+    assert!(minutes > 100 && writes <= 60, "{writes} writes in {minutes} min");
+    assert_eq!(told(&world), 1, "{:?}", world.events);
+    world.set_conditions(unready());
+    world.sleep(1);
+    world.pass();
+    assert_eq!(world.phase(), MachinePhase::Unknown);
+}
+
+#[test]
+fn an_invalid_entry_of_the_node_template_is_shown_and_the_others_are_applied() {
+    let mut world = with_template(json!({
+        "metadata": { "labels": { "team": "data platform", "pool": "a" } },
+        "spec": { "taints": [{ "key": "dedicated", "value": "x", "effect": "NoSchedule" }] },
+    }));
+    world.settle();
+    let node = &world.nodes["n"];
+    assert_eq!(node.metadata.labels.as_ref().unwrap().get("pool").map(String::as_str), Some("a"));
+    assert_eq!(node.spec.taints.len(), 1);
+    assert!(not_in_sync(&world).unwrap().contains(r#"label "team": the value has more than 63 characters"#));
+    assert_eq!((world.phase(), told(&world)), (MachinePhase::Running, 1));
+    world.set_conditions(unready());
+    world.pass();
+    assert!(not_in_sync(&world).is_some(), "it stays when the conditions of the Node change");
+    assert_eq!(told(&world), 1);
+    world.edit(|machine| drop(machine.spec.node_template.metadata.labels.remove("team")));
+    world.settle();
+    assert_eq!(not_in_sync(&world), None);
+}
+
+#[test]
+fn what_the_api_server_refuses_does_not_hold_up_the_rest_and_is_repeated_ever_more_rarely() {
+    let mut world = with_template(json!({
+        "metadata": { "labels": { "protected": "x" }, "annotations": { "owner": "x" } },
+        "spec": { "taints": [{ "key": "dedicated", "value": "x", "effect": "NoSchedule" }] },
+    }));
+    world.edit(|machine| machine.metadata.generation = Some(1));
+    world.nodes.get_mut("n").unwrap().metadata.finalizers = None;
+    world.refuses = Some(|patch| patch.pointer("/metadata/labels/protected").is_some_and(|value| value == "x"));
+    world.settle();
+    let node = &world.nodes["n"];
+    assert_eq!(node.metadata.finalizers.as_ref().unwrap().len(), 1);
+    assert_eq!(node.spec.taints.len(), 1);
+    assert!(node.metadata.annotations.as_ref().unwrap().contains_key("owner"));
+    assert_eq!(not_in_sync(&world).unwrap(), "labels of the node template: it is invalid");
+    let (began, before) = (world.now, world.log.len());
+    for _ in 0..20 {
+        world.now = world.wake_at.unwrap();
+        world.pass();
+    }
+    let writes = world.log[before..].iter().filter(|name| *name == "PatchNode").count();
+    let minutes = world.now.duration_since(began).as_mins();
+    assert!(minutes > 100 && writes <= 20, "{writes} writes in {minutes} min");
+    assert_eq!(told(&world), 1, "{:?}", world.events);
+    world.edit(|machine| {
+        machine.metadata.generation = Some(2);
+        machine.spec.node_template.metadata.labels = [("protected".to_owned(), "y".to_owned())].into();
+    });
+    world.settle();
+    assert_eq!(world.nodes["n"].metadata.labels.as_ref().unwrap()["protected"], "y", "it is written at once");
+    assert_eq!(not_in_sync(&world), None);
 }
 
 const CREATED: (&str, &str) = ("Create", "Processing");

@@ -59,7 +59,13 @@ fn ready_for_update() -> World {
 }
 
 fn stubborn(is_misconfigured: bool) -> Option<Refusal> {
-    Some(Refusal { message: "not now".to_owned(), budget: Some("ns/db".to_owned()), version: None, is_misconfigured })
+    Some(Refusal {
+        message: "not now".to_owned(),
+        budget: Some("ns/db".to_owned()),
+        version: None,
+        is_misconfigured,
+        is_of_several: false,
+    })
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Machines that have the VM of an object of Cluster API, and Machines that must be left alone.
 
+use k8s_openapi::api::core::v1::NodeAddress;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -160,6 +161,64 @@ fn a_machine_of_cluster_api_with_an_id_waits_until_the_driver_finds_that_vm() {
     world.now = world.wake_at.unwrap();
     world.pass();
     assert_eq!((world.phase(), world.births), (MachinePhase::Available, 0));
+}
+
+fn vm_problem(world: &World) -> Option<(String, String)> {
+    let condition = world.status().conditions.into_iter().find(|condition| condition.type_ == "VMAvailable")?;
+    assert_eq!(condition.status, "False");
+    Some((condition.reason.unwrap(), condition.message.unwrap()))
+}
+
+#[test]
+fn a_vm_that_is_gone_shows_on_its_machine_and_gets_no_successor() {
+    let mut world = of_cluster_api(json!({}));
+    world.pass();
+    let (id, vm) = world.vms.pop_first().unwrap();
+    world.now = world.wake_at.unwrap();
+    assert_eq!(world.now, at(300), "all Machines are looked at together");
+    world.pass();
+    assert_eq!(vm_problem(&world).unwrap(), ("VMNotFound".to_owned(), format!("VM {id} does not exist any more")));
+    assert_eq!((world.phase(), world.births), (MachinePhase::Available, 1));
+    assert_eq!(world.description(), "Created machine on cloud provider");
+    world.log.clear();
+    let began = world.now;
+    while world.now.duration_since(began).as_hours() < 1 {
+        world.now = world.wake_at.unwrap();
+        world.pass();
+    }
+    let asked = world.log.iter().filter(|name| *name == "GetVmStatus").count();
+    assert!((11..=13).contains(&asked) && world.births == 1, "{:?}", world.log);
+    assert_eq!(world.events.iter().filter(|event| *event == "Unhealthy").count(), 1);
+    world.vms.insert(id, vm);
+    world.run_until(|world| vm_problem(world).is_none());
+    assert!(world.events.contains(&"Recovered".to_owned()));
+}
+
+#[test]
+fn a_vm_that_was_stopped_and_its_new_addresses_show_on_its_machine() {
+    let address = |address: &str| NodeAddress { type_: "ExternalIP".to_owned(), address: address.to_owned() };
+    let shown = |world: &World, vm: Vm| {
+        let mut snapshot = world.snapshot();
+        snapshot.learned.vm = VmView::Found(vm);
+        match &actions(&snapshot, world)[..] {
+            [Action::WriteStatus(status)] => Some((**status).clone()),
+            [] => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut world = of_cluster_api(json!({}));
+    world.pass();
+    let vm = Vm { provider_id: world.machine().spec.provider_id.clone(), ..Vm::default() };
+    assert_eq!(shown(&world, vm.clone()), None);
+    let stopped = shown(&world, Vm { halted: Some("stopped".to_owned()), ..vm.clone() }).unwrap();
+    assert_eq!(stopped.conditions[0].reason.as_deref(), Some("VMNotRunning"));
+    assert!(stopped.conditions[0].message.as_ref().unwrap().ends_with("does not run: it is stopped"));
+    for addresses in [vec![address("192.0.2.1")], vec![address("192.0.2.7")]] {
+        let status = shown(&world, Vm { addresses: addresses.clone(), ..vm.clone() }).unwrap();
+        let external = |it: &&NodeAddress| it.type_ == "ExternalIP";
+        assert_eq!(status.addresses.iter().filter(external).cloned().collect::<Vec<_>>(), addresses);
+        world.edit_status(|stored| *stored = status);
+    }
 }
 
 /// 4.1: core drains, deletes the Node and decides about replacements.

@@ -254,7 +254,7 @@ fn the_wish_of_the_node_is_copied_before_its_machine_fails() {
     world.now = at(10 + 600);
     world.settle();
     assert_eq!(world.phase(), MachinePhase::Failed);
-    assert_eq!(world.log[..2], ["PatchMachine", "GetNode"], "its set replaces what failed and has no wish");
+    assert_eq!(world.log[..2], ["PatchMachine", "LookAtPermit"], "its set replaces what failed and has no wish");
     assert!(expiry(&world).is_some());
 }
 
@@ -337,7 +337,13 @@ fn after_a_restart_a_node_that_was_drained_is_not_drained_again() {
 }
 
 fn stubborn() -> Refusal {
-    Refusal { message: "not now".to_owned(), budget: Some("ns/db".to_owned()), version: None, is_misconfigured: true }
+    Refusal {
+        message: "not now".to_owned(),
+        budget: Some("ns/db".to_owned()),
+        version: None,
+        is_misconfigured: true,
+        is_of_several: false,
+    }
 }
 
 #[test]
@@ -508,7 +514,8 @@ fn without_a_target_only_the_time_is_stored() {
     let mut world = asked("Available", "now");
     world.has_target = false;
     world.settle();
-    assert_eq!((expiry(&world), world.log.as_slice()), (Some(at(100 + TIMEOUT)), &["WriteStatus".to_owned()][..]));
+    assert_eq!(expiry(&world), Some(at(100 + TIMEOUT)));
+    assert_eq!(world.log, ["WriteStatus", "ReadCredentials", "GetVmStatus"], "the VM is looked at, and no Node");
     world.now = at(100 + TIMEOUT);
     world.settle();
     assert_eq!((expiry(&world), of_machine(&world, PRESERVE)), (None, None));

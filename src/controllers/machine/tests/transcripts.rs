@@ -74,6 +74,7 @@ fn a_drain_with_a_stubborn_budget() {
         budget: Some("ns/db".to_owned()),
         version: None,
         is_misconfigured: false,
+        is_of_several: false,
     });
     world.delete();
     world.run_until(|world| world.machine.is_none());

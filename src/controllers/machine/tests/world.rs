@@ -24,7 +24,7 @@ use crate::{
         },
         testing::{merge, merge_strategically},
     },
-    drain::{Answer, Claim, ClaimFacts, ClaimRef, Method, PodFacts, PodRef, Refusal, Volume},
+    drain::{Answer, Attachments, Claim, ClaimFacts, ClaimRef, Method, PodFacts, PodRef, Refusal, Volume},
     driver::{Capabilities, Code, DriverError, Vm},
     plan::{Plan, Step},
     safety::{
@@ -75,6 +75,8 @@ pub struct World {
     pub claims: BTreeMap<ClaimRef, ClaimFacts>,
     /// Volumes that are attached to other Nodes.
     pub elsewhere: BTreeSet<Arc<str>>,
+    /// Volumes of the VolumeAttachments of the Node; `None` if these cannot be listed.
+    pub volume_attachments: Option<BTreeSet<Arc<str>>>,
     /// How long the attach-detach controller takes to detach a volume, and to attach it elsewhere, in seconds.
     pub attach_detach: (i64, i64),
     /// Volumes that left the Node, with the time of the last change.
@@ -95,6 +97,10 @@ pub struct World {
     pub refused: Vec<&'static str>,
     /// Name of the Node of a new VM.
     pub node_name: String,
+    /// The API server refuses such patches of Nodes.
+    pub refuses: Option<fn(&Value) -> bool>,
+    /// Changes each Node after a write.
+    pub webhook: Option<fn(&mut Node)>,
     /// No bootstrap token can be made.
     pub no_tokens: bool,
     /// IDs of the bootstrap tokens.
@@ -199,6 +205,7 @@ impl World {
             pods: Vec::new(),
             claims: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
+            volume_attachments: Some(BTreeSet::new()),
             attach_detach: (2, 2),
             leaving: BTreeMap::new(),
             attachments: 0,
@@ -210,6 +217,8 @@ impl World {
             broken_nodes: None,
             refused: Vec::new(),
             node_name: "n".to_owned(),
+            refuses: None,
+            webhook: None,
             no_tokens: false,
             tokens: BTreeSet::new(),
             census: Vec::new(),
@@ -565,8 +574,10 @@ impl World {
         let is_lost = matches!(fault, Some(Fault::Refused | Fault::LostReply));
         let lost = || DriverError::new(Code::DeadlineExceeded, "no answer");
         match action {
-            Action::ReadSecret if is_lost => snapshot.secret_read(Err("no answer".to_owned())),
-            Action::ReadSecret => snapshot.secret_read(Ok(self.secret.clone())),
+            Action::ReadSecret | Action::ReadCredentials if is_lost => {
+                snapshot.secret_read(Err("no answer".to_owned()))
+            }
+            Action::ReadSecret | Action::ReadCredentials => snapshot.secret_read(Ok(self.secret.clone())),
             Action::GetVmStatus => {
                 let answer = self.ask();
                 snapshot.vm_status(if is_lost { Err(lost()) } else { answer });
@@ -599,6 +610,10 @@ impl World {
             Action::PatchNode { node, patch, purpose }
             | Action::StrategicPatchNode { node, patch, purpose }
             | Action::PatchNodeStatus { node, patch, purpose } => {
+                if self.refuses.is_some_and(|refuses| refuses(&patch)) {
+                    snapshot.node_refused(purpose, "it is invalid");
+                    return true;
+                }
                 if let Some(error) = &self.broken_nodes {
                     snapshot.node_failed(purpose, error.clone());
                     return true;
@@ -608,6 +623,7 @@ impl World {
                     let mut value = json!(stored);
                     merge_strategically(&mut value, &patch);
                     *stored = serde_json::from_value(value).unwrap();
+                    self.webhook.iter().for_each(|change| change(stored));
                 }
                 self.write_through(&name);
                 snapshot.node_written(purpose);
@@ -641,16 +657,21 @@ impl World {
                 snapshot.token_deleted();
             }
             Action::DeleteBootstrapToken { .. } => {}
-            Action::ListPods { .. } if is_lost => snapshot.pods_listed(Err("no answer".to_owned()), BTreeSet::new()),
+            Action::ListPods { .. } if is_lost => {
+                snapshot.pods_listed(Err("no answer".to_owned()), Attachments::default());
+            }
             Action::ListPods { .. } => {
-                snapshot.pods_listed(Ok(self.pods.clone()), self.elsewhere.clone());
+                let (here, elsewhere) = (self.volume_attachments.clone(), self.elsewhere.clone());
+                let attachments = Attachments { here, elsewhere, ..Attachments::default() };
+                snapshot.pods_listed(Ok(self.pods.clone()), attachments);
             }
             Action::ReadVolumes(claims) if is_lost => {
                 snapshot.volumes_read(claims.into_iter().map(|claim| (claim, Err("no answer".to_owned()))).collect());
             }
             Action::ReadVolumes(claims) => {
                 let read = |claim: ClaimRef| {
-                    let ignored = || ClaimFacts::Ignored("the claim does not exist".to_owned());
+                    let ignored =
+                        || ClaimFacts::Ignored { reason: "the claim does not exist".to_owned(), volume: None };
                     (claim.clone(), Ok(self.claims.get(&claim).cloned().unwrap_or_else(ignored)))
                 };
                 snapshot.volumes_read(claims.into_iter().map(read).collect());
@@ -672,6 +693,10 @@ impl World {
                 snapshot.pod_called(Method::Delete, &pod, PodCall::Answered(answer));
             }
             Action::WaivePermit(machine) => self.waived.push(machine.metadata.name.clone().unwrap()),
+            Action::LookAtPermit(keys) => {
+                let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
+                snapshot.learned.permit = Permit::Held(groups.collect()).seen(&self.policy.unhealthy_replacements);
+            }
             Action::TakePermit(keys) => {
                 let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
                 snapshot.learned.permit = Permit::Held(groups.collect());

@@ -55,7 +55,7 @@ prop_compose! {
         unschedulable in option::of(any::<bool>()),
     ) -> NodeSpec {
         let taints = taints.into_iter().map(|(taint, time_added)| Taint {
-            key: taint.key, effect: taint.effect, value: Some(taint.value), time_added,
+            key: taint.key, effect: taint.effect, value: Some(taint.value).filter(|value| !value.is_empty()), time_added,
         });
         NodeSpec { taints: has_taints.then(|| taints.collect()), unschedulable, ..NodeSpec::default() }
     }

@@ -1,7 +1,7 @@
 //! The drain of a Node before its in-place update. It ends only when all its pods were told to go: unlike a deletion, an
 //! update can wait.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::{
         Action, Policy, Snapshot, conditions,
         delete::progress::Progress,
         draining::{self, Outcome},
-        memory::NodeWrite,
+        memory::{NeverMet, NodeWrite},
         status,
         steps::wait_for_write,
     },
@@ -85,7 +85,7 @@ fn finish(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>, name: 
     let (mut next, now) = (status::stored(&snapshot.machine), snapshot.now);
     let text = format!("Machine {} is undergoing an in-place update", snapshot.name());
     next.last_operation = status::operation(OperationType::InPlaceUpdate, OperationState::Processing, text, now);
-    conditions::set_drain_blocked(&mut next.conditions, &BTreeSet::new(), now);
+    conditions::set_drain_blocked(&mut next.conditions, &NeverMet::default(), now);
     status::enter(&mut next, MachinePhase::InPlaceUpdating, true, now);
     let event = Event::normal(EventReason::InPlaceUpdating, format!("Node {name} is drained for its in-place update"));
     let reason = "the Node is drained, and the agent on it may begin";

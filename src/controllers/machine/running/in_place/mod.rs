@@ -56,12 +56,13 @@ pub(in super::super) fn is_under_way(snapshot: &Snapshot) -> bool {
     matches!(progress, Some(Reason::SelectedForUpdate | Reason::DrainSuccessful | Reason::ReadyForUpdate))
 }
 
-/// The conditions to store: those of the Node, and while it is drained for its update, what is in the way of that.
+/// The conditions to store: those of the Node, what is refused on it, and while it is drained for its update, what is in
+/// the way of that.
 pub(super) fn conditions_of<'a>(node: &'a Node, stored: &MachineStatus) -> Cow<'a, [NodeCondition]> {
-    let told = if drain::is_due(node) { conditions::drain_blocked(&stored.conditions) } else { None };
-    match told {
-        Some(told) => node.status.conditions.iter().chain([told]).cloned().collect(),
-        None => Cow::Borrowed(&node.status.conditions),
+    let blocked = if drain::is_due(node) { conditions::drain_blocked(&stored.conditions) } else { None };
+    match (blocked, conditions::node_refused(&stored.conditions)) {
+        (None, None) => Cow::Borrowed(&node.status.conditions),
+        (blocked, refused) => node.status.conditions.iter().chain(blocked).chain(refused).cloned().collect(),
     }
 }
 

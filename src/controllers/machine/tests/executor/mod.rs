@@ -49,6 +49,7 @@ use crate::{
         queue::{Pacing, Queue},
         reconcile::{Loop, States},
         secrets::Secrets,
+        server_clock::ServerClock,
         target::{Assignment, Target, TargetClients, TargetId, Targets},
         worker::{Handler, ReconcileError, Requeue},
     },
@@ -167,6 +168,15 @@ impl Shop {
     }
 
     fn with_evictions(evictions: Rate) -> Self {
+        Self::with(evictions, None)
+    }
+
+    /// The target cluster answers with this `Date`.
+    fn with_target_time(date: &str) -> Self {
+        Self::with(Rate { qps: 0.0, burst: 0 }, Some(date))
+    }
+
+    fn with(evictions: Rate, date: Option<&str>) -> Self {
         let (api, cloud, clock) = (Api::default(), Arc::new(Cloud::default()), ManualClock::at(at(100)));
         let client = api.client();
         let (machines, classes, secrets) = (Machine::cache(), MachineClass::cache(), MetadataOfSecret::cache());
@@ -174,7 +184,9 @@ impl Shop {
         filled(&classes);
         filled(&secrets);
         let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
-        let target = targets.connect(&TargetId::only(), &TargetClients { evictions, ..TargetClients::one(&client) });
+        let target_clock = date.map(|date| ServerClock::that_answered(date, &clock));
+        let clients = TargetClients { evictions, clock: target_clock, ..TargetClients::one(&client) };
+        let target = targets.connect(&TargetId::only(), &clients);
         filled(&target.nodes.cache);
         let (time, metrics): (Arc<dyn Clock>, _) = (Arc::new(clock.clone()), Metrics::new());
         let queue = Queue::new("machine", Pacing::default());

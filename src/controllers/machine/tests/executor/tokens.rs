@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use rstest::rstest;
 use serde_json::json;
@@ -108,4 +109,20 @@ async fn a_token_goes_with_its_machine() {
     shop.machine("m", json!({ "metadata": { "deletionTimestamp": at(101) }, "spec": { "providerID": "cloud:///1" } }));
     shop.reconcile().await.unwrap();
     assert!(shop.api.get(&path).is_none() && shop.cloud.vm.lock().is_none());
+}
+
+#[rstest]
+#[case::ahead("Fri, 15 Jan 2027 08:26:40 GMT", 1500)]
+#[case::behind("Fri, 15 Jan 2027 07:36:40 GMT", -1500)]
+#[case::right("Fri, 15 Jan 2027 08:01:40 GMT", 0)]
+#[tokio::test]
+async fn a_token_expires_by_the_clock_of_the_target_cluster(#[case] date: &str, #[case] ahead: i64) {
+    let shop = Shop::with_target_time(date);
+    let path = wants_token(&shop);
+    shop.reconcile().await.unwrap();
+    let stored: Secret = serde_json::from_value(shop.api.get(&path).unwrap()).unwrap();
+    let expiration = String::from_utf8(stored.data.unwrap()["expiration"].0.clone()).unwrap();
+    let expected = at(100 + 300 + ahead);
+    let difference = expiration.parse::<Timestamp>().unwrap().duration_since(expected);
+    assert!(difference.as_secs().abs() <= 1, "{expiration}, expected {expected}");
 }

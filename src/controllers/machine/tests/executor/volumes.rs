@@ -41,6 +41,7 @@ async fn a_volume_is_followed_from_its_claim_to_another_node() {
     shop.reconcile().await.unwrap();
     assert!(shop.cloud.vm.lock().is_some(), "it is detached, and attached nowhere");
 
+    shop.attached(&[]);
     let arrived = shop.attachment("a", "elsewhere", &json!({}));
     while shop.context.queue.take().now_or_never().is_some() {}
     shop.target.attachments.demand().cache.wrote(serde_json::from_value(arrived).unwrap());
@@ -71,19 +72,46 @@ async fn volumes_are_awaited_although_the_machine_could_not_be_read_for_a_while(
 }
 
 #[rstest]
-#[case::a_kind_that_the_driver_does_not_know(json!({ "nfs": { "path": "/", "server": "s" } }), None)]
-#[case::the_driver_fails(csi(), Some(Code::Unimplemented))]
+#[case::a_kind_that_is_not_attached(json!({ "nfs": { "path": "/", "server": "s" } }), None, &[])]
+#[case::the_driver_fails(csi(), Some(Code::Unimplemented), &["vol-1"])]
 #[tokio::test]
-async fn a_volume_without_id_is_not_awaited(#[case] spec: Value, #[case] failure: Option<Code>) {
+async fn a_volume_without_id_is_awaited_until_it_is_detached(
+    #[case] spec: Value,
+    #[case] failure: Option<Code>,
+    #[case] attached: &[&str],
+) {
     let shop = Shop::new();
     shop.deleted();
     shop.known_node(&ready());
     shop.pod_with_volume("db", &spec);
+    shop.attached(attached);
     *shop.cloud.failure.lock() = failure.map(|code| DriverError::new(code, "because"));
     shop.reconcile().await.unwrap();
     assert_eq!(shop.calls("POST", "/eviction").len(), 1);
     *shop.cloud.failure.lock() = None;
     shop.wait(1);
+    shop.reconcile().await.unwrap();
+    if !attached.is_empty() {
+        assert!(shop.cloud.vm.lock().is_some());
+        shop.attached(&[]);
+        shop.reconcile().await.unwrap();
+    }
+    assert!(shop.cloud.vm.lock().is_none());
+}
+
+#[tokio::test]
+async fn a_vm_stays_until_the_volume_attachments_of_its_node_are_gone() {
+    let shop = Shop::new();
+    shop.deleted();
+    shop.known_node(&ready());
+    let mine = shop.attachment("mine", "n", &json!({}));
+    shop.attachment("other", "elsewhere", &json!({}));
+    shop.reconcile().await.unwrap();
+    assert!(shop.cloud.vm.lock().is_some(), "its pods were evicted by somebody else");
+    while shop.context.queue.take().now_or_never().is_some() {}
+    let attachments = shop.target.attachments.demand();
+    attachments.cache.observe(Event::Delete(Guard::Readable(serde_json::from_value(mine).unwrap())));
+    assert_eq!(shop.context.queue.take().now_or_never().map(|(key, _)| key), Some(key()), "the change enqueues it");
     shop.reconcile().await.unwrap();
     assert!(shop.cloud.vm.lock().is_none());
 }
