@@ -194,13 +194,7 @@ impl SimulatedDriver {
 
 fn vm_of(view: VmView) -> Vm {
     let halted = (view.state == VmState::Stopped).then(|| "stopped".to_owned());
-    Vm {
-        provider_id: view.provider_id,
-        node_name: view.node_name,
-        addresses: view.addresses,
-        halted,
-        ..Vm::default()
-    }
+    Vm { provider_id: view.provider_id, node_name: view.node_name, addresses: view.addresses, halted, ..Vm::default() }
 }
 
 fn error_of(failure: Failure) -> DriverError {

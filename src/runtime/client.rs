@@ -139,7 +139,7 @@ mod tests {
         let clock = metrics.requests().clock(&cluster.config.cluster_url);
         let ahead = || clock.now().duration_since(Timestamp::now()).as_secs();
         assert_eq!(ahead(), 0, "before the first response");
-        let client = client(&cluster, "mcm", Rate { qps: 20.0, burst: 30 }, metrics.requests()).unwrap();
+        let client = client(&cluster, "mcm", Rate { qps: 20.0, burst: 30 }, None, metrics.requests()).unwrap();
         Api::<Node>::all(client).get("n").await.unwrap();
         assert!((1_497..=1_502).contains(&ahead()), "{}", ahead());
         let text = metrics.render();

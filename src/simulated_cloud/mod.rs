@@ -21,7 +21,9 @@ pub(crate) use client::{Client, InvalidAddress};
 pub(crate) use cloud::Cloud;
 pub(crate) use control::Control;
 pub(crate) use kubelet::keep_nodes;
-pub(crate) use messages::{CreateVm, Failure, ListedVm, ListedVms, PROVIDER_ID_PREFIX, Selector, TagRequest, VmState, VmView};
+pub(crate) use messages::{
+    CreateVm, Failure, ListedVm, ListedVms, PROVIDER_ID_PREFIX, Selector, TagRequest, VmState, VmView,
+};
 #[cfg(test)]
 pub(crate) use messages::{KillMode, KillRequest, VolumesRequest};
 pub(crate) use options::CloudArgs;

@@ -29,9 +29,6 @@ use crate::{
 pub enum Action {
     /// Read and merge the Secrets of the class. Result: `Snapshot::secret_read`.
     ReadSecret,
-    /// Read and merge the Secrets of the class without the Machine's own user data, which only a creation needs. Result:
-    /// `Snapshot::secret_read`.
-    ReadCredentials,
     /// `Driver::status`. Result: `Snapshot::vm_status`.
     GetVmStatus,
     /// `Driver::create`, with the placeholders of the user data substituted. Result: `Snapshot::vm_created`.
@@ -138,7 +135,6 @@ impl fmt::Display for Action {
         let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();
         match self {
             Self::ReadSecret => f.write_str("read the Secrets of the class"),
-            Self::ReadCredentials => f.write_str("read the credentials of the class"),
             Self::GetVmStatus => f.write_str("get VM status"),
             Self::CreateVm => f.write_str("create VM"),
             Self::InitializeVm => f.write_str("initialize VM"),

@@ -1,7 +1,5 @@
 //! Stores the results of calls in the snapshot and the memory.
 
-use std::{collections::BTreeSet, sync::Arc};
-
 use serde_json::Value;
 
 use super::{

@@ -7,7 +7,7 @@ use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v
 
 use super::memory::NeverMet;
 use crate::{
-    api::reasons::{ConditionReason, MachineConditionType, NodeConditionType, VmReason},
+    api::reasons::{MachineConditionType, NodeConditionType, VmReason},
     controllers::object::condition::paused_because,
     plan::Hold,
 };

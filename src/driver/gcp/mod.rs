@@ -31,7 +31,6 @@ pub(super) use self::names::NAME;
 use self::{
     accounts::{Access, AccountKey, Accounts},
     calls::Compute,
-    credentials::Login,
     instance::Instance,
     names::{IDS, is_instance_name, is_project},
     operations::{Ended, Meanwhile, Operations, Pace},
@@ -365,7 +364,7 @@ impl Driver for GcpDriver {
 
     fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
         let mut problems = Problems::default();
-        let results = [self.accounts.login(secret).map(drop), user_data(secret).map(drop)];
+        let results = [self.accounts.login(secret).map(drop), user_data::items(secret, None).map(drop)];
         for error in results.into_iter().filter_map(Result::err) {
             problems.error("Secret", error.message);
         }

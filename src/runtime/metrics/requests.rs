@@ -48,7 +48,7 @@ struct Inner {
 /// A server that has clients. Its series end with the last of them.
 #[derive(Debug)]
 struct Server {
-    host: String,
+    host: Arc<str>,
     base: String,
     all: Weak<Inner>,
 }
@@ -63,9 +63,9 @@ impl Drop for Server {
         // Others, perhaps of the same host, or the same with a client that was made since.
         let is_others = |url: &str| servers.keys().any(|base| is_below(url, base));
         all.latency.retain(|[_, url]| !is_below(url, &self.base) || is_others(url));
-        let is_of_host = |base: &String| base.split('/').nth(2) == Some(self.host.as_str());
+        let is_of_host = |base: &String| base.split('/').nth(2) == Some(&*self.host);
         if !servers.keys().any(is_of_host) {
-            all.total.retain(|[_, _, host]| *host != self.host);
+            all.total.retain(|[_, _, host]| **host != *self.host);
         }
     }
 }

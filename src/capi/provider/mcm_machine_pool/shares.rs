@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 use crate::{
-    api::machine::ClassNodeTemplate,
+    api::{machine::ClassNodeTemplate, syntax},
     capi::{
         conversion::{named, spread},
         provider::{
@@ -51,7 +51,7 @@ fn in_zone(pool: &str, zone: &str) -> String {
     if names::is_label_value(&name) {
         return name;
     }
-    let head: String = pool.chars().take(names::LONGEST_LABEL - HASH).collect();
+    let head: String = pool.chars().take(syntax::NAME_MAX - HASH).collect();
     named(&head, &name)
 }
 

@@ -515,7 +515,7 @@ fn without_a_target_only_the_time_is_stored() {
     world.has_target = false;
     world.settle();
     assert_eq!(expiry(&world), Some(at(100 + TIMEOUT)));
-    assert_eq!(world.log, ["WriteStatus", "ReadCredentials", "GetVmStatus"], "the VM is looked at, and no Node");
+    assert_eq!(world.log, ["WriteStatus", "ReadSecret", "GetVmStatus"], "the VM is looked at, and no Node");
     world.now = at(100 + TIMEOUT);
     world.settle();
     assert_eq!((expiry(&world), of_machine(&world, PRESERVE)), (None, None));

@@ -574,10 +574,8 @@ impl World {
         let is_lost = matches!(fault, Some(Fault::Refused | Fault::LostReply));
         let lost = || DriverError::new(Code::DeadlineExceeded, "no answer");
         match action {
-            Action::ReadSecret | Action::ReadCredentials if is_lost => {
-                snapshot.secret_read(Err("no answer".to_owned()))
-            }
-            Action::ReadSecret | Action::ReadCredentials => snapshot.secret_read(Ok(self.secret.clone())),
+            Action::ReadSecret if is_lost => snapshot.secret_read(Err("no answer".to_owned())),
+            Action::ReadSecret => snapshot.secret_read(Ok(self.secret.clone())),
             Action::GetVmStatus => {
                 let answer = self.ask();
                 snapshot.vm_status(if is_lost { Err(lost()) } else { answer });

@@ -319,7 +319,7 @@ async fn a_set_that_goes_leaves_a_machine_that_was_released_unnoticed() {
     let is_going = |name: &str| shell.wire.get::<Machine>(name).unwrap().is_terminating();
     assert_eq!((is_going("machines/m000"), is_going("machines/m001")), (false, true));
     assert!(shell.runner.reconciler.events.flush(Duration::from_secs(5)).await);
-    let reasons: Vec<_> = shell.wire.all::<Event>("events").into_iter().filter_map(|event| event.reason).collect();
+    let reasons: Vec<_> = shell.wire.all::<CoreEvent>("events").into_iter().filter_map(|event| event.reason).collect();
     assert_eq!(reasons, ["SuccessfulDelete"], "a conflict is only retried");
 }
 
