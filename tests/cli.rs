@@ -228,7 +228,7 @@ const SEE_HELP: &str = "see mcm machine-controller --help";
 #[case(
     "--simulated-cloud=localhost",
     2,
-    "--simulated-cloud=localhost: must be an http or https URL, such as http://127.0.0.1:10270",
+    "--simulated-cloud=localhost: must be an http URL, such as http://127.0.0.1:10270",
     SEE_HELP
 )]
 #[case("--machine-drain-timout=2h", 2, "unknown flag --machine-drain-timout", "did you mean --machine-drain-timeout?")]
@@ -586,7 +586,7 @@ mod drivers {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(text.contains("FAILED") && text.contains("WHAT TO DO"), "{text}");
         assert!(text.lines().all(|line| line.is_ascii()), "a pipe gets plain columns: {text}");
-        assert_eq!(text.matches("not run: no VM can be created from the class").count(), 17, "{text}");
+        assert_eq!(text.matches("not run: no VM can be created from the class").count(), 18, "{text}");
         assert!(said.starts_with("error: ") && said.contains(" checks failed"), "{said}");
     }
 

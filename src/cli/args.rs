@@ -247,7 +247,7 @@ fn spoken<'a>(called: Called, command: &clap::Command, args: &'a [OsString]) -> 
         || matches!(leaf.get_name(), CONTROLLER_MANAGER | MACHINE_CONTROLLER);
     let flags = leaf.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
     let example = leaf.get_after_help().and_then(|help| first_example(&help.to_string()));
-    Spoken { command: name, is_go_name, args, flags, example }
+    Spoken { command: name, is_go_name, args, flags, program_with_flag, example }
 }
 
 /// The first command in the examples of a help text.
@@ -255,8 +255,8 @@ fn first_example(help: &str) -> Option<String> {
     help.lines().skip_while(|line| *line != EXAMPLES).nth(1).map(|line| line.trim().to_owned())
 }
 
-/// The long flags of the other Go program, for a flag that was given to the wrong one.
-pub(super) fn command_with_flag(flag: &str) -> Option<&'static str> {
+/// The Go program that has this long flag.
+fn program_with_flag(flag: &str) -> Option<&'static str> {
     [Called::ControllerManager, Called::MachineController]
         .into_iter()
         .find(|called| called.command().get_arguments().any(|arg| arg.get_long() == Some(flag)))

@@ -7,7 +7,6 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 #[cfg(feature = "remote")]
 use super::driver::NotTested;
 use super::{
-    args,
     class::NotChecked,
     convert::ConvertError,
     flags::{
@@ -56,6 +55,8 @@ pub struct Spoken<'a> {
     pub args: &'a [std::ffi::OsString],
     /// The long names of its flags.
     pub flags: Vec<String>,
+    /// The Go program that has a flag of this name.
+    pub program_with_flag: fn(&str) -> Option<&'static str>,
     /// How it is called, from its help.
     pub example: Option<String>,
 }
@@ -175,7 +176,7 @@ fn unknown_argument(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
             spoken,
         );
     }
-    let suggestion = match given.trim_start_matches('-').split('=').next().and_then(args::command_with_flag) {
+    let suggestion = match given.trim_start_matches('-').split('=').next().and_then(spoken.program_with_flag) {
         Some(other) if spoken.is_go_name => Some(format!("it is a flag of {other}")),
         _ => text_of(error, ContextKind::SuggestedArg).map(|flag| format!("did you mean {flag}?")),
     };

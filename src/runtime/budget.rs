@@ -27,7 +27,10 @@ pub(crate) enum Purpose {
 
 /// The budgets of all API servers that are in use. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Budgets(Arc<Mutex<HashMap<(String, Purpose), Weak<FairBucket>>>>);
+pub(crate) struct Budgets(Arc<Mutex<Buckets>>);
+
+/// The bucket of each server and purpose, while a client uses it.
+type Buckets = HashMap<(String, Purpose), Weak<FairBucket>>;
 
 impl Budgets {
     /// The share of a cell in the budget of a server, which has this rate if it is new.

@@ -153,12 +153,13 @@ mod tests {
         let began = Instant::now();
         let task = of_cell("kept".into(), async {
             let runs = Arc::clone(&runs);
-            keep(Place::Watch, "nodes".to_owned(), move || {
+            let task = keep(Place::Watch, "nodes".to_owned(), move || {
                 let run = runs.fetch_add(1, Ordering::Relaxed);
                 async move { assert!(run >= 3, "a bug") }
-            })
+            });
+            task.await
         });
-        task.await.await.unwrap();
+        task.await.unwrap();
         assert_eq!(runs.load(Ordering::Relaxed), 4);
         assert_eq!(began.elapsed(), Duration::from_millis(200 + 400 + 800));
         assert_eq!(counted(Place::Watch, "kept"), 3);

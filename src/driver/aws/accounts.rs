@@ -212,7 +212,7 @@ impl Account {
 /// Whether credentials that were fetched some time ago are used again.
 fn is_valid(keys: &Keys, now: SystemTime, age: Duration) -> bool {
     match keys.expiry() {
-        Some(expiry) => expiry > now + AHEAD,
+        Some(expiry) => expiry.duration_since(now).is_ok_and(|left| left > AHEAD),
         None => age < READ_AGAIN,
     }
 }

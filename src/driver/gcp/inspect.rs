@@ -4,8 +4,8 @@ use futures::{future::join_all, join};
 use serde::Deserialize;
 
 use super::{
-    Session,
     quota::{Quota, quotas},
+    session::Session,
     spec::{Disk, Gpu, NetworkInterface, SCRATCH},
 };
 use crate::driver::{DriverError, code::Code, inspection::Finding};

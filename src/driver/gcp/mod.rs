@@ -16,6 +16,7 @@ mod quota;
 mod request_id;
 mod rest;
 mod running;
+mod session;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -32,15 +33,16 @@ use self::{
     accounts::{Access, AccountKey, Accounts},
     calls::Compute,
     instance::Instance,
-    names::{IDS, is_instance_name, is_project},
+    names::is_instance_name,
     operations::{Ended, Meanwhile, Operations, Pace},
     order::Order,
     request_id::{request_id, spent, spent_requests},
     running::{Begun, Goal, Running},
-    spec::{Scope, Spec},
+    session::{LookUpKey, Place, Session},
+    spec::Spec,
 };
 use super::{
-    cloud::{Coalescer, Http, Requests, Wanted, check_provider, idempotency_token, is_word},
+    cloud::{Coalescer, Http, Requests, Wanted, check_provider, idempotency_token},
     code::Code,
     environment::{Environment, OpenError},
     error::DriverError,
@@ -79,9 +81,6 @@ impl Default for Patience {
 /// The VMs that a look-up of several Machines finds.
 type Found = Result<Arc<Vec<Instance>>, DriverError>;
 
-/// What look-ups share: account, project and zone.
-type LookUpKey = (AccountKey, String, String);
-
 /// The driver of Google Cloud.
 struct GcpDriver {
     patience: Patience,
@@ -91,32 +90,6 @@ struct GcpDriver {
     look_ups: Coalescer<LookUpKey, Found>,
     operations: Operations,
     running: Running,
-}
-
-/// A class with access to its account.
-struct Session {
-    spec: Spec,
-    scope: Scope,
-    key: AccountKey,
-    compute: Compute,
-}
-
-impl Session {
-    fn look_up_key(&self, zone: &str) -> LookUpKey {
-        (self.key.clone(), self.compute.project.clone(), zone.to_owned())
-    }
-
-    /// Where the VM of a Machine is: where its provider ID says, or where it is created.
-    fn place_of<'a>(&'a self, machine: &'a Machine) -> Result<Place<'a>, DriverError> {
-        let known = place_of_id(self, machine)?;
-        Ok(known.unwrap_or(Place { zone: &self.scope.zone, name: Wanted::of(machine).name }))
-    }
-}
-
-/// Where the VM of a Machine is.
-struct Place<'a> {
-    zone: &'a str,
-    name: &'a str,
 }
 
 impl GcpDriver {
@@ -465,21 +438,6 @@ impl Driver for GcpDriver {
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         Ok(specs.iter().filter_map(volumes::id_of).collect())
     }
-}
-
-/// Where the provider ID of a Machine says that its VM is, if it has one.
-fn place_of_id<'a>(session: &Session, machine: &'a Machine) -> Result<Option<Place<'a>>, DriverError> {
-    let Some([project, zone, name]) = IDS.of_machine(machine)? else { return Ok(None) };
-    if project != session.compute.project || !is_project(project) || !is_word(zone) {
-        let message = format!(
-            "machine {:?} has provider ID {:?}, and its secret is of project {:?}: check its class",
-            Wanted::of(machine).name,
-            machine.spec.provider_id,
-            session.compute.project
-        );
-        return Err(DriverError::new(Code::InvalidArgument, message));
-    }
-    Ok(Some(Place { zone, name }))
 }
 
 fn of_another(name: &str) -> DriverError {

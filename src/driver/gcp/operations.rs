@@ -12,11 +12,11 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    LookUpKey, Session,
     calls::Operation,
     errors::{is_not_found, is_throttled, operation_failed},
     request_id::spent,
     running::Begun,
+    session::{LookUpKey, Session},
 };
 use crate::driver::{
     DriverError, MachineRequest,
