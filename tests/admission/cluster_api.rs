@@ -127,7 +127,11 @@ fn native(kind: &str) -> Value {
     }
     let labels = json!({ "name": "p" });
     let template = json!({ "metadata": { "labels": labels }, "spec": of_machine });
-    json!({ "replicas": 1, "selector": { "matchLabels": labels }, "template": template })
+    let mut spec = json!({ "replicas": 1, "selector": { "matchLabels": labels }, "template": template });
+    if kind == "MachineDeployment" {
+        spec["strategy"] = json!({ "type": "Recreate" });
+    }
+    spec
 }
 
 /// An MCMMachine that describes its VM.

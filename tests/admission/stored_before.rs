@@ -282,6 +282,7 @@ fn without_rules(mut crd: CustomResourceDefinition) -> CustomResourceDefinition 
 fn drop_rules(schema: &mut JSONSchemaProps) {
     schema.x_kubernetes_validations = None;
     schema.pattern = None;
+    schema.enum_ = None;
     schema.minimum = None;
     schema.maximum = None;
     schema.max_length = None;

@@ -235,7 +235,7 @@ impl World {
     /// Applies an object in this namespace.
     pub async fn apply(&self, mut object: Value) -> DynamicObject {
         object["metadata"]["namespace"] = self.namespace.as_str().into();
-        if let Some(reference) = object.pointer_mut("/secretRef") {
+        if let Some(reference) = object.pointer_mut("/secretRef").filter(|reference| reference["namespace"].is_null()) {
             reference["namespace"] = self.namespace.as_str().into();
         }
         objects::apply(&self.client, &object).await
