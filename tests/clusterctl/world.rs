@@ -248,7 +248,11 @@ impl World {
     async fn start_managers(&self) {
         let managers = [
             ("capi-core", "capi-webhook-service", "MachinePool=true,ClusterTopology=true"),
-            ("capi-kubeadm-bootstrap", "capi-kubeadm-bootstrap-webhook-service", "MachinePool=true"),
+            (
+                "capi-kubeadm-bootstrap",
+                "capi-kubeadm-bootstrap-webhook-service",
+                "MachinePool=true,KubeadmBootstrapFormatIgnition=true",
+            ),
             ("capi-kubeadm-control-plane", "capi-kubeadm-control-plane-webhook-service", "ClusterTopology=true"),
         ];
         let certificates = self.folder.join("certificates");
@@ -318,6 +322,8 @@ impl World {
             "capi-manager".to_owned(),
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--simulated-cloud={}", self.cloud.url),
+            // Of the simulations of clouds.
+            "--allowed-cloud-endpoints=http://127.0.0.1".to_owned(),
             "--leader-elect".to_owned(),
             format!("--health-addr=127.0.0.1:{health}"),
             format!("--diagnostics-address=127.0.0.1:{}", free_port()),
