@@ -12,7 +12,7 @@ pub(crate) struct Finding {
 
 /// Whether something is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "cloud"), expect(dead_code, reason = "only real clouds are asked"))]
+#[cfg_attr(not(any(feature = "cloud", feature = "remote")), expect(dead_code, reason = "only real clouds are asked"))]
 pub(crate) enum Presence {
     Present,
     /// It is certainly not there, or not usable.

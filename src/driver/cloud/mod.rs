@@ -31,7 +31,11 @@ pub(crate) use client::{Http, Limits};
 pub(crate) use coalesce::Coalescer;
 pub(crate) use credential_file::read_credential_file;
 pub(crate) use failure::Failure;
-pub(crate) use fields::{choice, filled, is_word, known, number, required_known};
+#[cfg(feature = "gcp")]
+pub(crate) use fields::choice;
+pub(crate) use fields::{filled, is_word, number};
+#[cfg(feature = "aws")]
+pub(crate) use fields::{known, required_known};
 pub(crate) use form::form;
 pub(crate) use http::code_of_status;
 pub(crate) use limiter::{Limiter, Limiters};
