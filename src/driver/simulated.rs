@@ -106,7 +106,7 @@ impl Driver for SimulatedDriver {
             provider_spec: request.class.provider_spec.clone(),
         };
         if self.poisoned.as_ref() == Some(&create.machine_name) {
-            #[expect(clippy::panic, reason = "a fault that somebody asked for")]
+            #[expect(clippy::panic, reason = "a fault that the operator asked for")]
             {
                 panic!("{POISON} names the machine {}", create.machine_name);
             }

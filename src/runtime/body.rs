@@ -1,4 +1,4 @@
-//! Limits of what an API server sends. A server may be broken, or in the hands of somebody who wants this process to run
+//! Limits of what an API server sends. A server may be broken, or in the hands of an attacker who tries to make this process run
 //! out of memory.
 
 use std::{

@@ -130,9 +130,9 @@ mod tests {
         }
         assert_eq!(call(&busy, "/api?watch=true").await, 20);
         drop((busy, quiet));
-        // Until those who hand out tokens notice that nobody waits.
+        // Until the tasks that hand out tokens notice that no request waits.
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         client("https://seed:6443", Purpose::Leases, "busy");
-        assert_eq!(budgets.0.lock().len(), 1, "a server that nobody uses has no budget");
+        assert_eq!(budgets.0.lock().len(), 1, "a server without clients has no budget");
     }
 }

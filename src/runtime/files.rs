@@ -34,7 +34,7 @@ pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// Checks a file that somebody else reads.
+/// Checks a file that another library reads.
 ///
 /// # Errors
 /// It is no regular file, has more than `most` bytes, or its metadata cannot be read.

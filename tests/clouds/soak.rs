@@ -29,7 +29,7 @@ const ORPHAN_EVERY: Duration = Duration::from_secs(25);
 const LOOK: Duration = Duration::from_secs(2);
 /// From the creation of an orphan until it is gone.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// VMs of a version without markers. Nobody may delete them, because others use the tag.
+/// VMs of a version without markers. No collector may delete them, because others use the tag.
 const UNMARKED: [&str; 2] = ["unmarked-1", "unmarked-2"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +110,7 @@ async fn soak(name: &str, cloud: Arc<dyn Simulation>, time: Duration) {
 }
 
 impl Figures {
-    /// Every VM of a Machine exists that nobody deletes.
+    /// The VM of each Machine exists until the Machine is deleted.
     async fn look(&mut self, cloud: &dyn Simulation, pools: &[Pool; 2]) {
         let before = machines(pools).await;
         let vms = cloud.vms().await;

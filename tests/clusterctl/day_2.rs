@@ -144,8 +144,8 @@ fn a_deleted_machine_loses_vm_and_node_and_is_replaced() {
     });
 }
 
-/// I17, O10: an object that is taken away by force is reported, and no VM takes its place. Its own VM stays until somebody
-/// decides about it.
+/// I17, O10: an object that is taken away by force is reported, and no VM takes its place. Its VM stays until the operator
+/// releases it.
 #[test]
 fn an_object_that_was_removed_by_force_leaves_its_vm_and_is_not_made_again() {
     play(async |world: &'static World| {

@@ -37,7 +37,7 @@ pub(super) fn restore(snapshot: &Snapshot) -> Option<Plan<Action>> {
     Some(plan)
 }
 
-/// Nobody owns the field, and the rest of the spec is applied by a tool that leaves it out.
+/// No client owns the field, and the rest of the spec is applied by a tool that leaves it out.
 fn was_pruned(deployment: &MachineDeployment) -> bool {
     if deployment.spec.replicas != 0 {
         return false;

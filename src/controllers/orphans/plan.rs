@@ -117,8 +117,7 @@ fn wait(
             plan.wait(WaitKind::OrphanCheck, text, Some(again.min(after(snapshot.now, AFTER_FAILURE))));
         }
         (Sharing::Shared(how), _) => {
-            let text =
-                format!("a cluster tag of its own, to judge {unmarked} VMs without a machine and a marker: {how}");
+            let text = format!("its own cluster tag, to judge {unmarked} VMs without a machine and a marker: {how}");
             plan.wait(WaitKind::OrphanCheck, text, Some(again));
         }
         (Sharing::Alone, 0) => {
@@ -228,7 +227,7 @@ fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<
     (!new.is_empty()).then(|| {
         format!(
             "VMs without a machine here and without an owner are left alone, because others use the cluster tag: {}; {how}. \
-             Give each namespace a cluster tag of its own, or delete those VMs that no namespace needs",
+             Give each namespace its own cluster tag, or delete those VMs that no namespace needs",
             shortened(&new)
         )
     })

@@ -124,18 +124,18 @@ impl Wire {
         self.get(path).unwrap()
     }
 
-    /// Somebody else creates an object in the namespace that it names.
+    /// Another client creates an object in the namespace that it names.
     pub(crate) fn create(&self, plural: &str, object: Value) {
         self.server.create(find(&format!("{plural}/")).0, object).unwrap();
     }
 
-    /// Somebody else deletes an object of another namespace.
+    /// Another client deletes an object of another namespace.
     pub(crate) fn remove_from(&self, namespace: &str, path: &str) {
         let (kind, _, name) = find(path);
         self.server.delete(kind, namespace, name).unwrap();
     }
 
-    /// Somebody else deletes an object, whatever finalizers it has.
+    /// Another client deletes an object, whatever finalizers it has.
     pub(crate) fn remove(&self, path: &str) {
         let (kind, namespace, name) = find(path);
         // An edit of what has none would be one more event.

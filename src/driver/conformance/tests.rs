@@ -319,7 +319,7 @@ impl Driver for Broken {
             Defect::ListsAPart if all.len() > 2 => drop(all.pop_last()),
             Defect::ListsOtherNames => all.values_mut().for_each(|vm| vm.machine.insert(0, 'x')),
             Defect::ListsOtherOwners => {
-                all.values_mut().for_each(|vm| vm.owner = Some("somebody".to_owned()));
+                all.values_mut().for_each(|vm| vm.owner = Some("another".to_owned()));
             }
             Defect::ListsGoneVms => {
                 let ids = self.ids.lock().clone();

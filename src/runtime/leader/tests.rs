@@ -553,7 +553,7 @@ async fn where_the_namespace_is_deleted_a_leader_leads_on_by_an_annotation_until
     sleep(Duration::from_secs(60)).await;
     assert!(!leader.token().is_cancelled() && !standby.is_finished());
 
-    // Somebody makes the namespace anew, and another process is faster.
+    // Another client makes the namespace anew, and another process is faster.
     server.state().is_terminating = false;
     server.put(held_by("go-host", "2026-01-01T00:00:00.000000Z"));
     tokio::time::timeout(Duration::from_secs(3), leader.lost()).await.unwrap();

@@ -239,7 +239,7 @@ fn a_native_object_of_a_pool_is_held_by_everything_that_pauses_its_cluster(
 }
 
 /// Z5, T9: the source of a move, or a pool that was removed by force. A set whose Machines were moved must not create
-/// others, and no VM goes that nobody released.
+/// others, and a VM is deleted only after its release.
 #[test]
 fn without_its_cluster_or_its_pool_a_native_object_is_only_deleted_if_that_was_said() {
     let around = empty();

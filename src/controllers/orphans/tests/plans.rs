@@ -164,10 +164,10 @@ fn unmarked_vms_that_may_be_of_others_are_reported_once(#[case] change: fn(&mut 
     world.run(60);
     let text = format!(
         "VMs without a machine here and without an owner are left alone, because others use the cluster tag: cloud:///4 \
-         (machine old); {how}. Give each namespace a cluster tag of its own, or delete those VMs that no namespace needs"
+         (machine old); {how}. Give each namespace its own cluster tag, or delete those VMs that no namespace needs"
     );
     assert_eq!(world.events, [(EventReason::OrphanLeftAlone, text)]);
-    let expected = format!("a cluster tag of its own, to judge 1 VMs without a machine and a marker: {how}");
+    let expected = format!("its own cluster tag, to judge 1 VMs without a machine and a marker: {how}");
     assert_eq!((world.last.waits[0].kind, &world.last.waits[0].text), (WaitKind::OrphanCheck, &expected));
     assert_eq!(world.memory.left_alone.len(), 1);
     world.vm_of(5, "older", None);

@@ -107,7 +107,7 @@ async fn a_vm_stays_until_the_volume_attachments_of_its_node_are_gone() {
     let mine = shop.attachment("mine", "n", &json!({}));
     shop.attachment("other", "elsewhere", &json!({}));
     shop.reconcile().await.unwrap();
-    assert!(shop.cloud.vm.lock().is_some(), "its pods were evicted by somebody else");
+    assert!(shop.cloud.vm.lock().is_some(), "its pods were evicted by another client");
     while shop.context.queue.take().now_or_never().is_some() {}
     let attachments = shop.target.attachments.demand();
     attachments.cache.observe(Event::Delete(Guard::Readable(serde_json::from_value(mine).unwrap())));
