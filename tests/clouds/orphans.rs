@@ -101,7 +101,9 @@ async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     for pool in [&first, &second] {
         until_told(pool, "OrphanLeftAlone").await;
         assert!(pool.world.scene.now().settled(1, "small"), "its machine lost nothing");
-        assert_eq!(pool.manager_deleted().await, 1, "each collected its own orphan");
+        // The VM is gone before its deletion is counted.
+        until_measured(pool, DELETED).await;
+        assert_eq!(pool.measured(DELETED).await, 1, "each collected its own orphan");
     }
     let left: BTreeSet<String> = ["third", "unmarked"].map(str::to_owned).into();
     assert_eq!(names(&*cloud).await, &alive | &left);
@@ -154,6 +156,9 @@ async fn until_told(pool: &Pool, reason: &str) -> String {
     .await
 }
 
+/// Counts VMs that the collector deleted.
+const DELETED: &str = "mcm_orphan_vms_deleted_total";
+
 /// Waits until a metric of the manager has any value but zero.
 async fn until_measured(pool: &Pool, metric: &str) {
     wait::until_within(PATIENCE, &format!("metric {metric}"), async || (pool.measured(metric).await > 0).then_some(()))
@@ -167,10 +172,6 @@ pub async fn owner(pool: &Pool) -> String {
 }
 
 impl Pool {
-    async fn manager_deleted(&self) -> u64 {
-        self.measured("mcm_orphan_vms_deleted_total").await
-    }
-
     /// The sum of a metric over all classes.
     pub async fn measured(&self, metric: &str) -> u64 {
         let (_, text) = self.manager.get("/metrics").await;
