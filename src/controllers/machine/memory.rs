@@ -199,10 +199,7 @@ impl RefusedWrite {
 
     /// When to retry: after 5, 10, 20, … seconds, then every 10 minutes.
     pub(super) fn retry_at(&self) -> Timestamp {
-        let factor = 1_i32 << self.count.saturating_sub(1).min(16);
-        let (first, longest) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
-        let pause = first.checked_mul(factor).unwrap_or(longest).min(longest);
-        self.at.checked_add(pause).unwrap_or(Timestamp::MAX)
+        retry_after(self.at, self.count, REFUSED)
     }
 }
 
@@ -421,11 +418,15 @@ impl NodeFailure {
     /// When to retry: after 1, 2, 4, then every 5 seconds; a refused write after 5, 10, 20, … seconds, then every 10
     /// minutes.
     pub fn retry_at(&self) -> Timestamp {
-        let (first, longest) = if self.is_refused { REFUSED } else { FAILED };
-        let factor = 1_i32 << self.count.saturating_sub(1).min(16);
-        let pause = first.checked_mul(factor).unwrap_or(longest).min(longest);
-        self.at.checked_add(pause).unwrap_or(Timestamp::MAX)
+        retry_after(self.at, self.count, if self.is_refused { REFUSED } else { FAILED })
     }
+}
+
+/// When to retry a write that failed so many times in a row: the pause doubles from the first to the longest.
+fn retry_after(at: Timestamp, count: u32, (first, longest): (SignedDuration, SignedDuration)) -> Timestamp {
+    let factor = 1_i32 << count.saturating_sub(1).min(16);
+    let pause = first.checked_mul(factor).unwrap_or(longest).min(longest);
+    at.checked_add(pause).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
