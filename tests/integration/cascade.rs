@@ -1,17 +1,28 @@
 //! Deletions by propagation policy (`kubectl delete --cascade`), with the real garbage collector.
 
+use std::time::Duration;
+
 use kube::{
     ResourceExt,
     api::{DeleteParams, PropagationPolicy},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{control_plane::ControlPlane, world::World};
+use crate::support::{
+    control_plane::ControlPlane,
+    objects::{self, api_of},
+    wait,
+    world::World,
+};
+
+/// Kinds that were just installed are watched after 30 s at most.
+const RESYNC: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn machines_stay_with_the_policy_orphan_and_go_in_the_foreground() {
     let control = ControlPlane::apart_with(&["--with", "kube-controller-manager"]).await.unwrap();
     let control = control.install().await.unwrap();
+    until_the_garbage_collector_watches(&control).await;
     let world = World::between(&control, ControlPlane::shared().await, "cascade", &[]).await;
     let _manager = world.run(&[]).await;
     world.pool(2, json!({})).await;
@@ -51,4 +62,32 @@ async fn machines_stay_with_the_policy_orphan_and_go_in_the_foreground() {
         })
         .await;
     world.assert_vms_match().await;
+}
+
+/// Waits until the garbage collector has listed sets and machines: before, it takes an owner of them for one without dependents,
+/// and deletes the dependents later, whatever the policy was.
+async fn until_the_garbage_collector_watches(control: &ControlPlane) {
+    let namespace = control.namespace("collected").await;
+    let (mut set, mut machine) = (objects::deployment("unowned", 0), objects::machine("unowned"));
+    set["kind"] = "MachineSet".into();
+    set["spec"].as_object_mut().unwrap().remove("strategy");
+    for (object, owner) in [(&mut set, "MachineDeployment"), (&mut machine, "MachineSet")] {
+        object["metadata"]["namespace"] = namespace.as_str().into();
+        object["metadata"]["ownerReferences"] = owned_by_a_missing(owner);
+        objects::apply(&control.client(), object).await;
+        let api = api_of(&control.client(), object);
+        wait::until_within(RESYNC, "the garbage collector to delete an object whose owner is missing", async || {
+            api.get_opt("unowned").await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+}
+
+fn owned_by_a_missing(kind: &str) -> Value {
+    json!([{
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": kind,
+        "name": "missing",
+        "uid": "5d1f0c9a-0000-4000-8000-000000000000",
+    }])
 }
