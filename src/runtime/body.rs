@@ -129,7 +129,7 @@ impl HttpBody for Bounded {
             && let Some(data) = data
             && let Err(error) = self.count(data)
         {
-            // What else the server sends is not read: the connection ends with the body.
+            // The rest of the response is not read: the connection ends with the body.
             self.body = Body::empty();
             return Poll::Ready(Some(Err(error.into())));
         }

@@ -47,12 +47,12 @@ const TARGETS_AT_ONCE: usize = 32;
 /// Time for the Nodes of one of several targets.
 const NODES_OF_ONE: Duration = Duration::from_secs(5);
 
-/// Which objects of the control cluster belong to a cell.
+/// Selects the objects of the control cluster that belong to a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those of one namespace.
+    /// The objects of one namespace.
     Namespace(String),
-    /// Those of every namespace.
+    /// The objects of all namespaces.
     All,
 }
 
@@ -101,7 +101,7 @@ pub(crate) trait Kept: Cached + Serialize + Resource<Scope = NamespaceResourceSc
     }
 }
 
-/// What all cells of a process share.
+/// State that all cells of a process share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     /// The time.
@@ -118,7 +118,7 @@ pub(crate) struct Shared {
 pub(crate) struct Config {
     /// Its name in logs.
     pub name: String,
-    /// Which objects belong to it.
+    /// Selects the objects of the cell.
     pub scope: Scope,
     /// A client for the control cluster.
     pub control: Client,
@@ -126,7 +126,7 @@ pub(crate) struct Config {
     pub targets: Arc<Targets>,
     /// The event recorder.
     pub events: Events,
-    /// What it shares with other cells.
+    /// State shared with the other cells of the process.
     pub shared: Shared,
 }
 
@@ -447,8 +447,8 @@ impl Cell {
         targets.for_each_concurrent(TARGETS_AT_ONCE, |target| self.read_nodes(target)).await;
     }
 
-    /// Reads the Nodes of a target live. Where there are several, one that does not answer holds up nobody: its cache is
-    /// trusted as far as its watch is.
+    /// Reads the Nodes of a target live. With several targets, one that does not answer delays no other: its cache is
+    /// as current as its watch.
     async fn read_nodes(&self, target: Arc<Target>) {
         let nodes = Api::all(target.client.clone());
         let read = until_done("nodes", || target.nodes.cache.refresh(&nodes));

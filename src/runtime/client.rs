@@ -47,7 +47,8 @@ pub(crate) fn client(
         .build())
 }
 
-/// A client for leader election, which nothing may delay: without retries, and without limits but those of a server that many cells share, with connections of its own.
+/// A client for leader election. Nothing may delay its calls: it does not retry, has separate connections, and no
+/// limits except those of an API server that many cells share.
 ///
 /// # Errors
 /// As for [`client`].

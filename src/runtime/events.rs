@@ -1,6 +1,6 @@
 //! The event recorder. It writes `core/v1` Events, because the RBAC of the reference grants no other kind.
 //!
-//! Best effort: recording never waits and never fails. A task of its own writes the events, aggregates repetitions into
+//! Best effort: recording never waits and never fails. A background task writes the events, aggregates repetitions into
 //! a count, and rate-limits events per object.
 
 mod correlate;
@@ -59,7 +59,7 @@ struct Occurrence {
 }
 
 impl Events {
-    /// Starts the recorder. `client` should have limits of its own, so that events do not delay other requests.
+    /// Starts the recorder. `client` should have separate limits, so that events do not delay other requests.
     pub fn start(client: Client, component: &'static str, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
         let (jobs, queue) = mpsc::channel(WAITING);
         tokio::spawn(Writer { client, known: Correlator::default(), metrics: metrics.clone() }.run(queue));
@@ -122,7 +122,7 @@ impl Writer {
             }
             Verdict::New => self.create(&events, namespace, occurrence).await,
             Verdict::Again { name, count } => match bump(&events, &name, count, occurrence).await {
-                // Events expire after an hour, or somebody deleted it.
+                // The event expired (after an hour) or was deleted.
                 Err(WriteError::Api(kube::Error::Api(status))) if status.code == 404 => {
                     self.create(&events, namespace, occurrence).await
                 }

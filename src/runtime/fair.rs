@@ -47,12 +47,12 @@ impl FairBucket {
         drop(turn.await);
     }
 
-    /// Hands out tokens until nobody waits.
+    /// Hands out tokens until the last waiter is served.
     async fn serve(&self) {
         let Some(bucket) = &self.bucket else { return };
         loop {
             bucket.take().await;
-            // The token is kept for the next one that has not gone away.
+            // Waiters that gave up are skipped.
             loop {
                 let Some(waiter) = self.waiting.lock().next() else { return };
                 if waiter.send(()).is_ok() {
@@ -64,7 +64,7 @@ impl FairBucket {
 }
 
 impl Waiting {
-    /// Whether somebody hands out tokens already.
+    /// Adds a waiter. True if a task already hands out tokens.
     fn add(&mut self, key: &str, waiter: oneshot::Sender<()>) -> bool {
         let line = match self.waiters.get_mut(key) {
             Some(line) => line,

@@ -1,4 +1,4 @@
-//! Decodes objects of a watch so that one undecodable object does not stop the watch for the others.
+//! Decodes the objects of a watch individually, so that one undecodable object does not stop the watch.
 
 use std::{borrow::Cow, fmt::Debug};
 

@@ -1,4 +1,4 @@
-//! Those who are told when something happens.
+//! Callbacks that run on every change.
 
 use parking_lot::RwLock;
 

@@ -1,4 +1,5 @@
-//! Objects that nobody may touch now, such as those of a paused cluster. A cell without such objects has no judge.
+//! Decides whether reconciliation of an object is on hold, such as in a paused cluster. Without a registered check
+//! nothing is held.
 
 use std::sync::OnceLock;
 
@@ -23,7 +24,7 @@ impl Holds {
         let _ = self.judge.set(Box::new(judge));
     }
 
-    /// What has to happen before the object may be touched; `None` if it may be now.
+    /// The reason for which the object must not be touched now; `None` if it may be.
     pub fn of(&self, meta: &ObjectMeta) -> Option<Hold> {
         self.judge.get().and_then(|judge| judge(meta))
     }

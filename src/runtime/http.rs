@@ -108,7 +108,7 @@ impl Server {
         self.address
     }
 
-    /// Serves in a task of its own until it is stopped.
+    /// Serves in a background task until it is stopped.
     pub fn serve(self, endpoints: Endpoints) -> Serving {
         self.serve_within(endpoints, Limits::default())
     }
@@ -126,7 +126,7 @@ impl Server {
         Serving { stop, task }
     }
 
-    /// Serves with TLS in a task of its own until it is stopped, and only to those whom the API server allows.
+    /// Serves with TLS in a background task until it is stopped, and only users that the API server authorizes.
     ///
     /// # Errors
     /// The files of the certificate cannot be used.

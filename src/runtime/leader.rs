@@ -181,7 +181,7 @@ impl Election {
         Self { events: Some(events), ..self }
     }
 
-    /// Reports here whether the Lease can be read. A standby is ready, too.
+    /// Reports to `readiness` whether the Lease can be read. A standby is also ready.
     #[must_use]
     pub fn reporting(self, readiness: Part) -> Self {
         Self { readiness: Some(readiness), ..self }
@@ -207,7 +207,7 @@ impl Election {
         let lease = match base {
             None => self.call(self.leases.create(&params, &wish)).await,
             Some(_) => match self.call(self.leases.replace(&self.candidacy.name, &params, &wish)).await {
-                // Somebody deleted it.
+                // The Lease was deleted.
                 Err(Refusal::Api(kube::Error::Api(status))) if status.code == 404 => Err(Refusal::Conflict),
                 other => other,
             },
@@ -395,7 +395,7 @@ async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
                     warn!(lease = election.candidacy.name, by, "lease taken by another process");
                     return None;
                 }
-                // Our own response was lost, or somebody changed or deleted the object.
+                // Our response was lost, or another client changed or deleted the object.
                 Ok(lease) => {
                     base = lease;
                     sleep(BREATH).await;

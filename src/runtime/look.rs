@@ -1,5 +1,4 @@
-//! Live looks at what is no object of a cell, such as the Leases of others: at the start, when somebody asks for one, and
-//! from time to time.
+//! Polls API objects that no cache covers, such as Leases of other managers: at start-up, on request and periodically.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -14,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// The same after a look that failed: others may wait for one that succeeds.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What is looked at.
+/// The read that a poller repeats.
 pub(crate) trait Look: Send + Sync + 'static {
     /// Name of its queue in metrics.
     const NAME: &'static str;
@@ -26,12 +25,12 @@ pub(crate) trait Look: Send + Sync + 'static {
     fn forget(&self);
 }
 
-/// What came of a look.
+/// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// An answer.
     Answer,
-    /// An answer that may be another one after this time, although nobody changes anything.
+    /// The result is valid for this time, after which it may change without any write.
     AnswerFor(Duration),
     /// Nothing.
     Failure,

@@ -27,7 +27,7 @@ pub struct WriteError {
 /// Classification of a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailure {
-    /// Somebody else wrote in between: observe again.
+    /// Another client wrote the object since it was observed: observe again.
     Conflict,
     /// The object was deleted, or another one has its name.
     Gone,

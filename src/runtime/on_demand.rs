@@ -1,4 +1,4 @@
-//! A cache whose watch runs only while somebody needs it: for kinds with many objects that only some moments concern.
+//! A cache whose watch runs only on demand: for kinds with many objects that are rarely needed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,7 +42,7 @@ struct Running<K: Cached> {
     _task: AbortOnDropHandle<()>,
 }
 
-/// Who waits for a change, and of what.
+/// A reader that waits for a change of some objects.
 struct Waiting {
     terms: BTreeSet<Arc<str>>,
     queue: Arc<Queue<Key>>,
@@ -122,7 +122,7 @@ async fn until_idle<K: Cached>(own: Weak<OnDemand<K>>) {
         let now = Instant::now();
         state.waiting.retain(|_, waiting| waiting.until > now);
         if state.needed_until <= now {
-            // Ends this task, too.
+            // Also ends the current task.
             let ended = state.running.take();
             drop(state);
             drop(ended);

@@ -1,4 +1,4 @@
-//! Whose VMs those of a namespace are.
+//! Finds the owner of the VMs of a namespace.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ impl Owners {
         Self { client: client.clone(), known: Mutex::default() }
     }
 
-    /// Those of a cell.
+    /// Registers the look-up in a cell.
     pub fn of_cell(builder: &mut Builder<'_>) -> Arc<Self> {
         builder.shared_with(|builder| Self::new(&builder.config().control))
     }

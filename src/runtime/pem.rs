@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use super::files;
 
-/// What a file of a certificate is called in errors.
+/// The name of a certificate file in errors.
 const CERTIFICATE: &str = "certificate";
 
 /// A certificate with its chain, and its key.
@@ -45,7 +45,7 @@ pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Identity, PemError> {
     if chain.is_empty() {
         return Err(PemError::Empty { what: CERTIFICATE, path: cert.to_owned() });
     }
-    // What a parser says of a key could quote it.
+    // The text of a parser error could quote the key.
     let read = PrivateKeyDer::from_pem_slice(&read("key", key)?).ok();
     let key = read.ok_or_else(|| PemError::Empty { what: "key", path: key.to_owned() })?;
     Ok((chain, key))

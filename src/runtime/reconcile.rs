@@ -110,8 +110,8 @@ pub(crate) struct UnresolvedWrite {
 
 /// Rounds of one reconcile. After more of them, others get their turn.
 const ROUNDS: usize = 32;
-/// How often the same step comes in as many rounds of a plan that does not converge. In a large rollout there is something else to
-/// do in each round.
+/// The number of rounds in which the same step appears when a plan does not converge. In a large rollout each round has
+/// other steps.
 const REPETITIONS: usize = 4;
 /// Minimum time between two status writes of one object, unless there are other steps.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);

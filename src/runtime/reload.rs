@@ -42,7 +42,7 @@ pub enum ClientError {
     Config {
         /// Address of the API server.
         server: String,
-        /// What is wrong.
+        /// The reason, as text.
         cause: String,
     },
 }

@@ -70,7 +70,7 @@ struct Inner {
     server: Arc<str>,
     /// Never jumps.
     own: Arc<dyn Clock>,
-    /// What the host shows, for people.
+    /// The time of the host, for logs.
     host: Arc<dyn Clock>,
     measured: Mutex<Measured>,
 }
@@ -79,7 +79,7 @@ struct Inner {
 struct Measured {
     /// The server is ahead of our clock by at least and at most this much.
     bounds: Option<(SignedDuration, SignedDuration)>,
-    /// What is added to our clock.
+    /// The correction that is added to our clock.
     applied: SignedDuration,
     warned_at: Option<Timestamp>,
 }

@@ -111,7 +111,7 @@ pub(crate) enum Placement {
 #[derive(Clone)]
 pub(crate) struct TargetClients {
     pub requests: Client,
-    /// With limits of its own, so that drains do not delay other requests.
+    /// Has separate limits, so that drains do not delay other requests.
     pub drains: Client,
     /// Rate limit of evictions.
     pub evictions: Rate,
@@ -133,7 +133,7 @@ pub(crate) struct Target {
     pub id: TargetId,
     /// A client for it.
     pub client: Client,
-    /// A client for drains, with limits of its own.
+    /// A client for drains, with separate limits.
     pub drains: Client,
     /// The turns of its Nodes at evictions.
     pub evictions: Arc<FairBucket>,
@@ -168,7 +168,7 @@ struct Followed {
     caches: Arc<trust::Caches>,
 }
 
-/// `namespace/name` of a budget that allows a disruption; the others concern nobody.
+/// `namespace/name` of a budget that allows a disruption; the others are filtered out.
 fn allowing(budget: &PodDisruptionBudget) -> String {
     let allows = budget.status.as_ref().is_some_and(|status| status.disruptions_allowed > 0);
     if allows { Key::of(&budget.metadata).to_string() } else { String::new() }

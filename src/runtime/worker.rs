@@ -78,7 +78,7 @@ impl ReconcileError {
         Self::Read { what: what.to_string(), source: Box::new(source) }
     }
 
-    /// What is wrong with the plan, if the error is a bug in the planner.
+    /// The defect of the plan, if the error is a bug in the planner.
     fn flaw(&self) -> Option<&'static str> {
         match self {
             Self::Refused { .. } => Some("bound"),
@@ -87,7 +87,7 @@ impl ReconcileError {
         }
     }
 
-    /// Whether somebody else wrote or deleted the object first.
+    /// Whether another client wrote or deleted the object first.
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Write(error) if matches!(error.failure(), WriteFailure::Conflict | WriteFailure::Gone))
     }
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(pauses(answers).await, [200, 400, 7, 200, 7]);
     }
 
-    /// Of an object that somebody else deleted, too.
+    /// Covers an object that another client deleted (404).
     #[rstest]
     #[case(409)]
     #[case(404)]

@@ -1,9 +1,9 @@
 //! The objects of one kind, updated by a watch and by the responses of our own writes, so that no plan works on a state
 //! older than its own last action.
 //!
-//! An object is stored if it is newer than the stored one, whether it comes from the watch or from the response of a
-//! write. A deleted object stays deleted, by UID, also if a late response contains it. A list is authoritative: it
-//! repairs everything that went wrong before.
+//! An object is stored if it is newer than the stored one, whether it was read by the watch or returned by a write. A
+//! deleted object stays deleted, by UID, even if a late response contains it. A list is authoritative: it repairs
+//! everything that went wrong before.
 
 mod index;
 mod store;

@@ -28,14 +28,14 @@ pub(super) struct Store<K: Cached> {
     gone: Gone,
     /// Objects that a write or a live read returned and the watch has not shown yet, with the number of lists begun before.
     unconfirmed: HashMap<Key, u64>,
-    /// Those of them that were returned while the last list was under way, and that it did not have: either they are newer
-    /// than it, and the watch will show them, or they are gone.
+    /// Keys of `recent` that were returned while the last list was under way and were missing from it: either they are
+    /// newer than the list, and the watch will deliver them, or they are deleted.
     doubtful: HashSet<Key>,
     /// How many lists have begun.
     listing: u64,
     listed: Vec<Guard<K>>,
-    /// The version of the last live read of all objects. Another object of this version or an older one is gone, although
-    /// a slow watch still shows it.
+    /// The version of the last live read of all objects. An object of this version or an older one that was not read is
+    /// deleted, even if a slow watch still delivers it.
     read_at: Option<u64>,
 }
 
@@ -145,14 +145,14 @@ impl<K: Cached> Store<K> {
         self.put(object, Rule::Newer)
     }
 
-    /// A live read of all objects begins: what is held now and is not read is gone.
+    /// Begins a live read of all objects: an object that is stored now and is not read is deleted.
     pub fn begin_reading(&mut self) -> Vec<(Key, String)> {
         self.read_at = None;
         self.held().collect()
     }
 
-    /// All objects were read, in the state of a version. Those that were held before, or are not newer, and were not read are
-    /// gone.
+    /// Ends a live read of all objects at a version. Objects that were stored at its beginning, or are not newer, and
+    /// were not read are dropped.
     pub fn finish_reading(
         &mut self,
         held: Vec<(Key, String)>,
@@ -251,7 +251,7 @@ impl<K: Cached> Store<K> {
         old
     }
 
-    /// Whether a newer state is stored, or the object is known to be gone.
+    /// Whether a newer state is stored, or the object is known to be deleted.
     fn is_stale(&self, key: &Key, meta: &ObjectMeta, rule: Rule) -> bool {
         if meta.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
             return true;
@@ -296,7 +296,8 @@ impl Gone {
         self.older = std::mem::take(&mut self.recent);
     }
 
-    /// Forgets those that were there at the last call, unless there were so many that some have been forgotten since.
+    /// Drops the keys that were recorded before the last call, unless so many were recorded that some have been dropped
+    /// since.
     fn age_in_time(&mut self) {
         if !std::mem::take(&mut self.has_aged) {
             self.age();

@@ -113,8 +113,8 @@ impl<K: Cached> Cache<K> {
         self.trust_handlers.each(|handler| handler(&trust));
     }
 
-    /// Reads all objects live: stores those that are newer than the stored ones, and drops stored ones that do not exist. What
-    /// the watch still has to show of the time before changes nothing.
+    /// Reads all objects live: stores those that are newer than the stored ones, and drops stored ones that do not
+    /// exist. Older events that the watch still delivers change nothing.
     ///
     /// # Errors
     /// The list failed. Pages read until then are stored.

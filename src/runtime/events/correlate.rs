@@ -19,7 +19,7 @@ const REFILL: SignedDuration = SignedDuration::from_mins(5);
 /// Entries of each kind that are remembered, as in client-go.
 const REMEMBERED: usize = 4096;
 
-/// What to do with an event.
+/// The decision about an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Create a new Event.

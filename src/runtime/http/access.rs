@@ -1,4 +1,4 @@
-//! Who may read diagnostics: the API server says whose token it is, and whether that user may get the path.
+//! Access to diagnostics: the API server authenticates the token and authorizes the user for the path.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -31,11 +31,11 @@ const MOST: usize = 256;
 /// How long the API server may take for both questions.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the API server says of a request.
+/// The API server's answer for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Allowed,
-    /// Nobody has this token.
+    /// The token belongs to no user.
     Unauthenticated,
     /// The user may not read this path.
     Forbidden,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Access {
-    /// The client should have limits of its own: strangers cause its calls.
+    /// The client should have separate limits: unauthenticated requests cause its calls.
     pub fn new(client: Client) -> Self {
         Self(Arc::new(Inner { client, answers: Mutex::default() }))
     }
@@ -106,7 +106,7 @@ impl Access {
         Ok(if is_allowed { Verdict::Allowed } else { Verdict::Forbidden })
     }
 
-    /// Whose token it is; `None` if it is nobody's.
+    /// The user of a token; `None` if the token is invalid.
     async fn user(&self, token: &str) -> Result<Option<UserInfo>, Failure> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
         let review = TokenReview { metadata: ObjectMeta::default(), spec, status: None };
@@ -121,7 +121,7 @@ impl Access {
 enum Failure {
     #[error("the API server takes longer than {} s", PATIENCE.as_secs())]
     Silent,
-    /// What it says could quote the request, which has the token; so only the code is told.
+    /// The answer could quote the request, which contains the token; so only the code is shown.
     #[error(
         "the API server refuses the review with code {0}: may this program create tokenreviews and subjectaccessreviews?"
     )]

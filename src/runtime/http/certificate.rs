@@ -37,7 +37,7 @@ pub enum CertificateError {
     Rejected {
         /// The files.
         files: CertificateFiles,
-        /// What is wrong with them.
+        /// The TLS error.
         #[source]
         source: rustls::Error,
     },
@@ -99,7 +99,8 @@ impl Certificate {
     }
 }
 
-/// For the host name. Nobody can check it: who scrapes trusts the network or gives files.
+/// A certificate for the host name. Clients cannot verify it: they trust the network, or the user supplies certificate
+/// files.
 fn self_signed() -> Result<ServerConfig, CertificateError> {
     let host = hostname::get().unwrap_or_default().to_string_lossy().into_owned();
     let names = [host, "localhost".to_owned()].into_iter().filter(|name| !name.is_empty() && name.is_ascii());

@@ -12,7 +12,7 @@ use kube::{client::AuthError, config::KubeconfigError};
 /// Group and version of the machine objects.
 pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 
-/// How the kinds are installed, also over those that another program installed.
+/// The command that installs the kinds; it also overwrites those that another program installed.
 const INSTALL: &str = "install them with: mcm crd | kubectl apply --server-side --force-conflicts -f -";
 
 /// A cluster cannot be used. Texts contain nothing of a kubeconfig but server addresses and file names.
@@ -53,7 +53,7 @@ pub enum StartError {
         origin: &'static str,
         /// Its path.
         file: String,
-        /// What is missing.
+        /// The missing part.
         cause: String,
     },
     /// The process runs in no pod, or the pod has no credentials.
@@ -61,7 +61,7 @@ pub enum StartError {
     NotInPod {
         /// The flag that requests them.
         origin: &'static str,
-        /// What is missing.
+        /// The missing part.
         cause: String,
     },
     /// No cluster is given.
@@ -80,7 +80,7 @@ pub enum StartError {
     Client {
         /// The address of the server.
         server: String,
-        /// What is wrong.
+        /// The reason, as text.
         cause: String,
     },
     /// A certificate has X.509 version 1.
@@ -91,12 +91,12 @@ pub enum StartError {
         /// The address of the server.
         server: String,
     },
-    /// The server is not the one that the kubeconfig describes.
+    /// The server does not match the certificate authority of the kubeconfig.
     #[error("trust the API server {server}: {cause}")]
     Untrusted {
         /// The address of the server.
         server: String,
-        /// What is wrong with its certificate.
+        /// The certificate error.
         cause: String,
     },
     /// No response, or an error.

@@ -101,7 +101,7 @@ impl Cluster {
         Ok(Self { config, source, files })
     }
 
-    /// The configuration in a text that somebody else wrote. It may neither start programs nor read files of this
+    /// Reads the configuration from a text of an untrusted author. It may neither start programs nor read files of this
     /// process. Makes no network calls.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Cluster {
     /// The configuration in its current files; `None` if they did not change.
     ///
     /// # Errors
-    /// The files cannot be read or used, perhaps because somebody is writing them.
+    /// The files cannot be read or used, perhaps because they are being written.
     pub async fn reload(&self) -> Result<Option<Self>, StartError> {
         let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
         let Ok(files) = spawn_blocking(move || fingerprint(paths)).await else { return Ok(None) };
@@ -204,7 +204,7 @@ struct BadFile {
     source: io::Error,
 }
 
-/// Checks files before kube-rs reads them. It reports those that do not exist.
+/// Checks files before kube-rs reads them. Reports missing ones.
 fn check<'a>(paths: impl IntoIterator<Item = &'a PathBuf>, most: u64) -> Result<(), BadFile> {
     for path in paths {
         match files::check(path, most) {
@@ -229,7 +229,7 @@ fn with_token(mut config: Config) -> Result<Config, BadFile> {
     Ok(config)
 }
 
-/// Warns of credentials that everybody on the way can read.
+/// Warns of credentials that are sent unencrypted.
 fn warn_of_plain_text(config: &Config) {
     let user = &config.auth_info;
     let has_secret =

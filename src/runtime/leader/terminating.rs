@@ -3,9 +3,10 @@
 //! of the Lease.
 //!
 //! The rules are those of the Lease. A leader stops `renew_deadline` after it sent its last successful renewal. A
-//! candidate waits until no claim has changed and no object has gone for `lease_duration`, as it saw them: a claim that it did
-//! not see may have gone with its object. Every write carries the resource version on which it is based. Since claims may be on several objects, a candidate writes its own, then reads all objects again,
-//! and leads only if there is no other: of two candidates at least one sees the other.
+//! candidate waits until it has seen no claim change and no object disappear for `lease_duration`: a claim that it did
+//! not see may have been deleted with its object. Every write carries the resource version on which it is based. Since
+//! several objects may carry claims, a candidate writes its claim, then reads all objects again, and leads only if
+//! there is no other claim: of two candidates at least one sees the other.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ use tracing::{debug, info};
 use super::{BREATH, Election, Refusal, Tenure};
 use crate::api::labels;
 
-/// The kinds that may have finalizers. Those that go last come first, so that a claim rarely moves.
+/// The kinds that may have finalizers. Those that are deleted last come first, so that a claim rarely moves.
 const KINDS: [(&str, &str); 4] = [
     ("MachineClass", "machineclasses"),
     ("MachineDeployment", "machinedeployments"),
@@ -41,7 +42,7 @@ struct Anchor {
     claim: Option<Claim>,
 }
 
-/// Who claims an object, and when it was renewed. The holder is empty after a release.
+/// The claim of an object: its holder and the time of its last renewal. The holder is empty after a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     holder: String,

@@ -92,7 +92,7 @@ impl Server {
         self.state().lease.clone()
     }
 
-    /// Somebody else's write.
+    /// Writes the Lease as another client.
     fn put(&self, lease: Value) {
         self.state().store(Some(lease));
     }
@@ -190,7 +190,7 @@ impl State {
         respond(200, object)
     }
 
-    /// The namespace is deleted: its Lease goes, objects with finalizers stay.
+    /// Deletes the namespace: its Lease is removed, objects with finalizers stay.
     fn terminate(&mut self, left: &[&str]) {
         self.is_terminating = true;
         if self.lease.is_some() {
@@ -216,7 +216,7 @@ impl State {
             json!(format!("host_9 {value}"));
     }
 
-    /// Who leads by an annotation, and of which object.
+    /// Holders of claims, with the objects that carry them.
     fn claims(&self) -> Vec<(String, String)> {
         let of = |(key, object): (&String, &Value)| {
             let text = object["metadata"]["annotations"]["machine.mcm/leader-of.machine-controller"].as_str()?;
@@ -264,7 +264,7 @@ fn fail(code: u16, reason: &str) -> Response<Answer> {
     respond(code, &json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason }))
 }
 
-/// Goes with the virtual time of the test.
+/// Follows the virtual time of the test.
 #[derive(Debug)]
 struct TokioClock(Instant);
 
@@ -659,7 +659,7 @@ fn an_identity_of_a_go_program_is_not_of_our_form() {
     }
 }
 
-/// Stands for a process that leads for a while, and then releases, crashes or goes on until it loses, over and over.
+/// Simulates a process that leads for a while, and then releases, crashes or continues until it loses, repeatedly.
 async fn live(server: Server, timing: Timing, id: usize, seed: u64, terms: Arc<Mutex<Vec<CancellationToken>>>) {
     let mut rng = StdRng::seed_from_u64(seed ^ (id as u64) << 32);
     for life in 0.. {

@@ -78,7 +78,7 @@ impl DriverMetrics {
         }
     }
 
-    /// A driver in a process of its own can be called, or cannot any more.
+    /// Records whether a driver in another process can be reached.
     pub fn reached(&self, provider: &str, is_up: bool) {
         self.up.set([provider], f64::from(u8::from(is_up)));
     }

@@ -25,7 +25,7 @@ struct State {
     opened: AtomicUsize,
     /// Watches are accepted and never answered.
     is_mute: AtomicBool,
-    /// What every new watch says at once.
+    /// The first event of each new watch.
     greeting: Mutex<Option<String>>,
     /// How long a listing takes after the objects were read.
     delay: Mutex<Duration>,
@@ -64,7 +64,7 @@ impl Server {
         Ok(Response::new(Answer::from(list.to_string())))
     }
 
-    /// The type comes first, as API servers send it.
+    /// Sends an event with `type` as its first field, as API servers do.
     fn say(&self, kind: &str, object: &Value) {
         let line = event(kind, object);
         self.0.watchers.lock().retain(|watcher| watcher.unbounded_send(Ok(line.clone())).is_ok());

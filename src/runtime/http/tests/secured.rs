@@ -75,7 +75,7 @@ async fn serve(client: Client, certificate: Certificate) -> (String, Serving) {
     (url, serving)
 }
 
-/// Gets a path with a token; its status and its text. Trusts only `root`, or everybody.
+/// Gets a path with a token; returns status and text. Trusts only `root`, or any certificate.
 async fn get(url: &str, path: &str, token: Option<&str>, root: Option<Vec<u8>>) -> Result<(u16, String), kube::Error> {
     let mut config = kube::Config::new(url.parse().unwrap());
     config.accept_invalid_certs = root.is_none();
