@@ -10,19 +10,20 @@
 //! `maxEvictRetries` periods of 20 s since their first eviction. A pod whose eviction was accepted is not deleted before
 //! its grace period is over.
 //!
-//! **Volumes** ([`volumes`]): after a pod is gone, its volumes are awaited: until they are detached from the Node, then
-//! until they are attached to another one, each for a limited time. The end of the drain also waits, for a limited time,
-//! for volumes that are attached to the Node although no pod of it uses them, whoever evicted their pods.
+//! **Volumes** ([`volumes`]): once a pod no longer exists, its volumes are awaited: until they are detached from the
+//! Node, then until they are attached to another one, each for a limited time. The end of the drain also waits, for a
+//! limited time, for volumes that are attached to the Node although none of its pods uses them, no matter which client
+//! evicted their pods.
 //!
-//! **Which pods count**: those of the first list after the cordon and, once these are gone, those of the next list
-//! ([`Rounds`]). Pods that tolerate a cordoned Node and come back later do not block the drain.
+//! **Which pods count**: those of the first list after the cordon and, once these are terminated, those of the next
+//! list ([`Rounds`]). Pods that tolerate a cordoned Node and return later do not block the drain.
 //!
 //! **The end**: no pod that counts is left in a list, or the drain is forced: at `drainTimeout` after the deletion
 //! timestamp, by the label `force-deletion`, or because the Node has been broken for five minutes ([`DrainPolicy`]).
 //!
-//! Pure: the executor lists pods, makes the calls and records their results; [`plan()`] decides what comes next. After
-//! a crash the drain continues, because the state of each pod is in the pod. Only the eviction period starts again
-//! then, and volumes of pods that are gone are awaited until they are detached, not until they are attached elsewhere;
+//! Pure: the executor lists pods, makes the calls and records their results; [`plan()`] decides the next call. After a
+//! crash the drain continues, because the state of each pod is in the pod. Only the eviction period starts again, and
+//! volumes of terminated pods are awaited until they are detached, not until they are attached elsewhere;
 //! `drainTimeout` does not start again.
 
 pub mod pdb;
@@ -50,7 +51,7 @@ pub use rounds::Rounds;
 pub use rules::Round;
 pub use volumes::{Attachments, ClaimFacts, ClaimRef, Patience, Volume, Volumes};
 
-/// Which pod, and which incarnation of it. A call about it carries the UID as precondition.
+/// Identifies one incarnation of a pod. A call about it carries the UID as precondition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodRef {
     pub namespace: String,

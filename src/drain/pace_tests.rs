@@ -8,7 +8,7 @@ use super::{
 const PODS: usize = 100;
 /// How many of them may be away at a time.
 const AWAY: usize = 5;
-/// Milliseconds until an evicted pod is gone, and until its replacement is ready.
+/// Milliseconds until an evicted pod is terminated, and until its replacement is ready.
 const TERMINATES: i64 = 3_000;
 const REPLACED: i64 = 5_000;
 const STEP: i64 = 100;

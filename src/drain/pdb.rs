@@ -1,4 +1,4 @@
-//! Which disruption budget refused an eviction, and whether it can ever allow one.
+//! Finds the disruption budget that refused an eviction, and whether it can ever allow one.
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
@@ -29,7 +29,7 @@ impl Refusal {
     /// Finds the budget that refused the eviction, among those of the pod's namespace.
     pub fn of(pod: &PodFacts, budgets: &[PodDisruptionBudget], message: impl Into<String>) -> Self {
         let mut covering: Vec<&PodDisruptionBudget> = budgets.iter().filter(|budget| covers(budget, pod)).collect();
-        // Of several, the one that can never be satisfied has to be corrected by a user.
+        // Of several, a user has to correct the budget that can never be satisfied.
         covering.sort_by_key(|budget| (!is_misconfigured(budget), budget.metadata.name.clone()));
         let name = |budget: &PodDisruptionBudget| {
             format!("{}/{}", pod.pod.namespace, budget.metadata.name.as_deref().unwrap_or_default())

@@ -20,7 +20,7 @@ pub struct PodFacts {
     pub is_finished: bool,
     /// When its termination began; `None` if it is not terminating.
     pub terminating_since: Option<Timestamp>,
-    /// Its grace period; once it is terminating, the one that was granted.
+    /// The pod's grace period; once it is terminating, the granted grace period.
     pub grace: SignedDuration,
     /// `spec.priority`; 0 if it has none, as for the scheduler.
     pub priority: i32,

@@ -1,4 +1,4 @@
-//! Which refused pods may be evicted again before their pause is over: a disruption budget has changed since.
+//! Releases refused pods from their pause early when a disruption budget has changed since.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 
 use super::{Answer, PodFacts, Round};
 
-/// What a disruption budget allows now.
+/// The number of disruptions that a budget allows now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// `metadata.resourceVersion` of the budget.

@@ -2,8 +2,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::PodFacts;
 
-/// Which pods a drain waits for: those of its first list and, once these are gone, those of the next one. It compares
-/// no times, because the clocks of this process, the API server and the Node differ.
+/// The pods a drain waits for: those of its first list and, once these are terminated, those of the next one. It
+/// compares no times, because the clocks of this process, the API server and the Node differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     first: Option<BTreeSet<Arc<str>>>,

@@ -39,7 +39,8 @@ pub struct Round<'a> {
     pub patience: Patience,
     /// Pods whose turn has not come, by UID, with what they wait for.
     pub held: &'a BTreeMap<Arc<str>, String>,
-    /// What disruption budgets allow now, by `namespace/name`: those that are watched and refused an eviction.
+    /// Current allowances of disruption budgets, by `namespace/name`: only budgets that are watched and refused an
+    /// eviction.
     pub allowances: &'a BTreeMap<String, Allowance>,
     /// Refused pods, by UID, that are evicted again without a pause.
     pub released: &'a BTreeSet<Arc<str>>,

@@ -13,7 +13,7 @@ use super::{Answer, PodFacts, PodRef, Round, after, rules::eviction_backoff, vol
 /// wait there.
 pub(super) const MOST_MOVING: usize = 5;
 
-/// A pod whose volumes are on the move, or which comes earlier.
+/// A pod that is evicted earlier or whose volumes are being moved.
 struct Ahead<'a> {
     pod: &'a PodRef,
     priority: i32,
@@ -22,12 +22,12 @@ struct Ahead<'a> {
     is_moving: bool,
 }
 
-/// Pods that must not be told to go yet, by UID, with the reason.
+/// Pods that must not be evicted yet, by UID, with the reason.
 ///
-/// - Pods with a lower priority wait until those with a higher one, and their volumes, are gone. A pod whose eviction is
-///   refused holds up nobody.
-/// - Of pods that share a volume, one goes after the other.
-/// - At most [`MOST_MOVING`] volumes are on the move, or those of one pod.
+/// - Pods with a lower priority wait until those with a higher one are terminated and their volumes moved. A pod
+///   whose eviction is refused delays no other pod.
+/// - Pods that share a volume are evicted one after the other.
+/// - At most [`MOST_MOVING`] volumes, or those of one pod, are moved at the same time.
 pub(super) fn held(pods: &[&PodFacts], round: &Round<'_>) -> BTreeMap<Arc<str>, String> {
     let moving = round.volumes.moves().filter(|it| it.is_under_way(round.patience, round.now));
     let mut ahead: Vec<Ahead<'_>> = moving
@@ -46,7 +46,7 @@ pub(super) fn held(pods: &[&PodFacts], round: &Round<'_>) -> BTreeMap<Arc<str>, 
     let mut held = BTreeMap::new();
     for (pod, volumes) in candidates {
         let reason = obstacle(pod, &volumes, &ahead);
-        // It was refused: it is called again, and is in nobody's way until then.
+        // Its eviction was refused: it will be retried, and delays no other pod until then.
         let is_refused = round.attempt(pod).is_some();
         let is_resting =
             round.attempt(pod).is_some_and(|attempt| round.now < after(attempt.at, eviction_backoff(attempt.count)));

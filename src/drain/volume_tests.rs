@@ -1,4 +1,4 @@
-//! Pods with volumes: their order, and what is awaited after they are gone.
+//! Pods with volumes: their order, and which volumes are awaited after they are terminated.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

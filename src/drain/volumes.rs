@@ -5,9 +5,9 @@
 //! uses too stays attached, so it is awaited only with the last of these pods. The volume of a generic ephemeral claim
 //! is deleted with its pod, so it is never attached again.
 //!
-//! Volumes of no move may be attached to the Node as well: their pods were evicted by others or before a restart, or the
-//! driver does not know their IDs. Those that no pod of the Node uses are **left**, and the end of the drain waits until
-//! they are detached, for a limited time.
+//! Other volumes may be attached to the Node as well: their pods were evicted by other clients or before a restart, or
+//! the driver does not report their IDs. Volumes that no pod of the Node uses are **left**, and the end of the drain
+//! waits until they are detached, for a limited time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +41,7 @@ pub struct Volume {
     pub id: Arc<str>,
 }
 
-/// What a claim leads to.
+/// The volume of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimFacts {
     Volume(Volume),
@@ -86,7 +86,7 @@ pub struct Move {
     /// `spec.priority` of the pod.
     pub priority: i32,
     pub volumes: BTreeSet<Volume>,
-    /// Names of those that will be attached to another Node.
+    /// Names of the volumes that will be attached to another Node.
     reattached: BTreeSet<Arc<str>>,
     /// When the pod was told to go, and its grace period.
     since: Timestamp,
@@ -113,7 +113,7 @@ pub enum Stage {
     Over,
 }
 
-/// What is known about the volumes of a Node's pods. Lives in the process only.
+/// State of the volumes of a Node's pods. Kept in memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volumes {
     pub(super) claims: BTreeMap<ClaimRef, ClaimFacts>,
@@ -255,8 +255,8 @@ impl Volumes {
         self.moves.insert(Arc::clone(&pod.pod.uid), begun);
     }
 
-    /// The pods of the Node were listed, and it was seen where volumes are attached. A pod that is gone although nobody is
-    /// known to have told it to go was told by somebody else, or by us and the answer was lost.
+    /// Records a list of the Node's pods together with the places where volumes are attached. A missing pod without a
+    /// recorded eviction was evicted by another client, or by us and the answer was lost.
     pub fn seen(&mut self, pods: &[PodFacts], attachments: &Attachments, now: Timestamp) {
         let going = || pods.iter().filter(|pod| pod.is_drained() && !pod.is_finished);
         for pod in going() {
@@ -322,7 +322,7 @@ impl Volumes {
         Some(Left { names: names_of(left.into_iter().map(|(attachment, _)| attachment)), until })
     }
 
-    /// Names of the volumes that are left on the Node, also of those that were given up.
+    /// Names of the volumes that are left on the Node, including those no longer awaited.
     pub fn still_attached(&self, pods: &[PodFacts]) -> String {
         let pods: Vec<&PodFacts> = pods.iter().collect();
         names_of(self.left_beside(&pods).map(|(attachment, _)| attachment))
