@@ -25,7 +25,7 @@ impl Default for Probing {
 /// The shortest time between two probes.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 
-/// What probes have shown of an API server.
+/// The health of an API server according to its probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Since when every probe failed, and the first error. A success clears it.

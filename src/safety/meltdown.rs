@@ -23,7 +23,7 @@ pub enum Limit {
     Percent(u32),
 }
 
-/// What is no [`Limit`].
+/// A value that cannot be parsed as a [`Limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a number of machines (1 or more) or a percentage (1% to 100%)")]
 pub struct InvalidLimit;
@@ -99,9 +99,9 @@ const NAMES: usize = 3;
 /// Machines of which few may be out of service at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
-    /// Those with this value of the label [`labels::DEPLOYMENT_NAME`].
+    /// Machines with this value of the label [`labels::DEPLOYMENT_NAME`].
     Deployment(String),
-    /// Those whose Nodes get this value of the label [`labels::ZONE`].
+    /// Machines whose Nodes get this value of the label [`labels::ZONE`].
     Zone(String),
 }
 
@@ -160,12 +160,12 @@ pub enum Permit {
 }
 
 impl Permit {
-    /// What a look at the permit showed: if it could be taken, it is [`Permit::Free`] and not held.
+    /// The state after a read of the permit: if it could be taken, it is [`Permit::Free`] and not held.
     pub fn seen(self, limits: &Limits) -> Self {
         if self.awaits(limits).is_none() { Self::Free } else { self }
     }
 
-    /// What the replacement of the Machine waits for, beside the question for the permit; `None` if it may be replaced.
+    /// The reason why the Machine is not replaced yet, apart from the permit; `None` if it may be replaced.
     pub fn awaits(&self, limits: &Limits) -> Option<String> {
         match self {
             Self::NotAsked | Self::Free => None,
@@ -227,7 +227,7 @@ impl OutOfService {
         }
     }
 
-    /// Whose Machines were counted.
+    /// The group whose Machines were counted.
     pub fn group(&self) -> &Group {
         &self.group
     }

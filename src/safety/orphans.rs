@@ -25,13 +25,13 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// What is written on its VMs: the UID, else the name. Both fit into the labels of all clouds.
+    /// The marker on the Machine's VMs: the UID, else the name. Both are valid label values in all clouds.
     pub fn marker(&self) -> &str {
         self.uid.as_deref().unwrap_or(&self.namespace)
     }
 
-    /// Whether a VM with this marker is one of its own. The process may have been unable to read the UID when it created
-    /// the VM, so the name counts, too.
+    /// Whether a VM with this marker belongs to the Machine. The process may have been unable to read the UID when it
+    /// created the VM, so the name is also accepted.
     fn has(&self, marker: &str) -> bool {
         self.uid.as_deref() == Some(marker) || self.namespace == marker
     }
@@ -48,13 +48,13 @@ pub struct Claim {
     pub is_creating: bool,
 }
 
-/// What a listed VM is.
+/// The classification of a listed VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A Machine has it, or may have it.
     Claimed,
-    /// The Machine of its name has another provider ID, and there is no VM with that one. Either the stored ID is wrong,
-    /// or this VM is; people have to find out.
+    /// The Machine with the VM's name has another provider ID, and no VM has that ID. Either the stored ID or this VM
+    /// is wrong; a user has to find out.
     Doubtful,
     /// No Machine has it, but it carries the marker of another owner.
     Foreign,
@@ -259,8 +259,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is called an orphan: no Machine has its ID, every Machine of its name has a VM of its own, and it carries
-        /// the marker of this owner. What carries none is told apart, and what carries another is never one.
+        /// A VM is an orphan if no Machine has its ID, every Machine of its name has another VM, and it carries the
+        /// marker of this owner. VMs without a marker are reported separately, and VMs with another owner's marker are
+        /// never orphans.
         #[test]
         fn no_vm_that_a_machine_or_another_owner_may_have_is_an_orphan(
             vms in prop::collection::btree_map("(v[0-4])?", ("[a-c]?", any_marker()), 0..6),

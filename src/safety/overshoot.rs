@@ -25,7 +25,7 @@ pub struct Limits {
     pub lower: i64,
 }
 
-/// What becomes of a set.
+/// The decision about a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It has too many Machines.
