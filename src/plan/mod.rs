@@ -15,19 +15,19 @@ pub use event::Event;
 pub use hold::Hold;
 pub use wait::{Wait, WaitKind};
 
-/// What to do now, and what to wait for after that.
+/// The next steps, and what to wait for after them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan<A> {
     /// Actions, in order.
     pub steps: Vec<Step<A>>,
-    /// What the object waits for. A plan with neither steps nor waits is complete.
+    /// The awaited events. A plan with neither steps nor waits is complete.
     pub waits: Vec<Wait>,
 }
 
 /// One action and the reason for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<A> {
-    /// What to do.
+    /// The change to make.
     pub action: A,
     /// The reason, as text. A number in it names its field.
     pub reason: String,

@@ -38,7 +38,7 @@ pub enum WaitKind {
     Hold,
     /// The in-place update of a Node.
     InPlaceUpdate,
-    /// What an object of Cluster API needs, or its VM.
+    /// Infrastructure of Cluster API, or a VM.
     Infrastructure,
     /// Machines to become available.
     MachineAvailability,
@@ -48,7 +48,7 @@ pub enum WaitKind {
     MachineDeletion,
     /// The API server to accept a write of a Machine that it refused.
     MachineWrite,
-    /// Which Machine a Node belongs to.
+    /// The Machine of a Node.
     NodeClaim,
     /// A Node to become healthy again.
     NodeHealth,
