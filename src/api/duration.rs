@@ -17,7 +17,7 @@ pub struct InvalidDuration {
     text: String,
 }
 
-/// The pattern in the CRDs, which the parser accepts, too.
+/// The pattern in the CRDs; the parser accepts the same texts.
 pub const PATTERN: &str = r"^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
 const UNITS: [(&str, f64); 8] =

@@ -1,5 +1,5 @@
-//! Names of labels, annotations, taints and finalizers, which other programs read, too. All values are defined by the
-//! Go reference, but those that end in `mcm/…` and the one of clusterctl, and never change.
+//! Names of labels, annotations, taints and finalizers. Other programs also read them. The Go reference defines all
+//! values, except those that end in `mcm/…` and the one of clusterctl; they never change.
 
 /// Label on a Machine: the name of its Node. The only link from Machine to Node.
 pub const NODE: &str = "node";

@@ -168,7 +168,7 @@ pub struct InPlaceUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int_or_percent")]
     pub max_surge: Option<IntOrString>,
-    /// Who selects the Nodes to update: `Auto` (this controller) or `Manual` (a user).
+    /// Selects the Nodes to update: `Auto` (this controller) or `Manual` (a user).
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub orchestration_type: String,
 }

@@ -179,7 +179,7 @@ pub struct CurrentStatus {
     pub preserve_expiry_time: Option<Time>,
 }
 
-/// An enum of strings that other programs write, too. An unknown string is kept.
+/// An enum of strings that other programs also write. An unknown string is kept.
 macro_rules! texts {
     ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*

@@ -53,12 +53,12 @@ pub(crate) fn is_auto_preserved(meta: &ObjectMeta) -> bool {
 }
 
 impl Machine {
-    /// What the Machine's own annotation asks for.
+    /// The mode in the annotation of the Machine.
     pub fn preserve_mode(&self) -> Option<PreserveMode> {
         PreserveMode::parse(self.annotation(labels::PRESERVE)?)
     }
 
-    /// What the annotation of its Node asked for when the machine controller last copied it.
+    /// The mode in the annotation of its Node when the machine controller last copied it.
     pub fn copied_preserve_mode(&self) -> Option<PreserveMode> {
         PreserveMode::parse(self.annotation(labels::LAST_NODE_PRESERVE)?)
     }
