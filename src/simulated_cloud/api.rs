@@ -7,7 +7,7 @@ use super::messages::{CreateVm, Failure, ListedVms, Selector, TagRequest, VmView
 /// A simulated cloud as its drivers see it.
 #[async_trait]
 pub trait CloudApi: Send + Sync + std::fmt::Debug {
-    /// Creates a VM, or finds the one that an earlier call with the same token created.
+    /// Creates a VM, or returns the VM of an earlier call with the same token.
     async fn create(&self, request: &CreateVm) -> Result<VmView, Failure>;
 
     /// Initializes a VM.
@@ -16,10 +16,10 @@ pub trait CloudApi: Send + Sync + std::fmt::Debug {
     /// Makes a VM one of a cluster and an owner; of none if they are empty.
     async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure>;
 
-    /// Deletes the VMs of a selector, of which there may be none, and returns when they are gone.
+    /// Deletes the VMs of a selector, if any, and returns when they are deleted.
     async fn delete(&self, selector: &Selector) -> Result<(), Failure>;
 
-    /// Finds the one VM of a selector.
+    /// Finds the only VM of a selector.
     async fn status(&self, selector: &Selector) -> Result<VmView, Failure>;
 
     /// All VMs of a cluster.

@@ -30,7 +30,7 @@ pub enum InvalidAddress {
     /// It cannot be understood.
     #[error("{address:?} is not the address of a simulated cloud: use one such as http://127.0.0.1:10270")]
     Form {
-        /// What was given.
+        /// The configured text.
         address: String,
     },
     /// No HTTP client can be had.

@@ -19,7 +19,7 @@ pub struct Control {
     pub latency: Latencies,
     /// Largest numbers of VMs.
     pub quotas: Vec<Quota>,
-    /// What cannot be had.
+    /// Shapes of which no VM can be created.
     pub stock_outs: Vec<Shape>,
     /// Largest rate of calls.
     pub throttle: Option<Throttle>,
@@ -68,7 +68,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// What it counts.
+    /// The combination of zone, type and capacity that is counted.
     pub fn shape(&self) -> Shape {
         Shape { zone: self.zone.clone(), instance_type: self.instance_type.clone() }
     }
@@ -112,7 +112,7 @@ pub struct Fault {
     /// Text of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// State that goes with the error.
+    /// State that is returned with the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_known_state: Option<String>,
     /// The operation is carried out and only the answer is lost.
@@ -196,7 +196,7 @@ impl<'de> Deserialize<'de> for Latency {
     }
 }
 
-/// A text in which `*` stands for any number of characters. The default matches everything.
+/// A text in which `*` matches any number of characters. The default matches everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pattern(String);
@@ -247,7 +247,7 @@ pub enum InvalidControl {
         field: String,
         /// The number.
         value: f64,
-        /// What would do.
+        /// The expected value.
         expected: &'static str,
     },
 }

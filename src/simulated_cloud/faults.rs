@@ -1,4 +1,4 @@
-//! Which calls are held up or fail, as the settings want it.
+//! Delays calls or makes them fail, as configured.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::control::{Control, Fault, Throttle};
 use crate::driver::operation::Operation;
 
-/// Decides about each call. What it decides is a function of seed, settings, operation, Machine and the number of earlier
-/// calls for that Machine: not of what else goes on.
+/// Decides about each call. The decision is a function of seed, settings, operation, Machine and the number of earlier
+/// calls for that Machine, and of nothing else.
 #[derive(Debug)]
 pub(super) struct Faults {
     seed: u64,

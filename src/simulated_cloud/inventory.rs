@@ -118,14 +118,14 @@ impl Inventory {
         Ok(())
     }
 
-    /// Remembers what is newly known of a VM that is gone.
+    /// Stores the state of a deleted VM whose Node still exists.
     pub(super) fn put_departed(&mut self, departed: Departed) -> io::Result<()> {
         self.append(&Entry { departed: Some(departed.clone()), ..Entry::default() })?;
         self.contents.departed.insert(departed.id.clone(), departed);
         Ok(())
     }
 
-    /// Forgets a VM whose Node is gone too.
+    /// Removes a VM whose Node is also deleted.
     pub(super) fn forget(&mut self, id: &str) -> io::Result<()> {
         if self.contents.departed.contains_key(id) {
             self.append(&Entry { forgotten: Some(id.to_owned()), ..Entry::default() })?;

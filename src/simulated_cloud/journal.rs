@@ -14,7 +14,7 @@ use super::record::{Departed, VmRecord};
 /// Lines of history that are always tolerated.
 const SLACK: usize = 1024;
 
-/// One change. Each part is a change of its own; all parts of a line happen together.
+/// One line. Each part is an independent change; all parts of a line are applied together.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Entry {
@@ -24,18 +24,18 @@ pub(super) struct Entry {
     /// A VM that is new or has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<VmRecord>,
-    /// ID of a VM that is gone.
+    /// ID of a deleted VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
     /// A VM of which a Node is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departed: Option<Departed>,
-    /// ID of a VM whose Node is gone too.
+    /// ID of a deleted VM whose Node is also deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forgotten: Option<String>,
 }
 
-/// What a journal holds.
+/// The decoded lines of a journal.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Contents {
     pub serial: u64,
@@ -91,7 +91,7 @@ impl Journal {
             Err(error) => return Err(io(error)),
         };
         let mut contents = Contents::default();
-        // What follows the last line end was cut off in the middle of a write, so nobody was told of it.
+        // Text after the last line end is an interrupted write, whose change was never reported.
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let lines = text.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
         for (index, line) in lines.enumerate() {

@@ -1,4 +1,4 @@
-//! What goes over the wire between the simulated cloud and its drivers.
+//! Messages between the simulated cloud and its drivers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::driver::code::Code;
 
-/// What every provider ID begins with; zone and ID follow.
+/// The prefix of every provider ID; zone and ID follow.
 pub const PROVIDER_ID_PREFIX: &str = "simulated:///";
 
 /// A VM to be made.
@@ -37,7 +37,7 @@ pub struct CreateVm {
     pub provider_spec: Value,
 }
 
-/// Which VMs a call is about.
+/// Selects the VMs of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selector {
@@ -75,7 +75,7 @@ pub struct VmView {
     pub token: String,
     /// Name of its Node.
     pub node_name: String,
-    /// What it is doing.
+    /// The state of the VM.
     pub state: VmState,
     /// False while it waits to be initialized.
     pub initialized: bool,
@@ -101,7 +101,7 @@ pub struct VmView {
     pub joined: bool,
 }
 
-/// What a VM is doing.
+/// The state of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VmState {
     /// The create call still runs.
@@ -110,7 +110,7 @@ pub enum VmState {
     Booting,
     /// Up.
     Running,
-    /// Killed, but not gone.
+    /// Killed, but not deleted.
     Stopped,
     /// A delete call runs.
     Deleting,
@@ -151,9 +151,9 @@ pub enum KillMode {
     /// It stops, and stays visible.
     #[default]
     Stop,
-    /// It is gone; its Node lingers.
+    /// The VM is deleted; its Node remains.
     Vanish,
-    /// It is gone, and its Node too.
+    /// The VM and its Node are deleted.
     Unregister,
 }
 
@@ -206,7 +206,7 @@ pub struct VolumesRequest {
     pub detach: Vec<String>,
 }
 
-/// A VM that is gone, while its Node is still there.
+/// A deleted VM whose Node still exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DepartedView {
@@ -226,7 +226,7 @@ pub struct DepartedView {
 pub struct StateView {
     /// VMs of all clusters, by ID.
     pub vms: Vec<VmView>,
-    /// VMs that are gone while their Nodes are still there, by ID.
+    /// Deleted VMs whose Nodes still exist, by ID.
     pub departed: Vec<DepartedView>,
 }
 
@@ -235,10 +235,10 @@ pub struct StateView {
 #[error("{code}: {message}")]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// What kind of failure.
+    /// The kind of failure.
     #[serde(serialize_with = "write_code", deserialize_with = "read_code")]
     pub code: Code,
-    /// What was attempted and why it failed.
+    /// The attempted operation and the reason of its failure.
     pub message: String,
     /// State for the caller to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]

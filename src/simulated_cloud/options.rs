@@ -1,4 +1,4 @@
-//! The simulated cloud as a process of its own.
+//! The simulated cloud as a separate process.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -167,7 +167,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let vms = cloud.stats().alive;
     tracing::info!(%address, seed, vms, nodes = target.is_some(), "simulated cloud started");
     let kept = target.map(|client| tokio::spawn(keep_nodes(Arc::clone(&cloud), client, stop.clone())));
-    // Calls under way are cut off: what they began goes on by its clock, also over a restart.
+    // Running calls are cancelled: the operations they began are completed in time, even across a restart.
     let outcome = tokio::select! {
         outcome = axum::serve(listener, router(cloud)).into_future() => outcome,
         () = stop.cancelled() => Ok(()),

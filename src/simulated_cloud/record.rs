@@ -1,4 +1,4 @@
-//! What is known of one VM, and what follows from that at a given time.
+//! The record of one VM, and its state at a given time.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -60,7 +60,7 @@ pub(super) enum NodeLink {
     Asked,
     /// The Node with this UID.
     Registered { uid: String, at: Timestamp },
-    /// The Node with this UID, which somebody deleted.
+    /// The Node with this UID was deleted by a client.
     Lost { uid: String },
 }
 
@@ -73,7 +73,7 @@ pub(super) struct SetCondition {
     pub since: Timestamp,
 }
 
-/// A VM that is gone while its Node is still there.
+/// A deleted VM whose Node still exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Departed {
@@ -204,7 +204,7 @@ impl VmRecord {
         vec![address("InternalIP", format!("10.{b}.{c}.{d}")), address("Hostname", self.machine_name.clone())]
     }
 
-    /// What remains of it after it has gone; nothing if it never asked for a Node.
+    /// The record that is kept after the VM is deleted; none if it never requested a Node.
     pub(super) fn departed(&self, at: Timestamp, how: Departure) -> Option<Departed> {
         (!self.node.is_none()).then(|| Departed {
             id: self.id.clone(),

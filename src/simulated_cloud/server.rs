@@ -144,7 +144,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// The HTTP status that goes with a code. It only repeats what the body says.
+/// The HTTP status of a code. It only repeats the code in the body.
 fn status_of(code: Code) -> StatusCode {
     let status = match code {
         Code::Canceled => 499,

@@ -34,7 +34,7 @@ pub const FAKE: &str = "simulated.mcm/fake";
 /// No machine has that many; what is more is a slip of the pen.
 const MOST_VOLUMES: u64 = 1000;
 
-/// What a VM is to be. Read with [`ProviderSpec::parse`] only, so what exists is valid and complete.
+/// The description of a VM. Read with [`ProviderSpec::parse`] only, so each value is valid and complete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", try_from = "Value")]
 pub struct ProviderSpec {

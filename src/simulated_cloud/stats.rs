@@ -1,4 +1,4 @@
-//! What has happened since the start.
+//! Counters since the start.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ pub struct Stats {
     pub calls: BTreeMap<Operation, Calls>,
     /// VMs made.
     pub created: u64,
-    /// VMs gone by a delete call.
+    /// VMs deleted by a delete call.
     pub deleted: u64,
-    /// VMs gone by a kill.
+    /// VMs deleted by a kill.
     pub killed: u64,
-    /// VMs that are not gone.
+    /// VMs that are not deleted.
     pub alive: usize,
-    /// Most VMs that were not gone at one time.
+    /// The highest number of VMs that existed at one time.
     pub max_alive: usize,
     /// Nodes registered.
     pub nodes_registered: u64,
@@ -34,7 +34,7 @@ pub struct Stats {
 pub struct Calls {
     /// All of them.
     pub total: u64,
-    /// Those that failed, by the name of the code.
+    /// Failed calls, by the name of the code.
     pub failed: BTreeMap<String, u64>,
 }
 

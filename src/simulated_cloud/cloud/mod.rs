@@ -55,7 +55,7 @@ struct Inner {
     control: Control,
     faults: Faults,
     stats: Stats,
-    /// VMs that have changed since the Nodes were last looked after; none while nobody looks after them.
+    /// VMs that changed since their Nodes were last updated; `None` while no Nodes are kept.
     changed: Option<BTreeSet<String>>,
 }
 
@@ -79,7 +79,7 @@ impl Cloud {
         Self { clock: Clock::new(), seed, start: control, inner: Mutex::new(inner), changed: Notify::new() }
     }
 
-    /// Creates a VM, or finds the one that an earlier call with the same token created.
+    /// Creates a VM, or returns the VM of an earlier call with the same token.
     ///
     /// # Errors
     /// As documented for `POST /v1/vms`, and injected faults.
@@ -87,7 +87,7 @@ impl Cloud {
         self.call(Operation::Create, &request.machine_name, self.make(request)).await
     }
 
-    /// Finds the one VM of a selector.
+    /// Finds the only VM of a selector.
     ///
     /// # Errors
     /// `NotFound`, `OutOfRange` for several, `Uninitialized` with the VM, and injected faults.
@@ -134,7 +134,7 @@ impl Cloud {
         .await
     }
 
-    /// Deletes the VMs of a selector, of which there may be none, and returns when they are gone.
+    /// Deletes the VMs of a selector, if any, and returns when they are deleted.
     ///
     /// # Errors
     /// `InvalidArgument` if neither a Machine nor a provider ID is named, and injected faults.
@@ -151,7 +151,7 @@ impl Cloud {
         .await
     }
 
-    /// Deletes one VM, and returns when it is gone.
+    /// Deletes one VM, and returns when it is deleted.
     ///
     /// # Errors
     /// `NotFound`, and injected faults.

@@ -1,4 +1,4 @@
-//! What the keeper of the Nodes asks and tells.
+//! The interface for the task that keeps the Nodes.
 
 use std::{collections::BTreeSet, io};
 
@@ -10,14 +10,14 @@ use crate::simulated_cloud::{
     record::{Departed, NodeLink, VmRecord},
 };
 
-/// What is known of a VM for the sake of its Node.
+/// The state of a VM as far as its Node is concerned.
 #[derive(Clone, Debug)]
 pub(in crate::simulated_cloud) enum NodeView {
     /// The VM is there.
     Vm(Box<VmRecord>),
-    /// It is gone, its Node is not.
+    /// The VM is deleted, its Node is not.
     Departed(Departed),
-    /// Both are gone.
+    /// VM and Node are deleted.
     Nothing,
 }
 
@@ -67,7 +67,7 @@ impl Cloud {
         }
     }
 
-    /// Somebody deleted the Node of a VM.
+    /// A client deleted the Node of a VM.
     pub(in crate::simulated_cloud) fn node_lost(&self, id: &str) {
         self.link(id, |vm, _| {
             if let NodeLink::Registered { uid, .. } = &vm.node {
@@ -76,7 +76,7 @@ impl Cloud {
         });
     }
 
-    /// The Node of a VM that is gone is gone too.
+    /// The Node of a deleted VM was deleted.
     pub(in crate::simulated_cloud) fn node_removed(&self, id: &str, removed: bool) {
         let (mut inner, _) = self.lock();
         inner.stats.nodes_removed += u64::from(removed);

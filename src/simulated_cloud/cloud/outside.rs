@@ -1,4 +1,4 @@
-//! What is done to the cloud from outside of it: settings, breakage, inspection.
+//! Operations from outside of the cloud: settings, faults, inspection.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Cloud {
-    /// Kills a VM, as a failure of the hardware or somebody at the console would.
+    /// Kills a VM, as a hardware failure or an operator at the console would.
     ///
     /// # Errors
     /// `NotFound`.
@@ -132,7 +132,7 @@ impl Cloud {
         }
     }
 
-    /// What has happened since the start.
+    /// Counters since the start.
     pub fn stats(&self) -> Stats {
         self.lock().0.stats.clone()
     }

@@ -1,4 +1,4 @@
-//! What the Node of a VM needs next. Pure.
+//! Computes the next action for the Node of a VM. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::simulated_cloud::{
 /// Heartbeats between two refreshments of the conditions.
 const BEATS_PER_STATUS: u64 = 30;
 
-/// What was done for a Node by this process.
+/// The record of this process about a Node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    /// What the Node was last told.
+    /// The last status written to the Node.
     pub written: Option<Written>,
     pub last_beat: Option<Timestamp>,
     pub beats: u64,
@@ -49,7 +49,7 @@ pub(super) struct Rules {
     pub since: Timestamp,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Next {
     /// Create the Node.
@@ -68,7 +68,7 @@ pub(super) enum Next {
     Forget,
 }
 
-/// Decides what comes next.
+/// Decides the next action.
 pub(super) fn next(view: NodeView, memory: &Memory, rules: &Rules, now: Timestamp) -> Next {
     if let Some(at) = memory.retry_at.filter(|at| now < *at) {
         return Next::Wait(Some(at));

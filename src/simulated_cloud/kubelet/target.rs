@@ -18,7 +18,7 @@ pub(super) struct Target {
     leases: Api<Lease>,
 }
 
-/// What came of a registration.
+/// The result of a registration.
 pub(super) enum Registration {
     /// The Node of the VM is there, with this UID.
     Done(String),
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// Removes the Node of a VM that is gone, and its Lease; false if it was gone already, or is another's.
+    /// Deletes the Node of a deleted VM, and its Lease; false if it was already deleted or belongs to another VM.
     pub(super) async fn remove(&self, departed: &Departed, with_lease: bool) -> Result<bool, Error> {
         let uid = match &departed.uid {
             Some(uid) => Some(uid.clone()),
