@@ -71,7 +71,7 @@ pub(super) async fn run_connected(
     stop: &CancellationToken,
 ) -> Result<()> {
     let process = &host.options;
-    // What this run starts ends with it, and not with the cell, which may be run again.
+    // Tasks of this run end with it, and not with the cell, which may run again.
     let running = stop.child_token();
     let _ended = running.clone().drop_guard();
     let sharing = host.fleet.as_ref().map(|fleet| fleet.sharing(&options.name));

@@ -45,7 +45,7 @@ impl Sharing {
     }
 }
 
-/// Clients with limits of their own, so that events and Leases do not wait for other requests.
+/// Clients with separate limits, so that events and Leases do not wait for other requests.
 pub(super) struct Clients {
     pub control: Client,
     pub target: Option<TargetClients>,

@@ -1,4 +1,4 @@
-//! The drivers of this program as a process of their own.
+//! Serves the drivers of this program from a separate process.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::{
     simulated_cloud::{Client, Cloud, CloudApi, Control},
 };
 
-/// Which drivers are served, and where.
+/// The drivers to serve, and their addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverServerOptions {
     /// Only the driver of this provider.
     pub provider: Option<String>,
     /// URL of the simulated cloud; in memory if `None`.
     pub simulated_cloud: Option<String>,
-    /// What Secrets of classes may use.
+    /// Restricts the Secrets of classes.
     pub secrets: SecretPolicy,
     /// Where to listen.
     pub listen: ListenOptions,

@@ -27,12 +27,12 @@ pub(crate) struct DriverOptions<'a> {
     pub provider: Option<&'a str>,
     /// URL of the simulated cloud; embedded in this process if `None`.
     pub simulated_cloud: Option<&'a str>,
-    /// What Secrets of classes may use.
+    /// Restricts the Secrets of classes.
     pub secrets: &'a SecretPolicy,
     /// The control cluster and namespace; name the state file of an embedded cloud.
     pub control_server: &'a Uri,
     pub namespace: &'a str,
-    /// Drivers in processes of their own.
+    /// Drivers in other processes.
     #[cfg(feature = "remote")]
     pub remote: &'a [crate::driver::remote::Endpoint],
     /// The cluster in which VMs of an embedded cloud register as Nodes.

@@ -225,7 +225,7 @@ async fn follow(
     }
 }
 
-/// What the cells of a file share.
+/// State that the cells of a file share.
 pub(super) struct Fleet {
     pub census: Arc<Census>,
     budgets: Budgets,
@@ -254,7 +254,7 @@ impl Fleet {
     /// Registers the Leases of a cell, until the result is dropped.
     ///
     /// # Errors
-    /// Another cell has the same ones, so that one of both would never lead.
+    /// Another cell has the same Leases, so one of the two would never lead.
     pub fn register(&self, options: &CellOptions, server: &Uri) -> Result<Registered> {
         let key = (address(server), options.leases.clone());
         let mut registered = self.registered.lock();

@@ -31,14 +31,14 @@ use crate::runtime::{
     shutdown, trust,
 };
 
-/// What all cells of a process share.
+/// State that all cells of a process share.
 #[derive(Clone)]
 struct Host {
     options: Arc<ProcessOptions>,
     shared: Shared,
     readiness: Readiness,
     guards: Arc<Guards>,
-    /// What the cells of a file share; `None` for a single cell.
+    /// State that the cells of a file share; `None` for a single cell.
     fleet: Option<Arc<fleet::Fleet>>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     outcome
 }
 
-/// Serves metrics at an address of their own, if they have one.
+/// Serves metrics at a separate address, if one is configured.
 async fn serve_diagnostics(
     options: &ProcessOptions,
     endpoints: Endpoints,

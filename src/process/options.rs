@@ -58,9 +58,10 @@ pub(crate) struct ProcessOptions {
 pub(crate) enum Diagnostics {
     /// With the other endpoints.
     Beside,
-    /// At an address of their own, to everybody.
+    /// At a separate address, without authentication.
     At(SocketAddr),
-    /// At an address of their own, with TLS, to those whom the control cluster allows. Self-signed without files.
+    /// At a separate address, with TLS, to users whom the control cluster authorizes. The certificate is self-signed if
+    /// there are no files.
     Secured(SocketAddr, Option<CertificateFiles>),
 }
 
@@ -84,9 +85,9 @@ pub(crate) struct DriverChoice {
     pub provider: Option<String>,
     /// URL of the simulated cloud; embedded in this process if `None`.
     pub simulated_cloud: Option<String>,
-    /// What Secrets of classes may use.
+    /// Restricts the Secrets of classes.
     pub secrets: crate::driver::SecretPolicy,
-    /// Drivers in processes of their own.
+    /// Drivers in other processes.
     #[cfg(feature = "remote")]
     pub remote: Vec<crate::driver::remote::Endpoint>,
 }
