@@ -1,7 +1,7 @@
 use crate::api::machine::MachineClass;
 
-/// A cloud account: a provider and the Secret with its credentials. Quotas and rate limits apply per account, so slots
-/// and limits do, too.
+/// A cloud account: a provider and the Secret with its credentials. Quotas and rate limits apply per account, and so do
+/// slots and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Account {
     provider: String,

@@ -77,10 +77,10 @@ pub(crate) enum NotValidated {
 }
 
 impl Catalogue {
-    /// The built-in drivers and those in processes of their own, or only the one of `provider`.
+    /// Opens the built-in drivers and those in other processes, or only the one of `provider`.
     ///
     /// # Errors
-    /// There is none of `provider`, or a driver cannot be opened.
+    /// No driver has the name `provider`, or a driver cannot be opened.
     pub(crate) fn open(
         environment: &Environment<'_>,
         provider: Option<&str>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// What each of them contains, with `-` for everything but letters and digits: `kubernetes.io/cluster/` of AWS,
+/// The common part of cluster tags, with `-` for everything but letters and digits: `kubernetes.io/cluster/` of AWS,
 /// `kubernetes-io-cluster-` of GCP, `kubernetes.io-cluster-` of Azure and OpenStack.
 const MARK: &str = "kubernetes-io-cluster-";
 

@@ -5,20 +5,20 @@ use super::remote::Endpoint;
 use super::secret_policy::SecretPolicy;
 use crate::simulated_cloud::{CloudApi, InvalidAddress};
 
-/// What a process passes to the drivers that it opens.
+/// The settings that a process passes to its drivers.
 pub(crate) struct Environment<'a> {
     /// The simulated cloud, in the process or beside it.
     pub simulated_cloud: &'a dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress>,
-    /// What Secrets of classes may use.
+    /// Restricts the Secrets of classes.
     pub secrets: &'a SecretPolicy,
-    /// Drivers in processes of their own. They replace built-in ones of the same name.
+    /// Drivers in other processes. They replace built-in ones of the same name.
     #[cfg(feature = "remote")]
     pub remote: &'a [Endpoint],
 }
 
 #[cfg(feature = "remote")]
 impl Environment<'_> {
-    /// Whether a driver in a process of its own has this name.
+    /// Whether a driver in another process has this name.
     pub(super) fn has_remote(&self, provider: &str) -> bool {
         self.remote.iter().any(|endpoint| endpoint.name.eq_ignore_ascii_case(provider))
     }

@@ -8,7 +8,7 @@ use super::{code::Code, vm::Vm};
 pub struct DriverError {
     /// Kind of the failure; decides about retries.
     pub code: Code,
-    /// What was attempted and why it failed; free of secrets.
+    /// The attempted operation and the reason of its failure; free of secrets.
     pub message: String,
     /// State to store although the call failed.
     pub last_known_state: Option<String>,
@@ -19,7 +19,7 @@ pub struct DriverError {
     pub call_again_in: Option<Duration>,
 }
 
-/// Longest message that controllers get, in bytes. It comes into statuses, of which there are many.
+/// Longest message for controllers, in bytes. It is copied into statuses, of which there are many.
 const LONGEST_MESSAGE: usize = 2 << 10;
 
 impl DriverError {

@@ -73,7 +73,7 @@ pub(crate) trait Observer: Send + Sync + 'static {
     #[cfg_attr(not(any(test, feature = "cloud")), expect(dead_code, reason = "only real clouds are asked"))]
     fn requested(&self, _provider: &str, _service: &'static str, _duration: Duration, _is_success: bool) {}
 
-    /// A driver in a process of its own can be called, or cannot any more.
+    /// A driver in another process became reachable or unreachable.
     #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only remote drivers are reached"))]
     fn reached(&self, _provider: &str, _is_up: bool) {}
 }
@@ -316,7 +316,7 @@ impl Guard for CallLimits {
     ) -> Result<T, DriverError> {
         let slots = call.account.map(|account| self.slots_of(account));
         let _slot = match &slots {
-            // Nobody closes the semaphore, so there always is a permit in the end.
+            // The semaphore is never closed, so a permit becomes free eventually.
             Some(slots) => slots.acquire().await.ok(),
             None => None,
         };

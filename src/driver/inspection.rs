@@ -1,4 +1,4 @@
-//! What a driver finds in its cloud of what a class needs.
+//! Findings of a driver about the cloud resources that a class needs.
 
 /// Something that a class needs, and whether it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,7 +6,7 @@ pub(crate) struct Finding {
     /// The field that needs it, such as `providerSpec.ami`, or `Secret`.
     pub path: String,
     pub presence: Presence,
-    /// What was found, or why it is not known; free of secrets.
+    /// The finding, or the reason why it is unknown; free of secrets.
     pub text: String,
 }
 
@@ -31,7 +31,7 @@ impl Finding {
         Self { path: path.into(), presence: Presence::Missing, text: text.into() }
     }
 
-    /// What a call that failed says: only some errors are about what was looked for.
+    /// The finding of a failed call: only some errors are about the requested resource.
     pub(crate) fn of_failure(path: impl Into<String>, error: &super::DriverError) -> Self {
         use super::Code;
         let is_certain = matches!(

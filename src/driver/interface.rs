@@ -93,7 +93,7 @@ pub trait Driver: Send + Sync + 'static {
         Problems::default()
     }
 
-    /// Creates the VM of a Machine, or finds the one that an earlier call created. Never creates a second one.
+    /// Creates the VM of a Machine, or returns the VM of an earlier call. Never creates a second one.
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 
     /// Initializes a VM after its creation. [`Code::Uninitialized`] means: call again.

@@ -1,5 +1,5 @@
 //! The driver interface: the reference's six methods, its codes, and the catalogue that wraps every driver with
-//! metrics, limits and deadlines. A driver can be a process of its own.
+//! metrics, limits and deadlines. A driver may run in another process.
 
 #![cfg_attr(
     not(all(feature = "simulated", feature = "remote", feature = "aws", feature = "gcp")),

@@ -1,4 +1,4 @@
-//! Which credentials, files and hosts the Secret of a class may use in the process that serves the class.
+//! Restricts the credentials, files and hosts that the Secret of a class may use in the process that serves the class.
 //!
 //! Authors of classes and Secrets are trusted with their own cloud account, not with the identity, the files and the network
 //! of the process.
@@ -18,7 +18,7 @@ pub(crate) const GARDENER_FOLDER: &str = "/var/run/secrets/gardener.cloud/worklo
 /// In the list of namespaces: all of them.
 pub(crate) const ALL_NAMESPACES: &str = "*";
 
-/// What the operator of a process allows Secrets of classes to use.
+/// The features that the operator of a process allows Secrets of classes to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretPolicy {
     /// Namespaces whose classes may use the cloud credentials of the process; `*` means all.

@@ -137,7 +137,7 @@ impl Driver for SimulatedDriver {
         Ok(None)
     }
 
-    /// A VM that the Machine names is also found without a tag: somebody else may have made it.
+    /// A VM that the Machine names is also found without a tag: another client may have created it.
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let selector = self.selector(request)?;
         let found = match self.cloud.status(&selector).await {

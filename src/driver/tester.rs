@@ -32,7 +32,7 @@ pub struct Failed {
     pub code: &'static str,
     /// Whether it may be repeated at once.
     pub is_transient: bool,
-    /// What was attempted and why it failed.
+    /// The attempted operation and the reason of its failure.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What classes of all clouds have.
+//! The parts of classes that all clouds share.
 
 use crate::{api::machine::MachineClass, driver::spec::Problems};
 

@@ -167,7 +167,7 @@ fn find<'a, E: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 
     std::iter::successors(Some(error), |one| one.source()).find_map(|one| one.downcast_ref())
 }
 
-/// The text of an error and of its causes, without those that only repeat.
+/// The text of an error and of its causes, without repetitions.
 fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let (mut texts, mut next) = (vec![error.to_string()], error.source());
     while let Some(one) = next {

@@ -1,7 +1,7 @@
 //! Look-ups that wait at the same time share one request.
 //!
-//! A look-up joins a request that has not been sent yet, never one under way: its answer may be older than the question. Only
-//! where answers do not age it joins that, too.
+//! A look-up joins a request that has not been sent yet, but not one under way, whose answer may be older than the
+//! question. It joins the latter only where answers do not age.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -33,7 +33,7 @@ pub(crate) struct Coalescer<K, T: Clone> {
 struct Waiting<T: Clone> {
     number: u64,
     names: Arc<Mutex<BTreeSet<String>>>,
-    /// Nobody waits for it if it cannot be upgraded.
+    /// Cannot be upgraded once all waiters are dropped.
     answer: WeakShared<BoxFuture<'static, T>>,
 }
 
@@ -89,7 +89,7 @@ where
             let (window, is_of_facts, all) = (self.window, self.is_of_facts, Arc::clone(&self.waiting));
             let close = move || {
                 let mut all = all.lock();
-                // From here on others need a request of their own.
+                // Later look-ups need another request.
                 if all.get(&key).is_some_and(|waiting| waiting.number == number) {
                     all.remove(&key);
                 }

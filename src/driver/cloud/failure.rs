@@ -8,7 +8,7 @@ use crate::driver::{DriverError, SecretData, code::Code};
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Failure {
-    /// The cloud says why, by a name of its own.
+    /// The cloud returned a reason by its own name.
     Named { code: Code, name: String, message: String },
     /// Something else answered.
     Status(u16),

@@ -37,7 +37,7 @@ pub(crate) struct Limiters {
 }
 
 impl Limiters {
-    /// Those of [`Limiter::new`].
+    /// As for [`Limiter::new`].
     pub(crate) fn new(slowest: f64) -> Self {
         Self { reads: Limiter::new(slowest), writes: Limiter::new(slowest), login: Limiter::new(slowest) }
     }

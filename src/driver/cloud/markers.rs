@@ -1,11 +1,11 @@
-//! Which VMs belong to a class: those that carry its cluster marker and its role marker. Only the keys count.
+//! Selects the VMs of a class: those that carry its cluster marker and its role marker. Only the keys count.
 
 use crate::driver::spec::Problems;
 
 /// How a cloud spells the two markers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkerNames {
-    /// What carries a marker: a key, a tag.
+    /// The place of a marker: a key, a tag.
     pub carrier: &'static str,
     /// Part of the key that marks the cluster.
     pub cluster: &'static str,

@@ -1,4 +1,4 @@
-//! What drivers of real clouds share. All of it is pure but [`client`], which sends requests, [`coalesce`], which joins
+//! Tools that drivers of real clouds share. All are pure but [`client`], which sends requests, [`coalesce`], which joins
 //! look-ups that wait at the same time, [`credential_file`], which reads tokens, [`limiter`], which paces calls, [`recent`],
 //! which remembers accounts, and [`requests`], which measures.
 

@@ -1,11 +1,11 @@
-//! What was used lately, such as accounts with their connections and tokens.
+//! A cache of recently used values, such as accounts with their connections and tokens.
 
 use std::{collections::HashMap, hash::Hash};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Values by their keys. Of too many, the one that was not used for longest goes.
+/// Values by their keys. The least recently used one is evicted first.
 pub(crate) struct Recent<K, V> {
     most: usize,
     all: Mutex<HashMap<K, (V, Instant)>>,

@@ -14,7 +14,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Those of the driver with this name.
+    /// The counters of the driver with this name.
     pub(crate) fn of(provider: &'static str, observer: &Arc<dyn Observer>) -> Self {
         Self { provider, observer: Arc::clone(observer) }
     }
@@ -32,7 +32,7 @@ impl Requests {
     }
 }
 
-/// Reports when dropped: a request that nobody waits for any more has failed, too.
+/// Reports when dropped: a cancelled request also counts as failed.
 struct Sent<'a> {
     requests: &'a Requests,
     service: &'static str,
@@ -73,7 +73,7 @@ pub(crate) mod recording {
     }
 
     impl Recorder {
-        /// Those since the last time, all of which must be of one provider.
+        /// The requests since the last call, all of which must be of one provider.
         pub(crate) fn take(&self, provider: &str) -> Vec<(&'static str, usize, usize)> {
             let taken = std::mem::take(&mut *self.0.lock());
             assert!(taken.keys().all(|(one, _)| one == provider), "{taken:?}");

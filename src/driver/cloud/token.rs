@@ -5,8 +5,8 @@ use crate::{
     driver::{code::Code, error::DriverError},
 };
 
-/// The token of the `generation`th VM of a Machine: the same for every attempt, and the next one once the cloud knows that
-/// the VM of this one is gone.
+/// The token of the `generation`th VM of a Machine: the same for every attempt, and the next one once the cloud reports that
+/// the VM of this one is deleted.
 ///
 /// # Errors
 /// The Machine has no UID, so a repeated call would create a second VM.

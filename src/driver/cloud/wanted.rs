@@ -1,4 +1,4 @@
-//! Which Machine a VM is looked up for.
+//! The Machine for which a VM is looked up.
 
 use crate::api::machine::Machine;
 
@@ -17,7 +17,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Whether a VM with this name and this mark was created for the Machine. The reference marks no UIDs, so a VM without
-    /// one goes by its name.
+    /// one is matched by its name.
     pub(crate) fn is(&self, name: &str, uid: Option<&str>) -> bool {
         name == self.name
             && (self.uid.is_empty() || uid.filter(|uid| !uid.is_empty()).is_none_or(|uid| uid == self.uid))

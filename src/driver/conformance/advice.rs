@@ -1,4 +1,4 @@
-//! What to change in a driver that fails a check.
+//! Advice about a driver that fails a check.
 
 /// For the check of this name; empty if there is none.
 pub(crate) fn advice(check: &str) -> &'static str {

@@ -41,7 +41,7 @@ pub(super) fn skip<T>(text: impl Into<String>) -> Result<T, Verdict> {
     Err(Verdict::Skipped(text.into()))
 }
 
-/// The environment of one check: Machines of its own, and a record of every text that the driver returns.
+/// The environment of one check: separate Machines, and a record of every text that the driver returns.
 pub(super) struct Bench<'a> {
     pub subject: &'a Subject<'a>,
     number: usize,

@@ -123,7 +123,7 @@ async fn other_uid(bench: &Bench<'_>) -> Verdicts {
         Ok(found) if found.provider_id == vm.provider_id => {
             fail("create returned the VM of the machine with the other UID")
         }
-        // It has a VM of its own.
+        // It has another VM.
         Ok(_) => bench.delete(&other).await,
         Err(_) => Ok(()),
     }

@@ -112,7 +112,7 @@ fn a_report_says_what_failed_and_why() {
     assert_eq!(report.to_string(), "pass  one\nFAIL  two: why\nskip  three: x\n");
 }
 
-/// What a driver may get wrong.
+/// A defect of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     RefusesEveryClass,

@@ -1,4 +1,4 @@
-//! What a driver returned is checked before anything is done with it: it is another program, perhaps of somebody else.
+//! Checks the results of a remote driver before they are used: it is another program, perhaps by another vendor.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const MOST_ADDRESSES: usize = 64;
 const MOST_FINDINGS: usize = 1_000;
 /// Between two calls of which the first ended while the cloud works.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
-/// Stands for a marker that no owner can have: the VM is certainly not one of ours.
+/// A marker that matches no owner: the VM certainly belongs to another one.
 const UNKNOWN_OWNER: &str = "?";
 /// So many entries of a list that are wrong are named in the log.
 const SHOWN: usize = 5;

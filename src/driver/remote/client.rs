@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// What is done with texts of the driver.
+/// The treatment of the driver's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Texts {
     /// They are made fit to be stored and shown.

@@ -1,11 +1,11 @@
 //! The connections to one driver, and whether it can be called.
 //!
-//! A keeper asks the driver again and again what it serves and whether it is healthy, over a connection of its own. While
-//! it does not serve, calls fail at once, and those in flight end if it hangs: a driver that hangs or died holds nobody up.
-//! Only the keeper reconnects then, with a back-off.
+//! A background task, the keeper, polls the driver for the providers that it serves and for its health, over a separate
+//! connection. While the driver does not serve, calls fail at once, and running calls end if it hangs: a driver that
+//! hangs or crashed delays no other. Only the keeper reconnects then, with a back-off.
 //!
-//! The keeper's connection says nothing of the one for calls: something between may swallow only that. So it is pinged, and
-//! ends with its calls if a ping is not answered.
+//! The keeper's connection does not prove that the one for calls works: a proxy may drop only the latter. So it is
+//! pinged, and ends with its calls if a ping is not answered.
 
 use std::{
     fmt::Display,
@@ -104,7 +104,7 @@ enum Condition {
     },
 }
 
-/// What a driver serves.
+/// The providers and features of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Served {
     pub capabilities: Capabilities,
@@ -181,7 +181,7 @@ impl Line {
         }
     }
 
-    /// What the driver serves, as far as known.
+    /// The providers and features of the driver, as far as known.
     pub(super) fn served(&self) -> Served {
         *self.served.lock()
     }
@@ -271,13 +271,13 @@ impl Line {
                     (misses, pause) = (0, timing.pauses.0);
                     *self.served.lock() = served;
                     self.set(Condition::Up);
-                    // Whatever comes first. Not at once: a driver may break every call and answer every look.
+                    // The first of both. Not at once: a driver may break every call and answer every poll.
                     sleep(timing.pauses.0).await;
                     let _ = timeout(timing.period, self.broke.notified()).await;
                 }
                 Err(reason) => {
                     misses += 1;
-                    // The other side may be gone without a word.
+                    // The peer may have closed the connection without notice.
                     *self.looks.lock() = self.connection(Purpose::Looks);
                     let was_up = *self.condition.borrow() == Condition::Up;
                     if was_up && misses < timing.misses {

@@ -74,7 +74,7 @@ pub(crate) enum ListenError {
         "listen on {0}: others on the network could read credentials: give --cert-file, --key-file and --client-ca-file"
     )]
     NoTls(SocketAddr),
-    /// Everybody could call.
+    /// Every client could call.
     #[error("listen on {0}: everybody on the network could call the driver: give --client-ca-file")]
     NoClientCa(SocketAddr),
     /// The TLS files cannot be used.
@@ -94,7 +94,7 @@ enum Listener {
     Tcp(TcpListener, Option<Arc<Identity>>),
 }
 
-/// The file of a socket, which goes with its server. Another server may have replaced it by its own.
+/// The file of a socket, which is removed with its server. Another server may have replaced it.
 struct SocketFile {
     path: PathBuf,
     inode: u64,
@@ -103,7 +103,7 @@ struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            // It fails only if somebody else removed it.
+            // It fails only if the file was already removed.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -189,7 +189,7 @@ async fn bind(options: &ListenOptions) -> Result<(Listener, String, Option<Socke
     }
 }
 
-/// A socket that nobody listens on any more is left from a process that was killed.
+/// Removes a socket that a killed process left behind.
 async fn make_way(path: &Path, listen: &Listen) -> Result<(), ListenError> {
     match fs::symlink_metadata(path) {
         Err(_) => Ok(()),
@@ -201,7 +201,7 @@ async fn make_way(path: &Path, listen: &Listen) -> Result<(), ListenError> {
     }
 }
 
-/// Nobody can open the socket before its permissions are set, because it has another name until then.
+/// The socket has a temporary name until its permissions are set, so no client can open it earlier.
 fn bind_unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let hidden = path.with_extension(format!("{}.new", std::process::id()));
     let listener = UnixListener::bind(&hidden)?;

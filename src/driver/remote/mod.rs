@@ -1,5 +1,5 @@
-//! Drivers in processes of their own, over gRPC: the client, which is a [`Driver`](super::interface::Driver), and the
-//! server, which serves any. `proto/` has the protocol, `docs/drivers.md` its rules.
+//! Drivers in other processes, over gRPC: the client, which is a [`Driver`](super::interface::Driver), and the server,
+//! which serves any driver. `proto/` has the protocol, `docs/drivers.md` its rules.
 
 mod address;
 mod check;

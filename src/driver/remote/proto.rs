@@ -1,4 +1,4 @@
-//! What `build.rs` generates from `proto/`.
+//! Code that `build.rs` generates from `proto/`.
 
 use std::fmt;
 

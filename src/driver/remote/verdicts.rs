@@ -1,4 +1,5 @@
-//! What a driver said of classes. A reconcile cannot wait for it, so it gets what is known, and asks for the rest.
+//! The cache of a driver's answers about classes. A reconcile cannot wait for a call, so it gets the cached answer, and
+//! starts a call for the rest.
 
 use std::{
     collections::HashMap,
@@ -45,7 +46,7 @@ struct Verdict {
 }
 
 impl Verdicts {
-    /// What is known of a class, and whether to ask for it now.
+    /// The cached answer about a class, and whether to call the driver for it now.
     pub(super) fn look_up(&self, subject: Subject) -> (Option<Problems>, bool) {
         let mut all = self.0.lock();
         if all.len() >= MOST {

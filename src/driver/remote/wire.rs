@@ -1,4 +1,5 @@
-//! Requests and results, to messages and back. It trusts neither side: what comes out of a message is checked elsewhere.
+//! Converts requests and results to messages and back. It trusts neither side: values read from a message are checked
+//! elsewhere.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -328,8 +329,8 @@ fn wrong<T>(what: impl std::fmt::Display) -> Result<T, DriverError> {
     Err(DriverError::new(Code::Internal, format!("the driver returned {what}")))
 }
 
-/// What a broken call means. A gRPC status never says anything of the VM, so it is never `NotFound`, and never a code that
-/// makes others act, such as `ResourceExhausted` for a message that is too large.
+/// The error of a broken call. A gRPC status never describes the VM, so the code is never `NotFound`, and never one
+/// that makes controllers act, such as `ResourceExhausted` for a message that is too large.
 pub(super) fn broken_call(status: &tonic::Status) -> DriverError {
     use tonic::Code as Grpc;
     let code = match status.code() {
@@ -475,7 +476,7 @@ mod tests {
         }
     }
 
-    /// What a program sends that does not know the message, or a default message.
+    /// The message of a program that does not implement it, or a default message.
     #[test]
     fn an_empty_message_is_no_result() {
         let codes = [

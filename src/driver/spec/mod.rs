@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
         self.items(name, |path, value, problems| kind.read(path, value, problems))
     }
 
-    /// An object with fields of its own, which must be there.
+    /// A required object with fields.
     #[cfg_attr(not(feature = "cloud"), expect(dead_code, reason = "no built-in cloud needs one"))]
     pub(crate) fn required_object<T>(
         &mut self,
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         self.object(name, known, read)
     }
 
-    /// An object with fields of its own.
+    /// An object with fields.
     pub(crate) fn object<T>(
         &mut self,
         name: &str,

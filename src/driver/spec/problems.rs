@@ -12,7 +12,7 @@ const LONGEST_QUOTE: usize = 40;
 pub(crate) struct Problem {
     /// Path, such as `providerSpec.taints[0].effect`.
     pub path: String,
-    /// What was expected and what was found.
+    /// The expected and the actual value.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! Values without fields of their own.
+//! Values without fields.
 
 use std::{borrow::Cow, ops::RangeInclusive};
 

@@ -1,4 +1,4 @@
-//! What goes over the wire, and what comes back.
+//! Requests and results as the other side reads them.
 
 use rstest::rstest;
 

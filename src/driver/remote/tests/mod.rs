@@ -162,7 +162,7 @@ struct Odd {
     list: Listed,
     /// How often it was asked what it can do.
     looks: Mutex<usize>,
-    /// Which VM was tagged how.
+    /// Provider IDs with the requested tags.
     tagged: Mutex<Vec<(String, bool)>>,
     /// How long each call takes.
     latency: Mutex<Duration>,

@@ -55,7 +55,7 @@ async fn whether_a_driver_can_be_called_is_observed() {
     reached.until(&[false, true, false]).await;
 }
 
-/// Its process is stopped: connections are accepted by the kernel, and nobody answers.
+/// The process is stopped: the kernel accepts connections, and no call is answered.
 #[tokio::test]
 async fn a_process_that_hangs_holds_nobody_up_and_is_used_when_it_goes_on() {
     let (_folder, path) = socket();

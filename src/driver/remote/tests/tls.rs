@@ -1,4 +1,4 @@
-//! Who is served, and who is believed.
+//! Authentication of clients and of the server.
 
 use std::fs;
 
