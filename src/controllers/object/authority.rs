@@ -1,4 +1,5 @@
-//! Whose an object is: that of the native controllers, of the provider for Cluster API, or of a migration between them.
+//! Decides which controller manages an object: the native controllers, the provider for Cluster API, or a migration
+//! between them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -19,8 +20,8 @@ pub(crate) fn of_native(meta: &ObjectMeta) -> Option<Hold> {
     }
 }
 
-/// The hold on an object that is moved from one side to the other. Its controller confirms it, because the migration goes
-/// on only after nothing of the object is in flight any more.
+/// The hold on an object that is migrated between two owners. Its controller confirms the hold, because the migration
+/// continues only after all calls for the object have returned.
 pub(crate) fn migrating(meta: &ObjectMeta) -> Option<Hold> {
     let migration = meta.annotations.as_ref()?.get(labels::MIGRATION)?;
     Some(Hold { is_confirmed: true, ..Hold::from(format!("MCMMigration {migration} to be complete")) })

@@ -1,4 +1,5 @@
-//! Which Machine of a set is deleted first. The autoscaler relies on this order when it marks Machines for deletion.
+//! The order in which the Machines of a set are deleted. The autoscaler relies on it when it marks Machines for
+//! deletion.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,7 +24,7 @@ pub(crate) struct DeletionOrder<'a> {
     name: &'a str,
 }
 
-/// Of preserved Machines, those that a user preserved are kept longest.
+/// Of preserved Machines, those preserved by a user are kept longest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preserved {
     by_user: bool,

@@ -37,8 +37,7 @@ pub(crate) fn condition_of(conditions: &[NodeCondition]) -> Option<&NodeConditio
     conditions.iter().find(|condition| is_progress(condition) && condition.status == "True")
 }
 
-/// The progress of the update, from the conditions of a Node or those that a Machine copied; `None` if there was none
-/// yet.
+/// The progress of the update, from the conditions of a Node or their copy on a Machine; `None` if there was none yet.
 pub(crate) fn progress_of(conditions: &[NodeCondition]) -> Option<InPlaceUpdateReason> {
     let reason = condition_of(conditions)?.reason.as_deref()?;
     REASONS.into_iter().find(|known| known.as_str() == reason)

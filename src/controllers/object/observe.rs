@@ -11,7 +11,7 @@ use crate::runtime::{
     holds::Holds,
 };
 
-/// What decides which native objects a cell may touch. Unless the cell has a judge of its own, it is
+/// Decides which native objects a cell may touch. Unless the cell has a separate hold check, it is
 /// [`authority::of_native`].
 pub(crate) fn holds(builder: &mut Builder<'_>) -> Arc<Holds> {
     let holds = builder.shared::<Holds>();

@@ -37,7 +37,7 @@ pub fn moved(meta: &ObjectMeta, controller: &OwnerReference) -> Vec<OwnerReferen
     led_by(meta, controller)
 }
 
-/// The owners of an object without the one with this UID; `None` if it is not an owner.
+/// The owners of an object except the one with this UID; `None` if it is not an owner.
 pub fn released(meta: &ObjectMeta, uid: &str) -> Option<Vec<OwnerReference>> {
     let all = meta.owner_references.as_deref().unwrap_or_default();
     let rest: Vec<OwnerReference> = all.iter().filter(|reference| reference.uid != uid).cloned().collect();
