@@ -9,7 +9,7 @@
 //! - a manager without a Machine for a Node sets the mark once the Node is older than the creation timeout, and only
 //!   once per UID: if the mark is removed, another manager has the Machine, and the Node is left alone from then on;
 //! - a Node whose label names a Machine that this manager does not have keeps its finalizer until the mark has been set
-//!   for the creation timeout: nobody removed it, so no manager has that Machine. Without such a label, or if the
+//!   for the creation timeout: no manager removed it, so none has that Machine. Without such a label, or if the
 //!   Machine was ours, the finalizer is removed together with setting the mark.
 //!
 //! **A Node that vanished.** Names of Nodes are reused, so its identity counts, not its name. Its Machine is deleted
@@ -60,7 +60,7 @@ pub struct Snapshot {
     pub target_ahead: SignedDuration,
 }
 
-/// What a plan is about.
+/// The object of a plan.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// The cache has it.
@@ -75,7 +75,7 @@ pub enum Subject {
     },
 }
 
-/// In-memory facts about a Node that one reconcile leaves for the next. Losing them costs a repeated write.
+/// In-memory facts about a Node that are kept between reconciles. Losing them costs a repeated write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Its deletion, reported by the watch and not handled yet.
@@ -144,7 +144,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// What a patch does with the mark.
+/// The change of the mark by a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Put,

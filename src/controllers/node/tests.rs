@@ -227,7 +227,7 @@ fn a_mark_that_somebody_removed_is_not_put_again() {
     assert!(act(&plan(&again, &POLICY)).is_empty());
 }
 
-/// Two managers with a Node of the one, and what each of them would do at its worst: this many marks in an hour.
+/// Two managers with Nodes of one cluster, and the worst case for each of them: this many marks in an hour.
 #[test]
 fn two_managers_of_one_target_cluster_do_not_fight() {
     let start = now();

@@ -1,4 +1,4 @@
-//! The watch handlers in a cell: a Node that goes, and what a standby sees.
+//! The watch handlers in a cell: the deletion of a Node, and the caches of a standby.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn machine(wire: &Wire) {
     wire.put::<Value>("machines/m", &json!({"status": {"currentStatus": {"phase": "Running"}}}));
 }
 
-/// Long enough for the pauses between retries to be long, too.
+/// Long enough to include long pauses between retries.
 const LONG: Duration = Duration::from_mins(10);
 
 #[tokio::test(start_paused = true)]
