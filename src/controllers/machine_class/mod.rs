@@ -33,7 +33,7 @@ pub struct Snapshot {
     /// The class.
     pub class: Arc<MachineClass>,
     /// Names of the Machines of the namespace that name it, whatever `class.kind` says: their VMs are created from it.
-    /// Those being deleted are included, because the driver needs the class to delete their VMs.
+    /// Terminating ones are included, because the driver needs the class to delete their VMs.
     pub machines_using: Vec<String>,
     /// Names of the Machines of the namespace that cannot be decoded; they may use the class.
     pub unreadable_machines: Vec<String>,

@@ -13,7 +13,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     if sync_finalizer(&mut plan, snapshot) {
         return plan;
     }
-    // The finalizer comes first: a second patch with the same resource version would conflict, and after the first one
+    // The finalizer is written first: a second patch with the same resource version would conflict, and after the first one
     // the loop plans again.
     if plan.steps.is_empty() && snapshot.class.metadata.deletion_timestamp.is_none() {
         problems::report(&mut plan, snapshot);

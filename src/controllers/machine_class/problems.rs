@@ -33,7 +33,7 @@ pub(super) fn report(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     };
 }
 
-/// Errors first. As many problems as fit, and the number of those that do not.
+/// Errors first. As many problems as fit, and the number of omitted ones.
 fn text_of(problems: &Problems) -> Option<String> {
     let errors = problems.errors.iter().map(ToString::to_string);
     let warnings = problems.warnings.iter().map(|problem| format!("{problem} (warning)"));
