@@ -34,7 +34,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// What became of one probe of each API server.
+/// The result of one probe of each API server.
 pub type Answers = BTreeMap<Server, Result<(), String>>;
 
 /// The input of a plan.
