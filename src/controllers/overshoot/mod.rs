@@ -1,10 +1,12 @@
 //! The overshoot freeze: a set with far too many Machines creates no more until most of the surplus is deleted.
 //!
-//! Frozen is a set with the label `freeze` = `True`; the condition `Frozen` says why. The set controller reads only the
-//! label. A deployment is labelled while one of its sets is; its label has no effect, people and other programs read it.
+//! A frozen set has the label `freeze` = `True`; the condition `Frozen` has the reason. The set controller reads only
+//! the label. A deployment is labelled while one of its sets is; its label has no effect, but users and other programs
+//! read it.
 //!
-//! The numbers are checked periodically and after each creation of a Machine; the end of a freeze is checked after each
-//! deletion, too. Every deployment is checked for itself, and so is a set without one: a failure of one delays no other.
+//! The numbers are checked periodically and after each creation of a Machine; the end of a freeze is also checked after
+//! each deletion. Every deployment is checked separately, and so is a set without one: a failure of one delays no
+//! other.
 
 mod apply;
 mod observe;
@@ -25,10 +27,10 @@ use crate::{
     safety::overshoot::Margins,
 };
 
-/// Whose sets are checked.
+/// The sets of one check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Subject<K> {
-    /// Those of a deployment.
+    /// The sets of a deployment.
     Deployment(K),
     /// A set that no deployment controls.
     Set(K),
@@ -65,12 +67,11 @@ pub struct Snapshot {
 pub struct CountedSet {
     /// The set.
     pub set: Arc<MachineSet>,
-    /// Machines that it controls, including terminating ones and those that cannot be decoded.
+    /// Machines that it controls, including terminating and undecodable ones.
     pub machines: usize,
 }
 
-/// In-memory facts that one reconcile leaves for the next. Losing them means that a set which has too many Machines is
-/// frozen again sooner.
+/// In-memory facts that are kept between reconciles. Without them a set with too many Machines is frozen again sooner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// When a user unfroze a set, by the set's UID.

@@ -26,8 +26,8 @@ const STATE_SYNC: &str =
 
 /// Plans which sets are frozen and unfrozen.
 ///
-/// The loop calls it with fresh snapshots until no steps are left. The deployment comes after its sets: its annotation
-/// `unfreeze` is removed only when all of them are unfrozen.
+/// The loop calls it with fresh snapshots until no steps are left. The deployment is written after its sets: its
+/// annotation `unfreeze` is removed only when all of them are unfrozen.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     let again = Some(next_check(snapshot.now, policy));
@@ -80,7 +80,7 @@ struct JudgedSet<'a> {
     marks: Marks,
 }
 
-/// What becomes of a set.
+/// The decision about a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Frozen,
@@ -140,7 +140,7 @@ fn judge<'a>(snapshot: &'a Snapshot, policy: &Policy, counted: &'a CountedSet) -
     JudgedSet { set, name: set.name_any(), count: *machines, limits, fate, marks }
 }
 
-/// `None` if the spec is invalid, so that nobody knows how many Machines are too many.
+/// `None` if the spec is invalid, so that the limit is unknown.
 fn limits_of(deployment: &MachineDeployment, policy: &Policy) -> Option<Limits> {
     let (spec, strategy) = (&deployment.spec, &deployment.spec.strategy);
     let of_rolling = strategy.rolling_update.as_ref().map(|amounts| amounts.max_surge.as_ref());

@@ -1,4 +1,4 @@
-//! What leads to a check, and how soon.
+//! The events that trigger a check, and its delay.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is frozen and unfrozen, and what shows it.
+//! Freezing and unfreezing of sets, and the labels and conditions that show it.
 
 use std::time::Duration;
 
