@@ -29,7 +29,7 @@ const UNIDENTIFIED: Desc<2> = Desc::gauge(
     ["namespace", "class"],
 );
 
-/// What the collector found, by class.
+/// The findings of the collector, by class.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanMetrics {
     found: Gauges<2>,

@@ -1,6 +1,6 @@
 //! The orphan collector: finds VMs without a Machine and deletes them, and reports Machines without a VM.
 //!
-//! Each class is checked for itself, with a list of its own: periodically, at the start, after the deletion of one of its
+//! Each class is checked separately, with one list: periodically, at the start, after the deletion of one of its
 //! Machines, and when the driver reports several VMs of one Machine (`OutOfRange`).
 //!
 //! A VM is deleted only if
@@ -63,7 +63,7 @@ pub struct Snapshot {
     pub now: Timestamp,
 }
 
-/// In-memory facts that one reconcile leaves for the next. Losing them postpones deletions.
+/// In-memory facts that are kept between reconciles. Losing them postpones deletions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// VMs without a Machine, by identity.
@@ -102,7 +102,7 @@ pub struct Learned {
 pub struct Listing {
     /// When the call began.
     pub began_at: Timestamp,
-    /// What was found, or the error.
+    /// The findings, or the error.
     pub found: Result<Found, String>,
 }
 
@@ -189,8 +189,8 @@ impl fmt::Display for Action {
     }
 }
 
-/// What VM a Machine claims. As in the reference, one that has no phase yet or could not be created may have any VM of its
-/// name.
+/// The VM that a Machine claims. As in the reference, a Machine that has no phase yet or could not be created may have
+/// any VM of its name.
 fn claim_of(machine: &Machine) -> Claim {
     Claim {
         name: machine.metadata.name.clone().unwrap_or_default(),

@@ -20,7 +20,7 @@ const AFTER_FAILURE: SignedDuration = SignedDuration::from_mins(10);
 /// The verdict on each listed VM.
 type Verdicts<'a> = BTreeMap<&'a str, Verdict>;
 
-/// Who has VMs in a list beside the namespace of its class.
+/// Other owners of VMs in a list, beside the namespace of the class.
 enum Sharing {
     /// No other namespace, as far as that can be told.
     Alone,
@@ -220,7 +220,7 @@ fn reason(vms: &Listed, memory: &Memory) -> String {
     }
 }
 
-/// What is said of VMs that are newly left alone.
+/// The text about VMs that this check leaves alone for the first time.
 fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<String> {
     let Sharing::Shared(how) = sharing else { return None };
     let new: Vec<String> = now.difference(before).cloned().collect();

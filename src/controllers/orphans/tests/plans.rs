@@ -1,4 +1,4 @@
-//! What is deleted, what never is, and what is reported.
+//! VMs that are deleted, VMs that never are, and reports.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 pub(super) struct World {
     pub policy: Policy,
     pub now: Timestamp,
-    /// What exists in the cloud.
+    /// The VMs in the cloud.
     pub vms: Listed,
     /// UID of the namespace, if it can be read.
     pub uid: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct World {
     pub asked: usize,
     /// The error of the list.
     pub list_fails: Option<String>,
-    /// What is in the cache.
+    /// The Machines in the cache.
     pub machines: BTreeMap<String, Machine>,
     /// Machines that the API server has and the cache lacks.
     pub not_cached: Vec<String>,
