@@ -47,7 +47,7 @@ struct Facts<'a> {
     is_deleting: bool,
     selector: Option<Selector>,
     replicas: usize,
-    /// The Machines that it controls and selects, and those that it may adopt.
+    /// The Machines that it controls and selects, and the adoptable ones.
     own: Vec<&'a Machine>,
     created: Vec<&'a Machine>,
     deleted: Vec<&'a Machine>,

@@ -16,7 +16,7 @@ use crate::{
 /// Plans the next steps of a set.
 ///
 /// The loop calls it with fresh snapshots until no steps are left. A plan that creates or deletes Machines, or patches
-/// the set, leaves the status to the next plan. After a failure the status comes first, because the retried step may
+/// the set, leaves the status to the next plan. After a failure the status is written first, because the retried step may
 /// fail again.
 pub fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let set = snapshot.set.as_ref();

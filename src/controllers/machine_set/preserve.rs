@@ -35,8 +35,8 @@ impl Assignment {
     }
 }
 
-/// Preserves at most `autoPreserveFailedMachineMax` failed Machines, the youngest first; those that cannot be decoded count.
-/// If that number is lowered, the oldest lose their preservation first.
+/// Preserves at most `autoPreserveFailedMachineMax` failed Machines, the youngest first; undecodable ones count. If
+/// that number is lowered, the oldest lose their preservation first.
 pub(super) fn assign(snapshot: &Snapshot, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) -> Assignment {
     let set = &snapshot.set;
     let active = machines.iter().copied().filter(|machine| !machine.is_terminating());
@@ -68,7 +68,7 @@ pub(super) fn assign(snapshot: &Snapshot, machines: &[&Arc<Machine>], drafts: &m
 }
 
 /// The Node's annotation takes precedence. The machine controller copies it to the Machine before it can fail, and
-/// removes the copy when the Node is gone, so this needs no Node.
+/// removes the copy when the Node is deleted, so this needs no Node.
 fn mode_of(machine: &Machine) -> Option<PreserveMode> {
     machine.copied_preserve_mode().or_else(|| machine.preserve_mode())
 }

@@ -19,15 +19,15 @@ use crate::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// Machines that one plan creates or deletes at most, as in the reference. The next plan continues with the rest.
+/// The most Machines that one plan creates or deletes, as in the reference. The next plan continues with the rest.
 pub(super) const BATCH: usize = 100;
 
 /// A Machine whose creation failed is replaced at this age at the earliest. If every VM gets the name of a Node that an
 /// ended VM left behind, each fails within seconds until a cloud controller has deleted the Node.
 const REPLACED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
-/// Creates missing Machines. If none is missing, deletes surplus ones, those that the autoscaler chose, and failed
-/// ones.
+/// Creates missing Machines. If none is missing, deletes surplus Machines, Machines that the autoscaler chose, and
+/// failed ones.
 ///
 /// Machines being deleted do not count. Unreadable ones count when Machines are missing and do not count when there are
 /// too many, so they cause neither an extra creation nor an extra deletion.
@@ -103,8 +103,8 @@ fn growth_forbidden(set: &MachineSet) -> Option<String> {
         .then(|| format!("the in-place update to end, during which this set must not grow (label {SCALE_UP_DISABLED})"))
 }
 
-/// The Machines to delete, each with the reason, in deletion order. Those that are replaced whatever the number are part of
-/// the surplus, although some may come late in that order.
+/// The Machines to delete, each with the reason, in deletion order. Machines that are replaced regardless of the
+/// replicas are part of the surplus, although some may be late in that order.
 fn superfluous<'a>(
     snapshot: &Snapshot,
     replicas: usize,

@@ -6,7 +6,7 @@ use crate::{
 /// A valid set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ValidSet {
-    /// Which Machines belong to the set.
+    /// Selects the Machines of the set.
     pub(super) selector: Selector,
     /// Desired replicas.
     pub(super) replicas: usize,

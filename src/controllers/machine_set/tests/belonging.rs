@@ -1,4 +1,4 @@
-//! Which Machines belong to a set.
+//! Adoption and release of Machines by a set.
 
 use rstest::rstest;
 use serde_json::{Value, json};

@@ -35,7 +35,7 @@ fn refusals(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<String> {
     lint(snapshot, steps).iter().map(ToString::to_string).collect()
 }
 
-/// Deletes some Machines, in a plan of their own.
+/// Deletes some Machines, in a separate plan.
 fn deleting(world: &World, names: &[&str]) -> Vec<String> {
     let snapshot = world.snapshot();
     refusals(&snapshot, &names.iter().map(|name| delete(&snapshot, name)).collect::<Vec<_>>())
@@ -107,17 +107,17 @@ fn a_machine_is_born_so_that_its_vm_cannot_be_lost(#[case] change: Value, #[case
     assert_eq!(refusals(&snapshot, &[create(&snapshot, change)]), expected);
 }
 
-/// Of 4 Machines one is too much; by the names `a` goes first.
+/// One of 4 Machines is surplus; `a` is first in deletion order by its name.
 fn four(change: Value) -> World {
     World::new(3).machine("a", json!({})).machine("b", change).machine("c", json!({})).machine("d", json!({}))
 }
 
-/// `b` failed, and comes last in deletion order.
+/// `b` failed, and is last in deletion order.
 fn failed_last() -> World {
     four(both(annotated(labels::PRIORITY, "9"), phase("Failed")))
 }
 
-/// `b` goes first, the autoscaler marked `d`, and changed the replicas last at second 0.
+/// `b` is first in deletion order, the autoscaler marked `d` and last changed the replicas at second 0.
 fn scaled(marked: &str) -> World {
     let chosen = both(annotated(labels::PRIORITY, "1"), annotated(labels::MARKED_FOR_DELETION_TIME, marked));
     let world = four(annotated(labels::PRIORITY, "0")).machine("d", chosen);

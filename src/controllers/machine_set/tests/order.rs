@@ -1,4 +1,4 @@
-//! Which Machine is deleted first.
+//! Order of deletion.
 
 use kube::ResourceExt;
 use rstest::rstest;

@@ -1,4 +1,4 @@
-//! What holds for any population.
+//! Properties of plans for any population.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -179,7 +179,8 @@ fn a_set_that_is_moved_is_left_alone_and_counts_its_machines() {
     assert!(super::super::plan(&snapshot).steps.is_empty(), "it is said once");
 }
 
-/// A paused Cluster of Cluster API: neither Machines nor finalizers, whether the set lives or goes.
+/// A paused Cluster of Cluster API: the set changes neither Machines nor finalizers, whether or not it is being
+/// deleted.
 #[rstest]
 #[case::lives(json!({}))]
 #[case::goes(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [labels::FINALIZER] } }))]

@@ -1,4 +1,4 @@
-//! What Machines take over from the template.
+//! Fields that Machines copy from the template.
 
 use rstest::rstest;
 use serde_json::{Value, json};

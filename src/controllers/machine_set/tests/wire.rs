@@ -91,7 +91,7 @@ impl Shell {
         shell
     }
 
-    /// Somebody else changes the set, and the watch reports it.
+    /// Changes the set as another client; the watch reports it.
     fn edit(&self, change: &Value) {
         self.sets.wrote(self.wire.put("machinesets/a", change));
     }
@@ -302,7 +302,7 @@ async fn deletions_carry_the_uid_and_patches_the_version_that_was_seen() {
     shell.wire.remove("machines/m000");
     shell.wire.put::<Machine>("machines/m000", &successor);
     shell.edit(&json!({"spec": {"replicas": 0}}));
-    // The precondition fails: what was meant is gone.
+    // The precondition fails: the intended object is deleted.
     drop(shell.reconcile().await);
     assert!(shell.wire.count("DELETE machines/m000") > 0);
     let successor: Machine = shell.wire.get("machines/m000").unwrap();

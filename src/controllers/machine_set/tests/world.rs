@@ -126,7 +126,7 @@ impl World {
         self.machines.values().filter(is_active).count()
     }
 
-    /// What the set does next; never anything that the lint refuses.
+    /// The next plan of the set, checked by the lint.
     pub(super) fn plan(&self) -> Plan<Action> {
         let snapshot = self.snapshot();
         let plan = plan(&snapshot);
