@@ -80,7 +80,7 @@ pub(crate) fn chosen(deployment: &MachineDeployment) -> BTreeSet<&str> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// What the deployment says about the Machines that the autoscaler chose.
+/// The record on the deployment of the Machines that the autoscaler chose.
 pub(super) struct Choice<'a> {
     listed: BTreeMap<&'a str, Timestamp>,
     scaled_at: Option<Timestamp>,

@@ -53,7 +53,7 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Taints the Nodes of an old set, also those that joined after the rollout began, and annotates the set.
+    /// Taints the Nodes of an old set, including those that joined after the rollout began, and annotates the set.
     pub(super) fn taint(&mut self, set: &mut SetView) {
         if !self.has_target || set.counts.planned() == 0 {
             return;
@@ -158,8 +158,8 @@ impl<'a> Nodes<'a> {
         });
     }
 
-    /// Stops the autoscaler from removing the Nodes of a set. A Node whose annotation somebody else set is left as it
-    /// is.
+    /// Stops the autoscaler from removing the Nodes of a set. A Node whose annotation was set by another client is not
+    /// changed.
     pub(super) fn disable_scale_down(&mut self, set: &SetView) {
         if !self.has_target || !self.annotate {
             return;

@@ -38,7 +38,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
 }
 
-/// Somebody else has the deployment, or nobody may touch it now. The latter is confirmed, if somebody waits for that.
+/// Another manager has the deployment, or reconciliation is on hold. A hold is confirmed if a client waits for it.
 fn leave(snapshot: &Snapshot, hold: &Hold) -> Plan<Action> {
     let mut plan = Plan::waiting(WaitKind::Hold, hold.on.as_str(), None);
     if hold.is_confirmed {

@@ -11,7 +11,7 @@
 //! | `unreadable` | Machines that exist and cannot be decoded: a set never deletes them | 1: m6 |
 //! | `creating` | Machines whose create call is in flight | 1: m5 |
 //! | `terminating` | Machines that are being deleted | 1: m4 |
-//! | `available` | live Machines that are available, except those in `deleting` and those that the autoscaler chose: their set deletes them whatever its replicas are | 1: m1 |
+//! | `available` | live Machines that are available, except those in `deleting` and Machines that the autoscaler chose: their set deletes them whatever its replicas are | 1: m1 |
 //! | `expendable` | live Machines that are not available and that the set deletes before any available one | 1: m3, not m2: it is preserved |
 //! | `current()` | Machines that exist | 6 |
 //! | `asked()` | Machines that stay or will be created: max(live + unreadable + creating, replicas) | 6 |
@@ -57,7 +57,7 @@ impl ReplicaCounts {
         self.terminating + self.deleting + (self.staying() + self.unreadable + self.creating).max(self.replicas)
     }
 
-    /// Machines that exist or are being created, without those that terminate.
+    /// Machines that exist or are being created, without terminating ones.
     pub(crate) const fn present(&self) -> i32 {
         self.live + self.unreadable + self.creating
     }
@@ -104,7 +104,7 @@ impl ReplicaCounts {
     }
 }
 
-/// What tests of the arithmetic share.
+/// Examples that the tests of the arithmetic share.
 #[cfg(test)]
 pub(super) mod examples {
     use proptest::prelude::*;

@@ -8,7 +8,7 @@
 //! An old set must not replace a Machine that moved, so it carries the label `scale-up-disabled`; the new set must not
 //! delete it, so the Machine carries the label `update-result` until the replicas of the set include it.
 //!
-//! A Node that is not known counts as selected and not available: it is never updated, and never gone.
+//! A Node that is unknown counts as selected and not available: it is never updated, and never counted as deleted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -180,7 +180,7 @@ impl RolloutPlanner<'_> {
         ReplicaCounts { replicas: target, ..*new }
     }
 
-    /// Old sets lose the replicas of Machines that left, and those that are not needed any more. True if Machines will be
+    /// Removes from old sets the replicas of Machines that left, and those no longer needed. True if Machines will be
     /// deleted.
     fn resize_old(&mut self, new: &ReplicaCounts, old: &[ReplicaCounts]) -> bool {
         let (bounds, snapshot) = (self.bounds, self.snapshot);
@@ -213,7 +213,7 @@ impl RolloutPlanner<'_> {
         is_shrinking
     }
 
-    /// A set that has to delete Machines may choose those that moved to it, too.
+    /// A set that has to delete Machines may also choose those that moved to it.
     fn let_go(&mut self, is_shrinking: impl Fn(&SetView) -> bool) {
         for set in self.sets.sets.iter().filter(|set| is_shrinking(set)) {
             for machine in set.machines.iter().filter(|machine| in_place::was_updated(machine)) {
@@ -255,7 +255,7 @@ impl RolloutPlanner<'_> {
                 left += 1;
             }
         }
-        // A preserved Machine serves nobody, and nothing else will replace it.
+        // A preserved Machine serves no workload, and it is not replaced otherwise.
         for machine in idle.iter().filter(|machine| machine.preserved_until(snapshot.now).is_some()) {
             if needed > 0 && machine.phase() == MachinePhase::Failed {
                 self.nodes.select(machine, "update it in place: it is preserved and not available");
@@ -299,9 +299,9 @@ impl RolloutPlanner<'_> {
     }
 }
 
-/// The replicas of the old sets, given oldest first: those of Machines that will move. The rest goes: all once the new
-/// set is complete, before that what exceeds maxSurge because `spec.replicas` was lowered. Machines that are not
-/// available go first, then available ones beyond the minimum.
+/// The replicas of the old sets, given oldest first: those of Machines that will move. The rest is removed: all once
+/// the new set is complete, before that the excess over maxSurge because `spec.replicas` was lowered. Machines that are
+/// not available are deleted first, then available ones beyond the minimum.
 fn old_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<i32> {
     let mut targets: Vec<i32> = old.iter().map(|count| count.replicas).collect();
     let total: i32 = targets.iter().sum();
@@ -331,7 +331,7 @@ fn has_at_least(set: &SetView, replicas: i32) -> bool {
 }
 
 /// The counts of a set. Available is a Machine whose Node is known and not selected. The replicas include Machines that
-/// moved to the set, and no longer those that left it.
+/// moved to the set, and no Machines that left it.
 fn counts_of(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
     let serves =
         |machine: &Machine| machine.is_available() && node_of(snapshot, machine).is_some_and(|node| !is_closed(node));

@@ -105,8 +105,8 @@ fn share(knob: &IntOrString, replicas: i64, rounds_up: bool) -> Option<i64> {
     Some(number.max(0))
 }
 
-/// What an in-place update changes: which Machines move to which set, and whose Nodes are selected before and after the
-/// plan. Nothing moves or is selected under other strategies.
+/// The changes of an in-place update: the Machines that move, with their new sets, and the selected Nodes before and
+/// after the plan. Empty under other strategies.
 #[derive(Default)]
 struct Updates {
     /// UID of the new controller by name of the Machine.
@@ -169,10 +169,10 @@ struct Set<'a> {
     /// Replicas before and after the plan.
     before: i64,
     after: i64,
-    /// Machines without a delete call in flight, in deletion order. Those that were updated in place come last: they move to
-    /// another set, and this one does not delete them.
+    /// Machines without a delete call in flight, in deletion order. Machines that were updated in place are last: they
+    /// move to another set, and this one does not delete them.
     live: Vec<&'a Machine>,
-    /// Those of them that the autoscaler chose: they do not serve any more.
+    /// The Machines chosen by the autoscaler, which no longer serve.
     chosen: Chosen,
     unreadable: i64,
     creating: i64,
@@ -315,7 +315,7 @@ impl Set<'_> {
         length(self.outlived(replicas).filter(|machine| !self.serves(machine)).count()) + self.unreadable
     }
 
-    /// The same without those that are available and chosen by the autoscaler.
+    /// The same without available Machines that the autoscaler chose.
     fn unavailable_outliving(&self, replicas: i64) -> i64 {
         length(self.outlived(replicas).filter(|machine| !machine.is_available()).count()) + self.unreadable
     }

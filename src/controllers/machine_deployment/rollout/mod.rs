@@ -53,7 +53,7 @@ pub(super) struct RolloutPlanner<'a> {
     collisions: i32,
     /// Machines that cannot be decoded and for which the strategy has to wait.
     unreadable: Vec<String>,
-    /// What else the strategy waits for.
+    /// Further waits of the strategy.
     also_waits: Vec<Wait>,
 }
 
@@ -253,7 +253,7 @@ impl<'a> RolloutPlanner<'a> {
         plan
     }
 
-    /// What the rollout waits for.
+    /// The waits of the rollout.
     fn waits(&self) -> Vec<String> {
         let mut waits = Vec::new();
         if self.snapshot.deployment.spec.paused && (self.sets.new_set().is_none() || self.sets.is_rolling()) {

@@ -2,7 +2,7 @@
 
 use super::{bounds::Bounds, counts::ReplicaCounts};
 
-/// What scaling needs to know of a set. Sets are given oldest first. Those being deleted are left out and count in
+/// The facts about a set that scaling needs. Sets are given oldest first. Sets being deleted are left out and count in
 /// [`Mode::departing`].
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Scalable {
@@ -138,8 +138,8 @@ fn shrink(bounds: &Bounds, sets: &[Scalable], surplus: i32, replicas: &mut [i32]
     keep_minimum(bounds, sets, &order, replicas);
 }
 
-/// `replicas`, or as many as leave the minimum available. A set does not know of Machines whose Nodes wait for an update in
-/// place, and may delete those that serve before them.
+/// `replicas`, or as many as leave the minimum available. A set cannot see that the Nodes of some Machines wait for an
+/// update in place, and may delete serving Machines before them.
 pub(super) fn keeping_minimum(bounds: &Bounds, sets: &[Scalable], mut replicas: Vec<i32>) -> Vec<i32> {
     let order: Vec<usize> = (0..sets.len()).collect();
     keep_minimum(bounds, sets, &order, &mut replicas);

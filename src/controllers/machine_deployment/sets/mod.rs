@@ -44,9 +44,10 @@ pub(super) struct SetView {
     pub unreadable: Vec<UnreadableMachine>,
     /// Its writes in flight.
     pub in_flight: InFlight,
-    /// Those that the autoscaler chose. The set deletes them and creates others.
+    /// The Machines chosen by the autoscaler. The set deletes them and creates others.
     chosen: Chosen,
-    /// Those that the plan marks for the autoscaler, as they are then: a mark decides which Machines the set deletes first.
+    /// The Machines that the plan marks for the autoscaler, after the change: a mark decides which Machines the set
+    /// deletes first.
     marked: BTreeMap<String, Machine>,
     /// The counts of its Machines.
     pub counts: ReplicaCounts,
@@ -65,8 +66,8 @@ pub(super) struct OwnedSets {
 }
 
 impl OwnedSets {
-    /// The sets that the deployment controls and selects. Adopts sets that it selects and nobody controls, releases sets
-    /// that it no longer selects.
+    /// The sets that the deployment controls and selects. Adopts selected sets without a controller, releases sets that
+    /// it no longer selects.
     pub(super) fn claim(snapshot: &Snapshot, selector: &Selector) -> Self {
         let deployment = &snapshot.deployment;
         let mut owned = Vec::new();

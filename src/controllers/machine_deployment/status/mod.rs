@@ -77,7 +77,7 @@ fn tell_waits(facts: &Facts<'_>, status: &mut MachineDeploymentStatus) {
     condition.message = message;
 }
 
-/// What Machines or a set report, or else which numbers are not right yet. Completes "waiting for".
+/// The wait that Machines or a set report, or else the numbers that are not right yet. Completes "waiting for".
 fn waits(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Option<String> {
     let machines = facts.sets.sets.iter().flat_map(|set| &set.machines);
     let new = facts.sets.new_set().map_or(&[][..], |set| &set.machines);

@@ -1,4 +1,4 @@
-//! What keeps Machines from their next step, as they say themselves, in one line for the condition `Progressing`.
+//! The obstacles that Machines report, in one line for the condition `Progressing`.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -77,7 +77,7 @@ fn obstacle_of(machine: &Machine) -> Option<(Work, String, String)> {
         MachinePhase::Failed if !machine.spec.provider_id.is_empty() => Work::Health,
         _ => Work::Creation,
     };
-    // What is said of a Node that is not healthy is no failure of an operation yet.
+    // A text about a Node that is not healthy is not yet a failure of an operation.
     let is_told = has_failed || work == Work::Health;
     (is_told && !operation.description.is_empty())
         .then(|| (work, operation.error_code.clone(), operation.description.clone()))

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::drive::{Drive, Order, deployment, in_place, pick, recreate, rolling};
 use crate::{api::labels::CRITICAL_COMPONENTS_TAINT, controllers::object::suffix::Suffixes};
 
-/// Something that comes from outside.
+/// An external event.
 #[derive(Clone, Debug)]
 enum Push {
     Class(u8),

@@ -1,4 +1,4 @@
-//! When a deployment is reconciled after a change of its own.
+//! The time of the reconcile after a change to the deployment.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ use crate::{
 
 pub(super) const NAME: &str = "pool";
 
-/// Who comes first when several things may happen.
+/// The order of simultaneous events.
 pub(super) enum Order {
     /// Always the first in the list.
     Fixed,
@@ -127,7 +127,7 @@ impl Drive {
         self.write(json!({ "metadata": { "annotations": annotations }, "spec": { "replicas": replicas } }));
     }
 
-    /// Somebody else writes the deployment.
+    /// Writes the deployment as another client.
     fn write(&mut self, patch: Value) {
         self.is_plain &= patch["spec"].get("replicas").is_none();
         let seen = self.deployment().clone();
@@ -237,7 +237,7 @@ impl Drive {
         assert!(self.world.due().is_empty(), "the world never comes to rest:\n{}", self.log);
     }
 
-    /// What matters of the world when it has come to rest, whatever the way there.
+    /// The relevant state of the world at rest, independent of the order of events.
     pub(super) fn end_state(&self) -> String {
         let mut text = String::new();
         let status = self.deployment().status.clone().unwrap_or_default();
@@ -359,7 +359,8 @@ impl Drive {
 
     fn check_happening(&self, before: Option<&Tally>, happening: &Happening, may_take_an_available_one: bool) {
         let (Some(before), Some(after)) = (before, Tally::of(&self.world)) else { return };
-        // What serves in the end stays so until we decide otherwise: what a set deletes was not counted.
+        // Machines available in the end stay available until we decide otherwise: those that a set deletes were not
+        // counted.
         if !may_take_an_available_one {
             assert!(after.serving >= before.serving, "{happening} took an available machine\n{}", self.log);
         }

@@ -129,7 +129,7 @@ fn a_machine_moves_with_its_name_node_and_vm() {
     assert!(!after.labels().contains_key(labels::UPDATE_RESULT), "the mark goes when the set counts it");
 }
 
-/// What a set would do between any two writes: the old one replaces nothing, the new one deletes nothing.
+/// The next plan of each set between any two writes: the old one replaces nothing, the new one deletes nothing.
 #[test]
 fn no_set_creates_or_deletes_a_machine_while_another_one_moves() {
     let mut drive = begun(3, 0, 1);
@@ -385,7 +385,8 @@ fn a_move_that_another_implementation_began_is_finished(#[case] is_marked: bool)
     assert!(drive.end_state().starts_with("3 machines, 3 of the current template, 3 available"), "{}", drive.log);
 }
 
-/// The next template comes before the Node of a Machine that moved was tidied up: it has not this template yet.
+/// The next template arrives before the Node of a moved Machine is cleaned up: the Machine does not have this template
+/// yet.
 #[test]
 fn a_machine_that_moved_is_not_taken_for_updated_to_the_next_template() {
     let mut drive = begun(3, 0, 1);

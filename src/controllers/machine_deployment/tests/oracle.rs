@@ -1,4 +1,4 @@
-//! What must hold of a world, worked out from its objects alone: the code under test has no part in it.
+//! Invariants of a world, computed from its objects alone, without the code under test.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// `None` if the deployment is gone, being deleted, or invalid.
+    /// `None` if the deployment is deleted, being deleted, or invalid.
     pub fn of(world: &World) -> Option<Self> {
         let deployment = world.deployments.get(NAME)?;
         if deployment.metadata.deletion_timestamp.is_some() {

@@ -1,4 +1,4 @@
-//! What holds up a rollout, and what does not.
+//! Conditions that delay a rollout, and conditions that do not.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     controllers::{machine_set::InFlight, testing::Happening},
 };
 
-/// A pool with one failed Machine that somebody wants to look at, before a rollout to another class.
+/// A pool with one failed Machine that a user preserved for inspection, before a rollout to another class.
 fn beside_a_preserved_machine(strategy: Value) -> Drive {
     let mut drive = Drive::settled(deployment(3, strategy));
     let name = first_machine(&drive);
@@ -75,7 +75,7 @@ fn recreate_deletes_nothing_while_an_old_machine_cannot_be_decoded() {
 fn recreate_creates_nothing_before_every_old_set_has_observed_that_it_is_to_have_none() {
     let mut drive = Drive::settled(deployment(2, recreate()));
     drive.edit_class("v2");
-    // All old Machines are gone already, for another reason.
+    // All old Machines are already deleted, for another reason.
     let mut snapshot = drive.snapshot();
     snapshot.machines.clear();
     let creates = |snapshot: &_| planned(snapshot).steps.iter().any(|step| matches!(step.action, Action::CreateSet(_)));

@@ -1,4 +1,4 @@
-//! Which sets there are, and how new ones are made.
+//! The sets of a deployment, and how new ones are created.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};

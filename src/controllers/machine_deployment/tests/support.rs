@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers that several tests share.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(super) fn reads(status: &str, reason: &str) -> Option<(String, String)> {
     Some((status.to_owned(), reason.to_owned()))
 }
 
-/// A set as somebody else made it.
+/// A set that another client created.
 pub(super) fn foreign_set(change: Value) -> MachineSet {
     let mut set = json!({
         "metadata": {"name": "found", "namespace": "shoot", "labels": {"name": NAME}},

@@ -280,7 +280,7 @@ async fn a_machine_of_another_deployment_leaves_the_list_of_the_autoscaler_unmar
     assert_eq!((shell.wire.count("PATCH machines/x"), shell.wire.count("PATCH machines/a")), (0, 1));
 }
 
-/// Somebody else made the set, and the cache does not know it yet.
+/// Another client created the set, and it is not in the cache yet.
 #[tokio::test]
 async fn a_set_of_this_template_that_is_there_already_is_used() {
     let model = Shell::new();
