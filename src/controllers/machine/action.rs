@@ -20,7 +20,7 @@ use crate::{
 /// |---|---|
 /// | an object was written | the response is in the cache before the next plan |
 /// | a call returned | calls the `Snapshot` method named as "Result" of the action |
-/// | a write to the Machine fails | the reconcile ends; the next one comes soon after a conflict, else backed off |
+/// | a write to the Machine fails | the reconcile ends; the next one starts soon after a conflict, else backed off |
 /// | a write to the Node fails | conflict: as above. Not found: `Snapshot::node_gone`. Else `Snapshot::node_failed` |
 ///
 /// Steps of one plan do not depend on each other's results; consecutive pod calls run concurrently. If a step ends the
@@ -111,7 +111,7 @@ pub enum Action {
     /// Take the replacement permit of all keys if they are free, then count the Machines of each. It is released when the
     /// reconcile ends and its writes are in the cache. Result: `Snapshot::learned.permit`.
     TakePermit(Vec<PermitKey>),
-    /// Replace a Machine without a permit: a new VM has the name of its Node, so its own VM is gone.
+    /// Replace a Machine without a permit: a new VM has the name of its Node, so its VM is deleted.
     WaivePermit(Arc<Machine>),
 }
 

@@ -160,7 +160,7 @@ pub(super) fn drain_blocked(conditions: &[NodeCondition]) -> Option<&NodeConditi
     conditions.iter().find(|condition| condition.type_ == MachineConditionType::DrainBlocked.as_str())
 }
 
-/// The conditions as text: those that are not normal with their reason, the others in short.
+/// The conditions as text: abnormal ones with their reason, the others in short.
 pub(super) fn describe(conditions: &[NodeCondition], watched: &[String]) -> String {
     let texts: Vec<String> = conditions
         .iter()

@@ -1,4 +1,4 @@
-//! What every drain of a Node needs, and the whole drain of a Node whose Machine stays.
+//! The part that all drains of a Node share, and the whole drain of a Node whose Machine stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,12 +28,12 @@ const DELETE_AGAIN: (SignedDuration, SignedDuration) = (SignedDuration::from_sec
 pub(super) enum Outcome {
     /// No pod is left to drain.
     Drained,
-    /// It goes on.
+    /// The drain continues.
     Busy {
         /// The disruption budgets that refuse evictions now.
         refused_by: BTreeSet<String>,
     },
-    /// It goes on, or is repeated, and this is in its way.
+    /// The drain continues or is repeated; this is its obstacle.
     Blocked(String),
 }
 

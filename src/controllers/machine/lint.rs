@@ -315,7 +315,7 @@ impl Facts<'_> {
         refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()))
     }
 
-    /// The agent on the Node begins at `ReadyForUpdate`, so the pods must be gone or on their way.
+    /// The agent on the Node begins at `ReadyForUpdate`, so the pods must be terminated or terminating.
     fn release_to_agent(&self, action: &Action) -> Verdict {
         let Action::PatchNodeStatus { node, patch, .. } = action else { return Ok(()) };
         let progress = in_place::progress_of(&node.status.conditions);
@@ -458,7 +458,7 @@ impl Facts<'_> {
         is_tainted && machine.phase() == MachinePhase::Failed && machine.preserved_until(*now).is_some()
     }
 
-    /// Its time is cleared last: nobody would take back what is left then.
+    /// Its time is cleared last: otherwise the remaining changes would never be undone.
     fn end_preservation(&self, next: &MachineStatus) -> Verdict {
         let Snapshot { machine, now, .. } = self.snapshot;
         let Some(expiry) = machine.preserve_expiry() else { return Ok(()) };

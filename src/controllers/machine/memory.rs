@@ -13,7 +13,7 @@ use crate::{
     driver::DriverError,
 };
 
-/// In-memory facts about a Machine that one reconcile leaves for the next. Losing them costs a repeated call.
+/// In-memory facts about a Machine that are kept between reconciles. Losing them costs a repeated call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     /// UID of the Machine. Another Machine may have the same name later.
@@ -37,7 +37,7 @@ pub struct Memory {
     pub(super) pods: Attempts,
     /// The pods to drain, as they were listed last.
     pub(super) listed: Vec<PodRef>,
-    /// Which pods the drain waits for.
+    /// The pods the drain waits for.
     pub(super) rounds: Rounds,
     /// The volumes of the pods, and how far they have come.
     pub(super) volumes: Volumes,
@@ -156,7 +156,7 @@ pub(super) const ACCEPTED: u32 = 3;
 pub(super) struct NeverMet<'a> {
     /// They allow no disruption although all their pods are healthy.
     pub single: BTreeSet<&'a str>,
-    /// Those of a pod that several select.
+    /// The budgets of pods that several budgets select.
     pub several: BTreeSet<&'a str>,
 }
 
@@ -192,7 +192,7 @@ pub(super) struct RefusedWrite {
 }
 
 impl RefusedWrite {
-    /// What a Machine with a refused write waits for.
+    /// The wait of a Machine with a refused write.
     pub(super) fn awaited(&self) -> String {
         format!("the API server to accept a write of the Machine: {}", self.message)
     }
@@ -309,7 +309,7 @@ impl Memory {
         single.filter_map(|refusal| refusal.budget.as_deref().map(Arc::from)).collect()
     }
 
-    /// Those of them that can never allow it.
+    /// The budgets that can never allow it.
     pub(super) fn never_met_budgets(&self) -> NeverMet<'_> {
         let named = |is: fn(&Refusal) -> bool| {
             let never_met = self.refusals().filter(move |refusal| is(refusal));

@@ -1,5 +1,5 @@
-//! Writes of a Machine that the API server refused: by a rule of its own, such as that of the values of labels, or by that of
-//! a webhook. A retry does not help before something changes, so it comes ever more rarely, and the status says so.
+//! Writes of a Machine that the API server refused: by validation, such as of label values, or by a webhook. A retry
+//! fails until something changes, so retries become ever rarer, and the status shows the refusal.
 
 use super::{
     Action, Snapshot, create,

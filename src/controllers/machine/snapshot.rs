@@ -24,7 +24,7 @@ const TRUST_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub struct Rivals {
     pub readable: Vec<Arc<Machine>>,
-    /// Metadata of those that cannot be decoded: which VM they have is unknown.
+    /// Metadata of undecodable Machines: their VMs are unknown.
     pub unreadable: Vec<ObjectMeta>,
 }
 
@@ -159,8 +159,8 @@ impl Snapshot {
         }
     }
 
-    /// The Node, unless it is that of another VM, or another Machine that names it has a better claim. It counts for the
-    /// health of the Machine, and its label is restored if somebody changed it.
+    /// The Node, unless it belongs to another VM, or another Machine that names it has a better claim. It counts for
+    /// the health of the Machine, and its label is restored if another client changed it.
     pub(super) fn serving_node(&self) -> NodeView {
         match &self.node {
             NodeView::Present(node) if self.is_of_other_vm(node) || self.is_of_rival(node) => NodeView::Absent,
@@ -195,9 +195,9 @@ impl Snapshot {
         !is_namesake && is_other_vm(&node.spec.provider_id, &self.machine.spec.provider_id)
     }
 
-    /// Whether the Node is that of another VM, the label names another Machine, or there is no label and the provider ID is
-    /// another one. A label of another Machine does not count if this Machine has the Node's VM, and that one has another or
-    /// is gone: a Machine whose VM is dead may have labelled the Node of its name.
+    /// Whether the Node belongs to another VM, the label names another Machine, or there is no label and the provider
+    /// ID differs. A label of another Machine does not count if this Machine has the Node's VM, and the other Machine
+    /// has another VM or is deleted: a Machine whose VM is dead may have labelled the Node of its name.
     fn is_foreign(&self, node: &Node) -> bool {
         if self.is_of_other_vm(node) {
             return true;
@@ -220,7 +220,7 @@ impl Snapshot {
     }
 
     /// Two Machines can name one Node, because names of Nodes are reused and a deletion can be missed. The Node belongs
-    /// to the Machine with its provider ID, else to the one in its label, else to the younger one.
+    /// to the Machine with its provider ID, else to the Machine in its label, else to the younger one.
     fn is_of_rival(&self, node: &Node) -> bool {
         let of_node = &node.spec.provider_id;
         let claim = |has_its_vm: bool, meta: &ObjectMeta| {
@@ -248,8 +248,8 @@ pub(crate) fn is_same_vm(one: &str, other: &str) -> bool {
     !one.is_empty() && last(one) == last(other)
 }
 
-/// Whether two provider IDs are certainly those of two VMs: they differ in the last part, and not in their form. Whoever sets
-/// the ID of a Node may write it in a form of its own.
+/// Whether two provider IDs certainly belong to two VMs: they differ in the last part, and not in their form. The
+/// component that sets the ID of a Node may use another form.
 fn is_other_vm(one: &str, other: &str) -> bool {
     fn form(id: &str) -> (Option<&str>, usize) {
         (id.split_once("://").map(|(scheme, _)| scheme), id.split('/').count())

@@ -1,4 +1,4 @@
-//! What a reconcile knows about the objects around a Machine. "Unknown" and "absent" are always different values.
+//! The view of a reconcile on the objects around a Machine. "Unknown" and "absent" are always different values.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -80,7 +80,7 @@ pub enum SecretView {
     Read(SecretFacts),
 }
 
-/// What a plan knows about the Secrets of a class. It never sees their data.
+/// The facts about the Secrets of a class that a plan uses. It never sees their data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretFacts {
     /// Secrets that the class names and that cannot be used, each with the reason. No call is made without them.
@@ -156,7 +156,7 @@ pub struct Learned {
     pub pods: PodsView,
     /// Why volumes of the pods could not be read; `None` if they were read or not yet.
     pub unread_volumes: Option<String>,
-    /// What the disruption budgets that refused evictions allow now, by `namespace/name`.
+    /// Current allowances of the disruption budgets that refused evictions, by `namespace/name`.
     pub allowances: BTreeMap<String, Allowance>,
     /// How many VolumeAttachments of the Node were deleted; `None` if this was not tried or failed.
     pub detached: Option<usize>,

@@ -44,7 +44,7 @@ pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &Bootst
     Err(format!("bootstrap token {} was created and deleted by others several times", wanted.id))
 }
 
-/// Deletes a token: whether it is gone. A failure is only logged, because tokens expire.
+/// Deletes a token; true if it no longer exists. A failure is only logged, because tokens expire.
 pub(super) async fn delete(context: &Ports, snapshot: &Snapshot, id: &str) -> bool {
     let Ok(client) = target(context, snapshot).map(|target| target.client.clone()) else { return false };
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);

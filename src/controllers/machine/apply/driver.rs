@@ -61,8 +61,8 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
     }
 }
 
-/// Whose the new VM is. Without a marker an orphan collector of another namespace might delete it, so an unknown owner is as
-/// an API server that does not answer.
+/// The owner marker of the new VM. Without a marker an orphan collector of another namespace might delete it, so an
+/// unknown owner is treated as an API server that does not answer.
 async fn owner(context: &Ports, snapshot: &Snapshot) -> Result<String, DriverError> {
     let namespace = snapshot.machine.namespace().unwrap_or_default();
     match context.owners.of(&namespace).await {
@@ -72,7 +72,7 @@ async fn owner(context: &Ports, snapshot: &Snapshot) -> Result<String, DriverErr
 }
 
 /// User data for a call: with its placeholders substituted for `create` and `initialize`, unchanged for other calls and
-/// if the Machine has user data of its own.
+/// if the Machine specifies user data.
 fn filled_in(snapshot: &Snapshot, session: &Session, action: &Action) -> SecretData {
     let mut secret = session.secret.clone();
     if matches!(action, Action::CreateVm | Action::InitializeVm)

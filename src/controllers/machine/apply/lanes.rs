@@ -17,14 +17,14 @@ use crate::{
     runtime::{cache::Key, queue::Queue},
 };
 
-/// Accounts with slots of their own in each lane. Further accounts share the slots of one more, which bounds the number
-/// of calls that hang.
+/// Accounts with separate slots in each lane. Further accounts share the slots of one more, which bounds the number of
+/// calls that hang.
 const MOST_LINES: usize = 32;
 
 /// How many lanes there are.
 const LANES: usize = 3;
 
-/// What a slot is for.
+/// The purpose of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Lane {
     /// Creating a VM, including the calls before it.
@@ -122,7 +122,7 @@ pub(crate) struct Visit {
 
 impl Visit {
     /// Whether the reconcile may continue in a lane now. If not, it has to end: the Machine is queued for a slot, and
-    /// gives on those that it has.
+    /// returns the slots that it has.
     pub(super) fn admits(&mut self, account: &Account, lane: Lane) -> bool {
         let mut state = self.lanes.state.lock();
         if state.enter(&self.key, account, lane, self.lanes.slots) {
@@ -249,7 +249,7 @@ mod tests {
             Self { lanes, visits: HashMap::new() }
         }
 
-        /// Begins the reconcile of a Machine, unless it goes on.
+        /// Begins the reconcile of a Machine, unless it is under way.
         fn begin(&mut self, name: &str) -> &mut Visit {
             self.visits.entry(key(name)).or_insert_with(|| self.lanes.visit(&key(name)))
         }

@@ -40,7 +40,7 @@ use crate::{
 /// After this time a reconcile that has more steps gives its slot to the next Machine and is requeued.
 const YIELD_AFTER: Duration = Duration::from_secs(10);
 
-/// The machine kind in the one reconcile loop.
+/// The machine kind as a reconciler.
 pub(crate) struct Machines {
     pub context: Arc<Ports>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// What calls returned for the Machine with this UID.
+    /// The results of calls for the Machine with this UID.
     pub(super) fn learned_of(&self, uid: Option<&str>) -> Learned {
         if self.uid.as_deref() == uid { self.learned.clone() } else { Learned::default() }
     }

@@ -22,7 +22,7 @@ pub struct Permits {
     /// Machines that wait until another one releases a permit.
     waiting: Mutex<BTreeMap<PermitKey, BTreeSet<Key>>>,
     released: Handlers<dyn Fn(&Key) + Send + Sync>,
-    /// UIDs of Machines whose VM is certainly gone. After a restart the process finds out again.
+    /// UIDs of Machines whose VM is certainly deleted. After a restart the process finds out again.
     waived: Mutex<BTreeMap<Key, Option<String>>>,
 }
 

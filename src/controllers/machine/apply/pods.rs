@@ -38,7 +38,8 @@ pub(super) async fn list(context: &Ports, snapshot: &Snapshot, node: &str) -> Re
     Ok(listed.items.iter().map(PodFacts::of).collect())
 }
 
-/// What the budgets that refused evictions allow now. When one of them allows something, the Machine is enqueued.
+/// Current allowances of the budgets that refused evictions. When one of them allows a disruption, the Machine is
+/// enqueued.
 pub(super) fn allowances(context: &Ports, snapshot: &Snapshot, key: &Key) -> BTreeMap<String, Allowance> {
     let refusing = snapshot.memory.refusing_budgets();
     let Ok(target) = context.target_of(snapshot) else { return BTreeMap::new() };

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(without.missing, ["the name of a Secret, which a reference of the MachineClass lacks"]);
     }
 
-    /// I9: byte-equal to `value`, and nobody's placeholders.
+    /// I9: byte-equal to `value`; no placeholders are substituted.
     #[tokio::test]
     async fn a_machine_with_user_data_of_its_own_boots_with_exactly_these() {
         let wire = Wire::new();

@@ -26,7 +26,7 @@ const READS: usize = 10;
 /// How long a forced drain waits for the list of VolumeAttachments.
 const LIST: Duration = Duration::from_secs(10);
 
-/// What each claim leads to, live.
+/// Reads the volume of each claim live.
 pub(super) async fn read(
     context: &Ports,
     snapshot: &Snapshot,

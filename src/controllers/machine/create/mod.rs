@@ -56,8 +56,8 @@ const fn may_create(phase: &MachinePhase) -> bool {
     is_unsettled(phase) || matches!(phase, MachinePhase::Pending)
 }
 
-/// Whether a driver may have been called for a Machine. The finalizer comes before the first call, so a Machine whose class or
-/// Secret never existed has none and can be deleted without them.
+/// Whether a driver may have been called for a Machine. The finalizer is written before the first call, so a Machine
+/// whose class or Secret never existed has none and can be deleted without them.
 pub(super) fn may_have_begun(machine: &Machine) -> bool {
     !machine.spec.provider_id.is_empty() || machine.node_name().is_some() || machine.phase() != MachinePhase::New
 }

@@ -1,4 +1,4 @@
-//! What a creation needs before the driver is called: class, Secrets and a bootstrap token.
+//! The prerequisites of a creation: class, Secrets and a bootstrap token.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -22,7 +22,7 @@ use crate::{
 /// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// What the driver of the class can do; `None` with a wait if the class cannot be used.
+/// The capabilities of the class's driver; `None` with a wait if the class cannot be used.
 pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Option<Capabilities> {
     let name = &snapshot.machine.spec.class.name;
     match &snapshot.class {

@@ -1,7 +1,8 @@
-//! Machines that `clusterctl move` waits for, because their VMs may be in the making. At the target a Machine has another UID,
-//! which is the token of its creation, so a Machine that is moved before its ID is stored would get a second VM.
+//! Machines that `clusterctl move` waits for, because their VMs may be under creation. At the target a Machine has
+//! another UID, which is the token of its creation, so a Machine that is moved before its ID is stored would get a
+//! second VM.
 //!
-//! The annotation costs no write of its own: it comes with the Machine, and goes with the write that stores the ID.
+//! The annotation costs no extra write: the Machine is created with it, and the write that stores the ID removes it.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};

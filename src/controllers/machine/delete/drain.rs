@@ -122,7 +122,7 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
             (None, Preparation::Cordon) => {
                 let mut patch = json!({ "spec": { "unschedulable": true } });
                 if snapshot.is_mislabelled(node) && syntax::is_label_value(snapshot.name()) {
-                    // When the Machine in the label is gone, nothing else would tell that it was not its Node.
+                    // When the Machine in the label is deleted, nothing else shows that the Node was not its own.
                     patch["metadata"] = json!({ "labels": { labels::MACHINE_NAME: snapshot.name() } });
                 }
                 let action = Action::StrategicPatchNode { node: node.clone(), patch, purpose };

@@ -1,5 +1,5 @@
 //! After a forced drain: the VolumeAttachments of the Node are deleted, so that its volumes can be attached elsewhere
-//! before the Node is gone.
+//! before the Node is deleted.
 
 use super::{
     super::{Action, Snapshot, memory::NodeWrite, views::NodeView},

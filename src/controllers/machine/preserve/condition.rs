@@ -20,7 +20,7 @@ use crate::{
 const DRAINED: &str = "Preserved node drained successfully.";
 const UNDRAINED: &str = "Preserved node could not be drained.";
 
-/// What the condition of a Node shows.
+/// The preservation that the condition of a Node shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// Nothing, or that a preservation ended.

@@ -15,8 +15,8 @@ use crate::{
     plan::Plan,
 };
 
-/// Copies the annotation of the Node. It replaces the Machine's own one; when it is gone, so is the copy. Planned before
-/// anything else, so that a Machine never becomes Failed before its set can see that it has to be kept.
+/// Copies the annotation of the Node to the Machine, and removes the copy when the annotation is removed. Planned
+/// before anything else, so that a Machine never becomes Failed before its set can see that it has to be kept.
 pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     let machine = &snapshot.machine;
@@ -51,8 +51,8 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// What remains of the Machine's own annotation when its wish was fulfilled: nothing, or `false` if it failed and its
-/// time is over. Its set would preserve it again otherwise.
+/// The value left in the Machine's annotation after its request was fulfilled: none, or `false` if the Machine failed
+/// and its time is over. Otherwise its set would preserve it again.
 pub(super) fn forgotten(machine: &Machine, now: Timestamp) -> Option<&'static str> {
     let is_expired = machine.preserve_expiry().is_some_and(|expiry| expiry <= now);
     (machine.phase() == MachinePhase::Failed && is_expired).then_some(NOT_PRESERVED)

@@ -1,4 +1,4 @@
-//! The end of a preservation. The time is cleared last, so that an end that was interrupted goes on.
+//! The end of a preservation. The time is cleared last, so that an interrupted end is continued.
 
 use std::sync::Arc;
 

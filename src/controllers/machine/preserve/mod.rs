@@ -27,7 +27,7 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// What happens to a Machine.
+/// The stage of a preservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// It is not preserved and does not have to be.
@@ -99,8 +99,8 @@ fn stage_of(machine: &Machine, mode: Option<PreserveMode>, now: Timestamp) -> St
     }
 }
 
-/// What happens while the annotation of the Node means nothing. A set keeps a failed Machine whose own annotation
-/// asks for it, so that its preservation has to begin and end.
+/// The stage while the annotation of the Node has no effect. A set keeps a failed Machine whose annotation requests it,
+/// so its preservation has to begin and end.
 fn stage_by_own_annotation(machine: &Machine, now: Timestamp) -> Stage {
     let own = machine.preserve_mode().filter(|mode| *mode != PreserveMode::Never);
     match own {

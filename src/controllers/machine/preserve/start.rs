@@ -66,7 +66,8 @@ fn begin(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, mode: Pr
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, event);
 }
 
-/// Keeps the Node from the autoscaler; that of a failed Machine is tainted and drained. The condition comes last.
+/// Protects the Node from the autoscaler; the Node of a failed Machine is tainted and drained. The condition is written
+/// last.
 fn keep(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -130,8 +131,8 @@ pub(super) fn drain_rules(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
     draining::rules(snapshot, policy, since, label.is_some_and(|value| value == labels::TRUE))
 }
 
-/// The patch to the annotations for the autoscaler and, before a drain, the taint. An annotation that keeps the
-/// autoscaler away already is somebody else's and stays so.
+/// The patch to the annotations for the autoscaler and, before a drain, the taint. An existing annotation that keeps
+/// the autoscaler away belongs to another client and is not changed.
 fn guarded(node: &Node, with_taint: bool, now: Timestamp) -> Value {
     let mut patch = Value::Null;
     let annotation = |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);

@@ -1,4 +1,4 @@
-//! What the annotations of a Machine and of its Node ask for.
+//! The preservation that the annotations of a Machine and of its Node request.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::api::{
     node::Node,
 };
 
-/// What is known of the Node that a preservation is about.
+/// The observed state of the Node to preserve.
 pub(super) enum Seen {
     /// It certainly does not exist, it is another Machine's, or there is no target.
     NoNode,
@@ -35,7 +35,7 @@ impl Seen {
     }
 }
 
-/// What is asked for.
+/// The requested preservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     /// Nothing, or this.
@@ -45,8 +45,8 @@ pub(super) enum Wish {
 }
 
 impl Wish {
-    /// The Node's annotation takes precedence. If it was there and is gone, nothing is asked for. Without a Node, the
-    /// Machine's own annotation counts.
+    /// The Node's annotation takes precedence. If it was set and then removed, nothing is requested. Without a Node,
+    /// the Machine's annotation counts.
     pub fn of(machine: &Machine, node: Option<&Node>) -> Self {
         match node.map(of_node) {
             Some(Some(word)) => match PreserveMode::parse(word) {

@@ -241,7 +241,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// What a Node looks like after `sync_patch` was applied to it.
+    /// The Node after `sync_patch` was applied to it.
     fn synced(node: &Node, template: &NodeTemplate) -> Node {
         let mut value = json!(node);
         merge(&mut value, sync_patch(node, "m", template, None));

@@ -1,5 +1,5 @@
-//! Which entries of a node template the API server accepts on a Node. It refuses a whole patch for one invalid entry, so
-//! invalid ones are left out and reported.
+//! Selects the entries of a node template that the API server accepts on a Node. It refuses a whole patch for one
+//! invalid entry, so invalid ones are left out and reported.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -51,7 +51,7 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
         MachinePhase::InPlaceUpdateSuccessful => {
             plan.wait(WaitKind::NodeHealth, "the Node to become healthy after its in-place update", None);
         }
-        // A preservation has a time of its own.
+        // A preservation has another time limit.
         _ => {}
     }
 }

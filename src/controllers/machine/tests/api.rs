@@ -23,7 +23,7 @@ pub struct Call {
     pub body: Value,
 }
 
-/// What a test answers instead of the server.
+/// The answer of a test in place of the server.
 pub enum Reply {
     Say(u16, Value),
     /// Does what was asked, and the answer is lost.

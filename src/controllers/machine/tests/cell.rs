@@ -150,7 +150,7 @@ async fn a_machine_is_not_failed_by_a_node_that_was_last_heard_of_before_the_hea
     until("the machine runs", || phase(&wire) == MachinePhase::Running).await;
 }
 
-/// The VM of the one is gone, and that of the other has got the same name.
+/// The VM of the first machine is deleted, and the VM of the second has got the same name.
 #[tokio::test(start_paused = true)]
 async fn the_node_of_a_machine_that_cannot_be_decoded_is_left_to_it() {
     let wire = Wire::new();

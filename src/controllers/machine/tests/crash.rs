@@ -1,4 +1,4 @@
-//! Whatever goes wrong at whichever action: one VM while the Machine lives, none after it.
+//! Any fault at any action: one VM while the Machine exists, none after it.
 
 use rstest::rstest;
 use serde_json::json;

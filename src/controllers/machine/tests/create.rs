@@ -372,7 +372,7 @@ fn a_machine_without_user_data_gets_no_vm_and_does_not_fail() {
     assert_eq!(world.description(), "Waiting for the key userData in the Secrets of the class");
 }
 
-/// The VM of a creation that goes on is found, although the call that began it cannot be repeated.
+/// The VM of a creation that is under way is found, although its call cannot be repeated.
 #[test]
 fn a_creation_whose_user_data_is_gone_is_looked_up() {
     let mut world = broken(Call::Create, DriverError::not_done("not yet", Duration::from_secs(3)));

@@ -561,7 +561,7 @@ fn a_node_with_the_label_of_another_machine_is_its_own_if_it_has_its_vm(#[case] 
     );
 }
 
-/// The same when that machine went first. One that cannot be read is not gone.
+/// The same when that machine was deleted first. An undecodable Machine does not count as deleted.
 #[rstest]
 #[case::gone(&[], true)]
 #[case::unreadable(&["other"], false)]
@@ -671,7 +671,7 @@ fn forty_volumes_move_five_times_as_fast_as_one_after_the_other() {
     assert!(took <= serial / 5 + 3, "{took} s, {serial} s one after the other");
 }
 
-/// The pods are gone before the deletion, and the volumes are still attached.
+/// The pods are terminated before the deletion, and the volumes are still attached.
 fn drained_by_another(detach: i64) -> World {
     let mut world = deleted();
     world.attach_detach = (detach, 2);

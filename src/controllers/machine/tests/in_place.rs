@@ -453,7 +453,7 @@ fn a_deletion_ends_an_update() {
     assert!(world.vms.is_empty() && world.pods.is_empty());
 }
 
-/// Somebody opens the Node and closes it again: what came in between counts.
+/// A user uncordons the Node and cordons it again: pods started in between count.
 #[test]
 fn the_drain_of_a_deletion_after_an_update_begins_anew() {
     let mut world = selected();

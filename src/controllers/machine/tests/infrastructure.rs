@@ -43,7 +43,7 @@ fn a_machine_that_is_held_is_not_touched(#[case] machine: Value, #[case] status:
     assert_eq!((plan.waits[0].kind, plan.waits[0].text.as_str()), (WaitKind::Hold, "Cluster c to be unpaused"));
 }
 
-/// 4.3: a migration goes on only after the Machine confirmed that nobody touches it. Afterwards nothing of that is left.
+/// 4.3: a migration continues only after the Machine confirmed the hold. Afterwards all traces of it are removed.
 #[rstest]
 #[case::new(json!({}), Value::Null)]
 #[case::available(json!({ "spec": { "providerID": "cloud:///7" } }), json!({ "currentStatus": { "phase": "Available" } }))]
@@ -70,7 +70,7 @@ fn a_machine_that_is_moved_is_left_alone_and_says_so(#[case] machine: Value, #[c
     assert!(status.conditions.is_empty());
 }
 
-/// A call that was in flight when somebody paused the cluster: its result is not lost.
+/// A call was in flight when a user paused the cluster: its result is not lost.
 #[test]
 fn the_id_of_a_vm_that_was_just_created_is_stored_while_the_machine_is_held() {
     let world = of_cluster_api(json!({}));
@@ -117,7 +117,7 @@ fn mv6_a_machine_that_blocks_a_move_is_free_once_its_vm_is_known_or_known_not_to
     }
 }
 
-/// MV6: nobody asks the cloud for a Machine of somebody else, or one that goes.
+/// MV6: the cloud is not asked about a Machine of another manager or a terminating one.
 #[rstest]
 #[case::moved_or_of_another(false, false)]
 #[case::deleting(true, true)]

@@ -583,7 +583,7 @@ fn a_node_that_cannot_be_written_holds_up_the_end_and_says_so() {
     world.run_until(|world| expiry(world).is_none());
 }
 
-/// Whatever goes wrong at whichever action, the same comes out.
+/// A fault at any action leads to the same result.
 #[rstest]
 fn a_preservation_survives_a_fault_at_any_action(
     #[values(Fault::Crash, Fault::LostReply, Fault::Refused)] fault: Fault,

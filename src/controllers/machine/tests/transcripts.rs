@@ -1,4 +1,4 @@
-//! What a Machine goes through, as text: every plan with its reasons, and the world after it.
+//! The life of a Machine as text: every plan with its reasons, and the world after it.
 
 use insta::assert_snapshot;
 use serde_json::json;

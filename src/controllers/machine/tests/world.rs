@@ -1,5 +1,5 @@
-//! An API server, a target cluster and a cloud in a few lines, with a clock of their own. The driver here makes a second
-//! VM if it is asked twice, so that it is the plan that must not ask twice.
+//! An API server, a target cluster and a cloud in a few lines, with a simulated clock. The driver here creates a second
+//! VM if it is called twice, so that the plan must not call twice.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +35,7 @@ use crate::{
 
 pub const UID: &str = "uid-1";
 
-/// What goes wrong at one action.
+/// A fault at one action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The process ends after it.
@@ -52,7 +52,7 @@ pub struct World {
     pub machine: Option<Machine>,
     pub class: ClassView,
     pub nodes: BTreeMap<String, Node>,
-    /// What the cache has of Nodes, if it is behind.
+    /// The cached Nodes, if the cache is behind.
     pub cached_nodes: Option<BTreeMap<String, Node>>,
     /// A live read of a Node fails.
     pub unreadable_nodes: Option<String>,
@@ -71,7 +71,7 @@ pub struct World {
     /// VMs become Nodes by themselves.
     pub boots: bool,
     pub pods: Vec<PodFacts>,
-    /// What claims lead to; the others do not exist.
+    /// The volumes of claims; the others do not exist.
     pub claims: BTreeMap<ClaimRef, ClaimFacts>,
     /// Volumes that are attached to other Nodes.
     pub elsewhere: BTreeSet<Arc<str>>,
@@ -87,7 +87,7 @@ pub struct World {
     pub stubborn: Option<Refusal>,
     pub secret: SecretFacts,
     pub memory: Memory,
-    /// What goes wrong, at which action.
+    /// Faults, by the number of the action.
     pub faults: Vec<(usize, Fault)>,
     /// Driver calls that always fail.
     pub broken: BTreeMap<Call, DriverError>,
@@ -120,7 +120,7 @@ pub struct World {
     /// Its last lines of waits and state, which are not repeated.
     told: String,
     told_at: i64,
-    /// Pods that a controller makes anew on the Node when they are gone: it tolerates the cordon.
+    /// A controller recreates the pods on the Node when they are deleted: they tolerate the cordon.
     pub comes_back: bool,
     pub returned: usize,
     actions: usize,
@@ -282,7 +282,7 @@ impl World {
         self.actions
     }
 
-    /// Somebody else changes the Machine.
+    /// Changes the Machine as another client.
     pub fn edit(&mut self, change: impl FnOnce(&mut Machine)) {
         change(self.machine.as_mut().unwrap());
         self.touch();
@@ -321,7 +321,7 @@ impl World {
         self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
     }
 
-    /// Passes until a condition holds; time goes on to when the plan wants to wake, or by a second.
+    /// Reconciles until a condition holds; time advances to the next wake-up of the plan, or by a second.
     pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         for _ in 0..500 {
             if done(self) {
@@ -357,7 +357,7 @@ impl World {
         self.tick();
     }
 
-    /// What happens in the world by itself: VMs boot, pods end.
+    /// The events of the world: VMs boot, pods end.
     fn tick(&mut self) {
         let now = self.now;
         if self.boots && self.has_target {
@@ -419,7 +419,7 @@ impl World {
         }
     }
 
-    /// What a reconcile would begin with.
+    /// The snapshot of the next reconcile.
     pub fn snapshot(&self) -> Snapshot {
         let (machine, class, trust) = (Arc::new(self.machine().clone()), self.class.clone(), self.trust.clone());
         let snapshot = Snapshot::new(machine, class, trust, Learned::default(), self.memory.clone(), self.now);
@@ -475,7 +475,7 @@ impl World {
         panic!("a pass without end: {:?}", self.log);
     }
 
-    /// What is done and why, what is waited for, and what the world looks like.
+    /// Records the steps with their reasons, the waits, and the state of the world.
     fn tell(&mut self, plan: &Plan<Action>) {
         let time = self.now.duration_since(at(0)).as_secs();
         let head = if self.told_at == time { String::new() } else { format!("{time}s\n") };
@@ -703,7 +703,7 @@ impl World {
         true
     }
 
-    /// What a write answered is in the cache.
+    /// Stores the response of a write in the cache.
     fn write_through(&mut self, name: &str) {
         let node = self.nodes.get(name).cloned();
         if let Some(cached) = &mut self.cached_nodes {

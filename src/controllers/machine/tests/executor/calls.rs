@@ -1,4 +1,4 @@
-//! What becomes of calls of the driver and of writes: lost answers, permits, slots, metrics.
+//! Results of driver calls and of writes: lost answers, permits, slots, metrics.
 
 use std::{sync::Arc, time::Duration};
 
@@ -254,7 +254,7 @@ async fn the_id_of_a_vm_is_stored_alone_if_its_label_is_refused(#[case] code: u1
     assert_eq!(shop.cloud.calls.lock().iter().filter(|call| **call == "create").count(), 1);
 }
 
-/// What ends the need for a slot while its Machine waits for it.
+/// An event that ends the need for a slot while its Machine waits for it.
 type Change = fn(&Shop);
 
 #[rstest]

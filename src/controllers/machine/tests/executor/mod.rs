@@ -237,7 +237,7 @@ impl Shop {
         self.context.machines.cache.wrote(serde_json::from_value(stored).unwrap());
     }
 
-    /// A Machine is gone, and only the cache knows it.
+    /// Deletes a Machine from the cache only.
     fn forget(&self, name: &str) {
         let machines = &self.context.machines.cache;
         let gone = machines.get(&Key::new("ns", name)).unwrap();
@@ -277,7 +277,7 @@ impl Shop {
         );
     }
 
-    /// It is in the cache, too.
+    /// Adds it to the cluster and to the cache.
     fn known_node(&self, conditions: &Value) {
         self.node(conditions);
         self.target.nodes.cache.wrote(serde_json::from_value(self.api.get(NODE).unwrap()).unwrap());

@@ -72,7 +72,7 @@ async fn a_token_that_is_there_is_used_as_it_is() {
     assert_eq!(shop.api.get(&path), Some(before));
 }
 
-/// Who may write Secrets in kube-system must not write user data.
+/// A user who may write Secrets in kube-system must not write user data.
 #[rstest]
 #[case::secret_with_commands(None, "0123456789\n- evil", false)]
 #[case::short_secret(None, "0123456789abcde", false)]
