@@ -20,7 +20,7 @@ pub(crate) struct VirtualClock {
     looks: Arc<Mutex<(Instant, u32)>>,
 }
 
-/// Who looks so often while no time passes waits for a time that has come, and would do so for ever.
+/// A caller that looks this often while no time passes waits for a past time, and would wait for ever.
 const LOOKS: u32 = 300_000;
 
 impl VirtualClock {

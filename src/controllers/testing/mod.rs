@@ -1,5 +1,5 @@
-//! A small world in memory for tests of planners: objects as an API server keeps them, time that stands still unless
-//! moved, and simple stand-ins for the controllers that are not under test.
+//! A small world in memory for tests of planners: objects as an API server stores them, time that advances only when a
+//! test moves it, and simple stand-ins for the controllers that are not under test.
 
 mod api_server;
 mod clock;

@@ -1,4 +1,5 @@
-//! What the controllers below a deployment do, in the simplest form: sets make and choose Machines, Machines boot and go.
+//! The controllers below a deployment in their simplest form: sets create and choose Machines, Machines boot and are
+//! deleted.
 
 use std::fmt;
 
@@ -40,7 +41,7 @@ pub(crate) enum Happening {
     Updated { machine: String },
     /// The agent on the Node could not update it.
     NotUpdated { machine: String },
-    /// A VM and its Machine are gone.
+    /// A VM and its Machine are deleted.
     Gone { machine: String },
     /// A deleted set has no Machines left.
     SetGone { set: String },
@@ -65,7 +66,7 @@ impl fmt::Display for Happening {
 }
 
 impl World {
-    /// What the controllers will do sooner or later, in whatever order. Empty when they have nothing to do.
+    /// The next actions of the controllers, in any order. Empty when they have nothing to do.
     pub(crate) fn due(&self) -> Vec<Happening> {
         let mut due = Vec::new();
         for set in self.sets.all() {
@@ -134,7 +135,7 @@ impl World {
         }
     }
 
-    /// What may go wrong.
+    /// The possible faults.
     pub(crate) fn mishaps(&self) -> Vec<Happening> {
         let live = self.machines.all().filter(|machine| !machine.is_terminating());
         live.filter_map(|machine| match machine.phase() {
@@ -199,7 +200,7 @@ impl World {
         });
     }
 
-    /// What machine controller and agent do to the Node and the Machine.
+    /// An update of the Node and the Machine by the machine controller and the agent.
     fn update(&mut self, machine: &str, phase: MachinePhase, result: Option<&str>) {
         let node = self.machines.get(machine).unwrap().node_name().unwrap().to_owned();
         self.nodes.edit(&mut self.clock, &node, |node| {

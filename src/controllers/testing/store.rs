@@ -112,7 +112,7 @@ where
         Ok(self.store(clock, &before, after))
     }
 
-    /// What somebody else does to an object.
+    /// Changes an object as another client.
     pub(crate) fn edit(&mut self, clock: &mut Clock, name: &str, change: impl FnOnce(&mut K)) {
         let object = self.0.get(name).unwrap();
         let before = serde_json::to_value(object.as_ref()).unwrap();
@@ -121,7 +121,7 @@ where
         self.store(clock, &before, serde_json::to_value(changed).unwrap());
     }
 
-    /// Gone at once, or when the last finalizer is.
+    /// Deletes the object at once, or when its last finalizer is removed.
     pub(crate) fn delete(&mut self, clock: &mut Clock, name: &str) -> Result<(), Refused> {
         let object = self.0.get(name).ok_or(Refused::NotFound)?;
         if object.meta().deletion_timestamp.is_some() {

@@ -18,13 +18,13 @@ use super::{
 };
 use crate::api::patch;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answered,
     /// Carried out, and the answer is lost.
     Lost,
-    /// Not carried out, and nobody knows.
+    /// The request is not executed, and its caller cannot find out.
     Unavailable,
     Refused,
 }
@@ -111,7 +111,7 @@ impl Wire {
         objects.iter().map(|object| serde_json::from_value(Value::clone(&object.value)).unwrap()).collect()
     }
 
-    /// Somebody else's write: creates or changes an object.
+    /// Creates or changes an object as another client.
     pub(crate) fn put<K: DeserializeOwned>(&self, path: &str, change: &Value) -> K {
         let (kind, namespace, name) = find(path);
         if self.server.get(kind, namespace, name).is_some() {
@@ -142,7 +142,7 @@ impl Wire {
         if self.server.get(kind, namespace, name).is_some_and(|object| object.finalizers().next().is_some()) {
             self.server.edit(kind, namespace, name, |object| object["metadata"]["finalizers"] = json!([])).unwrap();
         }
-        // What was being deleted went with its last finalizer.
+        // A terminating object was deleted with its last finalizer.
         if self.server.get(kind, namespace, name).is_some() {
             self.server.delete(kind, namespace, name).unwrap();
         }

@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// What the deployment's controller would observe.
+    /// The snapshot that the deployment's controller would observe.
     pub(crate) fn deployment_snapshot(&self, name: &str) -> Option<machine_deployment::Snapshot> {
         let deployment = self.deployments.get(name)?.clone();
         let selector = Selector::parse(deployment.spec.selector.as_ref()).ok();

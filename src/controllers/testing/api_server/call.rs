@@ -23,7 +23,7 @@ pub(crate) enum Verb {
 /// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// Who sent it; every client has a name.
+    /// The sender; every client has a name.
     pub caller: Arc<str>,
     /// When it was sent.
     pub at: Timestamp,
@@ -80,7 +80,7 @@ impl Call {
         })
     }
 
-    /// What a test does to an object by itself.
+    /// A change of an object by the test itself.
     pub(super) fn from_outside(verb: Verb, kind: &'static Kind, namespace: &str, name: &str, at: Timestamp) -> Self {
         Self {
             caller: Arc::from(OUTSIDE),
@@ -114,7 +114,7 @@ impl Call {
         version.as_str().filter(|version| !version.is_empty())
     }
 
-    /// What the call is about, in one line.
+    /// The subject of the call, in one line.
     pub(crate) fn subject(&self) -> String {
         let name = match (&*self.name, self.body["metadata"]["name"].as_str()) {
             ("", Some(name)) => name,

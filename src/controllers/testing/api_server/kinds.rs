@@ -1,4 +1,4 @@
-//! What is served, and under which rules.
+//! The served kinds, and their rules.
 
 /// A kind of object.
 #[derive(Debug, PartialEq, Eq)]

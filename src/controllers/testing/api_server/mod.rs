@@ -97,7 +97,7 @@ impl ApiServer {
         }
     }
 
-    /// A client under a name of its own. Must be called in a runtime.
+    /// A client with a separate name. Must be called in a runtime.
     pub(crate) fn client(&self, caller: &str) -> Client {
         let (server, caller) = (self.clone(), Arc::<str>::from(caller));
         let service = tower::service_fn(move |request| server.clone().serve(Arc::clone(&caller), request));
@@ -120,7 +120,7 @@ impl ApiServer {
         self.resumed.send();
     }
 
-    /// Everybody who watches this kind has to list it again.
+    /// All watchers of this kind have to list it again.
     pub(crate) fn forget_history(&self, kind: &Kind) {
         self.state().store.forget_history(kind);
         self.changed[kind.plural].send();
@@ -154,7 +154,7 @@ impl ApiServer {
         }
     }
 
-    /// Changes an object as somebody else would.
+    /// Changes an object as another client would.
     pub(crate) fn edit(
         &self,
         kind: &'static Kind,
@@ -167,7 +167,7 @@ impl ApiServer {
         Ok(effect.answer.unwrap())
     }
 
-    /// Deletes an object as somebody else would.
+    /// Deletes an object as another client would.
     pub(crate) fn delete(&self, kind: &'static Kind, namespace: &str, name: &str) -> Result<(), Refusal> {
         let call = Call::from_outside(Verb::Delete, kind, namespace, name, self.clock.now());
         self.write(&call, |store, now| store.write(&call, now)).map(drop)
@@ -206,7 +206,7 @@ impl ApiServer {
             let refusal = Refusal::new(404, "NotFound", "the server could not find the requested resource");
             return Ok(answer::refusal(None, &refusal));
         };
-        // What was sent arrives, whatever becomes of the one who sent it.
+        // A sent request arrives, even if its sender is dropped.
         let (send, answer) = oneshot::channel();
         tokio::spawn(async move { drop(send.send(self.arrive(call).await)) });
         answer.await?
@@ -240,7 +240,7 @@ impl ApiServer {
         answer
     }
 
-    /// Somebody else writes it, which changes nothing but its version.
+    /// Writes it as another client, which changes only its version.
     fn touch(&self, call: &Call) {
         let touched = self.edit(call.kind, &call.namespace, &call.name, |object| {
             let touches =

@@ -1,10 +1,10 @@
-//! What lies between a client and the API server, and may go wrong.
+//! The network between a client and the API server, with its faults.
 
 use std::time::Duration;
 
 use super::call::Call;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fate {
     /// Time until it arrives.
@@ -23,9 +23,9 @@ pub(crate) enum Outcome {
     LostAfter,
     /// Not carried out; the API server, or something before it, answers with this code.
     Refused(u16),
-    /// Somebody else writes the object a moment earlier.
+    /// Another client writes the object a moment earlier.
     Overtaken,
-    /// Carried out if it is no watch; the client never hears of it, not even that the connection is gone.
+    /// Executed unless it is a watch; the client never gets an answer, nor an error of the connection.
     Silent,
 }
 
@@ -57,7 +57,7 @@ pub(crate) trait Network: Send + Sync + 'static {
     }
 }
 
-/// Nothing goes wrong, and everything is done at once.
+/// No faults, and no delays.
 pub(crate) struct Perfect;
 
 impl Network for Perfect {}

@@ -79,13 +79,13 @@ impl Refusal {
     }
 }
 
-/// What a request did.
+/// The effect of a request.
 #[derive(Debug)]
 pub(super) struct Effect {
     pub before: Option<Arc<Object>>,
-    /// What is stored afterwards.
+    /// The stored object afterwards.
     pub after: Option<Arc<Object>>,
-    /// What the answer holds; `None` for a status that says "success".
+    /// The object in the answer; `None` for a status that says "success".
     pub answer: Option<Arc<Object>>,
 }
 
@@ -336,7 +336,7 @@ impl Store {
         Ok(Effect { answer: None, ..effect })
     }
 
-    /// What a test does to an object by itself.
+    /// Changes an object for the test itself.
     pub(super) fn edit(&mut self, call: &Call, change: impl FnOnce(&mut Value)) -> Result<Effect, Refusal> {
         let before = self.find(call)?;
         let mut after = before.value.clone();

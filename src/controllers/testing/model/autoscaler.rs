@@ -177,7 +177,7 @@ async fn exactly_the_machines_that_the_autoscaler_chooses_go(#[case] count: usiz
     }
 }
 
-/// The rollout replaces the others, and no Machine of the new template goes that was not chosen.
+/// The rollout replaces the others, and deletes only chosen Machines of the new template.
 #[rstest]
 #[case::one_old_set(1)]
 #[case::two_old_sets(2)]

@@ -28,7 +28,7 @@ pub(super) struct Cloud {
     pub vms: BTreeMap<String, Server>,
     /// It can list VMs.
     pub lists: bool,
-    /// What it answers to every creation.
+    /// The error that answers every creation.
     pub refuses: Option<Code>,
     /// How many VMs are those of others.
     pub foreign: usize,
@@ -64,9 +64,9 @@ pub(super) struct Style {
     initializes: bool,
     /// A second create makes a second VM, instead of finding the first one by its token.
     forgets_tokens: bool,
-    /// Nodes have the names of their Machines, instead of names of their own.
+    /// Nodes have the names of their Machines, instead of separate names.
     names_nodes_like_machines: bool,
-    /// Names of Nodes are used again once their VM is gone.
+    /// Names of Nodes are reused once their VM is deleted.
     reuses_names: bool,
 }
 
@@ -78,10 +78,10 @@ impl Style {
 
 /// How many VMs of another cluster there are in the account.
 const FOREIGN: usize = 2;
-/// What another owner has in each class: VMs that it marked, and one of a version that marked none. A list may lack a VM.
+/// VMs of another owner in each class: marked ones, and one of a version that marked none. A list may lack a VM.
 const OF_OTHERS: [Option<&str>; 3] = [Some("team-b"), None, Some("team-b")];
 
-/// What a create did.
+/// The result of a create.
 enum Made {
     New(String),
     /// A VM of the Machine was there, and is answered.
@@ -147,7 +147,7 @@ impl Cloud {
         server
     }
 
-    /// A VM that nobody asked for; answers its ID.
+    /// Adds an unrequested VM; returns its ID.
     pub(super) fn make_stray(&mut self, machine: Option<String>, class: &str, marker: Option<&str>) -> String {
         self.serial += 1;
         let (id, node) = (format!("cloud:///{}", self.serial), format!("stray-{}", self.serial));
@@ -206,7 +206,7 @@ impl Cloud {
         Ok(vm)
     }
 
-    /// Answers IDs of the VMs that are gone, and what they were.
+    /// Returns the deleted VMs by ID.
     fn delete(&mut self, machine: &Machine) -> Vec<(String, Server)> {
         let owner = machine.uid();
         let named = &machine.spec.provider_id;
@@ -221,7 +221,7 @@ impl Cloud {
         gone
     }
 
-    /// Another VM got the Node name of this one, which is how processes learn that it is gone.
+    /// Another VM got the Node name of this VM, which shows processes that this VM is deleted.
     pub(super) fn was_replaced(&self, id: &str, node: &str) -> bool {
         !self.vms.contains_key(id) && self.named.get(node).is_some_and(|last| last != id)
     }
@@ -256,7 +256,7 @@ pub(super) struct ModelDriver {
 /// Name of the provider.
 pub(super) const PROVIDER: &str = "model";
 
-/// What becomes of a call.
+/// The fate of a call.
 struct Fate {
     there: Duration,
     back: Duration,

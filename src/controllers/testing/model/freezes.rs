@@ -18,7 +18,7 @@ pub(super) fn conditions_of(kind: &Kind) -> &'static str {
 }
 
 impl World {
-    /// Somebody gives a reason to freeze, or ends a freeze.
+    /// A user causes or ends a freeze.
     pub(super) fn freeze_something(self: &Arc<Self>) {
         match self.luck.dice(|dice| dice.below(8)) {
             0..=2 => self.make_machines_by_hand(),
@@ -69,7 +69,7 @@ impl World {
                 *conditions = Value::Array(all);
             }
         });
-        // The deployment may be gone.
+        // The deployment may be deleted.
         drop(edited);
     }
 

@@ -1,4 +1,4 @@
-//! What there is when the wish is met.
+//! Checks that the world has converged to the desired state.
 
 use std::fmt::Write as _;
 
@@ -57,7 +57,7 @@ impl World {
         missing
     }
 
-    /// What there has to be of Machines, and is not.
+    /// Missing Machines.
     pub(super) fn missing_machines(&self, wish: &Wish) -> Vec<String> {
         let mut missing = Vec::new();
         let machines = self.control.all(&MACHINES);
@@ -208,7 +208,7 @@ fn label<'a>(object: &'a Object, key: &str) -> &'a str {
     object.value["metadata"]["labels"][key].as_str().unwrap_or_default()
 }
 
-/// By its label, or somebody still asks for the end of a freeze.
+/// By its label, or while the end of a freeze is requested.
 fn is_frozen(object: &Object) -> bool {
     !label(object, labels::FREEZE).is_empty() || !object.value["metadata"]["annotations"][labels::UNFREEZE].is_null()
 }

@@ -68,7 +68,7 @@ impl World {
         });
     }
 
-    /// The agent tells how its update ended, if it still runs and nobody knows.
+    /// The agent reports the result of its update, if it still runs and has not reported it.
     fn report(&self, name: &str, result: &str) {
         let Some(node) = self.target.get(&NODES, "", name) else { return };
         let is_open = matches!(progress(&node), READY | FAILED) && result_of(&node) != labels::SUCCESSFUL;
@@ -91,7 +91,7 @@ impl World {
                 taints.retain(|taint| taint["key"] != labels::CRITICAL_COMPONENTS_TAINT);
             }
         });
-        // It may be gone.
+        // It may be deleted.
         drop(edited);
     }
 
@@ -142,7 +142,7 @@ pub(super) fn is_selected(node: &Object) -> bool {
     node.value["metadata"]["labels"][labels::SELECTED_FOR_UPDATE].is_string()
 }
 
-/// What the agent reported, or nothing.
+/// The result that the agent reported, or an empty text.
 pub(super) fn result_of(node: &Object) -> &str {
     node.value["metadata"]["labels"][labels::UPDATE_RESULT].as_str().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What happens in the target cluster by itself: Nodes join, are ready or not, and pods end.
+//! Autonomous changes in the target cluster: Nodes join, become ready or not ready, and pods end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ impl World {
             return self.later(Duration::from_secs(10), move |world| world.join(&vm));
         }
         if held.is_none() {
-            // Those of an earlier Node of the name.
+            // Pods of an earlier Node of the name.
             self.collect_pods();
             let node = json!({
                 "metadata": { "name": name },
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Nobody speaks for a Node any more.
+    /// The kubelet of a Node stops reporting.
     pub(super) fn lose_contact(self: &Arc<Self>, node: &str) {
         let (node, uid) = (node.to_owned(), self.uid_of_node(node));
         self.later(CONTACT, move |world| {
@@ -99,7 +99,7 @@ impl World {
         id.is_some_and(|id| self.cloud.lock().vms.contains_key(id))
     }
 
-    /// The cloud controller removes a Node whose VM is gone.
+    /// The cloud controller removes a Node whose VM is deleted.
     pub(super) fn sweep(&self, node: &str) {
         if !self.has_its_vm(node) && self.target.get(&NODES, "", node).is_some() {
             self.say(format!("the cloud controller deletes node {node}"));
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// With these volumes, or with some of its own.
+    /// With these volumes, or with new ones.
     pub(super) fn place_pod(&self, name: &str, node: &str, volumes: &Value) {
         let grace = self.luck.dice(|dice| dice.within(1..200));
         let mut pod = json!({
@@ -190,11 +190,11 @@ impl World {
         ended.unwrap();
     }
 
-    /// As the API server does with pods whose Node is gone.
+    /// Deletes pods whose Node no longer exists, as the API server does.
     pub(super) fn collect_pods(&self) {
         for pod in self.target.all(&PODS) {
             let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();
-            // A kubelet also ends what the one before it on a Node of that name left behind.
+            // A kubelet also ends pods of an earlier Node of its name.
             let is_over = self.is_past(&pod.value["metadata"]["deletionTimestamp"]);
             if self.target.get(&NODES, "", node).is_none() || is_over && self.cloud.lock().has_vm_for_node(node) {
                 self.remove_pod(pod.name());

@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// The longest time after which a watch that says nothing is opened anew.
 const SILENCE: Duration = Liveness::CONTROL.idle_timeout.saturating_add(Liveness::CONTROL.open_timeout);
-/// A few requests, and what is gathered before somebody acts.
+/// The duration of a few requests, including the delay before changes are acted on.
 const SOON: Duration = Duration::from_secs(3);
 /// The longest a VM takes to become a Node that is ready.
 const BOOT: Duration = Duration::from_mins(3);
@@ -174,7 +174,7 @@ impl Life {
         }
     }
 
-    /// When all is as wished and nobody has written for long, no older wish is on its way.
+    /// Once the world has converged and no write was seen for long, no older desired state is in flight.
     fn note_settled(&self) {
         let wish = self.world.wish.lock().clone();
         let mut ledger = self.world.ledger.lock();
@@ -197,7 +197,7 @@ impl Life {
         let rooms = self.world.rooms;
         let more = [(rooms.preservation, KEPT), (rooms.orphans, COLLECTED)];
         let patience = PATIENCE + more.into_iter().filter(|(has, _)| *has).map(|(_, more)| more).sum::<Duration>();
-        // What is asked for on a Node shows nowhere else before.
+        // A request on a Node is not visible elsewhere before.
         let earliest = if rooms.preservation { ON_ITS_WAY } else { Duration::ZERO };
         while begun.elapsed() < patience {
             if self.world.is_at_rest() && begun.elapsed() >= earliest {
@@ -239,7 +239,7 @@ impl Life {
         if world.wish.lock().is_in_place() { self.probe_update().await } else { Ok(()) }
     }
 
-    /// What is updated in place keeps its VM.
+    /// A Machine that is updated in place keeps its VM.
     async fn probe_update(&self) -> Result<(), String> {
         let world = &self.world;
         let vms = || world.cloud.lock().vms.keys().cloned().collect::<BTreeSet<_>>();
@@ -261,7 +261,7 @@ impl Life {
     async fn rest(&mut self, time: Duration) -> Result<(), String> {
         let led: Vec<bool> = self.processes.iter().flatten().map(Process::has_led).collect();
         self.world.say(format!("rest; led: {led:?}"));
-        // What is still on its way may change nothing.
+        // Requests that are still in flight may change nothing.
         sleep(TAKE_OVER).await;
         let writes = self.world.ledger.lock().writes;
         sleep(time).await;

@@ -1,4 +1,4 @@
-//! What goes wrong between the process and its API servers, and how often. One seed decides all of it.
+//! Faults between the process and its API servers, and their rates. One seed decides all of them.
 
 use std::{env, fmt, sync::Arc, time::Duration};
 
@@ -15,12 +15,12 @@ use super::{
 };
 use crate::runtime::clock::Clock;
 
-/// How often what goes wrong, of a thousand.
+/// Rates of faults, per thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rates {
     /// Requests that fail, or whose answer is lost.
     pub api: usize,
-    /// Objects that somebody else changes at the same moment.
+    /// Objects that another client changes at the same moment.
     pub overtaken: usize,
     /// Calls of the cloud that fail, or whose answer is lost.
     pub cloud: usize,
@@ -58,7 +58,7 @@ impl Rates {
         }
     }
 
-    /// Nothing goes wrong any more.
+    /// No more faults.
     pub(super) fn calm() -> Self {
         Self { latency: 5, ..Self::default() }
     }
@@ -82,7 +82,7 @@ struct State {
     stalled: Vec<(&'static Kind, Duration)>,
 }
 
-/// What a scenario decides of single requests.
+/// The faults that a scenario injects into single requests.
 type Script = Box<dyn FnMut(&Call) -> Option<Outcome> + Send>;
 
 impl Luck {

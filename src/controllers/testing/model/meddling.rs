@@ -52,7 +52,7 @@ impl World {
         }));
     }
 
-    /// Its set does not select it any more. Later it does again, or somebody deletes it.
+    /// Its set no longer selects it. Later it is selected again or deleted.
     fn take_some_machine_out(self: &Arc<Self>) {
         let Some(name) = self.some(&MACHINES) else { return };
         self.say(format!("user: take machine {name} out of its set"));
@@ -82,7 +82,7 @@ impl World {
         edited.unwrap();
     }
 
-    /// What comes from the Machine's template is corrected.
+    /// Changes to fields from the Machine's template are corrected.
     fn edit_some_node(&self) {
         let Some(name) = self.some(&NODES) else { return };
         self.say(format!("user: another label and no machine for node {name}"));
@@ -119,7 +119,7 @@ impl World {
         let edited = self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| {
             deployment["spec"]["strategy"]["type"] = json!("Sometimes");
         });
-        // It may be gone.
+        // It may be deleted.
         drop(edited);
     }
 
@@ -131,12 +131,12 @@ impl World {
     }
 
     fn edit_machine(&self, name: &str, change: impl FnOnce(&mut Value)) {
-        // It may be gone.
+        // It may be deleted.
         drop(self.control.edit(&MACHINES, NAMESPACE, name, change));
     }
 
-    /// Nobody needs the Machines that were taken out, or that no set wants. Those whose set is gone are the garbage
-    /// collector's.
+    /// Deletes Machines that were taken out or that no set selects. The garbage collector deletes those of deleted
+    /// sets.
     pub(super) fn tidy_machines(&self) {
         let all_go = self.wish.lock().is_deleted;
         let sets = self.control.all(&SETS);

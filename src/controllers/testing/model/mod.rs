@@ -1,15 +1,16 @@
 //! Whole processes against API servers and a cloud in memory, on virtual time.
 //!
-//! What runs is what ships: caches, watch handlers, queues, workers, reconciles and leader election, behind real clients. A
-//! seed decides the rest: how the cloud behaves, what users wish, what breaks, which answer is late or lost, how far caches
-//! lag behind, when a process is killed. After every write and every call of the cloud the invariants hold ([`ledger`]);
-//! when wishes and faults end, the wish is met in time, and then nothing is written any more.
+//! The processes run the shipped code: caches, watch handlers, queues, workers, reconciles and leader election, behind
+//! real clients. A seed decides the rest: how the cloud behaves, user actions, faults, which answer is late or lost,
+//! how far caches lag behind, when a process is killed. After every write and every call of the cloud the invariants
+//! hold ([`ledger`]); when user actions and faults end, the world converges in time, and then nothing is written any
+//! more.
 //!
-//! `MODEL_SEEDS=2000 cargo test --lib model` tries more seeds, with `MODEL_FIRST=5000` those from there on and no others;
-//! `hack/seeds` plays many with an optimized build. `MODEL_SEED=7` plays one and shows all of it, with `MODEL_LIVE=1` while
-//! it happens and with `MODEL_TRACE=1` what the product logs, such as what it waits for. `MODEL_ROOMS=in-place,volumes`
-//! gives every seed these [`rooms`]. A seed that failed goes into `seeds.txt` with its rooms
-//! and what it found, and is played for ever.
+//! `MODEL_SEEDS=2000 cargo test --lib model` tries more seeds, with `MODEL_FIRST=5000` only those from 5000 on;
+//! `hack/seeds` plays many with an optimized build. `MODEL_SEED=7` plays one seed and shows all of it, with
+//! `MODEL_LIVE=1` while it runs and with `MODEL_TRACE=1` with the product's log, such as its waits.
+//! `MODEL_ROOMS=in-place,volumes` gives every seed these [`rooms`]. A seed that failed is added to `seeds.txt` with its
+//! rooms and its finding, and is played for ever.
 
 mod autoscaler;
 mod cloud;

@@ -1,4 +1,4 @@
-//! What users do, and bad luck.
+//! User actions and faults.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl World {
-    /// A user does something, or something goes wrong.
+    /// One user action or fault.
     pub(super) fn happen(self: &Arc<Self>) {
         let mishaps = self.luck.rates().mishaps;
         if self.luck.per_mille(mishaps) {
@@ -141,7 +141,7 @@ impl World {
         server.forget_history(kind);
     }
 
-    /// Somebody writes what cannot be read, and corrects it later.
+    /// A user writes an undecodable Machine, and corrects it later.
     fn break_some_machine(self: &Arc<Self>) {
         let Some(name) = self.some(&MACHINES) else { return };
         self.say(format!("user: machine {name} cannot be read"));
@@ -161,7 +161,7 @@ impl World {
                 machine["spec"]["drainTimeout"] = timeout;
             }
         });
-        // It may be gone.
+        // It may be deleted.
         drop(edited);
     }
 
@@ -188,7 +188,7 @@ impl World {
         self.luck.pick(&names)
     }
 
-    /// Nothing goes wrong any more, and nothing new is wished.
+    /// Ends all faults and user actions.
     pub(super) fn calm_down(self: &Arc<Self>) {
         self.say("from now on all goes well");
         self.luck.set_rates(Rates::calm());

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::api::labels;
 
-/// What users write; the last one means nothing.
+/// Values that users write; the last one is invalid.
 const WORDS: [&str; 6] = ["now", "when-failed", "when-failed", "false", "", "perhaps"];
 
 impl World {

@@ -1,8 +1,8 @@
-//! What a seed plays beside rollouts, drains and faults. Each room costs time, so most seeds have none.
+//! Areas that a seed plays beside rollouts, drains and faults. Each area costs time, so most seeds have none.
 
 use std::env;
 
-/// Which rooms a world has.
+/// The areas of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rooms {
     /// Nodes are updated in place.
@@ -22,12 +22,12 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// Those that `MODEL_ROOMS` names.
+    /// The areas in `MODEL_ROOMS`.
     pub(super) fn asked_for() -> Self {
         env::var("MODEL_ROOMS").map_or_else(|_| Self::default(), |names| Self::named(&names))
     }
 
-    /// Those of a list such as `in-place,volumes`, or `none`.
+    /// The areas of a list such as `in-place,volumes`, or `none`.
     pub(super) fn named(names: &str) -> Self {
         Self::drawn(|name| names.split(',').any(|it| it.trim() == name))
     }

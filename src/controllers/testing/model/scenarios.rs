@@ -1,4 +1,4 @@
-//! What once went wrong, told on purpose.
+//! Scripted stories of faults that once occurred.
 
 use std::{sync::Arc, time::Duration};
 
@@ -271,7 +271,7 @@ async fn what_waits_for_a_machine_to_be_readable_goes_on_when_it_is() {
     until(&world, BOOTED * 3, "nothing left", || world.what_is_missing().is_empty()).await;
 }
 
-/// Seed 65: the deletion of a Node is no change of its Machine, and comes while nobody can tell whose it is.
+/// Seed 65: the deletion of a Node does not change its Machine, and happens while its Machine is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_can_be_read_again_is_replaced_if_its_node_was_deleted_meanwhile() {
     let world = world(1, Style::SIMPLE);
@@ -315,8 +315,8 @@ async fn a_process_that_is_told_to_stop_hands_over_at_once() {
     until(&world, Duration::from_secs(3), "a successor", || b.has_led()).await;
 }
 
-/// The watches of a standby may be behind. What its predecessor deleted meanwhile must not be worked on: a VM that is made
-/// for a Machine that is gone belongs to nobody.
+/// The watches of a standby may be behind. Objects that its predecessor deleted meanwhile must not be reconciled: a VM
+/// that is created for a deleted Machine has no owner.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_makes_no_vm_for_a_machine_that_is_gone() {
     let world = world(1, Style::SIMPLE);

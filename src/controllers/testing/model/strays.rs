@@ -1,4 +1,4 @@
-//! VMs without a Machine: made by hand, or left when somebody removed a finalizer. And VMs of other clusters.
+//! VMs without a Machine: created by hand, or left after a finalizer was removed. And VMs of other clusters.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::api::labels::MACHINE_NAME;
 const MOST: usize = 6;
 
 impl World {
-    /// What happens to a VM behind the back of all processes.
+    /// Changes a VM without any process.
     pub(super) fn strand(self: &Arc<Self>) {
         if self.ledger.lock().count_strays() >= MOST {
             return;
@@ -46,7 +46,7 @@ impl World {
         self.control
             .edit(&MACHINES, NAMESPACE, &name, |machine| machine["metadata"]["finalizers"] = json!([]))
             .unwrap();
-        // It may have been terminating, and be gone by now.
+        // It may have been terminating, and be deleted by now.
         drop(self.control.delete(&MACHINES, NAMESPACE, &name));
     }
 
@@ -57,7 +57,8 @@ impl World {
         self.later(Duration::from_mins(2), move |world| world.sweep(&node));
     }
 
-    /// The cloud controller removes the Nodes of dead VMs whose Machines somebody freed: nobody else knows them.
+    /// The cloud controller removes the Nodes of dead VMs whose Machines were released: no other controller manages
+    /// them.
     pub(super) fn sweep_strays(&self) {
         for node in self.target.all(&NODES) {
             let machine = node.value["metadata"]["labels"][MACHINE_NAME].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The processes under test: the one place that knows how the product is put together.
+//! The processes under test: the only place that depends on how the product is assembled.
 
 use std::{
     sync::{
@@ -36,10 +36,10 @@ const TIMING: Timing = Timing {
     renew_deadline: Duration::from_secs(40),
     retry_period: Duration::from_secs(10),
 };
-/// Long enough for a successor to be sure that nobody leads.
+/// Long enough for a successor to be sure that there is no leader.
 pub(super) const TAKE_OVER: Duration = Duration::from_secs(90);
 
-/// What to start.
+/// The program to start.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     /// Name of the process: callers, identity and story use it.

@@ -16,7 +16,7 @@ const STUCK: Duration = Duration::from_mins(20);
 const FINALIZER: &str = "external-attacher/model";
 
 impl World {
-    /// Gives a new pod volumes of its own, attached to its Node.
+    /// Gives a new pod new volumes, attached to its Node.
     pub(super) fn add_volumes(&self, pod: &mut Value) {
         let node = pod["spec"]["nodeName"].as_str().unwrap().to_owned();
         let (count, priority) = self.luck.dice(|dice| (dice.below(4), *dice.pick(&[0, 0, 1000]).unwrap()));
@@ -48,7 +48,7 @@ impl World {
             all.push(json!({ "name": unique_name(volume), "devicePath": "" }));
             *attached = json!(all);
         });
-        // It may be gone.
+        // It may be deleted.
         drop(edited);
         self.ledger.lock().volume_attached(volume);
     }
@@ -59,19 +59,20 @@ impl World {
             return;
         }
         self.say(format!("volume {volume} is detached from node {node}"));
-        // The Node may be gone.
+        // The Node may be deleted.
         drop(self.target.edit(&NODES, "", node, |node| {
             if let Some(attached) = node["status"]["volumesAttached"].as_array_mut() {
                 attached.retain(|it| it["name"] != unique_name(volume));
             }
         }));
         self.target.edit(&ATTACHMENTS, "", &name, |it| it["metadata"]["finalizers"] = json!([])).unwrap();
-        // It may have been terminating, and be gone by now.
+        // It may have been terminating, and be deleted by now.
         drop(self.target.delete(&ATTACHMENTS, "", &name));
         self.ledger.lock().volume_detached(volume);
     }
 
-    /// After each write of a pod: when it is gone its volumes are detached, and attached to the Node of its successor.
+    /// Called after each write of a pod: once it is deleted, its volumes are detached, and attached to the Node of its
+    /// successor.
     pub(super) fn saw_mounts(self: &Arc<Self>, write: &Write<'_>) {
         let (Some(pod), None) = (write.before, write.after) else { return };
         let node = text(&pod.value["spec"]["nodeName"]);
@@ -110,7 +111,7 @@ impl World {
         self.later(after, move |world| world.detach(&volume, &node));
     }
 
-    /// Volumes of Nodes that are gone are free.
+    /// Frees the volumes of deleted Nodes.
     pub(super) fn collect_attachments(&self) {
         for attachment in self.target.all(&ATTACHMENTS) {
             let node = text(&attachment.value["spec"]["nodeName"]);
@@ -127,7 +128,7 @@ pub(super) fn volumes_of(pod: &Object) -> Vec<String> {
     mounts.into_iter().flatten().map(|mount| text(&mount["name"])).collect()
 }
 
-/// What the driver says is the ID of a volume.
+/// The driver's ID of a volume.
 pub(super) fn handle(volume: &str) -> String {
     volume.replacen("pv-", "vol-", 1)
 }

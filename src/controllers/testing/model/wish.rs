@@ -1,4 +1,4 @@
-//! What the user wishes, and the bounds that follow from it, worked out anew: the code under test has no part in them.
+//! The desired state of the user, and its bounds, computed independently of the code under test.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -25,10 +25,10 @@ pub(super) struct Wish {
     pub strategy: Strategy,
     pub is_paused: bool,
     pub is_deleted: bool,
-    /// Which class; another one is another template.
+    /// The class; another class means another template.
     class: i64,
-    /// A label of the template; another one is another template, too. Machines that are updated in place get it, and keep
-    /// their class.
+    /// A label of the template; another label also means another template. Machines that are updated in place get it,
+    /// and keep their class.
     version: i64,
     surge: Amount,
     unavailable: Amount,

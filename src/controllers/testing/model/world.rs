@@ -31,9 +31,9 @@ pub(super) struct World {
     pub target: ApiServer,
     pub cloud: Mutex<Cloud>,
     pub ledger: Mutex<Ledger>,
-    /// What is wished of the pool.
+    /// The desired state of the pool.
     pub wish: Mutex<Wish>,
-    /// What is played beside rollouts.
+    /// The areas that are played beside rollouts.
     pub rooms: Rooms,
     /// Of all processes, living and dead.
     pub metrics: Metrics,

@@ -27,7 +27,7 @@ use crate::runtime::{
     shutdown,
 };
 
-/// It has nothing to do, but a Lease of its own.
+/// A role without work, but with a Lease.
 const IDLE: Role = Role { name: "idle", lease: "idle" };
 
 const TIMING: Timing = Timing {
@@ -95,7 +95,7 @@ impl World {
         Leading { stop, task: AbortOnDropHandle::new(task) }
     }
 
-    /// `None` if there is no such Lease, an empty text if nobody holds it.
+    /// `None` if there is no such Lease, an empty text if it is free.
     fn holder(&self, role: Role) -> Option<String> {
         let lease = self.server.get(&LEASES, "shoot", role.lease)?;
         Some(lease.value["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())

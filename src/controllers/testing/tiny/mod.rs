@@ -1,8 +1,8 @@
-//! The least that a kind is: a ConfigMap lists the keys of its data in an annotation.
+//! The smallest possible kind: a ConfigMap lists the keys of its data in an annotation.
 //!
-//! The folder has the files of every kind, and uses what [`Builder`](crate::runtime::cell::Builder) and
-//! [`Reconciler`](crate::runtime::reconcile::Reconciler) offer to every kind. Nothing else knows of it but the one line
-//! that gives its `KIND` to a cell.
+//! The folder has the files of every kind, and uses the tools that [`Builder`](crate::runtime::cell::Builder) and
+//! [`Reconciler`](crate::runtime::reconcile::Reconciler) offer to every kind. The only other reference to it is the
+//! line that adds its `KIND` to a cell.
 
 mod apply;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the ledger knows of single objects.
+//! Facts that the ledger records about single objects.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -41,7 +41,8 @@ pub(super) struct MachineFacts {
     /// Until when it is preserved, and when that was stored.
     pub kept_until: Option<Timestamp>,
     pub kept_since: Option<Instant>,
-    /// What the annotation of its Node asked for when it was last copied, and what its own asks for.
+    /// The preservation that the annotation of its Node requested when it was last copied, and the one in its
+    /// annotation.
     pub copied_wish: Option<PreserveMode>,
     pub own_wish: Option<PreserveMode>,
     /// Since when both are so.
@@ -122,7 +123,7 @@ impl MachineFacts {
         matches!(&*self.phase, "Running" | "Available") && !self.is_terminating() && self.is_in_pool
     }
 
-    /// It is preserved, or somebody asked for that.
+    /// Preserved, or a preservation is requested.
     pub(super) fn is_to_be_kept(&self) -> bool {
         let asks = |wish: Option<PreserveMode>| wish.is_some_and(|wish| wish != PreserveMode::Never);
         self.kept_until.is_some() || asks(self.copied_wish) || asks(self.own_wish)
@@ -188,7 +189,7 @@ pub(super) struct NodeFacts {
     pub is_selected: bool,
     /// How far its in-place update is.
     pub progress: String,
-    /// What the agent reported.
+    /// The result that the agent reported.
     pub result: String,
     /// When a Node of this name was last deleted.
     pub gone_at: Option<Instant>,

@@ -1,4 +1,4 @@
-//! A frozen set makes no Machines, and while nobody sees the target, no Machine is given up.
+//! A frozen set creates no Machines, and while the target cannot be reached, no Machine is replaced.
 
 use std::time::Duration;
 

@@ -99,7 +99,8 @@ impl Ledger {
         }
     }
 
-    /// A set chose a Machine. One that can be updated in place is not replaced: it goes only if fewer are asked for.
+    /// A set chose a Machine. A Machine that can be updated in place is not replaced: it is deleted only if fewer are
+    /// desired.
     pub(super) fn check_choice(&self, machine: &MachineFacts, luck: &Luck) {
         if self.span.only_in_place && !self.span.is_deleted {
             let (live, missing, fewest) = (self.live(), self.missing(), self.span.fewest);

@@ -1,4 +1,4 @@
-//! What holds although others change what belongs to a set.
+//! Invariants that hold although other clients change the objects of a set.
 
 use tokio::time::Instant;
 

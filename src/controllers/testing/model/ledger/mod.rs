@@ -1,4 +1,4 @@
-//! What must hold after every write and every call of the cloud (no VM lost or doubled, bounds at every instant, nothing
+//! Invariants after every write and every call of the cloud (no VM lost or doubled, bounds at every instant, nothing
 //! written without a precondition).
 //!
 //! Everything here is read from the API servers and the cloud themselves, never from what a process believes.
@@ -45,10 +45,10 @@ pub(super) struct Ledger {
     nodes: BTreeMap<String, NodeFacts>,
     /// UIDs of Machines that served, and that something else than the choice of a set took away.
     lost: BTreeSet<String>,
-    /// Machines that a user deleted, by themselves or with their set, or chose, those whose Node is gone, and those that were
-    /// lost and are gone.
+    /// Machines that a user deleted, directly or with their set, or chose, Machines whose Node is deleted, and lost
+    /// ones that are deleted.
     taken: Vec<Taken>,
-    /// Nodes of Machines that are gone, and since when.
+    /// Nodes of deleted Machines, and the times of the deletions.
     left: Vec<(Instant, String)>,
     /// UIDs of sets that got a Machine of another set, and when.
     moved: Vec<(Instant, String)>,
@@ -147,7 +147,7 @@ impl Ledger {
     /// The user wishes something else.
     pub(super) fn wished(&mut self, wish: &Wish) {
         let new = Span::of(wish);
-        // What follows from an older wish may be on its way still.
+        // Actions for an older desired state may be in flight.
         self.last_write = Instant::now();
         self.span = Span {
             most: self.span.most.max(new.most).max(self.live()),
@@ -164,12 +164,12 @@ impl Ledger {
         };
     }
 
-    /// Everything is as it should be, and everybody knows.
+    /// The world has converged, and all processes have seen it.
     pub(super) fn settled(&mut self, wish: &Wish) {
         let Span { most_preserved, longest_preservation, .. } = self.span;
         self.span = Span::of(wish);
         if wish.is_paused {
-            // The sets do not learn of it before the rollout goes on.
+            // The sets are not informed before the rollout continues.
             self.span.most_preserved = self.span.most_preserved.max(most_preserved);
             self.span.longest_preservation = self.span.longest_preservation.max(longest_preservation);
         }
@@ -181,7 +181,7 @@ impl Ledger {
         self.marks.get(node).copied().unwrap_or_default()
     }
 
-    /// What became true so short a time ago may not have been known to the process that sent the write.
+    /// A fact that is younger than this may be unknown to the process that sent the write.
     fn news(&self) -> Duration {
         NEWS + self.on_its_way
     }
@@ -200,7 +200,7 @@ impl Ledger {
         self.machines.values().filter(|machine| !machine.is_terminating() && self.is_counted(machine)).count()
     }
 
-    /// Machines whose set is gone are the garbage collector's.
+    /// The garbage collector deletes the Machines of deleted sets.
     fn is_counted(&self, machine: &MachineFacts) -> bool {
         machine.is_in_pool && (machine.set.is_empty() || self.sets.contains_key(&machine.set))
     }
@@ -336,7 +336,7 @@ impl Ledger {
         }
     }
 
-    /// Nobody concludes that a Machine is unhealthy from what it did not see.
+    /// No process concludes from missing observations that a Machine is unhealthy.
     fn check_health(&self, machine: &MachineFacts, luck: &Luck, cloud: &Cloud) {
         self.check_sight(machine, luck);
         let vm = cloud.vms.iter().find(|(_, vm)| vm.owner == machine.uid);
@@ -370,7 +370,7 @@ impl Ledger {
                 self.check_priority(machine, set, luck);
             }
         }
-        // A user may want it to go before those that do not serve.
+        // A user may want it deleted before Machines that do not serve.
         let is_wanted_gone = machine.is_marked || machine.priority < labels::DEFAULT_PRIORITY;
         let is_free_choice = !set_goes && !lost_its_node && !is_wanted_gone && machine.has_served_for(self.news());
         if is_wanted_gone && machine.priority_since.elapsed() <= self.news() {
@@ -394,7 +394,7 @@ impl Ledger {
         }
         let available = self.serving().filter(|it| it.uid != machine.uid).count();
         let (lost, least) = (self.lost.len() + self.recently_taken(), self.span.least);
-        // A rollout goes on beside Machines that stay and do not serve.
+        // A rollout continues beside Machines that stay and do not serve.
         let stays = |it: &MachineFacts| !it.is_readable || it.is_to_be_kept() || it.priority > machine.priority;
         let is_stuck = |it: &&MachineFacts| {
             let was_unreadable =
@@ -482,7 +482,7 @@ impl Ledger {
         if let Some(machine) = self.machines.get(&uid) {
             self.check_volumes(machine, luck);
         }
-        // The Node may have gone while the call was on its way.
+        // The Node may have been deleted while the call was in flight.
         let is_stale = self.nodes.get(node).is_some_and(|node| {
             let belongs_to_another = !node.provider_id.is_empty() && node.provider_id != id;
             belongs_to_another || node.gone_at.is_some_and(|gone_at| gone_at.elapsed() < NEWS)

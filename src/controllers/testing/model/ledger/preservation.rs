@@ -9,7 +9,7 @@ use crate::{api::machine::PreserveMode, runtime::clock::Clock};
 const CLOCKS: SignedDuration = SignedDuration::from_secs(62);
 
 impl MachineFacts {
-    /// What is asked for, as far as the Machine shows it. What its Node asked for goes first.
+    /// The requested preservation, as far as the Machine shows it. The request of its Node has priority.
     const fn asked(&self) -> Option<PreserveMode> {
         match self.copied_wish {
             Some(mode) => Some(mode),
@@ -38,7 +38,7 @@ impl MachineFacts {
 }
 
 impl Ledger {
-    /// A set chose a Machine. Those that are kept go last.
+    /// A set chose a Machine. Preserved ones are deleted last.
     pub(super) fn check_choice_of_kept(&self, machine: &MachineFacts, set: &SetFacts, luck: &Luck) {
         let is_kept = machine.kept_until.is_some_and(|until| until > luck.clock.now() + CLOCKS);
         if !is_kept || machine.kept_since.is_none_or(|since| since.elapsed() <= NEWS) {

@@ -1,4 +1,4 @@
-//! Preconditions: no request of a process may hit another object than the one it was made for.
+//! Preconditions: no request of a process may change another object than the intended one.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ impl Ledger {
         self.machines.contains_key(uid)
     }
 
-    /// A VM is gone, in whatever way.
+    /// A VM was deleted, in any way.
     pub(in super::super) fn vm_is_gone(&mut self, id: &str) {
         self.strays.remove(id);
     }

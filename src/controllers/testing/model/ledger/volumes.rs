@@ -1,5 +1,5 @@
-//! Volumes of pods that are drained: few move at a time, the important ones first, and a VM goes when its volumes have gone,
-//! unless they take too long.
+//! Volumes of pods that are drained: few move at a time, the important ones first, and a VM is deleted after its
+//! volumes were detached, unless that takes too long.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -34,14 +34,14 @@ pub(super) struct Move {
     node: String,
     pod: String,
     priority: i64,
-    /// The process got the answer. Otherwise it does not know whether the pod goes.
+    /// The process got the answer. Otherwise it cannot know whether the pod is being evicted.
     is_answered: bool,
     /// When it was asked for, if it had been refused before: it is in the way of none that is asked for at the same time.
     asked_again_at: Option<Timestamp>,
     volumes: BTreeSet<String>,
-    /// Those that are attached to the Node still.
+    /// The volumes still attached to the Node.
     here: BTreeSet<String>,
-    /// Those that are attached to no other Node.
+    /// The volumes attached to no other Node.
     adrift: BTreeSet<String>,
     since: Instant,
     grace: Duration,
@@ -73,7 +73,7 @@ impl Ledger {
         self.asked.retain(|(by, _)| &**by != name);
     }
 
-    /// A process leads: it knows only of its own moves.
+    /// A new leader: only its own moves are known to it.
     pub(in super::super) fn process_leads(&mut self, name: &str) {
         self.moves.retain(|it| it.by == name);
     }
