@@ -12,7 +12,7 @@ use crate::{
     capi::types::{Checks, MachineHealthCheckSpec, UnhealthyCondition},
 };
 
-/// What Cluster API assumes if a health check says nothing: 10 minutes.
+/// The default of Cluster API if a health check has no start-up timeout: 10 minutes.
 const STARTUP: i32 = 600;
 const READY: &str = "Ready";
 
@@ -26,11 +26,11 @@ pub(super) struct Native {
     pub node_conditions: Option<String>,
 }
 
-/// What Cluster API says about the health of a machine.
+/// The health settings of a machine in Cluster API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Health {
-    /// Of the health check that covers the machine; without one, nobody replaces it.
+    /// The checks of the health check that covers the machine; without one, the machine is never replaced.
     pub checks: Option<Checks>,
     /// Value of the annotation that excludes the machine.
     pub skip: Option<String>,

@@ -46,7 +46,7 @@ impl Coverage {
         Self { labels: with(labels, [(names::CLUSTER_NAME, cluster)]), varying: &[] }
     }
 
-    /// Which of the machines a health check covers. A health check is for the machines of its cluster.
+    /// The machines that a health check covers. A health check is for the machines of its cluster.
     fn covered_by(&self, check: &MachineHealthCheckSpec) -> Covered {
         if self.labels.get(names::CLUSTER_NAME) != Some(&check.cluster_name) {
             return Covered::None;
@@ -82,7 +82,7 @@ fn with<const N: usize>(labels: &Keys, own: [(&str, &str); N]) -> Keys {
     labels
 }
 
-/// The checks that cover an owner. Notes the health check, unless it is the one that would be made anyway.
+/// The checks that cover an owner. Notes the health check, unless it equals the generated one.
 pub(super) fn covering(
     coverage: &Coverage,
     place: &Place<'_>,
@@ -94,7 +94,7 @@ pub(super) fn covering(
         if document.namespace != place.namespace {
             continue;
         }
-        // The health check has a report of its own.
+        // The health check has a separate report.
         let mut problems = Report::of(KIND, document.name);
         let Some(mut check) = document.decode::<MachineHealthCheck>(&mut problems) else {
             let reason = format!("{KIND} {} cannot be read, and may cover its machines", document.name);

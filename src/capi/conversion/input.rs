@@ -46,7 +46,7 @@ impl<'a> Document<'a> {
         Some(decoded)
     }
 
-    /// Flattened types hide which of their fields cannot be read. It is the one without which the object can be.
+    /// The path of the undecodable field, which flattened types hide: the object can be decoded without it.
     fn culprit<T: DeserializeOwned>(&self, path: String) -> String {
         let pointer: String = path.split('.').filter(|part| !part.is_empty()).map(|part| format!("/{part}")).collect();
         let fields = self.value.pointer(&pointer).and_then(Value::as_object);
@@ -131,7 +131,7 @@ fn path_of(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     Some(error.path().to_string()).filter(|path| path != ".").unwrap_or_default()
 }
 
-/// What a decoder expected. The rest of its message quotes the value, which may be confidential.
+/// The expectation of a decoder. The rest of its message quotes the value, which may be confidential.
 fn expectation(message: &str) -> String {
     match message.rsplit_once(", expected ") {
         Some((_, expected)) => format!("is not valid: expected {expected}"),

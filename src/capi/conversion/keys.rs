@@ -11,7 +11,7 @@ use crate::{api::labels, capi::types::names};
 /// Labels or annotations.
 pub(super) type Keys = BTreeMap<String, String>;
 
-/// What becomes of a label or annotation.
+/// The treatment of a label or annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
     /// Both sides have it.
@@ -22,8 +22,8 @@ pub(super) enum Treatment {
     Note,
 }
 
-/// Copies labels or annotations, and notes those that mean something on one side only. Returns the copied ones and those
-/// that were noted by the other side.
+/// Copies labels or annotations, and notes those with a meaning on one side only. Returns the copied ones and those
+/// that the other side noted.
 pub(super) fn carry(
     source: &Keys,
     path: &str,
@@ -57,8 +57,8 @@ pub(super) fn of_object(key: &str) -> Treatment {
     }
 }
 
-/// Annotations of a Machine of Cluster API or its template. Those that have a counterpart are crossed by other means.
-/// Labels of these are all copied, because selectors use them.
+/// Annotations of a Machine of Cluster API or its template. Annotations with a counterpart are converted elsewhere.
+/// Labels of these objects are all copied, because selectors use them.
 pub(super) fn of_capi_machine(key: &str) -> Treatment {
     match key {
         names::DELETE_MACHINE | names::SKIP_REMEDIATION | labels::PRIORITY => Treatment::Drop,
@@ -103,7 +103,7 @@ pub fn is_in(key: &str, domains: &[&str]) -> bool {
     })
 }
 
-/// What a Machine has, and what its Node has, of labels or annotations.
+/// The labels or annotations of a Machine and of its Node.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Pair {
     /// Of the Machine.

@@ -1,7 +1,7 @@
 //! MachinePool. Natively it is one MachineDeployment, or one for each zone.
 //!
-//! A pool is converted as if it were deployments of Cluster API. It is noted on each native deployment, and comes back as
-//! a pool only if it would become just these deployments again. Otherwise they stay deployments.
+//! A pool is converted as if it consisted of deployments of Cluster API. The pool is noted on each native deployment,
+//! and is restored only if it would result in exactly these deployments again. Otherwise they stay deployments.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Metadata of deployments and sets, and what of it stands in the way of a conversion.
+//! Metadata of deployments and sets, and its obstacles to a conversion.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 

@@ -1,8 +1,9 @@
-//! Notes: values that the other side cannot hold, kept in an annotation until the object comes back.
+//! Notes: values that the other side cannot hold, kept in an annotation until the object is converted back.
 //!
-//! A field that both sides hold in different forms is crossed by a pair of functions, one for each direction. If the way
-//! back does not lead to the original value, the original is noted. On the way back a noted value is used if it still
-//! leads to what the other side says now; if somebody changed that, the change wins.
+//! A field that both sides hold in different forms is converted by a pair of functions, one for each direction. If the
+//! reverse conversion does not restore the original value, the original is noted. In the reverse conversion a noted
+//! value is used if it still leads to the current value of the other side; if that was changed, the change takes
+//! precedence.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,16 +2,16 @@ use jiff::Timestamp;
 
 use crate::api::GoDuration;
 
-/// What a conversion needs to know beyond the objects.
+/// Settings of a conversion beyond the objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// Cluster of native objects without the label `cluster.x-k8s.io/cluster-name`.
     pub cluster: Option<String>,
     /// The time, for `rollout.after`; without it, no such time has passed.
     pub now: Option<Timestamp>,
-    /// Which infrastructure provider serves the machines on the side of Cluster API.
+    /// The infrastructure provider that serves the machines on the side of Cluster API.
     pub infrastructure: Infrastructure,
-    /// What the native controllers do if an object says nothing: the values of their flags.
+    /// The defaults of the native controllers: the values of their flags.
     pub native: NativeDefaults,
 }
 

@@ -1,4 +1,4 @@
-//! What a conversion lost and what it refused, each with its path.
+//! Losses and refusals of a conversion, each with its path.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct Loss {
     pub path: String,
     /// Why it is lost.
     pub reason: String,
-    /// What to do about it; empty if there is nothing to do.
+    /// The remedy; empty if none is needed.
     pub advice: String,
 }
 
@@ -28,7 +28,7 @@ pub struct Refusal {
     pub path: String,
     /// Why the object is not converted.
     pub reason: String,
-    /// What to do about it.
+    /// The remedy.
     pub advice: String,
 }
 
@@ -86,7 +86,7 @@ impl Report {
     }
 }
 
-/// What one object became.
+/// The result for one object.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub objects: Vec<Value>,

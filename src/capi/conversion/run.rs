@@ -25,13 +25,13 @@ use crate::{
 pub struct Conversion {
     /// The converted objects, in the order of their sources; pools last.
     pub objects: Vec<Value>,
-    /// What the other side cannot hold.
+    /// Values that the other side cannot hold.
     pub losses: Vec<Loss>,
-    /// What keeps objects from being converted.
+    /// Obstacles that keep objects from being converted.
     pub refusals: Vec<Refusal>,
 }
 
-/// What identifies an object.
+/// The identity of an object.
 type Identity = (String, String, String, String);
 
 #[derive(Default)]
@@ -265,7 +265,7 @@ fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or_default()
 }
 
-/// What the machines of Cluster API refer to.
+/// References of the machines of Cluster API.
 struct References(BTreeSet<(String, String, String)>);
 
 impl References {

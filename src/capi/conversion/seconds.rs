@@ -3,7 +3,7 @@
 
 use crate::api::GoDuration;
 
-/// Stands for "no limit" on the native side, where an absent value is a limit and 0 is "at once": `876000h`.
+/// Means "no limit" on the native side, where an absent value is a limit and 0 is "at once": `876000h`.
 pub(super) const NEVER: GoDuration = GoDuration::from_secs(876_000 * 3600);
 const SECOND: i64 = 1_000_000_000;
 

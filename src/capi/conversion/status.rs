@@ -1,4 +1,4 @@
-//! The status of native objects as Cluster API shows it. It is only for reading: nothing of it goes back.
+//! The status of native objects in the form of Cluster API. It is read-only: it is not converted back.
 
 use std::collections::BTreeMap;
 

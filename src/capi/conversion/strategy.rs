@@ -25,7 +25,7 @@ pub(super) fn check_capi(strategy: &RolloutStrategy, report: &mut Report) {
     }
 }
 
-/// Refuses native strategies that are invalid, and reports those that become a rolling update.
+/// Refuses invalid native strategies, and reports those that become a rolling update.
 pub(super) fn check_native(strategy: &machine::Strategy, report: &mut Report) {
     let bounds = |name: &str, bounds: Option<(&Option<IntOrString>, &Option<IntOrString>)>, report: &mut Report| {
         for (field, value) in [("maxSurge", bounds.map(|both| both.0)), ("maxUnavailable", bounds.map(|both| both.1))] {
@@ -75,7 +75,7 @@ pub(super) fn to_native(strategy: &RolloutStrategy) -> machine::Strategy {
     }
 }
 
-/// The rolling update that comes closest.
+/// The closest rolling update.
 pub(super) fn to_capi(strategy: &machine::Strategy) -> RolloutStrategy {
     let (max_surge, max_unavailable) = match strategy.kind() {
         Some(StrategyType::Recreate) => (Some(IntOrString::Int(0)), Some(IntOrString::String("100%".to_owned()))),

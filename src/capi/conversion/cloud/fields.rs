@@ -1,4 +1,4 @@
-//! Takes fields out of objects of other providers. What is left in the end is what nobody converted, and is refused.
+//! Takes fields out of objects of other providers. Remaining fields are refused, because no converter reads them.
 
 use serde_json::{Map, Value};
 

@@ -187,7 +187,7 @@ pub fn is_template_in(value: &Value, namespace: &str) -> bool {
         && without_bookkeeping(value) == *value
 }
 
-/// What the deployments and sets that use a template say about it.
+/// Settings from the deployments and sets that use a template.
 #[derive(Default)]
 struct Users {
     cluster: Option<String>,

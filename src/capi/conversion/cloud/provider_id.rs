@@ -1,5 +1,5 @@
-//! IDs of VMs. Cluster API wants the form that the Node has; drivers have forms of their own, which the Go programs
-//! compare as texts and which therefore stay.
+//! IDs of VMs. Cluster API requires the form of the Node; drivers have other forms, which the Go programs compare as
+//! texts and which therefore stay.
 
 const AWS: &str = "aws:///";
 const GCP_NATIVE: &str = "gce:///";

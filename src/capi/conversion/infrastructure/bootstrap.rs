@@ -1,4 +1,4 @@
-//! Secrets with the data that a VM boots with. Their content goes to the other side's Secret and nowhere else.
+//! Secrets with the bootstrap data of a VM. Their content is copied only to the other side's Secret.
 
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub const USER_DATA: &str = "userData";
 pub const VALUE: &str = "value";
 const FORMAT: &str = "format";
 const DEFAULT_FORMAT: &str = "cloud-config";
-/// What native controllers replace in user data, also if it is part of a URL.
+/// Placeholders that native controllers replace in user data, even as part of a URL.
 const PLACEHOLDERS: [&str; 4] =
     ["<<BOOTSTRAP_TOKEN>>", "%3C%3CBOOTSTRAP_TOKEN%3E%3E", "<<MACHINE_NAME>>", "%3C%3CMACHINE_NAME%3E%3E"];
 

@@ -1,9 +1,9 @@
-//! What describes the VM: an MCMMachineTemplate or MCMMachine and a Secret with bootstrap data on the side of Cluster
-//! API, a MachineClass and its Secret natively.
+//! The description of the VM: an MCMMachineTemplate or MCMMachine and a Secret with bootstrap data on the side of
+//! Cluster API, a MachineClass and its Secret natively.
 //!
-//! The bootstrap Secret of a class has a fixed name, so a class that is used as it is needs no copy. Any other Secret
-//! natively needs a class of its own, which is derived. Its name has a hash of its content: a change of the content is a
-//! new class, and so a rollout.
+//! The bootstrap Secret of a class has a fixed name, so a class whose Secret has that name needs no copy. For any other
+//! Secret a class is derived natively. Its name has a hash of its content: a change of the content leads to a new
+//! class, and so to a rollout.
 
 pub mod bootstrap;
 mod class;
@@ -30,7 +30,7 @@ use noted::{Noted, infrastructure_object, kind_of, object_of, plain};
 
 pub use class::{content_of, named, zone_of};
 
-/// What was found behind the references of a machine of Cluster API.
+/// The objects that a machine of Cluster API refers to.
 #[derive(Debug, Default)]
 pub struct Found {
     pub class: ClassSpec,
@@ -113,7 +113,7 @@ pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, repor
 }
 
 /// Makes the infrastructure object and the bootstrap Secret for a native machine, and fills in `spec`. Returns the
-/// objects, and the names of those that were derived for this class and are not needed any more.
+/// objects, and the names of objects that were derived for this class and are no longer needed.
 pub fn to_capi(
     class: &str,
     node: NodeMeta,

@@ -71,8 +71,7 @@ pub const fn kind_of(place: &Place<'_>) -> &'static str {
     }
 }
 
-/// The infrastructure object of a class that nobody described otherwise. Templates must not change, so their names have
-/// a hash.
+/// The default infrastructure object of a class. Templates must not change, so their names have a hash.
 pub fn plain(place: &Place<'_>, class: &str, node: &NodeMeta, provider_id: &str, zone: String) -> Noted {
     let spec = MCMMachineSpec {
         provider_id: provider_id.to_owned(),
@@ -185,7 +184,7 @@ fn foreign_template(
         report.refuse(path, format!("{} {} is not among the objects", reference.kind, reference.name), "add it");
         return None;
     };
-    // The template has a report of its own.
+    // The template has a separate report.
     let mut problems = Report::of(&reference.kind, &reference.name);
     let class = cloud::class_of(document, input, &mut problems)?;
     if !problems.refusals.is_empty() {

@@ -1,4 +1,4 @@
-//! What stands in the way of the conversion of a template, and what has no effect on the other side.
+//! Obstacles to the conversion of a template, and fields without effect on the other side.
 
 use k8s_openapi::api::core::v1::NodeSpec;
 

@@ -1,4 +1,4 @@
-//! What a MachineDeployment, a MachineSet and a Machine have in common: labels, annotations and the spec of a machine.
+//! The common part of a MachineDeployment, a MachineSet and a Machine: labels, annotations and the spec of a machine.
 
 mod checks;
 mod place;
@@ -36,7 +36,7 @@ const NODE_DELETION: &str = "nodeDeletionTimeoutSeconds";
 pub struct Capi {
     pub meta: MachineMeta,
     pub spec: MachineSpec,
-    /// What the infrastructure object gives the Node.
+    /// Metadata of the Node from the infrastructure object.
     pub node: NodeMeta,
     /// Of the health check that covers the machines.
     pub checks: Option<Checks>,
@@ -54,7 +54,7 @@ pub fn to_native(
 ) -> machine::MachineTemplate {
     let at = place.prefix();
     let Capi { meta, spec, node, checks, rollout_after } = source;
-    // Each field is named, so that a new one does not compile until somebody decides what becomes of it.
+    // Each field is named, so that a new field does not compile without a decision about its conversion.
     let MachineSpec {
         cluster_name: _,
         bootstrap: _,

@@ -27,7 +27,7 @@ pub enum Owner {
     Machine,
 }
 
-/// Where a template stands.
+/// The location of a template.
 #[derive(Debug)]
 pub struct Place<'a> {
     pub owner: Owner,
@@ -121,7 +121,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What the webhook of Cluster API fills in.
+    /// The default of the webhook of Cluster API.
     pub fn node_deletion_timeout(&self) -> Option<i32> {
         (self.owner == Owner::Machine).then_some(defaults::NODE_DELETION_TIMEOUT)
     }

@@ -69,7 +69,7 @@ pub fn native_class(provider: &str, spec: Value) -> Vec<Value> {
     })]
 }
 
-/// Class → template → class: what the template does not say comes from the cluster.
+/// Class → template → class: fields that are not in the template are taken from the cluster.
 pub fn there_and_back(provider: &str, spec: &Value, cluster: Value) -> (Conversion, Value) {
     let capi = to_capi(&native_class(provider, spec.clone()), &of_cloud());
     let mut all = capi.objects.clone();

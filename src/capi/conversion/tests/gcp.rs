@@ -47,7 +47,7 @@ pub fn gcp() -> Vec<Value> {
     ]
 }
 
-/// The zone comes from the deployment.
+/// The zone is taken from the deployment.
 pub fn gcp_in_zone() -> Vec<Value> {
     let mut all = deployment_with(gcp(), "GCPMachineTemplate");
     set(&mut all[0], &format!("{TEMPLATE}/failureDomain"), json!("eu-a"));

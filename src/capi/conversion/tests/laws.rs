@@ -31,7 +31,7 @@ fn with_cluster() -> Options {
     Options { cluster: Some("c1".into()), ..options() }
 }
 
-/// What both sides have, in different forms: it is computed, and nothing is lost.
+/// Fields that both sides have in different forms: they are computed, and nothing is lost.
 const COMPUTED_NATIVELY: &[&str] = &[
     "metadata.labels",
     "spec.strategy.rollingUpdate",
@@ -62,7 +62,7 @@ const COMPUTED_IN_CLUSTER_API: &[&str] = &[
     "spec.template.spec.taints",
 ];
 
-/// The paths of all values that differ, apart from those that Go leaves out.
+/// The paths of all values that differ, except values that Go leaves out.
 fn differences(path: &str, one: &Value, other: &Value) -> Vec<String> {
     if one == other || (is_zero(one) && is_zero(other)) {
         return Vec::new();
@@ -101,7 +101,7 @@ fn forgotten(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-/// What a report says nothing of, although it does not come back without the note.
+/// Losses without a report: paths that are not restored without the note.
 fn silent(source: &Value, back: &Value, losses: &[Loss], computed: &[&str]) -> Vec<String> {
     let mut all = differences("", source, back);
     all.retain(|path| !losses.iter().any(|loss| !loss.path.is_empty() && path.starts_with(&loss.path)));
@@ -177,7 +177,7 @@ proptest! {
         prop_assert_eq!(silent(&objects[0], &back[0], &native.losses, COMPUTED_IN_CLUSTER_API), Vec::<String>::new());
     }
 
-    /// A field that the schema does not have is refused with its path, wherever it stands.
+    /// A field that the schema does not have is refused with its path, at any depth.
     #[test]
     fn an_unknown_field_is_refused_and_named(
         capi in any::capi_deployment(),

@@ -49,7 +49,7 @@ pub fn capi_pool() -> Vec<Value> {
     all
 }
 
-/// With a class for another zone, too.
+/// Includes a class for another zone.
 fn in_zones(zones: &[&str]) -> Vec<Value> {
     let mut all = capi_pool();
     set(&mut all[0], "/spec/failureDomains", json!(zones));

@@ -85,7 +85,7 @@ fn key_name(given: &mut Fields, cluster: &Value, report: &mut Report) -> String 
     cluster.pointer("/spec/sshKeyName").and_then(Value::as_str).unwrap_or("default").to_owned()
 }
 
-/// Those of cluster and machine, and two by which the native driver finds its VMs.
+/// Tags of cluster and machine, and two by which the native driver finds its VMs.
 fn tags(given: &mut Fields, cluster_name: &str, cluster: &Value, report: &mut Report) -> Map<String, Value> {
     let mut tags = cluster.pointer("/spec/additionalTags").and_then(Value::as_object).cloned().unwrap_or_default();
     tags.extend(given.map("additionalTags", report));

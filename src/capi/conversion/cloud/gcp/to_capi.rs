@@ -9,7 +9,7 @@ use crate::capi::conversion::{
 /// The spec of a machine with this `providerSpec`.
 pub fn to_capi(spec: &Value, report: &mut Report) -> Value {
     let mut given = Fields::of("providerSpec", spec.clone(), report);
-    // Region and zone are those of the cluster and the deployment; a secretRef is ignored by the driver, too.
+    // Region and zone are those of the cluster and the deployment; the driver also ignores a secretRef.
     for name in ["apiVersion", "region", "zone", "secretRef"] {
         given.take(name);
     }
