@@ -26,12 +26,12 @@ use super::{
 const MANAGER: &str = "mcm-adopt";
 /// Between two attempts to reach an API server.
 const PERIOD: Duration = Duration::from_millis(250);
-/// More rounds with writes than any step needs: somebody else writes the same fields.
+/// More rounds with writes than any step needs: another client writes the same fields.
 const MOST_ROUNDS: usize = 100;
 /// API servers may be away for so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a migration shows while it goes on.
+/// The progress of a migration.
 pub enum Event<'a> {
     /// The plan before a round.
     Round(&'a Plan),
@@ -57,7 +57,7 @@ pub enum Stopped {
     /// Others did not do their part in time.
     #[error("{unit}: waiting for {on}; run the command again to go on{undo}")]
     Waited {
-        /// What is moved.
+        /// The migrated unit.
         unit: Unit,
         /// What for.
         on: String,
@@ -67,19 +67,19 @@ pub enum Stopped {
     /// Others undo what is written.
     #[error("{unit}: somebody else writes the same fields again and again: {writes}")]
     Contested {
-        /// What is moved.
+        /// The migrated unit.
         unit: Unit,
-        /// What was written.
+        /// The writes of the step.
         writes: String,
     },
     /// A VM cannot be tagged.
     #[error("{unit}: {action}: {problem}; then run the command again")]
     NotTagged {
-        /// What is moved.
+        /// The migrated unit.
         unit: Unit,
         /// The action.
         action: Box<Action>,
-        /// What the driver said.
+        /// The error of the driver.
         problem: String,
     },
     /// An object cannot be written.
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Goes back to where the machines came from, on the way that a migration has begun.
+    /// Undoes a migration: the machines return to their former owner.
     ///
     /// # Errors
     /// As for [`Self::walk`], or there is nothing to undo.
@@ -221,7 +221,7 @@ impl World {
             }
             Action::Delete { id, uid } => {
                 let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
-                // What an object of another provider may own is not known.
+                // An object of another provider may own unknown resources.
                 let is_of_other = id.kind.is_of_other();
                 let policy = if is_of_other { PropagationPolicy::Orphan } else { PropagationPolicy::Background };
                 let parameters = DeleteParams {
@@ -234,7 +234,7 @@ impl World {
         };
         match written {
             Ok(()) => Ok(Written::Done),
-            // Somebody else was faster. The next plan knows what is left.
+            // Another client wrote it first. The next plan contains the remaining actions.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Written::Changed),
             Err(source) => Err(Stopped::Write { action: Box::new(action.clone()), source: Box::new(source) }),
         }

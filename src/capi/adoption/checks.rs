@@ -1,4 +1,4 @@
-//! What must be so before anything is touched. Unknown is not good enough.
+//! Preconditions of a migration. An unknown state does not satisfy them.
 
 use serde_json::Value;
 
@@ -113,7 +113,7 @@ const fn has_own_check(kind: Kind) -> bool {
     matches!(kind, Kind::CapiDeployment | Kind::CapiMachine | Kind::InfraMachine | Kind::Deployment | Kind::Machine)
 }
 
-/// What the other side needs.
+/// The objects of the other side.
 pub fn converted(s: &Snapshot, way: Way) -> Conversion {
     match way {
         Way::FromNative if s.unit.is_lone() => lone::to_capi_of(s),

@@ -36,7 +36,7 @@ fn pause_all(s: &Snapshot) -> Todo {
     todo
 }
 
-/// The class stays, because somebody else may use it by now.
+/// The class stays, because other machines may use it by now.
 fn resume_all(s: &Snapshot) -> Todo {
     resume_each(&[others(s), swap::of_core(s)].concat()).then(|| swap::release(s))
 }

@@ -47,7 +47,7 @@ pub fn stage_of(s: &Snapshot) -> Stage {
     }
 }
 
-/// What has to be so before the stand-in can give the machines away.
+/// Preconditions for releasing the machines from the stand-in.
 pub fn checks(s: &Snapshot) -> Vec<Check> {
     let Some(deployment) = shown(s) else {
         return vec![of_whole("deployment", Err(format!("{} {} does not exist", Kind::CapiDeployment, s.name())))];

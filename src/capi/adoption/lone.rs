@@ -6,7 +6,7 @@
 //! native                                  ┘
 //! ```
 //!
-//! The steps are those of a deployment, but for what is above the native Machine: natively nobody is.
+//! The steps are those of a deployment, except for the owner of the native Machine: natively there is none.
 
 use std::collections::BTreeMap;
 
@@ -185,7 +185,7 @@ pub fn to_capi_of(s: &Snapshot) -> Conversion {
     conversion::to_capi(&all, &options)
 }
 
-/// What is described is the native Machine before its MCMMachine got it. Its generation is not part of that.
+/// The state of the native Machine before its MCMMachine took it over. Its generation is not part of it.
 fn as_it_was(native: &Object) -> Value {
     let mut object = native.clone();
     let before = native.annotation(labels::BEFORE_MIGRATION).and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -221,7 +221,7 @@ pub fn no_set_adopts_it(s: &Snapshot, way: Way, made: &Conversion) -> Verdict {
     Ok("no set selects it".to_owned())
 }
 
-/// Nobody replaces a machine without a set, but a health check may have somebody repair it.
+/// A machine without a set is never replaced, but a health check may request a repair.
 pub fn nobody_repairs_it(s: &Snapshot) -> Verdict {
     let Some(machine) = s.lone_of(Side::ClusterApi) else { return Ok("none natively".to_owned()) };
     let repairs = |check: &&Object| !check.at("/spec/remediation/templateRef").is_null() && is_selected(check, machine);

@@ -1,9 +1,9 @@
 //! The migration of machines between Cluster API and the native controllers, and between infrastructure providers of Cluster
 //! API, in both directions.
 //!
-//! An MCMMigration holds the authority over a deployment, or over a machine alone. Nothing else is remembered: which step is next follows from the
-//! objects, so a migration can be interrupted anywhere and goes on. `plan` is pure; `observe` and `apply` talk to the API
-//! servers and the cloud.
+//! An MCMMigration holds the authority over a deployment, or over a single machine. No other state is stored: the next
+//! step follows from the objects, so an interrupted migration can be continued. `plan` is pure; `observe` and `apply`
+//! make requests to the API servers and the cloud.
 //!
 //! At no time do the controllers of both sides act on one machine: they confirm that they leave it alone before it changes
 //! its owner, and they are started only after the authority was switched.

@@ -49,7 +49,7 @@ pub enum Kind {
     Machine,
     /// `machine.sapcloud.io`
     Class,
-    /// Core of Kubernetes; only those that others name are read.
+    /// A core/v1 Secret; only referenced ones are read.
     Secret,
     /// Of the workload cluster.
     Node,
@@ -174,7 +174,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What names an object in the namespace, or a Node.
+/// The identity of an object in the namespace, or of a Node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     /// Its kind.
@@ -295,7 +295,7 @@ impl Object {
         }])
     }
 
-    /// What a user wrote: without status and without what pauses it.
+    /// The object as a user wrote it: without status and without pause annotations.
     pub fn as_written(&self) -> Value {
         let mut value = self.value.clone();
         value.as_object_mut().map(|fields| fields.remove("status"));

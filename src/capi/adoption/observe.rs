@@ -133,7 +133,7 @@ impl World {
         Ok(snapshot)
     }
 
-    /// Reads all objects of a kind anew; of Secrets those that others name, and of Namespaces that of the objects.
+    /// Reads all objects of a kind again; of Secrets only referenced ones, and of Namespaces only that of the objects.
     ///
     /// # Errors
     /// They cannot be read.
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// What drivers say of the machines of a side: whether they find each VM, and which VMs each class has.
+    /// Asks the drivers about the machines of a side: whether they find each VM, and the VMs of each class.
     pub async fn ask_cloud(&self, s: &Snapshot, way: Way, side: Side) -> Cloud {
         let machines: Vec<Machine> =
             s.members_of(side).iter().filter_map(|member| machine_of(s, member, way)).collect();

@@ -24,20 +24,20 @@ pub const MIGRATED: &str = "Migrated";
 /// A plan for one deployment, or one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// What is moved.
+    /// The migrated unit.
     #[serde(flatten)]
     pub unit: Unit,
-    /// Who shall have the machines in the end.
+    /// The new owner of the machines.
     pub to: Side,
     /// How far it is.
     pub stage: Stage,
-    /// What has to be so before it begins; empty once it has begun and the machines are recorded.
+    /// Preconditions of the migration; empty once it has begun and the machines are recorded.
     pub checks: Vec<Check>,
-    /// What the other side cannot hold, and that changes no VM.
+    /// Losses that change no VM.
     pub losses: Vec<String>,
     /// All steps, in order.
     pub steps: Vec<StepState>,
-    /// What is left of the current step.
+    /// The remaining work of the current step.
     #[serde(skip)]
     pub todo: Todo,
     /// The current step compares with what the cloud says.
@@ -48,7 +48,7 @@ pub struct Plan {
 /// A step, and whether it is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepState {
-    /// What it does.
+    /// The purpose of the step.
     pub title: &'static str,
     /// How far it is.
     pub progress: Progress,
@@ -61,7 +61,7 @@ pub enum Progress {
     Done,
     /// It is next.
     Current,
-    /// It comes later.
+    /// The step is not reached yet.
     Later,
 }
 
@@ -73,23 +73,23 @@ pub enum NoPlan {
         "{unit}: a migration to {to:?} is under way: complete it with mcm adopt apply, or undo it with mcm adopt abort"
     )]
     OtherWay {
-        /// What is moved.
+        /// The migrated unit.
         unit: Unit,
-        /// Where it goes.
+        /// The new owner.
         to: Side,
     },
     /// It is being undone.
     #[error("{unit}: its migration is being undone: complete that with mcm adopt abort")]
     Aborting {
-        /// What is moved.
+        /// The migrated unit.
         unit: Unit,
     },
     /// The MCMMigration of the name is about something else.
     #[error("{unit}: MCMMigration {} is about {other}, which has the same name: rename one of them", .unit.name())]
     OtherUnit {
-        /// What was to be moved.
+        /// The requested unit.
         unit: Unit,
-        /// What the MCMMigration is about.
+        /// The unit of the MCMMigration.
         other: Unit,
     },
 }
@@ -100,7 +100,7 @@ impl Plan {
         self.checks.iter().filter(|check| !check.passed)
     }
 
-    /// Whose the machines are.
+    /// The side that owns the machines.
     pub fn side_of_machines(&self, way: Way) -> Side {
         if self.stage == Stage::Closing { way.to() } else { way.from() }
     }
@@ -114,7 +114,7 @@ impl Plan {
 /// Plans the next step of a way.
 ///
 /// # Errors
-/// What is moved is on another way.
+/// The unit is migrated in another direction.
 pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
     if way == Way::FromStandIn {
         return Ok(plan_hand_over(s));
@@ -159,7 +159,7 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
     Ok(plan)
 }
 
-/// The stand-in goes its part of the way, so there is no MCMMigration of ours.
+/// The stand-in performs its part, so there is no MCMMigration of ours.
 fn plan_hand_over(s: &Snapshot) -> Plan {
     let mut plan = Plan::begun(s, Way::FromStandIn, hand_over::stage_of(s));
     if plan.stage == Stage::Fresh {
@@ -197,7 +197,7 @@ impl Plan {
         }
     }
 
-    /// Adds a step. True if it is the current one. What comes after it is not even looked at.
+    /// Adds a step. True if it is the current one. Later steps are not computed.
     fn add(&mut self, title: &'static str, todo: impl FnOnce() -> Todo) -> bool {
         let progress = if self.current().is_some() {
             Progress::Later
@@ -258,7 +258,7 @@ fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: Way) -> Result<
     }
 }
 
-/// From now on the MCMMigration says that nobody has the authority.
+/// Writes into the MCMMigration that no side has the authority any more.
 fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     if is_refused {
         return refused();
@@ -287,7 +287,7 @@ fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     })
 }
 
-/// What must be the same in the end. Everything is paused now, so it is looked at once more.
+/// Records the state that must be the same in the end. Everything is paused now, so it is read again.
 fn record(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     let mut todo = Todo::default();
     let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };

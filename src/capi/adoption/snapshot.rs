@@ -1,4 +1,4 @@
-//! Everything that one plan is made from.
+//! The input of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,19 +24,19 @@ pub struct Snapshot {
     pub namespace: String,
     /// Name of the Cluster.
     pub cluster: String,
-    /// What is moved.
+    /// The migrated unit.
     pub unit: Unit,
     /// All objects.
     pub objects: BTreeMap<Id, Object>,
     /// Secret with the credentials of a class that is made from the template of another provider.
     pub credentials: Option<String>,
-    /// What the cloud says; `None` if it was not asked.
+    /// The answers of the cloud; `None` if it was not asked.
     pub cloud: Option<Cloud>,
     /// The time.
     pub now: Timestamp,
 }
 
-/// What drivers say of the machines, read-only. An error is a text for people.
+/// The drivers' read-only answers about the machines. An error is a text for users.
 #[derive(Clone, Debug, Default)]
 pub struct Cloud {
     /// ID of the VM of each machine, in the form of the driver.
@@ -108,7 +108,7 @@ impl Snapshot {
         self.all(machine_kind(side)).find(|machine| self.unit.is_lone() && lone_name(machine) == Some(self.name()))
     }
 
-    /// What is moved, as a side has it.
+    /// The root object of the unit on a side.
     pub fn root_of(&self, side: Side) -> Option<&Object> {
         if self.unit.is_lone() { self.lone_of(side) } else { self.deployment_of(side) }
     }
@@ -209,7 +209,7 @@ impl Snapshot {
         known.is_none_or(|known| known.is_of_migration(self.name()))
     }
 
-    /// Whether somebody else made an object with the name of one of a conversion, and with another content.
+    /// Whether another client created an object with a name of the conversion, but other content.
     pub fn is_taken(&self, kind: Kind, object: &Value) -> bool {
         let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
         let Some(known) = known.filter(|known| !known.is_of_migration(self.name())) else { return false };
@@ -222,14 +222,14 @@ impl Snapshot {
         }
     }
 
-    /// What users wrote, for a conversion.
+    /// Objects as users wrote them, as input of a conversion.
     pub fn written(&self, objects: impl IntoIterator<Item = Id>) -> Vec<Value> {
         objects.into_iter().filter_map(|id| Some(self.objects.get(&id)?.as_written())).collect()
     }
 }
 
-/// The name under which a machine can be moved alone; `None` if somebody controls it, or owns it but its Cluster, or if it is of
-/// a pool.
+/// The name under which a single machine can be migrated; `None` if it has a controller, an owner other than its
+/// Cluster, or belongs to a pool.
 pub fn lone_name(machine: &Object) -> Option<&str> {
     let owners = machine.value["metadata"]["ownerReferences"].as_array();
     let is_owned = owners.into_iter().flatten().any(|owner| owner["kind"] != "Cluster" || owner["controller"] == true);

@@ -20,22 +20,22 @@ const ORPHANS: &str = "orphan";
 
 /// One step of a path, with what undoes it.
 pub struct Step {
-    /// What it does, for people.
+    /// The purpose of the step, for users.
     pub title: &'static str,
-    /// What is left to do.
+    /// The remaining work.
     pub todo: fn(&Snapshot) -> Todo,
-    /// What is left to undo; `None` for a step that cannot be undone.
+    /// The remaining work of undoing the step; `None` if it cannot be undone.
     pub undo: Option<fn(&Snapshot) -> Todo>,
 }
 
-/// What is left of a step.
+/// The remaining work of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Todo {
     /// Writes, in order.
     pub actions: Vec<Action>,
-    /// What has to happen before the step is done; each completes "waiting for".
+    /// Events to wait for before the step is done; each completes "waiting for".
     pub waits: Vec<String>,
-    /// What is left depends on what the cloud says.
+    /// The remaining work depends on answers of the cloud.
     pub asks_cloud: bool,
 }
 
@@ -81,7 +81,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// What it writes.
+    /// The object to write.
     pub fn id(&self) -> &Id {
         match self {
             Self::Create { id, .. }
@@ -120,7 +120,7 @@ impl Todo {
         }
     }
 
-    /// Creates an object, or gives the one that this migration created what it lacks.
+    /// Creates an object, or adds missing fields to the one that this migration created.
     pub fn make(&mut self, snapshot: &Snapshot, kind: Kind, wanted: &Value) {
         let id = Id::new(kind, wanted["metadata"]["name"].as_str().unwrap_or_default());
         // Without nulls: what is left open is for admission to fill in.
@@ -161,7 +161,7 @@ impl Todo {
     }
 }
 
-/// What stops the controllers of a kind.
+/// The patch that pauses the controllers of a kind.
 fn pause_of(kind: Kind, migration: &Value) -> Value {
     let pause = match kind {
         Kind::CapiDeployment

@@ -1,8 +1,8 @@
-//! What both ways between infrastructure providers have in common. Core keeps its deployment, its set and its Machines; only
-//! what they refer to changes, while core leaves them alone.
+//! The common part of both migrations between infrastructure providers. Core keeps its deployment, its set and its
+//! Machines; only their references change, while core does not reconcile them.
 //!
 //! The templates of both providers have the same name, and so have the infrastructure objects of a machine. References
-//! differ in their kinds only, so the way back leads to the same objects.
+//! differ in their kinds only, so undoing restores the same objects.
 
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ pub fn own_template(s: &Snapshot) -> Option<&Object> {
     s.find(Kind::InfraTemplate, template_name(s))
 }
 
-/// The template of the other provider: the one that the deployment refers to, or the one of that name.
+/// The template of the other provider: the referenced one, or the template with the deployment's name.
 pub fn other_template(s: &Snapshot) -> Option<&Object> {
     let referred = s.deployment_of(Side::ClusterApi)?.text("/spec/template/spec/infrastructureRef/kind");
     let found = || [Kind::AwsTemplate, Kind::GcpTemplate].into_iter().filter_map(|kind| s.find(kind, template_name(s)));
@@ -78,7 +78,7 @@ pub fn class_name(s: &Snapshot, member: &Member<'_>) -> Option<String> {
 pub fn class_made(s: &Snapshot) -> Conversion {
     let is_known = own_template(s).is_some() || s.find(Kind::Class, template_name(s)).is_some();
     let Some(template) = other_template(s).filter(|_| !is_known) else { return Conversion::default() };
-    // What the provider found out about its network is in the status of its cluster.
+    // The provider stores facts about its network in the status of its cluster.
     let clusters = [Kind::AwsCluster, Kind::GcpCluster].into_iter().flat_map(|kind| s.all(kind));
     let deployment = s.deployment_of(Side::ClusterApi).map(Object::as_written);
     let around: Vec<Value> = clusters.map(|one| one.value.clone()).chain(deployment).collect();

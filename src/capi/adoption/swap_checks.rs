@@ -1,4 +1,4 @@
-//! What must be so before machines go from one infrastructure provider to another.
+//! Preconditions of a migration between infrastructure providers.
 
 use super::{
     object::{Kind, Object},

@@ -5,7 +5,7 @@
 //! after    MachineDeployment ─▶ MachineSet ─▶ Machine ─▶ MCMMachine ─▶ native Machine ─▶ VM
 //! ```
 //!
-//! The native Machine stays, and with it the VM and the Node. It gets another controller: first nobody, then its
+//! The native Machine stays, and with it the VM and the Node. Its controller changes: first to none, then to its
 //! MCMMachine.
 
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub const AFTER: [Step; 2] = [
     Step { title: "start core and the provider", todo: start, undo: None },
 ];
 
-/// Nobody but a health check of Cluster API gives a machine up.
+/// A machine is replaced only by a health check of Cluster API.
 const NO_LIMIT_HOURS: i64 = 876_000;
 
 /// Step 1. The native controllers confirm that they leave each object alone.
@@ -112,7 +112,8 @@ pub fn take_back(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Last but one. Nodes lose the finalizer that nobody would remove any more, or core could not delete them.
+/// Last but one. Removes the finalizer of Nodes, because no controller would remove it any more and core could not
+/// delete them.
 pub fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     detach(&mut todo, owners(s));
@@ -189,7 +190,7 @@ pub fn start_machines(s: &Snapshot) -> Todo {
     todo
 }
 
-/// What this migration made beside the machines.
+/// Objects that this migration created beside the machines.
 pub fn resume_made(todo: &mut Todo, s: &Snapshot) {
     let made = s.objects.values().filter(|object| is_made(s, object));
     made.for_each(|object| todo.want(object, &resume(object)));
@@ -237,7 +238,7 @@ pub fn converted(s: &Snapshot) -> Conversion {
     conversion::to_capi(&written, &options)
 }
 
-/// What core is to have.
+/// The objects for core.
 struct Described {
     hash: String,
     deployment: Value,

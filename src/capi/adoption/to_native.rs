@@ -5,8 +5,8 @@
 //! after    native MachineDeployment ─▶ native MachineSet ───────────▶ native Machine ─▶ VM
 //! ```
 //!
-//! The native Machine stays, and with it the VM and the Node. It gets another controller: first nobody, then the native
-//! set. Names stay, too, so that the way back leads to the same objects.
+//! The native Machine stays, and with it the VM and the Node. Its controller changes: first to none, then to the native
+//! set. Names also stay, so that undoing restores the same objects.
 
 use serde_json::{Value, json};
 
@@ -45,8 +45,8 @@ pub fn resume_all(s: &Snapshot) -> Todo {
     resume_each(&[natives(s), of_cluster_api(s)].concat())
 }
 
-/// Step 2. The set comes first and without machines: a manager that does not know of migrations would do nothing with it,
-/// and never confirm that it leaves it alone.
+/// Step 2. The set is created first and without machines: a manager that does not support migrations would ignore it,
+/// and never confirm the hold.
 fn describe(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::ClusterApi)) else {
@@ -182,7 +182,7 @@ pub fn start_machines(s: &Snapshot) -> Todo {
     todo
 }
 
-/// The class and the Secret that this migration made, for everybody to use.
+/// The class and the Secret that this migration created, now without a pause.
 pub fn resume_made(todo: &mut Todo, s: &Snapshot) {
     let made = s.objects.values().filter(|one| matches!(one.kind, Kind::Class | Kind::Secret));
     made.filter(|one| one.is_of_migration(s.name())).for_each(|one| todo.want(one, &resume(one)));
@@ -246,7 +246,7 @@ pub fn converted(s: &Snapshot) -> Conversion {
     conversion::to_native(&written, &Options { now: Some(s.now), ..Options::default() })
 }
 
-/// What the native controllers are to have.
+/// The objects for the native controllers.
 struct Described {
     deployment: Value,
     /// Selector and template of the set: those of the deployment with the hash.
@@ -292,7 +292,7 @@ fn as_machine_of(set: &Object, template: &Value, native: &Object, node: &Object)
     })
 }
 
-/// What a native Machine was before the migration, as JSON.
+/// The state of a native Machine before the migration, as JSON.
 pub fn before(native: &Object) -> String {
     let stored = native.annotation(labels::BEFORE_MIGRATION).map(str::to_owned);
     stored.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! What is moved as a whole.
+//! The unit of a migration.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// What an MCMMigration of this name is about.
+    /// The unit of an MCMMigration with this name.
     pub fn of(spec: &MCMMigrationSpec, name: &str) -> Self {
         match spec.kind {
             Migrated::MachineDeployment => Self::Deployment(name.to_owned()),

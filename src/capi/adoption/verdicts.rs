@@ -29,11 +29,11 @@ pub struct Check {
     /// The native Machine; empty if what is moved is meant as a whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
-    /// What is checked.
+    /// The name of the check.
     pub check: &'static str,
     /// Whether it is so.
     pub passed: bool,
-    /// What was seen, or what to do.
+    /// The observation, or the remedy.
     pub text: String,
 }
 
@@ -95,7 +95,7 @@ pub fn cluster(s: &Snapshot, to: Side) -> Verdict {
     Ok(format!("Cluster {} exists", s.cluster))
 }
 
-/// Who paused something else than this migration wants to start it again.
+/// Objects that a user paused are refused, because the user expects to resume them.
 pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
     let cluster = s.find(Kind::Cluster, &s.cluster);
     if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
@@ -154,7 +154,7 @@ fn is_same_template(side: Side, deployment: &Object, set: &Object) -> bool {
     }
 }
 
-/// What a collector of orphans would delete natively.
+/// VMs that a native orphan collector would delete.
 pub fn no_orphans(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
     let Some(cloud) = &s.cloud else { return Err("the cloud was not asked".to_owned()) };
     let natives = s.all(Kind::Machine).map(|machine| (machine.name(), machine.text("/spec/providerID").to_owned()));

@@ -1,4 +1,4 @@
-//! The ways on which machines go from one side to another.
+//! Directions of a migration.
 
 use super::object::Kind;
 use crate::capi::types::{MCMMigrationStatus, Side};
@@ -38,7 +38,7 @@ impl Way {
         Self::between(from, status.to.unwrap_or(other))
     }
 
-    /// Who has the machines at its beginning.
+    /// The owner of the machines before the migration.
     pub const fn from(self) -> Side {
         match self {
             Self::ToNative | Self::ToOther | Self::FromStandIn => Side::ClusterApi,
@@ -47,7 +47,7 @@ impl Way {
         }
     }
 
-    /// Who has them in the end.
+    /// The owner of the machines after the migration.
     pub const fn to(self) -> Side {
         match self {
             Self::ToNative | Self::FromStandIn => Side::MachineController,

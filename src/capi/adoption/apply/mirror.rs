@@ -1,5 +1,5 @@
-//! The objects of a migration while it goes on. A kind is read anew only after something of it changed; a watch says when.
-//! What the watch misses is seen a little later.
+//! The objects of a running migration. A kind is read again only after one of its objects changed, as reported by a
+//! watch. Changes that the watch misses are read a little later.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ const REFRESH: Duration = Duration::from_secs(5);
 /// An answer of the cloud is good for so long.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Which kinds have to be read anew.
+/// The kinds that have to be read again.
 #[derive(Default)]
 struct Stale {
     kinds: Mutex<BTreeSet<Kind>>,

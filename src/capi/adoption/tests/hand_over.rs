@@ -58,8 +58,8 @@ impl World {
         world
     }
 
-    /// What the stand-in does: it takes the authority as it is told, and removes what it shows before the MachineDeployment goes. A
-    /// deletion while Cluster API has the authority deletes the VMs.
+    /// Simulates the stand-in: it takes the authority as requested, and removes the shown objects before the
+    /// MachineDeployment is deleted. A deletion while Cluster API has the authority deletes the VMs.
     fn stand_in(&mut self) {
         let Some(deployment) = self.s.find(Kind::CapiDeployment, "d").cloned() else { return };
         let migration = self.s.find(Kind::Migration, "d").cloned();
@@ -100,7 +100,8 @@ fn titles(plan: &Plan) -> Vec<&'static str> {
     plan.steps.iter().map(|step| step.title).collect()
 }
 
-/// S8: what shows the machines goes, and the label with the last of them. The native side is not touched.
+/// S8: the objects that show the machines are deleted, and the label with the last of them. The native side is not
+/// touched.
 #[test]
 fn s8_the_native_controllers_get_the_machines_alone() {
     let mut world = World::of_stand_in();
@@ -119,7 +120,7 @@ fn s8_the_native_controllers_get_the_machines_alone() {
     assert_eq!(world.plan(WAY).stage, Stage::Done);
 }
 
-/// It can end after every write, before and after the stand-in did its part, and goes on.
+/// It is continued after an interruption at any write, before and after the stand-in's part.
 #[rstest]
 fn s8_a_hand_over_that_stops_anywhere_goes_on(#[values(0, 1, 2)] turns: usize) {
     for stop in 0..8 {
@@ -215,7 +216,7 @@ fn s8_nothing_is_begun_while_the_stand_in_cannot_give_the_machines_away(
     assert_eq!((plan.stage, plan.todo.actions.len()), (Stage::Fresh, 0));
 }
 
-/// A deployment that nobody knows is not one that was handed over.
+/// An unknown deployment does not count as handed over.
 #[test]
 fn s8_what_does_not_exist_is_not_done() {
     let mut world = World::of_stand_in();

@@ -53,7 +53,7 @@ impl World {
     }
 }
 
-/// The native Machine stays, and nobody has it.
+/// The native Machine stays, without a controller.
 #[test]
 fn a_machine_without_a_set_becomes_a_native_one() {
     let mut world = World::of_lone();
@@ -105,7 +105,7 @@ fn a_native_machine_without_a_set_returns_to_cluster_api() {
     }
 }
 
-/// What becomes of it follows from what it was natively, also when its MCMMachine has it already.
+/// The settings are those of the native Machine before, even when its MCMMachine has already taken it over.
 #[test]
 fn a_machine_keeps_what_its_native_machine_had() {
     let mut world = World::lone_at_beginning_of(BACK);
@@ -183,7 +183,7 @@ fn a_set_that_would_adopt_the_machine_stands_in_the_way(
     assert_eq!(world.failed(way), [expected]);
 }
 
-/// Nobody replaces a machine without a set, but a health check may refer to somebody who repairs it.
+/// A machine without a set is never replaced, but a health check may refer to a repair program.
 #[test]
 fn a_health_check_is_left_alone_unless_it_repairs_the_machine() {
     let mut world = World::of_lone();

@@ -18,7 +18,7 @@ const THERE: Way = Way::FromOther;
 const BACK: Way = Way::ToOther;
 
 impl World {
-    /// A cluster whose machines are of the provider for AWS. Their class is there; nobody uses it.
+    /// A cluster whose machines are of the provider for AWS. Their class exists and is not used.
     pub fn of_other(count: usize) -> Self {
         let mut world = Self::empty();
         world.cluster();
@@ -45,7 +45,7 @@ impl World {
         world
     }
 
-    /// A world from which a way can be gone.
+    /// A world before a migration in this direction.
     pub fn at_beginning_of(way: Way, count: usize) -> Self {
         let mut world = if way.keeps_core() { Self::of_other(count) } else { Self::of_cluster_api(count) };
         if matches!(way, Way::FromNative | Way::ToOther) {
@@ -54,7 +54,7 @@ impl World {
         world
     }
 
-    /// What must be the same at every moment of a way: natively the native Machines, else the objects of core.
+    /// State that must not change during a migration: natively the native Machines, else the objects of core.
     pub fn essence_on(&self, way: Way) -> Vec<(String, String, String)> {
         if !way.keeps_core() {
             return self.essence();
@@ -65,7 +65,7 @@ impl World {
         kinds.into_iter().flat_map(|kind| self.s.all(kind)).map(known).collect()
     }
 
-    /// What no state between providers may be.
+    /// Invariants of every state between providers.
     pub fn inspect_providers(&self) {
         let works = |object: &&Object| !is_held(object);
         for class in self.s.all(Kind::Class).filter(works) {
@@ -277,7 +277,7 @@ fn a_vm_of_somebody_else_with_the_tags_of_the_class_stands_in_the_way() {
     assert_eq!(world.failed(THERE), [expected]);
 }
 
-/// The other provider is asked to leave its objects alone like everybody; if it answers, its answer is waited for.
+/// The other provider is asked to pause its objects; a confirmation, if it supports one, is waited for.
 #[test]
 fn another_provider_that_confirms_a_pause_is_waited_for() {
     let mut world = World::of_other(1);

@@ -78,7 +78,7 @@ fn native_machines_return_to_cluster_api() {
     world.walk(THERE);
 }
 
-/// Core counts no machine of a Cluster without a control plane as available, ever: nobody waits for that.
+/// Core never counts a machine of a Cluster without a control plane as available: no step waits for that.
 #[test]
 fn machines_return_to_a_cluster_without_a_control_plane() {
     let mut world = World::of_cluster_api(2);
@@ -105,7 +105,7 @@ fn machines_that_are_not_available_are_waited_for() {
     assert_eq!(plan.todo.waits, ["all machines of the MachineSet to be available"]);
 }
 
-/// 4.4: core deletes Nodes, and nobody but the native controllers would remove their finalizer.
+/// 4.4: core deletes Nodes, and only the native controllers would remove their finalizer.
 #[test]
 fn nodes_lose_what_only_the_native_controllers_would_remove() {
     let mut world = World::of_cluster_api(1);
@@ -120,7 +120,7 @@ fn nodes_lose_what_only_the_native_controllers_would_remove() {
     assert_eq!(node.at("/metadata/labels"), json!({ "other": "stays" }));
 }
 
-/// Every step, stopped after every number of its writes: it goes on, or it is undone, and nothing was ever at risk.
+/// Every step, interrupted after each number of its writes: it is continued or undone, and never puts anything at risk.
 #[rstest]
 fn a_migration_that_stops_anywhere_goes_on_or_is_undone(
     #[values(Way::ToNative, Way::FromNative, Way::FromOther, Way::ToOther)] way: Way,

@@ -1,4 +1,4 @@
-//! What keeps a migration from being begun.
+//! Obstacles that prevent a migration.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::capi::adoption::{
 
 const THERE: Way = Way::ToNative;
 
-/// 4.3 refusal, 4.4 step 1: nothing is begun while something is on its way, unknown, or somebody else's.
+/// 4.3 refusal, 4.4 step 1: nothing is begun while an object is changing, unknown, or managed by another client.
 #[rstest]
 #[case::paused_cluster(Kind::Cluster, "c", json!({ "spec": { "paused": true } }), "pause: Cluster c is paused")]
 #[case::paused_machine(
@@ -126,7 +126,7 @@ fn a_health_check_of_several_deployments_stands_in_the_way() {
     assert!(failed.contains(&expected.to_owned()), "{failed:#?}");
 }
 
-/// The switch waits for confirmations: without a controller nothing goes on, and nothing is lost.
+/// The switch waits for confirmations: without a controller the migration does not continue, and nothing is lost.
 #[test]
 fn without_controllers_that_confirm_nothing_goes_on() {
     let mut world = World::of_cluster_api(1);
@@ -157,7 +157,7 @@ fn only_one_way_at_a_time_and_back_only_before_the_switch() {
     assert!(abort(&world.s).is_err(), "the authority is switched");
 }
 
-/// An MCMMachinePool has a native deployment of its own.
+/// An MCMMachinePool owns a native deployment.
 #[test]
 fn the_native_deployment_of_a_pool_is_not_moved() {
     let mut world = World::of_cluster_api(1);

@@ -26,7 +26,7 @@ pub struct World {
     serial: u64,
     /// IDs of the VMs by name.
     pub vms: BTreeMap<String, String>,
-    /// Those with the tags of their class.
+    /// VMs with the tags of their class.
     pub tagged: BTreeSet<String>,
 }
 
@@ -349,7 +349,7 @@ impl World {
         }
     }
 
-    /// What no state may ever be, because a controller that works would then create or delete a VM, or two would have one.
+    /// Invariants of every state: otherwise a running controller would create or delete a VM, or two would have one.
     pub fn inspect(&self) {
         let works = |object: &&Object| !is_held(object);
         for (sets, machines) in [(Kind::CapiSet, Kind::CapiMachine), (Kind::Set, Kind::Machine)] {
@@ -384,7 +384,7 @@ impl World {
         }
     }
 
-    /// What must be the same, whatever happens.
+    /// State that must not change.
     pub fn essence(&self) -> Vec<(String, String, String)> {
         let native =
             |one: &Object| (one.name().to_owned(), one.uid().to_owned(), one.text("/spec/providerID").to_owned());
