@@ -46,8 +46,8 @@ fn refuse_id(root: &mut JSONSchemaProps, field: &str) {
     ));
 }
 
-/// The definitions of the kinds of core that the stand-in serves. They accept no more than those of core, which replaces
-/// them when it comes; so there is one version, which is stored, and no conversion.
+/// The CRDs of the Cluster API core kinds that the stand-in serves. They accept no more than those of core, which later
+/// replaces them; so there is one stored version, and no conversion.
 pub fn stand_in() -> Vec<CustomResourceDefinition> {
     let mut cluster = of::<Cluster>();
     for root in roots(&mut cluster) {
@@ -66,7 +66,7 @@ pub fn stand_in() -> Vec<CustomResourceDefinition> {
     vec![cluster, deployment, set, of::<Machine>()]
 }
 
-/// Fields of a Cluster that mcm does not read, and bounds of those that its own kinds leave open.
+/// Fields of a Cluster that mcm does not read, and bounds of fields that its kinds leave open.
 fn complete_cluster(root: &mut JSONSchemaProps) {
     let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
     spec.min_properties = Some(1);
@@ -234,7 +234,7 @@ mod tests {
         assert!(comparing(&serde_json::to_value(root("MCMMachine")).unwrap()) > 0);
     }
 
-    /// Rules that compare with what was stored, but for those that only tolerate it.
+    /// Rules that compare with the stored value, except those that only tolerate it.
     fn comparing(schema: &serde_json::Value) -> usize {
         let own = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
         let own =

@@ -28,7 +28,7 @@ pub struct ClusterSpec {
     /// No controller touches any object of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Where the API server is.
+    /// Address of the API server.
     #[serde(skip_serializing_if = "is_zero")]
     pub control_plane_endpoint: Endpoint,
     /// The object of the infrastructure provider.
@@ -37,7 +37,7 @@ pub struct ClusterSpec {
     /// The object of the control plane provider.
     #[serde(skip_serializing_if = "is_zero")]
     pub control_plane_ref: ObjectRef,
-    /// What a ClusterClass makes the cluster from.
+    /// Topology of a cluster that a ClusterClass manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "native::anything")]
     pub topology: Option<Value>,
@@ -51,7 +51,7 @@ pub struct ClusterSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClusterStatus {
-    /// What happened once and stays.
+    /// Facts that do not change any more once they are true.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: ClusterInitialization,
     /// Conditions.
@@ -64,7 +64,7 @@ pub struct ClusterStatus {
     pub other: Map<String, Value>,
 }
 
-/// What happened once and stays.
+/// Facts that do not change any more once they are true.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterInitialization {

@@ -25,7 +25,7 @@ pub struct MachineHealthCheckSpec {
     pub cluster_name: String,
     /// Selects the Machines.
     pub selector: LabelSelector,
-    /// What makes a Machine unhealthy.
+    /// Conditions under which a Machine is unhealthy.
     #[serde(skip_serializing_if = "is_zero")]
     pub checks: Checks,
     /// Whether and how an unhealthy Machine is replaced.
@@ -33,7 +33,7 @@ pub struct MachineHealthCheckSpec {
     pub remediation: Remediation,
 }
 
-/// What makes a Machine unhealthy.
+/// Conditions under which a Machine is unhealthy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Checks {

@@ -72,7 +72,7 @@ pub struct MachineSpec {
     /// Name of the Cluster.
     #[schemars(schema_with = "schema::cluster_name")]
     pub cluster_name: String,
-    /// Where the data that the VM boots with comes from.
+    /// Source of the bootstrap data of the VM.
     #[serde(skip_serializing_if = "is_zero")]
     pub bootstrap: Bootstrap,
     /// The object of the infrastructure provider, or its template.
@@ -106,7 +106,7 @@ pub struct MachineSpec {
     pub taints: Vec<MachineTaint>,
 }
 
-/// Where the bootstrap data comes from.
+/// Source of the bootstrap data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Bootstrap {
@@ -228,7 +228,7 @@ pub struct MachineStatus {
     /// When the phase began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
-    /// What happened once and stays.
+    /// Facts that do not change any more once they are true.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: Initialization,
     /// Conditions.
@@ -249,7 +249,7 @@ pub struct NodeRef {
     pub name: String,
 }
 
-/// What happened once and stays.
+/// Facts that do not change any more once they are true.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Initialization {

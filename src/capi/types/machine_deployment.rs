@@ -103,7 +103,7 @@ pub struct MachineDeploymentSpec {
     /// How unhealthy Machines are replaced.
     #[serde(skip_serializing_if = "is_zero")]
     pub remediation: MaxInFlight,
-    /// Which Machine is deleted first.
+    /// Order of deletion of Machines.
     #[serde(skip_serializing_if = "is_zero")]
     pub deletion: Deletion,
     /// If true, the rollout is paused.
@@ -172,7 +172,7 @@ pub struct MaxInFlight {
     pub max_in_flight: Option<IntOrString>,
 }
 
-/// Which Machine is deleted first.
+/// Order of deletion of Machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("minProperties" = 1))]

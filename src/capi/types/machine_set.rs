@@ -97,7 +97,7 @@ pub struct MachineSetSpec {
     /// How Machines are named.
     #[serde(skip_serializing_if = "is_zero")]
     pub machine_naming: MachineNaming,
-    /// Which Machine is deleted first.
+    /// Order of deletion of Machines.
     #[serde(skip_serializing_if = "is_zero")]
     pub deletion: Deletion,
 }

@@ -1,4 +1,4 @@
-//! The kinds of Cluster API (`cluster.x-k8s.io/v1beta2`) that mcm reads and writes, and those of its own infrastructure
+//! The kinds of Cluster API (`cluster.x-k8s.io/v1beta2`) that mcm reads and writes, and the kinds of its infrastructure
 //! provider. Field names are those of the public API; defaults are not applied here.
 
 mod cluster;

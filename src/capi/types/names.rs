@@ -1,4 +1,4 @@
-//! Labels, annotations and types of Cluster API, which other programs read, too. The values never change.
+//! Labels, annotations and types of Cluster API, which other programs also read. The values never change.
 
 use crate::api::syntax;
 
@@ -14,7 +14,7 @@ pub const POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
 pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 /// Annotation: no controller touches the object.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
-/// Annotation on an infrastructure object: somebody else manages it.
+/// Annotation on an infrastructure object: another program manages it.
 pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 /// Label: the value of `--watch-filter` of the only manager that may touch the object.
 pub const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
@@ -61,7 +61,7 @@ pub const NODE_LABEL_DOMAINS: [&str; 3] =
 /// Domains whose annotations go from a Machine to its Node.
 pub const NODE_ANNOTATION_DOMAINS: [&str; 1] = ["node.cluster.x-k8s.io"];
 
-/// Annotation on a MachinePool: somebody else than core sets its number of machines, unless the value is `false`.
+/// Annotation on a MachinePool: another program than core sets its number of machines, unless the value is `false`.
 pub const REPLICAS_MANAGED_BY: &str = "cluster.x-k8s.io/replicas-managed-by";
 /// Finalizer on an MCMMachinePool.
 pub const POOL_FINALIZER: &str = "mcmmachinepool.infrastructure.cluster.x-k8s.io";

@@ -50,7 +50,7 @@ use crate::api::wire::is_zero;
 )]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMClusterSpec {
-    /// Where the API server of the cluster is. If it is empty, it must be set in the Cluster.
+    /// Address of the API server of the cluster. If it is empty, it must be set in the Cluster.
     #[serde(skip_serializing_if = "is_zero")]
     pub control_plane_endpoint: Endpoint,
     /// Zones over which machines are spread.
@@ -95,7 +95,7 @@ pub struct FailureDomain {
     /// Whether machines of the control plane may be there.
     #[serde(skip_serializing_if = "is_zero")]
     pub control_plane: bool,
-    /// What else is known of it.
+    /// Further facts about it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
     /// MachineClasses for machines of this zone, by the name of the class that a machine names.
@@ -117,7 +117,7 @@ pub struct ClusterSecretRef {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMClusterStatus {
-    /// What happened once and stays.
+    /// Facts that do not change any more once they are true.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: Provisioning,
     /// Zones over which the control plane and machines are spread.
@@ -140,7 +140,7 @@ pub struct ReportedFailureDomain {
     pub name: String,
     /// Whether machines of the control plane may be there.
     pub control_plane: bool,
-    /// What else is known of it.
+    /// Further facts about it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
 }

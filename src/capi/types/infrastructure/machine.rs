@@ -85,7 +85,7 @@ pub struct MCMMachineSpec {
     /// only a MachineHealthCheck or a user replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timeout_seconds: Option<i32>,
-    /// What the Node gets in addition to what Cluster API gives it. Only the conversion reads it: in a cluster with core,
+    /// Metadata of the Node in addition to that from Cluster API. Only the conversion reads it: in a cluster with core,
     /// labels and taints of Nodes are set in the Machine.
     #[serde(skip_serializing_if = "is_zero")]
     pub node_template: NodeMeta,
@@ -152,7 +152,7 @@ pub struct NodeTaint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMMachineStatus {
-    /// What happened once and stays.
+    /// Facts that do not change any more once they are true.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: Provisioning,
     /// Addresses of the VM.
@@ -218,12 +218,12 @@ pub struct MCMMachineTemplateStatus {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "native::quantities")]
     pub capacity: BTreeMap<String, Quantity>,
-    /// What kind of machine a Node is.
+    /// Kind of machine of a Node.
     #[serde(skip_serializing_if = "is_zero")]
     pub node_info: NodeInfo,
 }
 
-/// What kind of machine a Node is.
+/// Kind of machine of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeInfo {

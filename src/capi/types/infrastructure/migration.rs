@@ -49,20 +49,20 @@ use crate::api::wire::is_zero;
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["authority", "clusterName"]))]
 pub struct MCMMigrationSpec {
-    /// Who shall have the machines: `MachineController` (the native controllers), `ClusterAPI` (core, with the provider
+    /// The desired owner of the machines: `MachineController` (the native controllers), `ClusterAPI` (core, with the provider
     /// mcm) or `OtherProvider` (core, with the provider of the cloud).
     #[schemars(schema_with = "schema::side")]
     pub authority: Side,
     /// Name of the Cluster to which the machines belong.
     #[schemars(schema_with = "schema::class_name")]
     pub cluster_name: String,
-    /// What has this name: `MachineDeployment`, or `Machine` if it has no set. Absent means MachineDeployment.
+    /// Kind of the object with this name: `MachineDeployment`, or `Machine` if it has no set. Absent means MachineDeployment.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::migrated")]
     pub kind: Migrated,
 }
 
-/// What is moved from one side to the other as a whole.
+/// Kind of the object that is migrated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Migrated {
     /// A deployment with its machines.
@@ -85,7 +85,7 @@ pub enum Side {
     OtherProvider,
 }
 
-/// Who has the machines.
+/// The current owner of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Authority {
     /// The native controllers.
@@ -95,7 +95,7 @@ pub enum Authority {
     ClusterApi,
     /// Core, with another infrastructure provider.
     OtherProvider,
-    /// Nobody: the controllers of both sides leave them alone.
+    /// None: the controllers of both sides leave the machines alone.
     Migrating,
 }
 
@@ -103,15 +103,15 @@ pub enum Authority {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMMigrationStatus {
-    /// Who has the machines: `MachineController`, `ClusterAPI`, `OtherProvider`, or `Migrating` while nobody may touch them.
+    /// Owner of the machines: `MachineController`, `ClusterAPI`, `OtherProvider`, or `Migrating` for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::authority")]
     pub authority: Option<Authority>,
-    /// Who had them before the migration began.
+    /// The owner before the migration began.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::side")]
     pub from: Option<Side>,
-    /// Who gets them if the migration is not undone.
+    /// The owner after the migration, unless it is undone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::side")]
     pub to: Option<Side>,

@@ -92,7 +92,7 @@ pub struct MCMMachinePoolStatus {
     /// The pool is usable. Core reads this instead of `initialization` for pools.
     #[serde(skip_serializing_if = "is_zero")]
     pub ready: bool,
-    /// What happened once and stays.
+    /// Facts that do not change any more once they are true.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: Provisioning,
     /// Number of VMs.
@@ -108,7 +108,7 @@ pub struct MCMMachinePoolStatus {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "native::quantities")]
     pub capacity: BTreeMap<String, Quantity>,
-    /// What kind of machine a Node is.
+    /// Kind of machine of a Node.
     #[serde(skip_serializing_if = "is_zero")]
     pub node_info: NodeInfo,
     /// Conditions; `Ready` summarizes the others.
