@@ -1,4 +1,4 @@
-//! Which class VMs have, and whether it fits their zone.
+//! The class of VMs, and whether it fits their zone.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,7 +32,7 @@ pub(super) enum Class {
     Problem(Desired),
 }
 
-/// What an infrastructure object says of its VMs.
+/// The description of VMs by an infrastructure object.
 pub(super) struct Description<'a> {
     /// The class that it names.
     pub named: &'a ClassRef,
@@ -103,7 +103,7 @@ pub(super) fn credentials(content: &InlineClass, infrastructure: &View<MCMCluste
     content.credentials_secret_ref.clone().or_else(of_cluster)
 }
 
-/// What a Node of a class has, for an autoscaler that begins with none.
+/// Resources and kind of a Node of a class, for an autoscaler that scales from zero.
 pub(super) fn resources_of(template: &ClassNodeTemplate) -> (BTreeMap<String, Quantity>, NodeInfo) {
     let mut capacity = template.capacity.clone();
     capacity.remove(GPU);

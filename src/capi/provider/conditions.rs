@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(said, expected);
     }
 
-    /// Each reason of a condition is one of an event, too.
+    /// Each reason of a condition is also a reason of an event.
     #[test]
     fn the_reasons_of_normal_life_are_reasons_of_events() {
         for reason in PROGRESS {

@@ -28,11 +28,11 @@ pub(super) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>) -> Optio
     }
 }
 
-/// What native objects wait for after a pause of their Cluster.
+/// The wait of native objects after a pause of their Cluster.
 pub(in crate::capi) const UNREAD: &str = "all native objects to be read live, since its Cluster is not paused any more";
 
-/// What the object waits for if it or its Cluster is paused; completes "waiting for". A Cluster that does not exist
-/// pauses nothing.
+/// The wait of the object if it or its Cluster is paused; completes "waiting for". A Cluster that does not exist pauses
+/// nothing.
 pub(in crate::capi) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<String> {
     if is_annotated(meta, names::PAUSED) {
         return Some(format!("its annotation {} to be removed", names::PAUSED));
@@ -47,7 +47,7 @@ pub(in crate::capi) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Opt
     }
 }
 
-/// Somebody else manages the infrastructure object, whatever the value.
+/// Another program manages the infrastructure object, whatever the value.
 pub(in crate::capi) fn is_managed_elsewhere(meta: &ObjectMeta) -> bool {
     is_annotated(meta, names::MANAGED_BY)
 }
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(paused(&meta(json!({ "annotations": annotations })), &cluster).is_some(), expected);
     }
 
-    /// Z5, trap T10: the annotation that remains when all others are gone.
+    /// Z5, trap T10: the last annotation, after all others were removed.
     #[rstest]
     #[case::moved(json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } }), None, true)]
     #[case::no_filter(json!({ "labels": { "cluster.x-k8s.io/watch-filter": "a" } }), None, false)]

@@ -19,8 +19,8 @@ pub(super) const MACHINES_AVAILABLE: &str = "MachinesAvailable";
 /// Whether the VM exists.
 pub(super) const VM_PROVISIONED: &str = "VMProvisioned";
 
-/// Whether its Machine or MachinePool is being deleted or gone. While it is not, an admission policy refuses to delete the object: core
-/// would not drain the Node any more.
+/// Whether its Machine or MachinePool is being deleted or deleted. While it is not, an admission policy refuses to
+/// delete the object: core would not drain the Node any more.
 pub(super) const DELETABLE: &str = "Deletable";
 
 /// Of `Deletable`.

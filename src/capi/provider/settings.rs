@@ -15,7 +15,7 @@ pub(crate) struct Settings {
     pub watch_filter: Option<String>,
     /// Concurrent reconciles of each kind.
     pub concurrency: usize,
-    /// A native manager in the same namespace is the one that this provider replaces, so it is no obstacle.
+    /// This provider replaces a native manager in the same namespace, which is therefore no obstacle.
     pub replaces_native_manager: bool,
     /// Makes the clients of a workload cluster.
     pub connect: Connect,

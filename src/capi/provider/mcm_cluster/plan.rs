@@ -69,7 +69,7 @@ fn stored(snapshot: &Snapshot) -> MCMClusterStatus {
     snapshot.object.status.clone().unwrap_or_default()
 }
 
-/// There is nothing to delete. The Machines are gone already: core deletes them first.
+/// There is nothing to delete. Core has already deleted the Machines.
 fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let meta = &snapshot.object.metadata;
     match finalizer::remove(meta, names::CLUSTER_FINALIZER) {

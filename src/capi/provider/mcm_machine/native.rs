@@ -20,7 +20,7 @@ use crate::{
     controllers::object::{finalizer, owner},
 };
 
-/// Longer than any creation takes: nobody but a health check of Cluster API gives a machine up.
+/// Longer than any creation takes: a machine is replaced only by a health check of Cluster API.
 const NO_LIMIT_HOURS: i64 = 876_000;
 
 /// The native Machine. It never has another ID than that of the object.
@@ -55,7 +55,7 @@ pub(super) fn machine(snapshot: &Snapshot, class: &str) -> Machine {
     }
 }
 
-/// The class for a description in the object itself. It goes with the object.
+/// The class of a description in the object itself. It is deleted with the object.
 pub(super) fn class(snapshot: &Snapshot, content: &InlineClass) -> MachineClass {
     let object = &snapshot.object;
     MachineClass {
@@ -133,9 +133,9 @@ pub(super) fn taken_over(snapshot: &Snapshot, machine: &Machine) -> Option<Value
     Some(json!({ "metadata": { "ownerReferences": owners } }))
 }
 
-/// Whether the native Machine is that of the object: it controls it, or did so and somebody removed the owner, or it
-/// has the VM that the object is to adopt and nobody controls it. That of a member is in the same pool, and a set
-/// controls it.
+/// Whether the native Machine belongs to the object: the object controls it, or did so and the owner was removed, or it
+/// has the VM that the object is to adopt and has no controller. The native Machine of a pool member is in the same
+/// pool, and a set controls it.
 pub(super) fn belongs(snapshot: &Snapshot, machine: &Machine) -> bool {
     let object = &snapshot.object;
     if snapshot.is_member() {

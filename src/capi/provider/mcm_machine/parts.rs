@@ -1,4 +1,4 @@
-//! What is there and what is not: one verdict for each condition.
+//! Computes one verdict for each condition of the machine.
 
 use kube::ResourceExt;
 
@@ -120,7 +120,7 @@ impl Snapshot {
     }
 }
 
-/// The zone of the VM: the one that the cloud reported, or else the one of its class.
+/// The zone of the VM: as reported by the cloud, or else the zone of its class.
 pub(super) fn vm_zone(machine: &Machine, class: &Class) -> Option<String> {
     let of_class = || match class {
         Class::Usable { content, .. } => zone_of(Some(content)),
@@ -212,7 +212,7 @@ fn synced(snapshot: &Snapshot, machine: &Machine) -> Desired {
 }
 
 impl Snapshot {
-    /// A class of the name is there that is not of this object, which needs one of its own.
+    /// The object needs a class, but another object has a class of that name.
     pub(super) fn is_own_class_taken(&self) -> bool {
         let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
         let is_foreign = |class: &std::sync::Arc<crate::api::machine::MachineClass>| {

@@ -146,7 +146,8 @@ fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
     plan.then(Action::CreateNative(Box::new(native::machine(snapshot, name))), reason);
 }
 
-/// The class that the object describes, if somebody removed it by force: without it the VM can be neither seen nor deleted.
+/// Restores the class that the object describes, if a user removed it by force: without it the VM can be neither seen
+/// nor deleted.
 fn restore_class(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) -> bool {
     let Class::Usable { content, is_inline: true, .. } = class else { return false };
     let is_gone = matches!(snapshot.own_class, View::Missing) && !snapshot.is_member();
@@ -157,7 +158,7 @@ fn restore_class(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) ->
     is_gone
 }
 
-/// The native Machine with its VM goes first, then the finalizer.
+/// Deletes the native Machine with its VM, then removes the finalizer.
 fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let meta = &snapshot.object.metadata;
     let Some(release) = finalizer::remove(meta, names::MACHINE_FINALIZER) else {

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The status while nobody may touch the object: only the condition `Paused` changes.
+/// The status during a hold: only the condition `Paused` changes.
 pub(super) fn paused(snapshot: &Snapshot, on: &str) -> MCMMachineStatus {
     let mut next = snapshot.stored();
     conditions::set_paused(&mut next.conditions, Some(on), snapshot.object.metadata.generation, snapshot.now);
@@ -53,7 +53,7 @@ pub(super) fn beside_another(snapshot: &Snapshot, on: &str) -> MCMMachineStatus 
     finish(snapshot, snapshot.stored(), [(reasons::READY, Desired::no(reasons::NATIVE_MANAGER, text))])
 }
 
-/// The status of an object whose Machine is gone.
+/// The status of an object whose Machine is deleted.
 pub(super) fn deserted(snapshot: &Snapshot) -> MCMMachineStatus {
     let mut next = snapshot.stored();
     set_deletable(snapshot, &mut next);
@@ -71,7 +71,7 @@ fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachineStatus) {
     conditions::set(&mut next.conditions, reasons::DELETABLE, desired, generation, snapshot.now);
 }
 
-/// What the native Machine and its class show.
+/// The state of the native Machine and its class.
 fn shown(snapshot: &Snapshot, class: &Class) -> MCMMachineStatus {
     let mut next = snapshot.stored();
     let Some(machine) = snapshot.own_native() else { return next };

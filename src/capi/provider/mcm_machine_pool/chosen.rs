@@ -14,8 +14,8 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// Priority of a native Machine whose Node the autoscaler is about to delete: before others, and after those that a user
-/// chose.
+/// Priority of a native Machine whose Node the autoscaler is about to delete: before others, and after Machines that a
+/// user chose.
 const TO_BE_DELETED: i64 = 2;
 
 /// Whether the choice for a lower number of machines is complete, or there is none. Otherwise a step of the plan reads it.

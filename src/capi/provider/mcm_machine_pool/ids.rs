@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Snapshot {
-    /// The IDs of all VMs. That of a Machine which is being deleted stays until the Machine, and so its VM, is gone: core
-    /// deletes the Node of an ID that leaves the list.
+    /// The IDs of all VMs. The ID of a terminating Machine stays until the Machine, and so its VM, is deleted: core
+    /// deletes the Node of an ID that is removed from the list.
     pub(super) fn ids(&self) -> Vec<String> {
         let known = self.machines.values().filter_map(|machine| self.id_of(machine));
         // Nothing is known of a Machine that cannot be decoded, or of the zone of one without its class.

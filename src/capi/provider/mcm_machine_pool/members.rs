@@ -1,5 +1,5 @@
-//! Pools whose VMs are Machines of Cluster API, too: core makes a Machine for each MCMMachine. The native set still
-//! decides which machines go; core drains them, so each deletion goes by way of the Machine.
+//! Pools whose VMs are also Machines of Cluster API: core creates a Machine for each MCMMachine. The native set still
+//! chooses the machines to delete; core drains them, so each is deleted through its Machine.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
@@ -65,8 +65,8 @@ fn keep_filter(plan: &mut Plan<Action>, snapshot: &Snapshot, member: &Member) {
     }
 }
 
-/// The Machine of a native Machine that is deleted, or gone, is deleted. An MCMMachine without a Machine waits for core to
-/// make it. For a pool that is being deleted core makes none any more, so the MCMMachine is deleted itself and the native
+/// Deletes the Machine of a terminating or deleted native Machine. An MCMMachine without a Machine waits until core has
+/// created it. For a terminating pool core creates none any more, so the MCMMachine itself is deleted and the native
 /// controllers drain its Node.
 pub(super) fn delete(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let is_last = snapshot.object.metadata.deletion_timestamp.is_some() || snapshot.is_abandoned();

@@ -1,4 +1,4 @@
-//! What is there and what is not: one verdict for each condition.
+//! Computes one verdict for each condition of the pool.
 
 use kube::ResourceExt;
 
@@ -67,7 +67,7 @@ impl Snapshot {
         cluster_name(&self.object.metadata).or_else(of_owner)
     }
 
-    /// Each VM is a Machine of Cluster API, too.
+    /// Each VM is also a Machine of Cluster API.
     pub(super) fn has_members(&self) -> bool {
         self.object.spec.machine_pool_machines == "Enabled"
     }
@@ -77,7 +77,7 @@ impl Snapshot {
         self.deployments.values().filter(|deployment| self.owns(deployment))
     }
 
-    /// The deployments that have the VMs of the pool: its own, or the one that it shows.
+    /// The deployments that have the VMs of the pool: the owned ones, or the shown one.
     pub(super) fn counted(&self) -> Vec<&MachineDeployment> {
         match self.shown() {
             "" => self.own_deployments().map(AsRef::as_ref).collect(),
@@ -130,7 +130,7 @@ fn bootstrap(snapshot: &Snapshot) -> Desired {
     }
 }
 
-/// Whose Nodes they are does not matter for a deployment that another process keeps.
+/// A deployment managed by another process needs no workload cluster.
 fn workload(snapshot: &Snapshot) -> Desired {
     match &snapshot.nodes_unknown {
         Some(problem) if snapshot.shown().is_empty() => Desired::no(reasons::NOT_CONNECTED, problem.clone()),

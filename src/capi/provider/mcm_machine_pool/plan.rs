@@ -115,7 +115,7 @@ fn native_objects(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts) {
     remove_surplus(plan, snapshot, &shares);
 }
 
-/// One native deployment. The class that the pool describes itself comes first.
+/// Updates one native deployment. A class that the pool describes is written first.
 fn share_out(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share: &Share) {
     let class = match snapshot.class_of(share) {
         Class::Usable { name, content, is_inline: true } => match snapshot.classes.get(&name) {

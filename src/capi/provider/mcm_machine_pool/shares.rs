@@ -87,7 +87,7 @@ impl Snapshot {
         description.resolve()
     }
 
-    /// What a Node of the pool has, for an autoscaler that begins with none: that of the first class that is known.
+    /// The node template of the first known class, for an autoscaler that scales from zero.
     pub(super) fn node_template(&self) -> Option<&ClassNodeTemplate> {
         let shares = self.shares();
         let wanted = shares.iter().map(|share| class_name(&self.object, &share.zone, &self.infrastructure));
@@ -97,14 +97,14 @@ impl Snapshot {
         self.object.spec.machine_class.as_ref().map_or(known, |content| content.node_template.as_ref())
     }
 
-    /// Somebody else than core sets the number of machines, once the deployments exist.
+    /// Another program than core sets the number of machines, once the deployments exist.
     pub(super) fn is_scaled_elsewhere(&self) -> bool {
         let annotations = self.owner.known().and_then(|owner| owner.metadata.annotations.as_ref());
         let value = annotations.and_then(|annotations| annotations.get(names::REPLICAS_MANAGED_BY));
         value.is_some_and(|value| value != "false")
     }
 
-    /// The MachinePool is being deleted, or gone.
+    /// The MachinePool is being deleted, or deleted.
     pub(super) fn is_abandoned(&self) -> bool {
         match &self.owner {
             Owner::None | Owner::Named(View::Unknown) => false,
@@ -135,7 +135,7 @@ impl Snapshot {
         &self.object.spec.machine_deployment_ref.name
     }
 
-    /// The pool made the deployment, or did so and somebody removed the owner.
+    /// The pool controls the deployment, or created it and the owner was removed.
     pub(super) fn owns(&self, deployment: &crate::api::machine::MachineDeployment) -> bool {
         match owner::controller_of(&deployment.metadata) {
             Some(controller) => self.object.metadata.uid.as_deref() == Some(&controller.uid),

@@ -10,7 +10,7 @@ use crate::capi::{
     types::MCMMachinePoolStatus,
 };
 
-/// The status while nobody may touch the object: only the condition `Paused` changes.
+/// The status during a hold: only the condition `Paused` changes.
 pub(super) fn paused(snapshot: &Snapshot, on: &str) -> MCMMachinePoolStatus {
     let mut next = snapshot.stored();
     conditions::set_paused(&mut next.conditions, Some(on), snapshot.object.metadata.generation, snapshot.now);
@@ -51,7 +51,7 @@ pub(super) fn beside_another(snapshot: &Snapshot, on: &str) -> MCMMachinePoolSta
     finish(snapshot, snapshot.stored(), [(reasons::READY, Desired::no(reasons::NATIVE_MANAGER, text))])
 }
 
-/// The status of an object whose MachinePool is gone.
+/// The status of an object whose MachinePool is deleted.
 pub(super) fn deserted(snapshot: &Snapshot) -> MCMMachinePoolStatus {
     let mut next = snapshot.stored();
     set_deletable(snapshot, &mut next);
@@ -68,7 +68,7 @@ fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachinePoolStatus) {
     conditions::set(&mut next.conditions, reasons::DELETABLE, desired, generation, snapshot.now);
 }
 
-/// What the native Machines show.
+/// The state of the native Machines.
 fn shown(snapshot: &Snapshot) -> MCMMachinePoolStatus {
     let mut next = snapshot.stored();
     let lasting = snapshot.machines.values().filter(|machine| !machine.is_terminating()).count();

@@ -1,4 +1,4 @@
-//! Which Leases are held, from what was read at different times.
+//! The held Leases, computed from reads at different times.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct Known {
     pub since: Timestamp,
 }
 
-/// What is known after a look. A Lease that is seen for the first time may just have been renewed.
+/// The state after a poll. A Lease that is seen for the first time may just have been renewed.
 pub(super) fn known(before: &[Known], read: Vec<Lease>, now: Timestamp) -> Vec<Known> {
     let since = |lease: &Lease| {
         let same = before.iter().find(|known| known.lease == *lease);
@@ -38,7 +38,7 @@ pub(super) fn known(before: &[Known], read: Vec<Lease>, now: Timestamp) -> Vec<K
     read.into_iter().map(|lease| Known { since: since(&lease), lease }).collect()
 }
 
-/// Those that somebody holds for whom native Machines of the provider are his own.
+/// The held Leases, except of holders that manage only native Machines of the provider.
 pub(super) fn held(known: &[Known], is_harmless: fn(&str) -> bool, now: Timestamp) -> impl Iterator<Item = &Lease> {
     let is_held = move |known: &&Known| {
         let holder = &known.lease.holder;

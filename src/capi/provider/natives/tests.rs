@@ -52,12 +52,12 @@ fn put<K: Kept>(cache: &Cache<K>, name: &str, change: &Value) {
     cache.wrote(serde_json::from_value(object).unwrap());
 }
 
-/// What an object waits for.
+/// The wait of an object.
 fn said(around: &Surroundings, meta: &ObjectMeta) -> Option<String> {
     around.held(meta).map(|hold| hold.on)
 }
 
-/// What a native Machine waits for in a cell whose Cluster and MCMMachine are these.
+/// The wait of a native Machine in a cell with this Cluster and MCMMachine.
 fn on(native: &ObjectMeta, cluster: Option<Value>, object: Option<Value>, filter: Option<&str>) -> Option<String> {
     let around = Surroundings { watch_filter: filter.map(str::to_owned), ..empty() };
     if let Some(spec) = cluster {
@@ -81,7 +81,7 @@ fn released() -> Value {
     json!({ "annotations": { "machine.mcm/delete-vm": "" } })
 }
 
-/// Z4, Z5, T26: a native Machine is touched only if nobody paused anything around it and it is ours.
+/// Z4, Z5, T26: a native Machine is touched only if it is ours and no object around it is paused.
 #[rstest]
 #[case::ours(json!({}), json!({}), json!({}), None)]
 #[case::paused_cluster(json!({}), json!({ "paused": true }), json!({}), Some("Cluster c to be unpaused"))]
@@ -112,7 +112,7 @@ fn a_native_machine_is_held_by_everything_that_pauses_its_cluster(
     assert!(on.unwrap_or_default().contains(expected.unwrap_or_default()));
 }
 
-/// 4.3: the confirmation for which a migration waits comes from the manager that has the Machine, and from no other.
+/// 4.3: the confirmation that a migration waits for is written by the manager that has the Machine, and by no other.
 #[test]
 fn a_native_machine_that_is_moved_is_held_and_its_own_manager_confirms_it() {
     let around = empty();
@@ -150,7 +150,8 @@ fn mv6_a_hold_says_whether_the_cluster_is_paused() {
     assert!(!around.held(&native(&moved)).unwrap().is_pause);
 }
 
-/// The VM is deleted only if the object says so, also when the garbage collector deletes the object because its owner is gone.
+/// The VM is deleted only if the object requests it, even when the garbage collector deletes the object because its
+/// owner is deleted.
 #[rstest]
 #[case::deleted_with_its_owner(deleting()["metadata"].clone(), Some(deleting()["metadata"].clone()), Some(("MCMMachine m to be deleted", false)))]
 #[case::deleted_directly(deleting()["metadata"].clone(), Some(json!({})), Some(("MCMMachine m to be deleted", true)))]
@@ -301,7 +302,8 @@ fn a_machine_of_a_pool_with_machines_waits_until_core_has_drained_it() {
     assert_eq!(said(&around, &native), None);
 }
 
-/// C14, O9: Nodes of a pool are in the workload cluster, unless that goes itself; those of MCMMachines are core's.
+/// C14, O9: Nodes of a pool are in the workload cluster, unless that is being deleted; core manages those of
+/// MCMMachines.
 #[rstest]
 #[case::lives(Some(json!({})), json!({}), "ns/c")]
 #[case::deleted(Some(json!({})), deleting()["metadata"].clone(), "ns/c")]

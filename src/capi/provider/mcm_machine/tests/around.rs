@@ -1,4 +1,4 @@
-//! What is around the object: its class, a move, a native manager.
+//! Objects around the MCMMachine: its class, a move, a native manager.
 
 use rstest::rstest;
 use serde_json::json;

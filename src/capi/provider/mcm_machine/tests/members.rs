@@ -36,7 +36,7 @@ fn a_member_shows_the_native_machine_of_its_pool_and_leaves_it_to_its_set() {
     assert_eq!(world.condition("NativeMachineSynced"), "False NameTaken", "that of another pool");
 }
 
-/// P14: the pool makes instances, and nobody else.
+/// P14: only the pool creates instances.
 #[test]
 fn a_member_never_makes_a_native_machine() {
     let mut world = world();

@@ -339,7 +339,7 @@ fn a_vm_that_another_native_machine_has_is_neither_taken_nor_deleted(#[values(tr
     assert!(world.object.is_none() && world.native.is_none(), "{:?}", world.log);
 }
 
-/// Path D of a migration: a native Machine that nobody controls and that has the VM is taken over as it is.
+/// Path D of a migration: a native Machine without a controller that has the VM is adopted unchanged.
 #[test]
 fn a_native_machine_of_nobody_with_that_vm_is_taken_over() {
     let mut world = World::provisioned();
@@ -350,7 +350,7 @@ fn a_native_machine_of_nobody_with_that_vm_is_taken_over() {
     assert_eq!(world.condition("Ready"), "True Provisioned");
 }
 
-/// O4, 9.8: what somebody removed by hand comes back.
+/// O4, 9.8: metadata that was removed by hand is restored.
 #[test]
 fn finalizer_owner_and_labels_heal() {
     let mut world = World::provisioned();
@@ -393,7 +393,7 @@ fn a_native_machine_of_somebody_else_is_left_alone(#[case] metadata: Value) {
     assert_eq!(world.native, Some(native));
 }
 
-/// A description in the object becomes a class that goes with it.
+/// A description in the object becomes a class that is deleted with it.
 #[test]
 fn a_vm_described_in_the_object_gets_a_class_that_the_object_controls() {
     let mut world = World::with_data();
@@ -417,7 +417,7 @@ fn a_vm_described_in_the_object_gets_a_class_that_the_object_controls() {
     assert_eq!((world.condition("Ready").as_str(), world.native), ("False NameTaken", None));
 }
 
-/// A description without credentials of its own gets those of the cluster. The MCMCluster must be known.
+/// A description without credentials gets those of the cluster. The MCMCluster must be known.
 #[rstest]
 #[case::of_the_cluster(json!({}), Some("cloud"), Some(("cloud", "ns")))]
 #[case::its_own(json!({ "credentialsSecretRef": { "name": "own", "namespace": "ns" } }), Some("cloud"), Some(("own", "ns")))]
@@ -489,7 +489,7 @@ fn an_object_without_the_label_of_the_filter_is_not_touched_and_the_label_goes_t
     assert_eq!(world.native.unwrap()["metadata"]["labels"]["cluster.x-k8s.io/watch-filter"], "blue");
 }
 
-/// O7, O8: the deletion ends, whatever else is gone.
+/// O7, O8: the deletion ends, whatever other objects are missing.
 #[rstest]
 #[case::all_there(|_: &mut World| {})]
 #[case::no_owner(|world: &mut World| world.set_object(&json!({ "metadata": { "ownerReferences": null } })))]
@@ -512,7 +512,7 @@ fn a_deletion_ends_when_the_native_machine_is_gone(#[case] loss: fn(&mut World))
     assert!(world.log.iter().any(|action| action == "read the native Machine live"), "{:?}", world.log);
 }
 
-/// O6, T16: what the admission policy goes by.
+/// O6, T16: the condition that the admission policy reads.
 #[test]
 fn the_object_says_whether_its_machine_is_being_deleted_or_gone() {
     let mut world = World::provisioned();

@@ -1,4 +1,4 @@
-//! A pool goes after its VMs.
+//! A pool is deleted after its VMs.
 
 use rstest::rstest;
 use serde_json::json;
@@ -82,7 +82,7 @@ fn a_pool_waits_for_native_objects_that_cannot_be_read() {
     assert!(world.object.is_some());
 }
 
-/// Z5: at the source of a move the object goes, and its VMs stay.
+/// Z5: at the source of a move the object is deleted, and its VMs stay.
 #[test]
 fn an_object_that_was_moved_is_left_to_clusterctl() {
     let mut world = World::running();

@@ -1,4 +1,4 @@
-//! Pools whose VMs are Machines of Cluster API, too.
+//! Pools whose VMs are also Machines of Cluster API.
 
 use rstest::rstest;
 use serde_json::{Value, json};

@@ -36,7 +36,7 @@ fn a_pool_shows_its_vms_as_nodes_name_them() {
     assert_eq!(world.log.len(), before, "F4: idle is idle");
 }
 
-/// P1, trap T1: the form of the Node, with the zone of the class that the machine has, not the one that the pool has now.
+/// P1, trap T1: the form of the Node, with the zone of the machine's class, not the zone of the pool's current class.
 #[test]
 fn an_id_has_the_zone_of_the_class_of_its_machine() {
     let mut world = World::running();
@@ -160,7 +160,7 @@ fn without_a_number_of_machines_nothing_is_made_or_changed() {
     assert_eq!(world.deployments["p"]["spec"]["replicas"], 3);
 }
 
-/// P16: somebody scales the native deployment, and core follows.
+/// P16: another program scales the native deployment, and core follows.
 #[rstest]
 #[case::managed(json!("mcm"), 3)]
 #[case::managed_with_an_empty_value(json!(""), 3)]
@@ -317,7 +317,7 @@ fn a_pool_shows_the_capacity_of_its_class(#[case] change: Value) {
     assert_eq!(json!(world.status().capacity), capacity, "it is shown as long as nothing else is known");
 }
 
-/// The name of a deployment is the value of a label, too.
+/// The name of a deployment is also the value of a label.
 #[rstest]
 #[case::fits("p", "a", Some("p-a"))]
 #[case::pool_is_long(&"p".repeat(60), "us-east-1a", None)]
@@ -335,7 +335,7 @@ fn a_long_name_in_a_zone_is_shortened(#[case] pool: &str, #[case] zone: &str, #[
     assert!(expected.is_none_or(|name| world.deployments.contains_key(name)));
 }
 
-/// What the admission policy goes by.
+/// The condition that the admission policy reads.
 #[test]
 fn the_pool_says_whether_its_machine_pool_is_being_deleted_or_gone() {
     let mut world = World::running();
@@ -440,7 +440,7 @@ fn a_deployment_of_somebody_else_is_left_alone() {
     assert!(world.object.is_none(), "and the pool has no VMs");
 }
 
-/// 3.6: a class of its own for each content, so that a change is a rollout and the old machines keep theirs.
+/// 3.6: a separate class for each content, so that a change is a rollout and the old machines keep their class.
 #[test]
 fn a_pool_that_describes_its_vms_has_a_class_for_each_description() {
     let content = |size: &str| json!({ "spec": { "machineClassRef": null, "machineClass": { "provider": "simulated", "providerSpec": { "size": size } } } });
@@ -462,7 +462,7 @@ fn a_pool_that_describes_its_vms_has_a_class_for_each_description() {
     assert!(world.classes.contains_key("small"), "the class of somebody else stays");
 }
 
-/// A class that is gone changes nothing about the machines that are there.
+/// A deleted class changes nothing about the existing machines.
 #[test]
 fn a_deployment_keeps_its_class_while_the_pool_names_none_that_exists() {
     let mut world = World::running();
