@@ -1,4 +1,4 @@
-//! What shows native objects as objects of Cluster API.
+//! Objects of Cluster API that show native objects.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -46,18 +46,18 @@ pub(super) fn is_shown(
     finalizer::has(meta, labels::STAND_IN_FINALIZER) && is_known && !is_released
 }
 
-/// What is above a set or machine that is shown.
+/// The objects above a shown set or machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Above {
     /// The native deployment.
     pub native: Option<Arc<NativeDeployment>>,
     /// The deployment of Cluster API, if what is below it is shown.
     pub deployment: Option<Arc<MachineDeployment>>,
-    /// What the deployment waits for if it or its Cluster is paused; completes "waiting for".
+    /// The wait of the deployment if it or its Cluster is paused; completes "waiting for".
     pub paused: Option<String>,
 }
 
-/// Who has the deployment; `None` before that was decided.
+/// The owner of the deployment; `None` before it was decided.
 pub(super) fn authority(migration: Option<&MCMMigration>) -> Option<Authority> {
     migration?.status.as_ref()?.authority
 }

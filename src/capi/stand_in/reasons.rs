@@ -45,7 +45,7 @@ pub(super) const FAILED_TO_CONVERT_TO_NATIVE: &str = "FailedToConvertToNative";
 pub(super) const FAILED_TO_CONVERT_TO_CAPI: &str = "FailedToConvertToCAPI";
 /// Of `Synchronized`: template, class or Secret is missing.
 pub(super) const FAILED_TO_READ_INFRASTRUCTURE: &str = "FailedToReadInfrastructure";
-/// Of `Synchronized`: the native object of the name is somebody else's.
+/// Of `Synchronized`: the native object of the name belongs to another client.
 pub(super) const NAME_TAKEN: &str = "NameTaken";
 /// The VM exists.
 pub(super) const PROVISIONED: &str = "Provisioned";

@@ -22,7 +22,7 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    /// What has to happen before anything is written to a kind of Cluster API; completes "waiting for".
+    /// The wait before the first write to a kind of Cluster API; completes "waiting for".
     pub(super) fn wait(&self) -> Option<String> {
         match self {
             Self::Serving => None,
@@ -58,7 +58,7 @@ pub(super) fn is_of_core(name: &str) -> bool {
     name.strip_suffix(OF_CORE).is_some_and(|plural| !plural.contains('.'))
 }
 
-/// What the definitions of the cluster show: core, or an end of the kinds, at which all their objects are deleted.
+/// The sign of core among the CRDs of the cluster, or of an end of the kinds, at which all their objects are deleted.
 pub(super) fn shown_by<'a>(definitions: impl IntoIterator<Item = &'a ObjectMeta>) -> Option<String> {
     definitions.into_iter().find_map(|meta| {
         let name = meta.name.as_deref().filter(|name| is_of_core(name))?;
@@ -77,7 +77,7 @@ pub(super) fn asks(namespace: &ObjectMeta) -> bool {
     label.is_some_and(|value| value == labels::SERVED)
 }
 
-/// What is asked of the API server about core.
+/// The API server's answer about core.
 pub(super) type Answer = Result<Option<String>, String>;
 
 /// The standing in a namespace, from the namespace, what the definitions show, and the last answer.

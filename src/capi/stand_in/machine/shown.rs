@@ -1,4 +1,4 @@
-//! What a Machine shows of a native one.
+//! The content of a Machine that shows a native one.
 
 use kube::ResourceExt;
 
@@ -54,7 +54,7 @@ pub(super) fn updated(
         name: native.name_any(),
     };
     next.spec.provider_id = id_of(snapshot, native).unwrap_or_else(|| mirror.spec.provider_id.clone());
-    // The webhooks of core, should it come, must find nothing to change in what nobody else may change.
+    // The webhooks of core, should it be installed, must find nothing to change in immutable fields.
     default_machine(&mut next);
     next
 }

@@ -156,7 +156,7 @@ fn s7_a_machine_that_is_asked_to_go_takes_its_native_machine_along(#[case] chang
     assert_eq!(done[..2], ["read the native Machine live", "patch metadata.finalizers"]);
 }
 
-/// Z3: a pause ends deletions, too.
+/// Z3: a pause also stops deletions.
 #[test]
 fn s8_nothing_is_done_for_a_machine_whose_deployment_is_paused() {
     let mut world = shown();
@@ -176,8 +176,8 @@ fn s2_a_request_is_dropped_if_the_live_look_finds_core() {
     assert!(plan(&world).steps.is_empty());
 }
 
-/// S2, S6: a Machine whose deployment vanished, or went without the authority, goes alone. Its own deletion must not look like
-/// a request, so the finalizer is the first to go.
+/// S2, S6: a Machine whose deployment vanished, or was deleted without the authority, is deleted alone. Its deletion
+/// must not look like a request, so the finalizer is removed first.
 #[rstest]
 fn s2_s6_a_machine_that_is_not_shown_any_more_goes_alone(#[values(false, true)] is_collected: bool) {
     let mut world = shown();

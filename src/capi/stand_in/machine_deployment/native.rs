@@ -19,12 +19,12 @@ use crate::{
     plan::Plan,
 };
 
-/// What a MachineDeployment needs natively.
+/// The native objects for a MachineDeployment.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// The deployment.
     pub deployment: Native,
-    /// A class that is made for it. Its Secret is a copy of the one with bootstrap data.
+    /// A class that is created for it. Its Secret is a copy of the Secret with bootstrap data.
     pub class: Option<MachineClass>,
     /// That Secret, and its copy.
     pub copied: Option<(String, String)>,
@@ -103,7 +103,7 @@ pub(super) fn shown(
     shown.map(|deployment| deployment.spec).ok_or(refusals)
 }
 
-/// Classes of the stand-in that nobody uses any more, perhaps already being deleted.
+/// Unused classes of the stand-in, some of which may be terminating.
 pub(super) fn unused_classes<'a>(
     snapshot: &'a Snapshot,
     wanted: Option<&str>,

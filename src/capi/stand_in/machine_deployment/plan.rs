@@ -90,7 +90,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// What the webhooks of core would fill in, and the finalizer.
+/// The defaults of core's webhooks, and the finalizer.
 fn prepared(object: &MachineDeployment) -> Option<serde_json::Value> {
     let mut next = object.clone();
     default_deployment(&mut next);
@@ -111,7 +111,7 @@ fn vanished(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 fn decide_authority(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> bool {
     let Some(migration) = snapshot.migration.known() else {
         if matches!(&snapshot.native, View::Present(native) if !is_ours(native, object)) {
-            // An authority over what somebody else has is a user's to state.
+            // A user has to decide the authority over a deployment of another client.
             return true;
         }
         plan.then(Action::CreateMigration(Box::new(claim(object))), "the authority is in one object of ours");

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The status while nobody may touch the object: only the condition `Paused` changes.
+/// The status during a hold: only the condition `Paused` changes.
 pub(super) fn paused(snapshot: &Snapshot, object: &MachineDeployment, on: &str) -> MachineDeploymentStatus {
     let mut next = object.status.clone().unwrap_or_default();
     conditions::set_paused(&mut next.conditions, Some(on), object.metadata.generation, snapshot.now);

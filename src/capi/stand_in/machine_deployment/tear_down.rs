@@ -18,9 +18,9 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// S6: the native deployment goes first, if the MachineDeployment has the authority; otherwise it stays. It also stays if the
-/// propagation policy of the deletion is `Orphan`: the garbage collector then removes the MachineDeployment from the owners of
-/// its sets, which shows even after it has removed its finalizer.
+/// S6: the native deployment is deleted first, if the MachineDeployment has the authority; otherwise it stays. It also
+/// stays if the propagation policy of the deletion is `Orphan`: the garbage collector then removes the
+/// MachineDeployment from the owners of its sets, which is visible even after it has removed its finalizer.
 pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) {
     let Some(released) = finalizer::remove(&object.metadata, labels::STAND_IN_FINALIZER) else {
         plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
@@ -68,7 +68,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
             if !plan.steps.is_empty() {
                 return;
             }
-            // A class names its copy until its own finalizer is removed, and nobody else would delete the copy then.
+            // A class names its copy until its finalizer is removed, and then no controller would delete the copy.
             if let Some(class) = native::unused_classes(snapshot, None).next() {
                 plan.wait(WaitKind::Class, format!("MachineClass {} to be deleted", class.name_any()), None);
                 return;

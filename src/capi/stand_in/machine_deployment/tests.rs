@@ -249,7 +249,7 @@ fn s6_a_deleted_deployment_that_has_the_authority_takes_the_native_one_along() {
     assert!(world.classes.contains_key("worker"), "the class of the user stays");
 }
 
-/// S6: the native controllers may be slow to remove their finalizers, and caches to hear of what is gone.
+/// S6: the native controllers may be slow to remove their finalizers, and caches to learn of deletions.
 #[test]
 fn s6_a_deleted_deployment_stays_until_its_class_is_gone_and_the_copy_can_be_deleted() {
     let mut world = served();
@@ -340,7 +340,7 @@ fn s4_the_authority_does_not_change_while_the_sides_differ() {
     assert_eq!(world.authority(), Some(Authority::ClusterApi));
 }
 
-/// S4: what somebody else has is not taken.
+/// S4: objects of another client are not taken over.
 #[test]
 fn s4_a_native_deployment_of_somebody_else_is_not_touched() {
     let mut world = fresh();
