@@ -102,7 +102,7 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>, nat
     }
 }
 
-/// S5: a Machine without a native Machine is refused.
+/// S5: a Machine without a MachineDeployment is refused.
 fn refuse(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>) {
     let mut next = mirror.status.clone().unwrap_or_default();
     let text = "the stand-in serves MachineDeployments only: create one of them";

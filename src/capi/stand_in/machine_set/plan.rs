@@ -131,7 +131,7 @@ fn status(snapshot: &Snapshot, mirror: &MachineSet, native: &Native) -> MachineS
     next
 }
 
-/// S5: a set without a native set is refused.
+/// S5: a MachineSet without a MachineDeployment is refused.
 fn refuse(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<MachineSet>) {
     let mut next = mirror.status.clone().unwrap_or_default();
     let text = "the stand-in serves MachineDeployments only: create one of them";
