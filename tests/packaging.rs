@@ -1,4 +1,4 @@
-//! What `hack/release` makes for clusterctl, as far as no cluster is needed to judge it.
+//! The files that `hack/release` makes for clusterctl, tested without a cluster.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{fs, path::Path, process::Command};
@@ -99,7 +99,7 @@ fn cluster_wide_objects_of_the_components_begin_with_the_namespace() {
     assert!(checked >= 6, "{checked}");
 }
 
-/// B9, T22: clusterctl writes them over those that are installed.
+/// B9, T22: clusterctl overwrites the installed ones with them.
 #[test]
 fn the_definitions_in_the_components_are_those_of_the_drop_in() {
     let text = components();
@@ -188,8 +188,8 @@ fn the_provider_collects_no_orphan_vms() {
     assert!(kinds.contains("machine::KIND") && !kinds.contains("orphans"));
 }
 
-/// S1, S3: clusterctl neither installs nor removes what stands in for core. It comes with its policies, and no object of it takes
-/// itself for one of core or of a provider.
+/// S1, S3: clusterctl neither installs nor removes the stand-in for core. Its file contains its policies, and none of
+/// its objects is labelled as an object of core or of a provider.
 #[test]
 fn the_stand_in_is_in_a_file_of_its_own() {
     let of_core = |objects: &[Value]| {

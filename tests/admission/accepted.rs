@@ -103,7 +103,7 @@ async fn class(#[case] change: &str) {
     accepted(CLASS, change).await;
 }
 
-/// The object comes back as it was sent, whatever a schema does not know included.
+/// The object is stored as it was sent, including fields that the schema does not have.
 async fn accepted(kind: Kind, change: &str) {
     let object = kind.with(change);
     let client = ControlPlane::shared().await.client();

@@ -1,4 +1,4 @@
-//! What CRDs and policies of the provider for Cluster API refuse.
+//! Objects that the CRDs and policies of the provider for Cluster API refuse.
 
 use kube::{
     Api, Client,
@@ -36,7 +36,7 @@ impl Place {
         for document in serde_yaml_ng::Deserializer::from_str(POLICIES) {
             objects::apply(client, &Value::deserialize(document).unwrap()).await;
         }
-        // A policy comes into force a moment later.
+        // A policy takes effect a moment later.
         let place = Self { client: client.clone(), namespace: namespace.to_owned() };
         place.create("MCMMachineTemplate", "t", json!({ "template": { "spec": reference("a") } })).await.unwrap();
         place.create("MCMMachine", "m", reference("a")).await.unwrap();
@@ -242,7 +242,7 @@ async fn an_mcmmachine_is_deleted_only_after_its_machine(
     }
 }
 
-/// A native object goes by way of its owner, which annotates it first.
+/// A native object is deleted through its owner, which annotates it first.
 #[rstest]
 #[case::machine("Machine", controlled_by("MCMMachine"), json!({}), false)]
 #[case::deployment("MachineDeployment", controlled_by("MCMMachinePool"), json!({}), false)]
@@ -281,7 +281,7 @@ async fn the_garbage_collector_deletes_a_native_object_of_the_provider() {
     place.api("Machine").delete("m", &parameters).await.unwrap();
 }
 
-/// A pool goes by way of its MachinePool. One that only shows a deployment has no VMs.
+/// A pool is deleted through its MachinePool. A pool that only shows a deployment has no VMs.
 #[rstest]
 #[case::machine_pool_lives(reference("a"), "Deletable", "False", false)]
 #[case::machine_pool_goes(reference("a"), "Deletable", "True", true)]

@@ -1,4 +1,4 @@
-//! What a real API server lets into its store with our definitions, and what it says of the rest.
+//! Objects that a real API server accepts with our CRDs, and its errors about others.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 #[path = "../support/mod.rs"]

@@ -6,7 +6,7 @@ use kube::{
 };
 use serde_json::Value;
 
-/// A kind, and an object of it that is fine as it stands.
+/// A kind, and a valid object of it.
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub name: &'static str,

@@ -1,4 +1,5 @@
-//! What the reference would store and then ignore, stall on or crash on is refused, and the text says what to write.
+//! Objects that the reference would store and then ignore, stall on or crash on are refused, with a text that contains
+//! the remedy.
 
 use kube::{
     api::{DynamicObject, PostParams},
@@ -17,7 +18,7 @@ const SELECTS: &str =
     "spec.selector.matchLabels: Invalid value: write the same labels in template.metadata.labels, or fewer here";
 const SELECTION: &str = "write Auto to let the controller select the nodes, or Manual to select them with a label";
 
-/// What the API server adds when a field is missing or of the wrong type.
+/// The addition of the API server when a field is missing or of the wrong type.
 const UNCHECKED: &str = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
     correct the existing errors to complete validation";
 

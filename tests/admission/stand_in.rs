@@ -1,4 +1,4 @@
-//! What CRDs and policies of the stand-in for core refuse, in a namespace that it serves and in others.
+//! Objects that the CRDs and policies of the stand-in for core refuse, in a namespace that it serves and in others.
 
 use kube::{
     Api, Client, Config,
@@ -59,7 +59,7 @@ impl Place {
                 objects::apply(&self.somebody, &Value::deserialize(document).unwrap()).await;
             }
         }
-        // A policy comes into force a moment later.
+        // A policy takes effect a moment later.
         self.create(true, "Machine", mirror("Machine", "m")).await.unwrap();
         self.create(true, "MachineSet", mirror("MachineSet", "s")).await.unwrap();
         let change = json!({ "spec": { "version": "v2.0.0" } });
@@ -176,7 +176,7 @@ async fn s4_what_is_shown_is_changed_by_the_stand_in_only(#[case] change: Value,
     }
 }
 
-/// What could never be served, or what core would refuse after it replaced the definitions.
+/// Objects that could never be served, or that core would refuse after it replaced the CRDs.
 #[rstest]
 #[case::no_cluster("MachineDeployment", json!({ "spec": { "clusterName": null } }), "spec.clusterName: Required value")]
 #[case::two_clusters("MachineDeployment", json!({ "spec": { "clusterName": "d" } }), "write the same clusterName")]

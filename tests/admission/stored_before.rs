@@ -157,7 +157,8 @@ async fn no_new_fault_comes_in() {
     }
 }
 
-/// A rule fails on labels that are no map at all, and the API server never forgives that. Such an object nobody can read.
+/// A rule fails on labels that are not a map, and the API server never accepts them again. Such an object cannot be
+/// decoded by any client.
 #[tokio::test]
 async fn labels_that_are_no_map_are_mended_together_with_whatever_else_changes() {
     for object in Stored::before(SET, &["spec: {template: {metadata: {labels: [pool]}}}"]).await {
@@ -169,7 +170,7 @@ async fn labels_that_are_no_map_are_mended_together_with_whatever_else_changes()
     }
 }
 
-/// An object under a copy of a definition, in a group of its own so that tests do not meet.
+/// An object under a copy of a CRD, in a separate group so that tests do not interfere.
 struct Stored {
     kind: Kind,
     api: Api<DynamicObject>,
@@ -222,7 +223,7 @@ impl Stored {
         }
     }
 
-    /// What controllers and users do to any object, up to its end.
+    /// Changes by controllers and users to any object, up to its deletion.
     async fn lives_and_dies(&self) {
         self.takes(
             "metadata: {labels: {a: b}, annotations: {c: d}, finalizers: [example.com/hold, example.com/other]}",

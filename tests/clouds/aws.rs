@@ -112,7 +112,7 @@ async fn whatever_fails_on_moto_the_next_attempt_leads_to_one_vm_and_then_to_non
         tester.delete(&machine).await.unwrap();
         assert_eq!(ec2.vms().await.len(), 0, "{row}");
     }
-    // What moto itself refuses.
+    // Specs that moto itself refuses.
     let mut spec = ec2.spec("shoot");
     spec["networkInterfaces"][0]["subnetID"] = json!("subnet-00000000");
     let failed = driver_for(&ec2, spec).create(&machine("x")).await.unwrap_err();
@@ -146,7 +146,7 @@ async fn a_hundred_machines_get_a_hundred_vms_on_moto_although_every_tenth_answe
     assert!(ec2.proxy.calls("RunInstances") > MACHINES, "answers were lost");
 }
 
-/// What `mcm class check --live` says.
+/// Output of `mcm class check --live`.
 async fn checked(ec2: &Ec2, spec: Value) -> Vec<Line> {
     class_check::checked(ec2, spec, &[("AWS_ENDPOINT_URL", &ec2.url)]).await
 }

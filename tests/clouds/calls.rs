@@ -12,10 +12,10 @@ use crate::{
 const MACHINES: usize = 20;
 /// Calls for one machine only, in its whole life: RunInstances, ModifyNetworkInterfaceAttribute, TerminateInstances.
 const MOST_CALLS: usize = 4;
-/// What each machine adds to the look-ups that machines share.
+/// Look-ups of each machine in addition to the shared ones.
 const MOST_LOOK_UPS: usize = 3;
-/// What the Go machine controller does with Gardener's driver for one machine, by its code. Of the look-ups there are two before and
-/// after the creation, and one each in the initialization, for the status and in the deletion, at least.
+/// Calls of the Go machine controller with Gardener's driver for one machine, by its code. Of the look-ups there are at
+/// least two before and after the creation, and one each in the initialization, for the status and in the deletion.
 const GARDENERS: [(&str, usize); 5] = [
     ("RunInstances", 1),
     ("ModifyNetworkInterfaceAttribute", 1),

@@ -10,7 +10,7 @@ use crate::simulation::{ENDPOINTS, Simulation};
 /// Result, field and text.
 pub type Line = (String, String, String);
 
-/// What it says of a class, with the endpoints in the environment.
+/// The result of a class check, with the endpoints in the environment.
 pub async fn checked(cloud: &dyn Simulation, spec: Value, environment: &[(&str, &str)]) -> Vec<Line> {
     let class = json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",

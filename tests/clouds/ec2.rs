@@ -26,7 +26,7 @@ const CLUSTER: &str = "kubernetes.io/cluster/";
 const ROLE: &str = "kubernetes.io/role/node";
 const UID: &str = "machine.sapcloud.io/machine-uid";
 const OWNER: &str = "machine.sapcloud.io/owner";
-/// Each has addresses of its own: a VM's address is the name of its Node, and tests share a target cluster.
+/// Each has separate addresses: a VM's address is the name of its Node, and tests share a target cluster.
 static SUBNETS: AtomicU8 = AtomicU8::new(0);
 /// An image that moto has from the start.
 pub const IMAGE: &str = "ami-12c6146b";

@@ -64,7 +64,7 @@ struct Kept {
 }
 
 impl Keeper {
-    /// What fails is repeated at the next look.
+    /// Failed requests are repeated in the next round.
     async fn look_at(&mut self, vms: &[Vm]) {
         self.delete_ended(vms).await;
         for vm in vms {
@@ -87,7 +87,7 @@ impl Keeper {
         }
     }
 
-    /// Deletes the Nodes of VMs that are gone, also where another VM has the name by now.
+    /// Deletes the Nodes of deleted VMs, even where another VM has the name by now.
     async fn delete_ended(&mut self, vms: &[Vm]) {
         let ended: Vec<String> =
             self.kept.keys().filter(|id| !vms.iter().any(|vm| vm.provider_id == **id)).cloned().collect();
@@ -99,7 +99,7 @@ impl Keeper {
         }
     }
 
-    /// Deletes the Node of a VM, unless it is gone or that of another VM.
+    /// Deletes the Node of a VM, unless it is already deleted or belongs to another VM.
     async fn delete(&self, provider_id: &str) -> bool {
         let name = &self.kept[provider_id].name;
         let Ok(found) = self.nodes.get_opt(name).await else { return false };
@@ -114,7 +114,7 @@ impl Keeper {
     }
 }
 
-/// A Node that is gone is told nothing.
+/// Reports the status of a Node, unless it is deleted.
 async fn tell(nodes: &Api<Node>, name: &str, ready: &str) -> bool {
     let patch = json!({"status": {"conditions": conditions(ready)}});
     match nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await {

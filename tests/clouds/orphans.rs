@@ -85,7 +85,7 @@ async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     let marked: BTreeSet<String> = cloud.vms().await.into_iter().map(|vm| vm.owner).collect();
     assert_eq!(marked, owners.clone().into(), "VMs carry the UIDs of their namespaces");
     let alive: BTreeSet<String> = &first.world.scene.now().names() | &second.world.scene.now().names();
-    // Each has seen the VM of the other once, so that it would delete it no later than an orphan that comes now.
+    // Each has seen the VM of the other once, so that it would delete it no later than a new orphan.
     for pool in [&first, &second] {
         until_measured(pool, "mcm_foreign_vms").await;
     }
@@ -101,7 +101,7 @@ async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     for pool in [&first, &second] {
         until_told(pool, "OrphanLeftAlone").await;
         assert!(pool.world.scene.now().settled(1, "small"), "its machine lost nothing");
-        // The VM is gone before its deletion is counted.
+        // The VM is deleted before its deletion is counted.
         until_measured(pool, DELETED).await;
         assert_eq!(pool.measured(DELETED).await, 1, "each collected its own orphan");
     }
@@ -129,7 +129,7 @@ async fn unmarked_vms_stay(cloud: Arc<dyn Simulation>) {
     assert!(text.contains(&class) && text.contains("theirs-1") && !text.contains("ours"), "{text}");
     until_gone(&*cloud, "ours").await;
     assert_eq!(names(&*cloud).await, ["theirs-1", "theirs-2"].map(str::to_owned).into());
-    // It has a tag of its own now, so these VMs can only be ours.
+    // It has a separate tag now, so these VMs can only be ours.
     other.world.class_api().delete("small", &DeleteParams::default()).await.unwrap();
     for name in ["theirs-1", "theirs-2"] {
         until_gone(&*cloud, name).await;

@@ -44,7 +44,7 @@ pub struct Settings {
     pub calls: BTreeMap<String, usize>,
 }
 
-/// What EC2 remembers of creations.
+/// EC2's memory of creations.
 #[derive(Default)]
 struct Memory {
     /// By token: the request, the instance and the answer.

@@ -37,7 +37,7 @@ pub fn certificates(folder: &Path) {
     }
 }
 
-/// A driver of ours in a process of its own.
+/// A driver of ours in another process.
 pub struct Served {
     pub program: Program,
     /// `https://127.0.0.1:PORT`
@@ -88,7 +88,7 @@ impl Drop for Served {
     }
 }
 
-/// Runs `mcm driver test`: no check fails, and none is skipped but those that not every driver has.
+/// Runs `mcm driver test`: no check fails, and only optional checks are skipped.
 async fn passes(provider: &str, spec: &Value, foreign: Value, secret: &Value) {
     let served = Served::start(provider).await;
     let class = |namespace: &str, spec: &Value| {

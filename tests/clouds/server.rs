@@ -1,4 +1,4 @@
-//! A simulation of AWS by others, in a process of its own.
+//! A third-party simulation of AWS, in another process.
 
 use std::{
     process::Stdio,

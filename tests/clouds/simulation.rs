@@ -1,4 +1,4 @@
-//! What the simulations of clouds have in common.
+//! The common part of the simulations of clouds.
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub struct Vm {
     pub owner: String,
 }
 
-/// A simulation of a cloud, as somebody without mcm sees it.
+/// A simulation of a cloud, as seen by clients other than mcm.
 #[async_trait]
 pub trait Simulation: Send + Sync + 'static {
     /// `MachineClass.provider`.

@@ -27,7 +27,7 @@ const SIZE_LASTS: Duration = Duration::from_secs(45);
 const ORPHAN_EVERY: Duration = Duration::from_secs(25);
 /// Between two looks at everything.
 const LOOK: Duration = Duration::from_secs(2);
-/// From the creation of an orphan until it is gone.
+/// From the creation of an orphan until it is deleted.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// VMs of a version without markers. No collector may delete them, because others use the tag.
 const UNMARKED: [&str; 2] = ["unmarked-1", "unmarked-2"];
@@ -51,14 +51,14 @@ fn time() -> Option<Duration> {
     Some(Duration::from_secs(60 * minutes))
 }
 
-/// What was seen.
+/// The observations.
 #[derive(Default)]
 struct Figures {
     /// Machines that had a VM, by UID.
     machines: BTreeSet<String>,
     /// When each orphan was made that is still there.
     orphans: BTreeMap<String, Instant>,
-    /// How long each took that is gone.
+    /// The delay of each deletion.
     collected: Vec<Duration>,
     looks: usize,
 }
@@ -114,7 +114,7 @@ impl Figures {
     async fn look(&mut self, cloud: &dyn Simulation, pools: &[Pool; 2]) {
         let before = machines(pools).await;
         let vms = cloud.vms().await;
-        // A VM goes only after its Machine has a deletion timestamp, which this read shows.
+        // A VM is deleted only after its Machine has a deletion timestamp, which this read shows.
         let after = machines(pools).await;
         let ids: BTreeSet<&str> = vms.iter().map(|vm| vm.provider_id.as_str()).collect();
         for (uid, id) in before {

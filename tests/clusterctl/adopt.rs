@@ -21,10 +21,10 @@ use crate::{
 const MACHINES: usize = 20;
 const ROLE: &str = include_str!("../../config/cluster-api/adopt.yaml");
 
-/// What belongs to Cluster API and is gone while the machines are native.
+/// Kinds of Cluster API without objects while the machines are native.
 const OF_CLUSTER_API: [&str; 4] =
     ["machinedeployments.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io", "mcmmachines"];
-/// What is native and is gone while core has the machines.
+/// Native kinds without objects while core has the machines.
 const NATIVE: [&str; 2] = ["machinedeployments.machine.sapcloud.io", "machinesets.machine.sapcloud.io"];
 
 /// A Cluster with machines, and the native controllers in the same namespace. They look for orphans all the time.
@@ -118,7 +118,7 @@ impl Adoption {
         all.map(|object| format!("{} {}", object["kind"].as_str().unwrap(), name_of(&object))).collect()
     }
 
-    /// What must stay the same: VMs, Nodes since the same boot, and the objects that have the VMs.
+    /// State that must not change: VMs, Nodes since the same boot, and the objects that have the VMs.
     pub async fn essence(&self) -> Essence {
         let natives = self.scene.all("machines.machine.sapcloud.io");
         let uid = |one: &Value| one["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -147,7 +147,7 @@ impl Adoption {
     }
 }
 
-/// What a child prints. No line has a secret in it.
+/// Output lines of a child. No line has a secret in it.
 pub fn lines_of(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     lines.inspect(|line| assert!(!secrets::are_in(line), "mcm adopt prints a planted secret"))

@@ -64,7 +64,7 @@ fn is_of_control_plane(machine: &&Value) -> bool {
     machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"].is_string()
 }
 
-/// I15, O10: no VM goes by force, and none is made by the adoption.
+/// I15, O10: the adoption neither deletes nor creates a VM.
 #[test]
 fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
     play(async |world: &'static World| {

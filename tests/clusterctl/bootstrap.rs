@@ -1,4 +1,5 @@
-//! What the real kubeadm bootstrap provider writes reaches VMs of both clouds byte for byte, and what reads it there finds it.
+//! Bootstrap data of the real kubeadm bootstrap provider reaches VMs of both clouds byte for byte, and can be read
+//! there.
 
 use std::sync::Arc;
 

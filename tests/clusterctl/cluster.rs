@@ -73,7 +73,7 @@ fn a_cluster_becomes_available_and_its_machines_are_nodes() {
     });
 }
 
-/// O4, F4, 9.8: an idle cluster is not written, and what somebody removes by hand comes back.
+/// O4, F4, 9.8: an idle cluster is not written, and metadata removed by hand is restored.
 #[test]
 fn an_idle_cluster_is_idle_and_heals() {
     play(async |world: &'static World| {

@@ -54,7 +54,7 @@ fn a_deployment_rolls_to_another_template() {
     });
 }
 
-/// F3: a MachineHealthCheck replaces a dead machine, once, and nobody else does.
+/// F3: a MachineHealthCheck replaces a dead machine, once, and no other controller does.
 #[test]
 fn a_dead_vm_is_replaced_once_by_a_health_check() {
     play(async |world: &'static World| {

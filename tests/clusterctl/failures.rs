@@ -46,7 +46,7 @@ fn remove_class(scene: &Scene, name: &str) {
     scene.kubectl(&["patch", "machineclass", name, "--type=merge", "-p", r#"{"metadata":{"finalizers":[]}}"#]);
 }
 
-/// O7: the class of a VM that its object describes comes back by itself, so the deletion ends.
+/// O7: the class of a VM that its object describes is restored, so the deletion ends.
 #[test]
 fn a_cluster_whose_machines_describe_their_vms_is_deleted_without_their_classes() {
     play(async |world: &'static World| {
@@ -58,8 +58,8 @@ fn a_cluster_whose_machines_describe_their_vms_is_deleted_without_their_classes(
     });
 }
 
-/// O7, F1: a shared class that is gone is told, and the deletion ends once it is back: without it nobody can prove that there is
-/// no VM.
+/// O7, F1: the deletion of a shared class is reported, and the deletion of the cluster ends once the class is restored:
+/// without it the absence of the VM cannot be proved.
 #[test]
 fn a_cluster_whose_class_is_gone_says_so_and_is_deleted_once_it_is_back() {
     play(async |world: &'static World| {
@@ -97,7 +97,7 @@ fn a_cluster_whose_class_is_gone_says_so_and_is_deleted_once_it_is_back() {
     });
 }
 
-/// C14, O9: a Cluster is deleted while nobody answers at its API server.
+/// C14, O9: a Cluster is deleted while its API server does not answer.
 #[test]
 fn a_cluster_is_deleted_without_its_api_server() {
     play(async |world: &'static World| {

@@ -22,14 +22,14 @@ pub fn seen_from(world: &'static World, scene: &Scene) -> Scene {
     Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() }
 }
 
-/// What the cloud wrote down since then of VMs of this cluster: made, deleted, or changed.
+/// Changes in the cloud's journal since then to VMs of this cluster: created, deleted, or changed.
 pub fn journal_of(scene: &Scene, before: &BTreeSet<String>, ids: &[String]) -> Vec<String> {
     let prefix = format!("\"{}-", scene.name);
     let concerns = |entry: &String| entry.contains(&prefix) || ids.iter().any(|id| entry.contains(id));
     journal_so_far(scene).into_iter().filter(|entry| !before.contains(entry) && concerns(entry)).collect()
 }
 
-/// What the cloud has written down. It leaves out what is history from time to time, so places in the file mean nothing.
+/// The journal of the cloud. It is compacted from time to time, so positions in the file mean nothing.
 pub fn journal_so_far(scene: &Scene) -> BTreeSet<String> {
     let text = std::fs::read_to_string(&scene.world.cloud.journal).unwrap();
     // The last line may be on its way.
@@ -201,7 +201,7 @@ fn a_move_survives_the_death_of_both_managers() {
 #[test]
 fn mv6_a_move_waits_for_a_vm_in_the_making() {
     play(async |world: &'static World| {
-        // The first VM of the pool: clusterctl fails if what it has listed goes before the pause, as it does in a rollout.
+        // The first VM of the pool: clusterctl fails if a listed object is deleted before the pause, as in a rollout.
         let here = Scene::with_workers(world, "making", 0).await;
         let (spec, slow) = ("providerSpec:\n", "providerSpec:\n      createLatency: 20s\n");
         let pool = here.generate("fixed-pool", 1);

@@ -50,7 +50,7 @@ fn t26_the_provider_does_nothing_beside_a_go_mcm() {
         let told = scene.all("mcmmachine")[0]["status"]["conditions"].to_string();
         assert!(told.contains("--replaces-machine-controller-manager"), "{told}");
         assert_eq!(scene.vms().await.len(), 1);
-        // Nobody renews it any more.
+        // The Lease is no longer renewed.
         scene.until("two Machines", async || scene.has_running(2)).await;
         hold(&scene, "host_0123456789abcdef0123456789abcdef", 0);
         scene.scale(3);

@@ -24,7 +24,7 @@ const ZONE: &str = "simulated-a";
 
 /// A running provider.
 pub struct OtherProvider {
-    /// What it did to VMs.
+    /// Its actions on VMs.
     deeds: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
@@ -63,7 +63,7 @@ impl OtherProvider {
     }
 }
 
-/// The kinds of the provider for AWS, as it ships them, but for conversions between versions that nobody uses here.
+/// The kinds of the provider for AWS, as it ships them, without conversions between versions, which are not used here.
 async fn install(world: &World) {
     let folders = std::env::var("MCM_TEST_OTHER_PROVIDERS")
         .unwrap_or_else(|_| panic!("run these tests with hack/test-clusterctl"));

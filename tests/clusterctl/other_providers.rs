@@ -15,7 +15,7 @@ use crate::{
 };
 
 const MACHINES: usize = 20;
-/// What core has, which stays.
+/// Objects of core, which stay.
 const OF_CORE: [&str; 3] =
     ["machinedeployments.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io"];
 
@@ -64,7 +64,7 @@ fn of_other(mut object: Value) -> Vec<Value> {
     vec![object]
 }
 
-/// What must stay the same: VMs, Nodes since the same boot, and the objects of core.
+/// State that must not change: VMs, Nodes since the same boot, and the objects of core.
 #[derive(Debug, PartialEq)]
 struct Essence {
     vms: BTreeMap<String, Vec<String>>,

@@ -84,7 +84,7 @@ fn a_pool_is_made_scaled_rolled_within_its_bounds_and_deleted() {
     });
 }
 
-/// P12 to P15: core makes Machines of the VMs, and drains those that go.
+/// P12 to P15: core creates Machines for the VMs, and drains those being deleted.
 #[test]
 fn a_pool_with_machines_is_scaled_down_by_the_machine_that_somebody_chose() {
     play(async |world: &'static World| {
@@ -159,7 +159,7 @@ fn a_pool_without_its_api_server_harms_no_other_and_goes_with_its_cluster() {
     });
 }
 
-/// Z3, Z4: a paused Cluster; a Node that goes meanwhile is replaced afterwards.
+/// Z3, Z4: a paused Cluster; a Node that is deleted meanwhile is replaced afterwards.
 #[test]
 fn a_pool_of_a_paused_cluster_stays_as_it_is() {
     play(async |world: &'static World| {
@@ -197,7 +197,7 @@ fn a_pool_of_a_paused_cluster_stays_as_it_is() {
     });
 }
 
-/// O4, F4, 9.8: an idle pool is not written, and what somebody removes by hand comes back.
+/// O4, F4, 9.8: an idle pool is not written, and metadata removed by hand is restored.
 #[test]
 fn an_idle_pool_is_idle_and_heals() {
     play(async |world: &'static World| {
@@ -232,7 +232,7 @@ fn an_idle_pool_is_idle_and_heals() {
     });
 }
 
-/// P16: the number of core follows the one that another program sets, and outlives it.
+/// P16: core follows the number that another program sets, and keeps it afterwards.
 #[test]
 fn the_number_of_a_pool_that_another_program_scales_reaches_its_machine_pool() {
     play(async |world: &'static World| {

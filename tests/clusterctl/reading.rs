@@ -13,7 +13,7 @@ use tokio::{runtime::Handle, task::block_in_place};
 
 pub struct Reader {
     client: Client,
-    /// What the API server serves, as far as it was asked.
+    /// The discovery of the API server, as far as it was read.
     served: Mutex<Option<Arc<Discovery>>>,
 }
 

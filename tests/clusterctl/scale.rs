@@ -18,7 +18,7 @@ const PARAMETERS: &str = "MCM_SCALE";
 /// Longer than anything takes in full.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// A number of things: the one that was given, or one of two.
+/// A number of objects: as configured, or one of two defaults.
 fn count(name: &str, full: usize, usual: usize) -> usize {
     let given = env::var(PARAMETERS).unwrap_or_default();
     let own = given.split(',').filter_map(|pair| pair.split_once('=')).find(|(other, _)| other.trim() == name);

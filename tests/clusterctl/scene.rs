@@ -1,4 +1,4 @@
-//! A cluster with simulated workers in a namespace of its own.
+//! A cluster with simulated workers in a separate namespace.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use crate::{
     world::{VERSION, World},
 };
 
-/// What the simulated kubelets report; another one would never be up to date.
+/// The version that the simulated kubelets report; another one would never be up to date.
 pub const KUBERNETES: &str = "v1.33.0";
 const LIMIT: Duration = Duration::from_secs(180);
 /// How long nothing is written where all is idle. `IDLE_SECONDS` sets another time.
@@ -73,7 +73,7 @@ impl Scene {
         scene
     }
 
-    /// What `clusterctl generate cluster` prints.
+    /// The output of `clusterctl generate cluster`.
     pub fn generate(&self, flavour: &str, workers: usize) -> String {
         let (workers, version) = (workers.to_string(), format!("mcm:{VERSION}"));
         self.world.must(&[
@@ -122,7 +122,7 @@ impl Scene {
         self.selected(kind, "")
     }
 
-    /// Those with these labels.
+    /// Objects with these labels.
     pub fn selected(&self, kind: &str, selector: &str) -> Vec<Value> {
         self.world.reader.all(&self.namespace, kind, selector)
     }

@@ -106,7 +106,7 @@ fn machines_are_served_without_core_and_run_on_when_it_arrives() {
     });
 }
 
-/// S6: everything that was made goes with the deployment.
+/// S6: all created objects are deleted with the deployment.
 #[test]
 fn a_deployment_is_deleted_with_everything_that_was_made_for_it() {
     play(async |world: &'static World| {
@@ -127,8 +127,9 @@ fn a_deployment_is_deleted_with_everything_that_was_made_for_it() {
     });
 }
 
-/// S8, 9.7: `mcm adopt --from stand-in`, killed in every step. The native side gets the machines alone, core comes, and then they are
-/// core's. The cloud does not notice. This Cluster has no control plane, without which core counts no machine as available.
+/// S8, 9.7: `mcm adopt --from stand-in`, killed in every step. The native side gets the machines alone, core is
+/// installed, and then gets the machines. The VMs do not change. This Cluster has no control plane, without which core
+/// counts no machine as available.
 #[test]
 fn machines_can_be_handed_over_to_core() {
     play(async |world: &'static World| {
@@ -262,7 +263,7 @@ async fn core_arrives(scene: &Scene) {
         })
         .await;
     scene.kubectl(&["scale", &deployment(scene), &format!("--replicas={}", MACHINES + 5)]);
-    // What vanishes in Cluster API takes nothing along.
+    // An object that vanishes in Cluster API causes no other deletion.
     let vanishing = scene.machines().into_iter().next().unwrap();
     scene.kubectl(&["delete", "machine.cluster.x-k8s.io", &vanishing, "--wait=false"]);
     let released = r#"{"metadata":{"finalizers":null}}"#;

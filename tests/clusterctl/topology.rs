@@ -11,7 +11,7 @@ use crate::{
 };
 
 const WORKERS: usize = 2;
-/// What core or mcm would write again and again if they disagreed.
+/// Kinds that core or mcm would write repeatedly if they disagreed.
 const QUIET: [&str; 8] = [
     "cluster",
     "mcmcluster",
@@ -38,7 +38,7 @@ pub async fn with_topology(world: &'static World, name: &str) -> Scene {
     scene
 }
 
-/// What `kubeadm init` leaves in a workload cluster.
+/// Objects that `kubeadm init` creates in a workload cluster.
 async fn is_initialized(world: &World) {
     let configuration =
         format!("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: {KUBERNETES}\n");

@@ -1,4 +1,4 @@
-//! The management cluster with everything installed, shared by all tests. Each test has a namespace of its own.
+//! The management cluster with everything installed, shared by all tests. Each test has a separate namespace.
 
 use std::{
     os::unix::process::CommandExt,
@@ -38,7 +38,7 @@ const NAMESPACE: &str = "capmcm-system";
 /// All tests share one: connections belong to a runtime.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-/// What is kept of all worlds, which are never dropped.
+/// Files of all worlds, which are never dropped.
 static FOLDER: LazyLock<guard::Folder> = LazyLock::new(|| guard::Folder::new("mcm-clusterctl-"));
 const AUDIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clusterctl/audit.yaml");
 
@@ -356,7 +356,7 @@ impl World {
         assert!(program.ended().await.success());
     }
 
-    /// SIGKILL of our provider, which then starts again and waits for the lease of the one that died.
+    /// SIGKILL of our provider, which then restarts and waits for the lease of its predecessor.
     pub fn kill_provider(&self) {
         self.provider.lock().unwrap().as_mut().unwrap().0.restart_after_kill();
     }
@@ -421,7 +421,7 @@ impl World {
         &self.folder
     }
 
-    /// What clusterctl recorded of our provider.
+    /// The inventory entry of clusterctl for our provider.
     pub fn installed(&self) -> Value {
         let kind = "providers.clusterctl.cluster.x-k8s.io";
         self.reader.find(NAMESPACE, kind, "infrastructure-mcm").unwrap()

@@ -22,7 +22,7 @@ use crate::{
     support::{control_plane::ControlPlane, wait},
 };
 
-/// What becomes of the lists of VMs on their way.
+/// The treatment of lists of VMs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lists {
     Whole,
@@ -34,7 +34,7 @@ enum Lists {
     Cut,
 }
 
-/// What the cloud does wrong.
+/// The fault of the cloud.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     /// Every call fails.
@@ -101,7 +101,7 @@ async fn no_vm_is_lost_or_doubled_while_the_cloud_fails_and_all_recovers() {
         let made_now = stage.recorder.made();
         stage.run.exactly(format!("{trouble:?}: VMs made so far"), made_now, made);
     }
-    // The next complete list comes after a minute at most.
+    // The next complete list is made after a minute at most.
     wait::until_within(Duration::from_secs(90), "a list of VMs", async || {
         let (_, metrics) = manager.get("/metrics").await;
         metrics.contains("mcm_orphan_vms{").then_some(())

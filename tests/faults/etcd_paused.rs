@@ -12,7 +12,8 @@ use crate::{
     support::control_plane::ControlPlane,
 };
 
-/// While a pool is created, rolled and deleted. Requests hang, and many of them succeed later although nobody was told.
+/// While a pool is created, rolled and deleted. Requests hang, and many of them succeed later although their clients
+/// timed out.
 #[tokio::test]
 async fn nothing_is_leaked_or_doubled_while_etcd_hangs() {
     let run = Run::start("etcd_paused");

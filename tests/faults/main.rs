@@ -1,11 +1,11 @@
-//! What goes wrong outside, in the large and for minutes, on real processes. `hack/faults` runs these tests one by one and
-//! prints their figures; `cargo test` does not run them.
+//! Faults outside of the process, large and lasting minutes, with real processes. `hack/faults` runs these tests one by
+//! one and prints their figures; `cargo test` does not run them.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-// What all runs share.
+// Shared by all runs.
 mod meter;
 mod miscounts;
 mod recorder;

@@ -32,7 +32,7 @@ const POOL: &str = "pool";
 const POISON: &str = "poisoned";
 /// Longer than all pools need on a busy machine.
 const LIMIT: Duration = Duration::from_secs(900);
-/// What a response that is too large may cost, and what all cells need.
+/// Memory for a response that is too large, and for all cells.
 const MOST_MIB: f64 = 700.0;
 
 /// A namespace with a pool.

@@ -39,7 +39,7 @@ pub async fn writes(client: &Client) -> BTreeMap<String, f64> {
     writes
 }
 
-/// What was written between two readings.
+/// Writes between two readings.
 pub fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let more = after.iter().map(|(name, value)| (name.clone(), value - before.get(name).copied().unwrap_or_default()));
     more.filter(|(_, value)| *value > 0.0).collect()

@@ -1,4 +1,4 @@
-//! What a set does by a stale count of its Machines: it makes one although it has as many as it wants, or deletes one
+//! Actions of a set on a stale count of its Machines: it creates one although it has the desired number, or deletes one
 //! although it has no more.
 
 use std::{
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::support::world::World;
 
-/// What was seen, by the versions of the API server, which order all kinds.
+/// The observed events, by the versions of the API server, which order all kinds.
 #[derive(Default)]
 struct Seen {
     /// Replicas that a set wanted since a version, by its name.
@@ -49,7 +49,7 @@ impl Miscounts {
         Self { seen, _tasks: tasks }
     }
 
-    /// How many there were so far. A Machine that somebody else deletes is one of them if its set wants it.
+    /// Their number so far. A Machine that another client deletes is one of them if its set desires it.
     pub fn count(&self) -> usize {
         let seen = lock(&self.seen);
         let all = || seen.machines.values();
@@ -62,7 +62,7 @@ impl Miscounts {
 }
 
 impl Seen {
-    /// How many Machines a set had before a version beyond those that it wanted.
+    /// The number of Machines of a set before a version beyond the desired number.
     fn balance(&self, set: &str, version: u64) -> Option<i64> {
         let (_, wanted) = self.wanted.get(set)?.range(..version).next_back()?;
         let is_alive =

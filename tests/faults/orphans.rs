@@ -1,4 +1,4 @@
-//! VMs that nobody has a Machine for are deleted, and no others.
+//! VMs without a Machine are deleted, and no others.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,9 +15,9 @@ use crate::{
 
 const PAUSE_MILLIS: std::ops::Range<u64> = 20..400;
 
-/// They are made by hand while machines are created: some with names of their own, some with the name of a Machine
-/// whose VM is being created, boots, serves or is being deleted. An orphan is deleted after ten minutes, and five of them
-/// in a period, which is a minute here.
+/// They are created by hand during the creation of machines: some with other names, some with the name of a Machine
+/// whose VM is being created, boots, serves or is being deleted. An orphan is deleted after ten minutes, and five of
+/// them in a period, which is a minute here.
 #[tokio::test]
 async fn every_vm_without_a_machine_is_deleted_and_no_other() {
     let run = Run::start("orphans");

@@ -37,7 +37,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// How long the journal may be behind the cloud's counter.
 const LAG: Duration = Duration::from_secs(5);
 
-/// What was seen so far.
+/// The observed events.
 #[derive(Default)]
 pub struct Seen {
     /// By UID.
@@ -51,7 +51,7 @@ pub struct MachineStory {
     pub name: String,
     /// Last parts of all provider IDs that it ever had.
     pub vms: BTreeSet<String>,
-    /// When it was seen to be deleted, or to be gone.
+    /// The time at which its deletion was observed.
     pub deleted: Option<Instant>,
     pub gone: Option<Instant>,
     /// Phases in their order, each with the time.
@@ -86,7 +86,7 @@ impl Recorder {
         Self { seen, _tasks: tasks }
     }
 
-    /// What was seen so far.
+    /// The observed events so far.
     pub fn now(&self) -> MutexGuard<'_, Seen> {
         lock(&self.seen)
     }
@@ -120,7 +120,8 @@ impl Recorder {
         run.none("VMs deleted without a reason", &seen.deleted_without_reason());
     }
 
-    /// Waits until the journal has what the cloud counts, and the watch has shown which Machines are gone.
+    /// Waits until the journal has the number of VMs that the cloud counts, and the watch has delivered all deletions
+    /// of Machines.
     async fn caught_up(&self, world: &World) {
         let start = Instant::now();
         loop {
@@ -154,7 +155,7 @@ impl Seen {
         by_token.into_iter().filter(|(_, count)| *count > 1).collect()
     }
 
-    /// VMs that went although nobody deleted their Machine.
+    /// VMs that were deleted although their Machine was not.
     fn deleted_without_reason(&self) -> Vec<String> {
         let is_wanted = |vm: &VmStory| {
             self.machines.get(&vm.token).is_some_and(|machine| machine.deleted.is_none())
@@ -292,7 +293,7 @@ impl Journal {
 
 fn rest_of(file: &mut File) -> String {
     let mut text = String::new();
-    // What cannot be read now is read next time.
+    // Unreadable text is read next time.
     let _ = file.read_to_string(&mut text);
     text
 }

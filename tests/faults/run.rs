@@ -1,4 +1,4 @@
-//! One run: its parameters, what it says while it goes on, its figures, and whether they are as they have to be.
+//! One run: its parameters, its progress, its figures, and their bounds.
 
 use std::{
     cell::RefCell,
@@ -19,7 +19,7 @@ const QUICK: &str = "MCM_FAULTS_QUICK";
 /// Folder for the figures of each run.
 const OUTPUT: &str = "MCM_FAULTS_OUTPUT";
 
-/// A run that goes on.
+/// A run in progress.
 pub struct Run {
     name: &'static str,
     given: BTreeMap<String, String>,
@@ -28,7 +28,7 @@ pub struct Run {
     record: RefCell<Record>,
 }
 
-/// What is kept of a run.
+/// The record of a run.
 #[derive(Serialize)]
 struct Record {
     run: &'static str,
@@ -44,13 +44,13 @@ struct Figure {
     what: String,
     value: f64,
     unit: &'static str,
-    /// What it has to be.
+    /// The required value.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound: Option<Bound>,
     holds: bool,
 }
 
-/// What a figure has to be.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Bound {
@@ -120,7 +120,7 @@ impl Run {
         self.keep(Figure { what: what.into(), value, unit, bound: None, holds: true });
     }
 
-    /// Keeps a figure that has to be something. The run goes on and fails at its end.
+    /// Records a figure with a bound. The run continues and fails at its end.
     pub fn check(&self, what: impl Into<String>, value: f64, unit: &'static str, bound: Bound) {
         self.keep(Figure { what: what.into(), value, unit, bound: Some(bound), holds: bound.holds(value) });
     }
@@ -160,7 +160,7 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// A run that fails has figures, too.
+    /// A failed run also prints its figures.
     fn drop(&mut self) {
         let mut record = self.record.borrow_mut();
         record.seconds = self.started.elapsed().as_secs_f64();

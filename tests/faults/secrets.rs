@@ -153,7 +153,7 @@ async fn nothing_secret_is_in_logs_objects_events_or_metrics() {
     stage.world.roll("large").await;
     stage.settled(machines, "large").await;
     stage.world.cloud.control(json!({})).await;
-    // What the program is told is wrong must not be told on: a Secret that is no longer complete, a class that is.
+    // Errors about invalid input must not quote it: a Secret that is no longer complete, a class that is.
     stage
         .world
         .apply(json!({

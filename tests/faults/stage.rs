@@ -1,4 +1,4 @@
-//! What every run has: a world, a recorder, and values that must not be told.
+//! The common part of all runs: a world, a recorder, and values that must not be printed.
 
 use std::{
     sync::{
@@ -80,7 +80,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A world between two clusters, or in one, whose cloud has flags of its own.
+    /// A world between two clusters, or in one, whose cloud has extra flags.
     pub async fn set(run: Run, control: &ControlPlane, target: &ControlPlane, flags: &[&str]) -> Self {
         let world = World::between(control, target, &run.name().replace('_', "-"), flags).await;
         let recorder = Recorder::start(&world);
@@ -167,7 +167,7 @@ impl Stage {
         self.end().finish();
     }
 
-    /// What was recorded is judged, and nothing secret was told.
+    /// Judges the recorded events, and checks that no secret was printed.
     pub async fn judge(&self, ever: Option<usize>, managers: &[&Manager]) {
         self.recorder.judge(&self.run, &self.world, ever).await;
         let places = self.markers.found(&self.world, managers).await;

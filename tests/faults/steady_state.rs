@@ -31,7 +31,7 @@ const MOST_OF_THEIRS: f64 = 0.1;
 /// Share of a core: what is less is not measured.
 const NOISE: f64 = 0.005;
 
-/// What a program costs when nothing happens.
+/// The idle cost of a program.
 struct Cost {
     /// Share of a core.
     own: f64,
@@ -40,9 +40,10 @@ struct Cost {
     server: f64,
 }
 
-/// The heartbeats are Leases, as kubelets write them. Each implementation has a control plane of its own; what its API server
-/// takes once the programs are gone is not theirs. That is compared without heartbeats, which cost far more, and never twice
-/// the same; what they make a program write is counted before. Without the Go programs, ours are measured alone.
+/// The heartbeats are Leases, as kubelets write them. Each implementation has a separate control plane; the cost of its
+/// API server after the programs have ended is not counted. That cost is compared without heartbeats, which cost far
+/// more and vary from run to run; the writes that they cause are counted before. Without the Go programs, only ours are
+/// measured.
 #[tokio::test]
 async fn nothing_is_written_and_hardly_any_cpu_is_used_when_nothing_happens() {
     let run = Run::start("steady_state");

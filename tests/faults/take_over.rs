@@ -26,7 +26,7 @@ const REFERENCE: &str = "MCM_REFERENCE";
 const IN_PLACE: usize = 3;
 const FEW: usize = 3;
 
-/// Who does the work.
+/// The working program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Ours,
@@ -50,7 +50,7 @@ impl Who {
     }
 }
 
-/// What goes on when others take over.
+/// The operation that continues when another program takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Create,
@@ -229,8 +229,8 @@ async fn begin(stage: &Stage, pool: &mut Pool, what: What, dice: &mut StdRng) {
     }
 }
 
-/// What an in-place update changes. Not a label: after the Go program moved machines to a set with another label, its next
-/// update makes one machine too many (docs/compatibility.md).
+/// The change of an in-place update. Not a label: after the Go program moved machines to a set with another label, its
+/// next update creates one machine too many (docs/compatibility.md).
 fn version(number: usize) -> Value {
     json!({"metadata": {"annotations": {"version": format!("v{number}")}}})
 }
@@ -306,7 +306,7 @@ fn start(stage: &Stage, who: Who, reference: &std::path::Path) -> Vec<Manager> {
     }
 }
 
-/// A kubelet: pods that shall terminate are gone after a second.
+/// A kubelet: terminating pods are deleted after a second.
 async fn end_pods(pods: Api<Pod>) {
     let mut events = watcher(pods.clone(), watcher::Config::default()).default_backoff().applied_objects().boxed();
     let mut seen = BTreeSet::new();
@@ -336,7 +336,7 @@ async fn update_nodes(nodes: Api<Node>, machines: Api<Machine>) {
             taints.clone().filter(|taint| !taint.key.contains("critical-components-not-ready")).collect();
         if kept.len() < taints.clone().count() && matches!(machines.get_opt(&name).await, Ok(Some(_))) {
             let patch = json!({"metadata": {"resourceVersion": node.resource_version()}, "spec": {"taints": kept}});
-            // Somebody else may have changed the Node: then it comes again.
+            // Another client may have changed the Node: then it is patched again.
             let _ = nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
         }
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());

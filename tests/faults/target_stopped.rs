@@ -18,7 +18,7 @@ const FROZEN: &str = "mcm_machine_controller_frozen";
 const TOLD_WITHIN: Duration = Duration::from_secs(100);
 
 /// Most machines run, some boot. The server is killed, and in a second round it hangs. The health timeout is shorter than
-/// the outage, so whoever goes by the clock alone gives machines up.
+/// the outage, so a program that relies on the clock alone would replace machines.
 #[tokio::test]
 async fn nothing_is_deleted_while_the_target_is_away() {
     let run = Run::start("target_stopped");

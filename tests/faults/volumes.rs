@@ -46,7 +46,7 @@ async fn a_drain_moves_volumes_side_by_side() {
     stage.run.measured("one after the other", serial, "s");
     stage.run.check("share of it", all / serial, "", Bound::AtMost(SHARE));
     stage.run.check("most volumes on the move", number(most), "", Bound::AtMost(number(MOST_AT_ONCE)));
-    // A stuck volume costs its time limit, and keeps nobody else.
+    // A stuck volume costs its time limit, and delays no other.
     let (stuck_took, _) = drain(&stage, held, other, "stuck", volumes / 2 + stuck, stuck, latency).await;
     stage.run.measured(format!("{} volumes, {stuck} of them stuck for 20 s", volumes / 2 + stuck), stuck_took, "s");
     let limit = 20.0 + 5.0 + latency.termination.as_secs_f64() + serial * SHARE;

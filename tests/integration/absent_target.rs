@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(100);
 const STALL: Duration = Duration::from_secs(90);
 /// Within which all is well again.
 const RECOVERY: Duration = Duration::from_secs(120);
-/// Shorter than the pause: who goes by the clock alone gives up every machine.
+/// Shorter than the pause: a program that relies on the clock alone replaces every machine.
 const CREATION_TIMEOUT: &str = "--machine-creation-timeout=30s";
 const FEW: usize = 2;
 const MANY: usize = 6;
@@ -129,7 +129,7 @@ fn node_cache_age(metrics: &str) -> Option<f64> {
     metrics.lines().find(is_age)?.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// Waits until all machines serve and the process is ready, which nobody helps with.
+/// Waits until all machines serve and the process is ready, without any help.
 async fn recovered(world: &World, manager: &Manager) {
     let what = "all machines to serve";
     world.scene.find(what, RECOVERY, |scene| scene.settled(MANY, "small").then_some(())).await;
@@ -149,7 +149,7 @@ async fn run_pods(world: &World, prefix: &str) -> BTreeSet<String> {
     uids
 }
 
-/// UIDs of the pods that nobody asked to end.
+/// UIDs of the pods that were not deleted.
 async fn untouched_pods(world: &World) -> BTreeSet<String> {
     let pods = pods::all(&world.target, &world.namespace).await.into_iter();
     pods.filter(|pod| pod.metadata.deletion_timestamp.is_none()).filter_map(|pod| pod.metadata.uid).collect()

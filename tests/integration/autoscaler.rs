@@ -1,4 +1,4 @@
-//! What Gardener's autoscaler writes, without the autoscaler.
+//! Writes of Gardener's autoscaler, without the autoscaler.
 
 use std::{collections::BTreeSet, time::Duration};
 

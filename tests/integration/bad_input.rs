@@ -1,4 +1,4 @@
-//! What a user reads who wrote something wrong. The whole text is compared, since all of it is read.
+//! Texts that a user reads after a mistake. The whole text is compared, since all of it is read.
 
 use k8s_openapi::{
     api::core::v1::Event, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -44,8 +44,8 @@ async fn the_api_server_refuses_what_could_never_work(#[case] change: Value, #[c
     assert_eq!(said, format!("MachineDeployment.machine.sapcloud.io \"pool\" is invalid: {text}"));
 }
 
-/// What only shows when a machine is to be made: `text` is the description of its last operation, and an event. Each is put
-/// right in the end, and then the same machine comes up at once.
+/// Mistakes that show only at the creation of a machine: `text` is the description of its last operation, and an event.
+/// Each is corrected in the end, and then the same machine is created at once.
 #[rstest]
 #[case::no_such_class(json!({"metadata": {"name": "other"}}), json!({}), "Waiting for the MachineClass small, which does not exist")]
 #[case::no_such_secret(
@@ -123,7 +123,7 @@ async fn a_machine_of_a_class_that_never_existed_can_be_deleted() {
     world.remove_pool().await;
 }
 
-/// An unknown field does no harm, so the machine comes up; the class says both until it is corrected.
+/// An unknown field does no harm, so the machine is created; the class shows both problems until it is corrected.
 #[tokio::test]
 async fn a_class_shows_what_its_driver_finds_wrong_with_it() {
     let world = World::new("wrong-class").await;
@@ -195,7 +195,7 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
     })
     .await;
 
-    // Put right, it comes to life.
+    // After the correction it is created.
     let repaired = json!({"spec": {"drainTimeout": "2h"}});
     let params = kube::api::PatchParams::default();
     world.machines().patch_metadata("stuck", &params, &kube::api::Patch::Merge(repaired)).await.unwrap();

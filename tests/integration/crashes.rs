@@ -1,4 +1,4 @@
-//! What ends in the middle, at random moments and again and again: the manager, or its line to the API server.
+//! Interruptions at random moments, repeatedly: of the manager, or of its connection to the API server.
 
 use std::{env, ops::Range, time::Duration};
 
@@ -13,7 +13,7 @@ const REPLICAS: usize = 8;
 const BREAKS: usize = 6;
 /// How long a manager lives: from before its caches are filled until it has done quite some work.
 const LIFE_MILLIS: Range<u64> = 30..700;
-/// How long no answer comes.
+/// Time without answers.
 const SILENCE_MILLIS: Range<u64> = 5..200;
 
 #[tokio::test]

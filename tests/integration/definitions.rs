@@ -1,4 +1,4 @@
-//! Our definitions installed with the command of README, over those of another program, too.
+//! Our CRDs, installed with the command of README, also over those of another program.
 
 use std::{
     path::Path,

@@ -1,4 +1,5 @@
-//! Pods leave a Node before its machine goes. The tests play the kubelet and the disruption controller.
+//! Pods are evicted from a Node before its machine is deleted. The tests simulate the kubelet and the disruption
+//! controller.
 
 use std::{
     collections::BTreeSet,
@@ -154,7 +155,7 @@ async fn a_drain_that_begins_late_asks_the_budgets_first() {
     let _kubelet = Kubelet::start(&world, false);
     manager.program.kill();
     world.machines().delete(&machine, &DeleteParams::default()).await.unwrap();
-    // Not a wait for a state: nobody is there to act.
+    // Not a wait for a state: no controller acts here.
     tokio::time::sleep(RETRIES_TAKE + Duration::from_secs(1)).await;
 
     manager.program.start_again();
@@ -222,7 +223,7 @@ fn budgets(world: &World) -> Api<PodDisruptionBudget> {
     Api::namespaced(world.client.clone(), &world.namespace)
 }
 
-/// What the disruption controller would write about three pods.
+/// Writes the status of the budget of three pods, as the disruption controller would.
 async fn allow(budgets: &Api<PodDisruptionBudget>, most_unavailable: i32, allowed: i32) {
     let desired = 3 - most_unavailable;
     let status = json!({"status": {
@@ -268,7 +269,7 @@ async fn end_pods(pods: Api<Pod>, budgets: Api<PodDisruptionBudget>, most_at_onc
         let all = pods.list(&ListParams::default()).await.unwrap().items;
         let terminating = all.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
         most_at_once.fetch_max(terminating, Ordering::SeqCst);
-        // It may be gone already.
+        // It may already be deleted.
         let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
         if replaces {
             allow(&budgets, 1, 1).await;

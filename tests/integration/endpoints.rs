@@ -1,4 +1,4 @@
-//! What probes and scrapers see, and how the process ends.
+//! Responses to probes and scrapers, and the end of the process.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::ListParams};

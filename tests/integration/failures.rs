@@ -1,4 +1,4 @@
-//! What breaks outside, and how it heals.
+//! External failures and the recovery from them.
 
 use std::{
     collections::BTreeSet,
@@ -175,7 +175,7 @@ fn phase(scene: &Scene, machine: &str) -> Option<MachinePhase> {
     scene.machines.get(machine).map(mcm::api::machine::Machine::phase)
 }
 
-/// So many Machines and VMs were ever made, and those that are left belong together.
+/// Asserts the total number of Machines and VMs ever created, and that the remaining ones match.
 async fn assert_made(world: &World, ever: usize) {
     world.assert_vms_match().await;
     assert_eq!(world.scene.now().ever.len(), ever, "machines ever made");

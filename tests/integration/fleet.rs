@@ -1,4 +1,4 @@
-//! One process for several control namespaces, each with a target cluster of its own.
+//! One process for several control namespaces, each with a separate target cluster.
 
 use std::{
     collections::BTreeSet,
@@ -68,7 +68,7 @@ async fn two_cells_of_one_process_do_not_meet() {
     serve(second, 3, "small").await;
     fleet.assert_apart().await;
 
-    // A Node that goes takes the Machine of its own cell with it.
+    // The deletion of a Node leads to the deletion of the Machine in its cell only.
     let twin = TWINS[0];
     let survivor = second.scene.now().machines[twin].metadata.uid.clone();
     Api::<Node>::all(first.target.clone()).delete(twin, &DeleteParams::default()).await.unwrap();
@@ -145,7 +145,7 @@ impl Fleet {
         Self { worlds: [first, second], file, clouds }
     }
 
-    /// Which cells there shall be.
+    /// Writes the cells to run.
     fn write(&self, which: &[usize]) {
         self.write_with(which, |_, _| ());
     }
@@ -181,7 +181,7 @@ impl Fleet {
         first.launch_bare("run", &[&ELECTION[..], &[&cells, &clouds]].concat())
     }
 
-    /// Each cell has its own VMs, and each cluster only the Nodes of its own cell.
+    /// Each cell has separate VMs, and each cluster only the Nodes of its cell.
     async fn assert_apart(&self) {
         for world in &self.worlds {
             world.assert_vms_match().await;
@@ -218,7 +218,7 @@ async fn serve(world: &World, count: usize, class: &str) {
         .await;
 }
 
-/// Who holds the leases of a cell.
+/// Holders of the leases of a cell.
 async fn holders(world: &World) -> Vec<String> {
     leases(world)
         .await

@@ -11,7 +11,7 @@ use crate::support::{
     world::{Manager, World},
 };
 
-/// What a busy machine takes to schedule two processes and an API server.
+/// Scheduling delay of two processes and an API server on a busy machine.
 const SLACK: Duration = Duration::from_millis(1500);
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn holders(world: &World) -> Vec<String> {
     leases.into_iter().filter_map(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()).collect()
 }
 
-/// Waits until somebody else holds as many leases.
+/// Waits until other holders have as many leases.
 async fn changed(world: &World, before: &[String]) {
     wait::until("another holder of the leases", async || {
         let now = holders(world).await;

@@ -57,7 +57,7 @@ async fn the_record_of_who_wrote_what_stays_with_a_machine_that_a_person_applies
     let managers: BTreeSet<String> = records(&world.scene.now().machines["by-hand"]);
     assert!(managers.contains("tests"), "{managers:?}");
 
-    // What the person leaves out next time goes.
+    // A field that the user omits from the next apply is removed.
     let mut shorter = objects::machine("by-hand");
     objects::merge(&mut shorter, json!({"metadata": {"labels": {"a": "b"}}}));
     world.apply(shorter).await;

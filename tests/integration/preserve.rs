@@ -26,7 +26,7 @@ async fn a_preserved_machine_that_failed_is_drained_and_kept_and_replaced_when_i
     nodes.patch(&machine, &PatchParams::default(), &Patch::Merge(asks)).await.unwrap();
     for name in ["web", "daemon"] {
         let mut pod = pods::pod(name, &machine);
-        // Without a grace period nobody has to end it.
+        // A pod without a grace period needs no kubelet to end it.
         objects::merge(&mut pod, json!({"spec": {"terminationGracePeriodSeconds": 0}}));
         if name == "daemon" {
             let owner =

@@ -1,4 +1,4 @@
-//! A driver that is a process of its own, and does not live long.
+//! A driver in another process that does not live long.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Two pairs of the drop-in programs: one works, one stands by for a long time and then takes over.
+//! Two pairs of the drop-in programs: one leads, the other is a standby for a long time and then takes over.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::support::{
 
 const ELECTION: [&str; 3] =
     ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=500ms"];
-/// Machines with names of their own, so that the names of their Nodes come back.
+/// Machines with fixed names, so that the names of their Nodes are reused.
 const REUSED: [&str; 2] = ["reused-a", "reused-b"];
 /// A Machine whose Node's name was once that of another Node.
 const FORMER: &str = "former";
@@ -92,7 +92,7 @@ async fn stand_alone(world: &World, name: &str) {
     world.until("the machine to serve", |scene| scene.phase(name) == Some(MachinePhase::Running)).await;
 }
 
-/// A Node of somebody else that comes and goes.
+/// Another client's Node, which is created and deleted.
 async fn come_and_go(world: &World, name: &str) {
     let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
     nodes(world).create(&PostParams::default(), &node).await.unwrap();

@@ -148,7 +148,7 @@ fn own_address() -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
 
-/// Counts who comes and sends them away.
+/// Counts connections and closes them.
 fn useless_proxy(asked: Arc<AtomicUsize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

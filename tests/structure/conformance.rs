@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Rows that are not open and have no test. It only goes down: a row gets its test in the commit that adds it.
+/// The number of rows that are not open and have no test. It only decreases: a row gets its test in the commit that
+/// adds it.
 const UNTESTED: usize = 0;
 /// Rows that are not implemented.
 const OPEN: usize = 0;
@@ -62,7 +63,7 @@ fn each_flaw_of_a_page_of_rules_is_found() {
     }
 }
 
-/// What is wrong with a page of rules: number, rule, level, verdict, tests.
+/// Problems of a page of rules: number, rule, level, verdict, tests.
 fn problems_of_rules(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
     const VERDICTS: [&str; 4] = ["done", "part", "missing", "fact"];
     let (mut found, mut numbers, mut counts) = (Vec::new(), BTreeSet::new(), BTreeMap::<&str, usize>::new());
@@ -190,7 +191,7 @@ fn document(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)).unwrap()
 }
 
-/// What is wrong with the page.
+/// Problems of the page.
 fn problems(page: &str, compatibility: &str, tests: &BTreeSet<String>, limits: Limits) -> Vec<String> {
     let reasons = reasons(compatibility);
     let (mut found, mut numbers) = (Vec::new(), BTreeSet::new());

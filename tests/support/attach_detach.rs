@@ -31,13 +31,13 @@ const DRIVER: &str = "simulated.csi.mcm.dev";
 /// How long each step takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
-    /// From the eviction of a pod until it is gone.
+    /// From the eviction of a pod until it is deleted.
     pub termination: Duration,
     pub detach: Duration,
     pub attach: Duration,
 }
 
-/// What happened to one volume.
+/// The record of one volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moved {
     pub evicted: Option<Instant>,
@@ -95,7 +95,7 @@ impl AttachDetach {
         Self { shared, task }
     }
 
-    /// What happened to the volume of each pod so far.
+    /// The records of the volumes of each pod so far.
     pub fn moved(&self) -> BTreeMap<String, Moved> {
         self.shared.moved().clone()
     }

@@ -1,4 +1,4 @@
-//! The simulated cloud in a process of its own, as a test sees it.
+//! The simulated cloud in another process, as a test sees it.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ impl Cloud {
         Self { url, journal, http: reqwest::Client::new(), program }
     }
 
-    /// All VMs that are not gone.
+    /// All VMs that are not deleted.
     pub async fn vms(&self) -> Vec<Value> {
         self.get("/v1/state").await["vms"].as_array().unwrap().clone()
     }
@@ -73,7 +73,7 @@ impl Cloud {
         self.program.id()
     }
 
-    /// Makes a VM behind everybody's back, without a token and without a Node, and answers it.
+    /// Creates a VM by hand, without a token and without a Node, and returns it.
     pub async fn make(&self, namespace: &str, machine: &str) -> Value {
         let vm = json!({"machineName": machine, "namespace": namespace, "providerSpec": {"neverJoin": true}});
         let answer = self.http.post(format!("{}/v1/vms", self.url)).json(&vm).send().await.unwrap();
@@ -97,7 +97,7 @@ impl Cloud {
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
-    /// Stops a VM behind everybody's back.
+    /// Stops a VM by hand.
     pub async fn kill(&self, machine: &str, mode: &str) {
         self.act(machine, "kill", json!({ "mode": mode })).await;
     }

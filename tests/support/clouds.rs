@@ -1,5 +1,5 @@
-//! Several simulated clouds behind one address: each call goes to the cloud of its namespace, as real drivers go by their
-//! credentials.
+//! Several simulated clouds behind one address: each call is forwarded to the cloud of its namespace, as real drivers
+//! select a cloud by credentials.
 
 use std::{collections::BTreeMap, sync::Arc};
 

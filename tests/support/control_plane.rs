@@ -1,7 +1,7 @@
 //! A real API server with our definitions in it, one for all tests of a process.
 //!
-//! It is started by `hack/control-plane`, or is the one that `MCM_TEST_KUBECONFIG` leads to. Tests keep out of each other's
-//! way by their namespaces.
+//! It is started by `hack/control-plane`, or is the server of `MCM_TEST_KUBECONFIG`. Tests are separated by their
+//! namespaces.
 
 use std::{
     env,
@@ -89,7 +89,7 @@ impl ControlPlane {
         started.as_ref().unwrap_or_else(|error| panic!("no second API server to test with: {error}"))
     }
 
-    /// One of its own, without definitions, for a test that changes what all tests share.
+    /// A separate one, without CRDs, for a test that changes shared state.
     ///
     /// # Errors
     /// When it does not start.

@@ -20,7 +20,7 @@ use tokio::{net::TcpListener, sync::watch};
 
 use super::control_plane::ControlPlane;
 
-/// What is asked of an API server.
+/// A request to an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub method: Method,
@@ -28,7 +28,7 @@ pub struct Call {
     pub is_watch: bool,
 }
 
-/// Which calls are meant.
+/// Selects calls.
 pub type Which = fn(&Call) -> bool;
 
 /// Watches of Nodes.
@@ -49,7 +49,7 @@ pub struct Door {
     heard: Heard,
 }
 
-/// What was asked, each with the time.
+/// The recorded requests, each with its time.
 type Heard = Arc<Mutex<Vec<(SystemTime, Call)>>>;
 
 #[derive(Clone, Copy, Default)]
@@ -97,7 +97,7 @@ impl Door {
         format!("http://{}", self.address)
     }
 
-    /// From now on these watches stay open and say nothing, also those that are opened from now on.
+    /// From now on these watches stay open and deliver nothing, including later ones.
     pub fn hold(&self, which: Which) {
         self.orders.send_replace(Orders { held: Some(which), ..Orders::default() });
     }
@@ -113,7 +113,7 @@ impl Door {
         self.orders.send_replace(Orders { delay, ..Orders::default() });
     }
 
-    /// What was asked so far, each with the time at which it came to the door.
+    /// The requests so far, each with the time of its arrival.
     pub fn heard(&self) -> Vec<(SystemTime, Call)> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -172,7 +172,7 @@ fn passed_on(
         let is_cut = |orders: &Orders| !was_ignored && orders.ignored.is_some_and(|which| which(&call));
         loop {
             if is_held(&orders.borrow_and_update()) {
-                // What was said meanwhile is lost, and with it the watch.
+                // Events since then are lost, and with them the watch.
                 let _ = orders.wait_for(|orders| !is_held(orders)).await;
                 return None;
             }

@@ -8,8 +8,8 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-/// A shell that reads a pipe, which is closed when this is dropped or the process is gone, and then does its work. In a
-/// process group of its own it outlives an interrupt from the keyboard.
+/// A shell that reads a pipe, which is closed when this is dropped or the process has ended, and then does its work. It
+/// has a separate process group, so it survives an interrupt from the keyboard.
 pub struct Guard(Child);
 
 impl Guard {
@@ -34,7 +34,7 @@ pub fn process_group() -> i32 {
     i32::try_from(leader.0.id()).unwrap()
 }
 
-/// A folder that is removed when this is dropped or the process is gone.
+/// A folder that is removed when this is dropped or the process has ended.
 pub struct Folder {
     path: PathBuf,
     remover: Mutex<Guard>,
@@ -52,7 +52,7 @@ impl Folder {
         &self.path
     }
 
-    /// It stays, for somebody to look at.
+    /// Keeps the folder for inspection.
     pub fn keep(&self) {
         let mut remover = self.remover.lock().unwrap();
         // Fails if it was told before.

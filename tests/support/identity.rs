@@ -49,7 +49,7 @@ pub async fn create(control: &ControlPlane, target: &ControlPlane, namespace: &s
     }
 }
 
-/// Which server a kubeconfig leads to.
+/// The server of a kubeconfig.
 pub fn server(kubeconfig: &Path) -> SocketAddr {
     let written = read(kubeconfig);
     let url = written["clusters"][0]["cluster"]["server"].as_str().unwrap();

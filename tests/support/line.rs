@@ -44,7 +44,7 @@ impl Line {
         Self { address, is_deaf, lost }
     }
 
-    /// For a time the server hears what is asked, and nobody hears what it answers; then every connection breaks.
+    /// For a time the server gets requests while its answers are dropped; then every connection breaks.
     pub async fn lose_answers(&self, time: Duration) {
         self.is_deaf.send_replace(true);
         tokio::time::sleep(time).await;

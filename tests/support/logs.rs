@@ -1,4 +1,4 @@
-//! What programs under test wrote.
+//! The logs of programs under test.
 
 use std::{
     fs,

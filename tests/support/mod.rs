@@ -1,4 +1,4 @@
-//! What integration tests share.
+//! Helpers that integration tests share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 

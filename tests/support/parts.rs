@@ -17,9 +17,9 @@ pub struct Part {
     folder: PathBuf,
     name: &'static str,
     config: Config,
-    /// The command line of the one that was killed.
+    /// The command line of the killed process.
     command: Vec<String>,
-    /// Those that were started here.
+    /// The processes that were started here.
     children: Vec<Child>,
 }
 

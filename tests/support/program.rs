@@ -19,7 +19,7 @@ pub const MCM: &str = match option_env!("CARGO_BIN_EXE_mcm") {
     None => "",
 };
 
-/// The binary that programs under test are started from: `MCM_BINARY`, or the one that cargo built with the tests.
+/// The binary of programs under test: `MCM_BINARY`, or the binary that cargo built with the tests.
 pub fn mcm() -> PathBuf {
     env::var_os("MCM_BINARY").map_or_else(|| MCM.into(), PathBuf::from)
 }
@@ -118,7 +118,7 @@ impl Program {
         assert!(status.is_none(), "it ended: {status:?}; see {}", self.log.display());
     }
 
-    /// What it wrote so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
@@ -132,8 +132,8 @@ impl Drop for Program {
     }
 }
 
-/// A port that nobody listens on, and that no other call in this process was given. Below 20000: `hack/control-plane` takes
-/// those above, and from 32768 on an outgoing connection may hold one.
+/// A free port that no other call in this process was given. Below 20000: `hack/control-plane` uses higher ones, and
+/// from 32768 on an outgoing connection may hold one.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Test binaries that run at the same time start far from each other.

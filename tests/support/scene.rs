@@ -1,4 +1,4 @@
-//! What a watch of a namespace and of the Nodes shows, from the first event on.
+//! The state of a namespace and of the Nodes as a watch delivers it, from the first event on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ pub struct Scene {
     pub events: BTreeMap<String, v1::Event>,
     /// UIDs of all Machines that there ever were.
     pub ever: BTreeSet<String>,
-    /// What the status of Machines said, in the order in which it was written.
+    /// The statuses of Machines, in the order in which they were written.
     pub told: Vec<Told>,
     /// The last of it for each Machine.
     told_last: BTreeMap<String, Told>,
@@ -60,7 +60,7 @@ struct Rule {
 }
 
 impl Scene {
-    /// Machines that nobody wants to delete.
+    /// Machines without a deletion timestamp.
     pub fn live(&self) -> impl Iterator<Item = &Machine> {
         self.machines.values().filter(|machine| machine.metadata.deletion_timestamp.is_none())
     }
@@ -109,7 +109,7 @@ impl Scene {
         phases
     }
 
-    /// What was said of a Machine by name, last.
+    /// The last phase of a Machine by name.
     pub fn phase(&self, machine: &str) -> Option<MachinePhase> {
         self.machines.get(machine).map(Machine::phase)
     }
@@ -175,7 +175,7 @@ impl Scene {
         self.keep(broken);
     }
 
-    /// What is planted in a Secret is in no other object.
+    /// The value planted in a Secret is in no other object.
     fn search(&mut self, object: &DynamicObject) {
         if secrets::are_in(&serde_json::to_string(object).unwrap()) {
             let kind = object.types.as_ref().map_or("object", |types| &types.kind);
@@ -252,7 +252,7 @@ impl Watched {
         self.now().rules.clear();
     }
 
-    /// Which rules were broken.
+    /// The broken rules.
     pub fn broken(&self) -> Vec<String> {
         self.now().broken.clone()
     }

@@ -29,7 +29,7 @@ use super::{
 
 /// Longer than anything takes on a busy machine; only a failure waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Each test has three processes of its own or more: with more tests at once, two slow cores do nothing but switch.
+/// Each test has three processes or more: with more tests at once, two slow cores do nothing but switch.
 static SLOTS: Semaphore = Semaphore::const_new(MOST);
 const MOST: usize = 3;
 /// Metrics that a failed test prints.
@@ -58,7 +58,7 @@ pub struct World {
     pub may_be_refused: bool,
     /// Whether it is part of the test that a manager panics.
     pub may_panic: bool,
-    /// What managers find in their environment.
+    /// Environment variables of managers.
     pub environment: Vec<(String, String)>,
     _slot: Option<SemaphorePermit<'static>>,
 }
@@ -76,7 +76,7 @@ impl World {
         Self::with_cloud(name, &[]).await
     }
 
-    /// A world whose cloud has flags of its own.
+    /// A world whose cloud has extra flags.
     pub async fn with_cloud(name: &str, flags: &[&str]) -> Self {
         let slot = SLOTS.acquire().await.unwrap();
         let control_plane = ControlPlane::shared().await;
@@ -96,7 +96,7 @@ impl World {
         Self::on(control_plane, control_plane, None, name, &[]).await
     }
 
-    /// A world on a control plane of its own.
+    /// A world on a separate control plane.
     pub async fn apart(control_plane: &ControlPlane, name: &str) -> Self {
         let slot = SLOTS.acquire().await.unwrap();
         Self::on(control_plane, control_plane, Some(slot), name, &[]).await
@@ -300,7 +300,7 @@ impl World {
         .await;
     }
 
-    /// Each Machine has exactly one VM, which is the one it names, and there is no other VM.
+    /// Each Machine has exactly one VM, whose ID it names, and there is no other VM.
     pub async fn assert_vms_match(&self) {
         let vms = self.cloud.provider_ids().await;
         let scene = self.scene.now();
@@ -366,7 +366,7 @@ impl Drop for Manager {
     }
 }
 
-/// What an endpoint says, without a runtime: that of a failed test may be gone.
+/// The response of an endpoint, without a runtime: that of a failed test may have ended.
 fn said(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(3)))?;

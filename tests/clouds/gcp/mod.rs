@@ -155,7 +155,7 @@ async fn a_hundred_machines_get_a_hundred_vms_although_every_tenth_answer_is_los
     assert_eq!(world.violations(), [""; 0]);
 }
 
-/// What `mcm class check --live` says.
+/// Output of `mcm class check --live`.
 async fn checked(world: &World, spec: Value) -> Vec<Line> {
     let compute = format!("{}/compute/v1", world.url);
     let environment = [

@@ -1,4 +1,4 @@
-//! Who waits for Google holds no slot.
+//! A call that waits for Google holds no slot.
 
 use std::sync::Arc;
 

@@ -43,7 +43,7 @@ impl World {
         Self { gce, url }
     }
 
-    /// What Google's console would export.
+    /// A service account key as exported by Google's console.
     pub fn account(&self) -> Value {
         json!({
             "type": "service_account", "project_id": PROJECT, "client_email": EMAIL, "private_key_id": "key-1",

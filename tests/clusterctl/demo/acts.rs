@@ -190,7 +190,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// What a migration must not change: VMs, and Nodes.
+    /// State that a migration must not change: VMs, and Nodes.
     async fn essence(&self) -> (BTreeMap<String, Vec<String>>, Vec<Value>) {
         let nodes = self.show.props().all(Kind::Node).map(|(_, node)| node["metadata"]["uid"].clone()).collect();
         (self.cluster.vms().await, nodes)
@@ -240,7 +240,7 @@ fn adopt(world: &World, to: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// On a thread of its own: commands block, and the table goes on meanwhile.
+/// Runs blocking commands on another thread, while the table is updated.
 async fn aside<T, F>(work: impl FnOnce() -> F + Send + 'static) -> Result<T>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! What the demo shows: objects of Cluster API, native ones, and Nodes.
+//! The objects in the demo: objects of Cluster API, native ones, and Nodes.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Many Clusters in one manager, each with a kubeconfig of its own, and one whose API server is away.
+//! Many Clusters in one manager, each with a separate kubeconfig, and one whose API server is unreachable.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,7 +71,7 @@ async fn carry(mut client: TcpStream, server: SocketAddr, mut cut: watch::Receiv
     let _ = cut.wait_for(|is_cut| !*is_cut).await;
 }
 
-/// A manager of its own, whose figures are those of these Clusters alone.
+/// A separate manager, whose figures are those of these Clusters alone.
 struct Manager {
     program: Program,
     metrics: String,
@@ -79,7 +79,8 @@ struct Manager {
     server: String,
 }
 
-/// C14: one API server that is away does not delay the rollouts of other Clusters, and its own goes on when it is back.
+/// C14: one unreachable API server does not delay the rollouts of other Clusters, and its own rollout continues once it
+/// is reachable.
 #[test]
 fn many_clusters_roll_while_the_api_server_of_one_is_away() {
     play(async |shared: &'static World| {
@@ -168,7 +169,7 @@ async fn within<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
     wait::until_within(LIMIT, what, ask).await
 }
 
-/// A namespace with a kubeconfig that nobody else has: its address and its token are of this Cluster alone.
+/// A namespace with a unique kubeconfig: its address and its token are of this Cluster alone.
 async fn member(world: &'static World, name: &str) -> Member {
     let workload = world.workload.client();
     let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": "default"});
@@ -193,7 +194,7 @@ async fn member(world: &'static World, name: &str) -> Member {
     Member { scene, way }
 }
 
-/// Replaces the VMs of all pools. The names of those that there were.
+/// Replaces the VMs of all pools. Returns the names of the old VMs.
 async fn roll(members: &[Member], size: &str) -> Vec<BTreeSet<String>> {
     let mut old = Vec::new();
     for Member { scene, .. } in members {
@@ -268,7 +269,7 @@ impl Manager {
     }
 }
 
-/// What each part of the test took.
+/// Duration of each part of the test.
 struct Figures {
     rows: Vec<Vec<String>>,
     before: BTreeMap<String, f64>,

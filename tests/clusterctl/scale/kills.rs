@@ -94,7 +94,7 @@ fn a_cluster_moves_there_and_back_while_our_manager_is_killed_at_every_moment() 
     });
 }
 
-/// What was killed, and how long the move took.
+/// The killed programs, and the duration of the move.
 async fn move_and_kill(from: &Scene, to: &Scene, moment: &Moment) -> Vec<String> {
     let kubeconfig = to.world.management.kubeconfig().display().to_string();
     let mut command = from.world.command(&words(from, &kubeconfig));

@@ -25,7 +25,7 @@ pub struct Seen {
     pub most: usize,
     /// Fewest that were available.
     pub least_available: usize,
-    /// Most machines, also those that were being deleted.
+    /// Highest number of machines, including terminating ones.
     pub most_at_all: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What Compute Engine answers.
+//! The answers of Compute Engine.
 
 use axum::{
     http::StatusCode,
@@ -35,7 +35,7 @@ pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
     }
 }
 
-/// What only is looked at.
+/// Reads of resources.
 fn look(gce: &Gce, sent: &Sent) -> Response {
     let path = format!("{}/{}", sent.project, sent.path);
     match gce.things.get(path.trim_end_matches('/')) {

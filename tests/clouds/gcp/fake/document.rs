@@ -19,7 +19,7 @@ impl Document {
         Self(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
     }
 
-    /// What is wrong with a request. Requests for tokens are none of the document.
+    /// The violations of the document by a request. Requests for tokens are not part of the document.
     pub fn check(&self, sent: &Sent) -> Vec<String> {
         let Some((resource, name)) = sent.call.split_once('.') else { return Vec::new() };
         let method = &self.0["resources"][resource]["methods"][name];

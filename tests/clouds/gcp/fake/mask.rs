@@ -46,7 +46,7 @@ impl Mask {
         (!name.is_empty()).then(|| (name.to_owned(), below))
     }
 
-    /// What is asked for of an answer.
+    /// The requested part of an answer.
     pub fn apply(&self, value: &Value) -> Value {
         match value {
             _ if self.0.is_empty() => value.clone(),

@@ -1,7 +1,7 @@
 //! Compute Engine and Google's token endpoints in this process, behind HTTP. It remembers requests, lets operations take a
 //! while, and fails as told. With Google's discovery document it refuses every request that does not fit it.
 //!
-//! What it does with a valid request is an assumption: states, errors and their order are as Google's documentation says.
+//! The answers to valid requests are an assumption: states, errors and their order follow Google's documentation.
 
 #![allow(dead_code, unused_imports, reason = "unit tests and tests of the program use different parts")]
 
@@ -73,7 +73,7 @@ pub struct Vm {
 #[derive(Clone, Debug)]
 enum Goal {
     Run,
-    /// The instance goes, and the operation fails with these codes.
+    /// The instance is deleted, and the operation fails with these codes.
     Fail(Vec<&'static str>),
     Delete,
     /// Another client deletes it, and the operation finds nothing.
@@ -95,7 +95,7 @@ struct Running {
 pub struct Gce {
     /// By zone and name.
     pub vms: BTreeMap<(String, String), Vm>,
-    /// What only is looked at: by project and path below it, or by the email of a service account.
+    /// Readable resources: by project and path below it, or by the email of a service account.
     pub things: BTreeMap<String, Value>,
     operations: BTreeMap<String, Running>,
     /// Operation by ID of the request.
@@ -115,7 +115,7 @@ pub struct Gce {
     pub added: u64,
     /// Codes of the next operations of insertions that fail.
     pub failing: VecDeque<Vec<&'static str>>,
-    /// Requests until an operation is done, beside the one that begins it.
+    /// Requests until an operation is done, in addition to its first one.
     pub steps: usize,
     /// How long operations take, instead of a number of requests.
     pub operation_time: Option<Duration>,
@@ -128,7 +128,7 @@ pub struct Gce {
     pub ignores_filters: bool,
     /// The code of a warning of each list.
     pub warning: Option<&'static str>,
-    /// Requests of the next insertions are carried out, and their instances are gone at once.
+    /// The next insertions succeed, and their instances are deleted at once.
     pub vanishing: usize,
     tokens: BTreeSet<String>,
     issued: usize,
@@ -162,7 +162,7 @@ impl Gce {
         self.sent.iter().filter(move |sent| sent.call == call)
     }
 
-    /// Puts an instance into the cloud that nobody inserted.
+    /// Puts an instance into the cloud without an insertion.
     pub fn put(&mut self, zone: &str, name: &str, tags: &[&str], labels: &Value, status: &str) {
         let body = json!({"name": name, "tags": {"items": tags}, "labels": labels, "networkInterfaces": [{}]});
         self.add(zone, name, &body, status);
@@ -198,7 +198,7 @@ impl Gce {
         self.vms.insert((zone.to_owned(), name.to_owned()), vm);
     }
 
-    /// Time goes by with each request.
+    /// Time advances with each request.
     fn advance(&mut self) {
         let mut done = Vec::new();
         for running in self.operations.values_mut().filter(|running| running.left > 0) {

@@ -86,7 +86,7 @@ fn carry_out(gce: &Mutex<Gce>, sent: &Sent) -> Response {
     if sent.call.contains('.') { answers::carry_out(&mut gce, sent) } else { tokens::carry_out(&mut gce, sent) }
 }
 
-/// What Google says of a request that does not fit the document.
+/// Google's answer to a request that does not fit the document.
 fn refuse(gce: &mut Gce, sent: &Sent) -> Option<Response> {
     let problems = gce.document.clone()?.check(sent);
     if problems.is_empty() {

@@ -1,4 +1,5 @@
-//! What instances need, and what can be looked at: as Google's documentation shows it, without what nobody reads.
+//! Resources that instances need and that can be read: as in Google's documentation, without fields that are never
+//! read.
 
 use serde_json::{Value, json};
 

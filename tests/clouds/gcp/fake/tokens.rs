@@ -14,7 +14,7 @@ use super::{Gce, Sent};
 /// The service account that Secrets of tests name, and its key, which opens nothing.
 pub const EMAIL: &str = "mcm@my-project.iam.gserviceaccount.com";
 pub const PRIVATE_KEY: &str = include_str!("key.pem");
-/// What Google's own client says, wherever it sends its request.
+/// The audience in requests of Google's client, whatever their address.
 const AUDIENCE: &str = "https://oauth2.googleapis.com/token";
 /// The token of the process that may be exchanged.
 pub const SUBJECT_TOKEN: &str = "token-of-the-workload";
