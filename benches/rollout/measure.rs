@@ -83,7 +83,7 @@ pub fn cpu_seconds(pids: &[u32]) -> f64 {
 pub struct Memory {
     /// The most that was resident at any time.
     pub peak: f64,
-    /// What is resident now.
+    /// The resident memory now.
     pub resident: f64,
     /// The part of it that the process wrote: heap and stacks. The rest is the program itself.
     pub anonymous: f64,

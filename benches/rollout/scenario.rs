@@ -70,7 +70,7 @@ impl FromStr for ScaleDown {
     }
 }
 
-/// What one implementation did.
+/// The result of one implementation.
 #[derive(Debug, Serialize)]
 pub struct Run {
     pub name: String,
@@ -84,7 +84,7 @@ pub struct Run {
     pub latencies_seconds: [f64; 3],
 }
 
-/// What one phase cost.
+/// The cost of one phase.
 #[derive(Debug, Serialize)]
 pub struct Phase {
     pub name: String,
@@ -101,7 +101,7 @@ pub struct Phase {
 }
 
 impl Run {
-    /// What the simulated cloud alone takes in a phase, in seconds.
+    /// The latency of the simulated cloud in a phase, in seconds.
     pub fn latency_floor(&self, phase: &str) -> f64 {
         let [create, boot, delete] = self.latencies_seconds;
         match phase {
@@ -112,7 +112,7 @@ impl Run {
     }
 }
 
-/// What a watch of the machines has seen.
+/// The observations of a watch of the machines.
 #[derive(Default)]
 struct Seen {
     machines: BTreeMap<String, Arc<Machine>>,
@@ -190,7 +190,7 @@ impl World {
         self.remove().await
     }
 
-    /// What the processes hold when nothing happens.
+    /// The memory of the idle processes.
     async fn idle(&self, time: Duration) -> Vec<Memory> {
         tokio::time::sleep(time).await;
         measure::memory(&self.pids)
