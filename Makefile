@@ -46,8 +46,8 @@ count-calls: ## Count the calls of EC2 in the life of CLOUD_MACHINES=500 machine
 soak-orphans: ## Let the orphan collectors of two namespaces with one cluster tag run for SOAK_MINUTES=30 on simulations of two clouds
 	KUBEBUILDER_ASSETS=$$(hack/control-plane get) SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --locked --features aws,gcp --test clouds soak:: -- --nocapture
 
-seeds: ## Play COUNT=10000 seeds of the model from FIRST=1000000 on, with an optimized build (ROOMS=in-place,volumes)
-	@hack/seeds --first $(FIRST) --rooms "$(ROOMS)" $(COUNT)
+seeds: ## Play COUNT=10000 seeds of the model from FIRST=1000000 on, with an optimized build (AREAS=in-place,volumes)
+	@hack/seeds --first $(FIRST) --areas "$(AREAS)" $(COUNT)
 
 check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --check

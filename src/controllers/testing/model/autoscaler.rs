@@ -12,12 +12,12 @@ use tokio::time::sleep;
 
 use super::{
     super::api_server::{DEPLOYMENTS, MACHINES, Object, Verb},
+    areas::Areas,
     cloud::{Cloud, Style},
-    dice::Dice,
-    luck::Rates,
-    rooms::Rooms,
+    desired_state::{DesiredState, POOL},
+    faults::Rates,
+    rng::Rng,
     system::{Process, Program},
-    wish::{POOL, Wish},
     world::{NAMESPACE, World},
 };
 use crate::api::labels;
@@ -37,16 +37,16 @@ pub(super) enum Form {
 impl World {
     /// Adds a Machine to the list and takes 1 from the replicas, in one write. False if there is no deployment with replicas.
     pub(super) fn choose(&self, name: &str, form: Form) -> bool {
-        if self.wish.lock().replicas == 0 || self.control.get(&DEPLOYMENTS, NAMESPACE, POOL).is_none() {
+        if self.desired.lock().replicas == 0 || self.control.get(&DEPLOYMENTS, NAMESPACE, POOL).is_none() {
             return false;
         }
         self.say(format!("autoscaler: without machine {name}"));
-        let wish = {
-            let mut wish = self.wish.lock();
-            wish.replicas -= 1;
-            wish.clone()
+        let desired = {
+            let mut desired = self.desired.lock();
+            desired.replicas -= 1;
+            desired.clone()
         };
-        self.ledger.lock().wished(&wish);
+        self.ledger.lock().desired_changed(&desired);
         let now = self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let edited = self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| {
             let annotations = &mut deployment["metadata"]["annotations"];
@@ -58,21 +58,21 @@ impl World {
             let list = listed.map_or_else(|| entry.clone(), |list| format!("{list},{entry}"));
             annotations[labels::TRIGGER_DELETION] = json!(list);
             annotations[labels::LAST_SCALER_CHANGE] = json!(now);
-            deployment["spec"]["replicas"] = json!(wish.replicas);
+            deployment["spec"]["replicas"] = json!(desired.replicas);
         });
-        // The wish may have been to delete it.
+        // The user may have deleted it.
         edited.is_ok()
     }
 
     /// Chooses several Machines within a short time.
     pub(super) fn choose_several(self: &Arc<Self>) {
-        let count = self.luck.dice(|dice| dice.below(6)) + 1;
-        let form = self.luck.pick(&[Form::WithTime, Form::Name]).unwrap();
-        let pause = self.luck.pick(&PAUSES).unwrap();
+        let count = self.faults.rng(|rng| rng.below(6)) + 1;
+        let form = self.faults.pick(&[Form::WithTime, Form::Name]).unwrap();
+        let pause = self.faults.pick(&PAUSES).unwrap();
         for index in 0..u32::try_from(count).unwrap() {
             self.later(Duration::from_millis(pause) * index, move |world| {
                 let candidates: Vec<String> = world.candidates().iter().map(|it| it.name().to_owned()).collect();
-                if let Some(name) = world.luck.pick(&candidates) {
+                if let Some(name) = world.faults.pick(&candidates) {
                     world.choose(&name, form);
                 }
             });
@@ -121,34 +121,34 @@ impl World {
 
 /// A seed decides how long requests take, how often writes collide and how far caches lag behind.
 async fn world(seed: u64, replicas: i32) -> (Arc<World>, Process) {
-    let mut dice = Dice::seeded(seed);
+    let mut rng = Rng::seeded(seed);
     let rates = Rates {
-        latency: *dice.pick(&[5, 50, 300]).unwrap(),
-        overtaken: *dice.pick(&[0, 0, 80]).unwrap(),
-        late: *dice.pick(&[0, 0, 100]).unwrap(),
+        latency: *rng.pick(&[5, 50, 300]).unwrap(),
+        overtaken: *rng.pick(&[0, 0, 80]).unwrap(),
+        late: *rng.pick(&[0, 0, 100]).unwrap(),
         ..Rates::calm()
     };
-    let world = World::with(dice, rates, Cloud::new(Style::SIMPLE), Wish::of(replicas), Rooms::default());
+    let world = World::with(rng, rates, Cloud::new(Style::SIMPLE), DesiredState::of(replicas), Areas::default());
     let process = Process::start(&world, &Program::everything("a").without_election());
     met(&world).await;
     (world, process)
 }
 
 async fn met(world: &World) {
-    let outcome = world.within(Duration::from_mins(40), "the wish", || world.what_is_missing().is_empty()).await;
-    let told = || format!("{}\n{}", world.luck.log().join("\n"), world.describe());
-    assert_eq!(world.luck.failure(), None, "{}", told());
+    let outcome = world.within(Duration::from_mins(40), "the desired state", || world.differences().is_empty()).await;
+    let told = || format!("{}\n{}", world.faults.log().join("\n"), world.describe());
+    assert_eq!(world.faults.failure(), None, "{}", told());
     outcome.unwrap_or_else(|failure| panic!("{failure}\n{}", told()));
 }
 
 /// Chooses some Machines one after the other, as the seed decides.
 async fn choose(world: &World, count: usize) -> BTreeSet<String> {
-    let form = world.luck.pick(&[Form::WithTime, Form::Name]).unwrap();
-    let pause = Duration::from_millis(world.luck.pick(&PAUSES).unwrap());
+    let form = world.faults.pick(&[Form::WithTime, Form::Name]).unwrap();
+    let pause = Duration::from_millis(world.faults.pick(&PAUSES).unwrap());
     let mut chosen = BTreeSet::new();
     for _ in 0..count {
         let names: Vec<String> = world.candidates().iter().map(|machine| machine.name().to_owned()).collect();
-        let name = world.luck.pick(&names).unwrap();
+        let name = world.faults.pick(&names).unwrap();
         assert!(world.choose(&name, form));
         chosen.insert(name);
         sleep(pause).await;
@@ -170,7 +170,7 @@ async fn exactly_the_machines_that_the_autoscaler_chooses_go(#[case] count: usiz
         met(&world).await;
         // The number of Machines is checked once a minute.
         sleep(Duration::from_mins(2)).await;
-        let told = || format!("seed {seed}, {count}\n{}", world.luck.log().join("\n"));
+        let told = || format!("seed {seed}, {count}\n{}", world.faults.log().join("\n"));
         assert_eq!(world.machine_names(), before.difference(&chosen).cloned().collect(), "{}", told());
         assert_eq!(world.created().len(), before.len(), "machines are created for nothing, {}", told());
         assert!(!world.was_frozen(), "{}", told());
@@ -186,15 +186,15 @@ async fn the_autoscaler_chooses_in_the_middle_of_a_rollout(#[case] rollouts: usi
     for seed in 0..24 {
         let (world, _a) = world(seed, 6).await;
         for _ in 0..rollouts {
-            world.wish_for("another template", Wish::roll);
-            sleep(world.luck.millis(0..60_000)).await;
+            world.change_desired_state("another template", DesiredState::roll);
+            sleep(world.faults.millis(0..60_000)).await;
         }
-        let count = world.luck.dice(|dice| dice.below(3)) + 1;
+        let count = world.faults.rng(|rng| rng.below(3)) + 1;
         let chosen = choose(&world, count).await;
         met(&world).await;
-        let told = || format!("seed {seed}, chosen {chosen:?}\n{}", world.luck.log().join("\n"));
+        let told = || format!("seed {seed}, chosen {chosen:?}\n{}", world.faults.log().join("\n"));
         assert_eq!(world.machine_names().intersection(&chosen).count(), 0, "{}", told());
-        let current = world.wish.lock().class_name();
+        let current = world.desired.lock().class_name();
         let of_current = |name: &&String| world.created().get(*name) == Some(&current);
         let deleted = world.deleted();
         let wrong: Vec<&String> = deleted.difference(&chosen).filter(of_current).collect();
@@ -226,7 +226,7 @@ async fn a_machine_whose_vm_died_goes_when_the_autoscaler_chooses_it(#[case] aft
         }
         assert!(world.choose(dead.first().unwrap(), Form::WithTime));
         met(&world).await;
-        let told = || format!("seed {seed}, dead {dead:?}\n{}", world.luck.log().join("\n"));
+        let told = || format!("seed {seed}, dead {dead:?}\n{}", world.faults.log().join("\n"));
         assert_eq!(world.machine_names(), before.difference(&dead).cloned().collect(), "{}", told());
         assert_eq!(world.created().len(), before.len(), "{}", told());
     }

@@ -12,8 +12,8 @@ use kube::ResourceExt;
 use tokio::time::sleep;
 
 use super::{
-    dice::Dice,
-    wish::class_names,
+    desired_state::class_names,
+    rng::Rng,
     world::{NAMESPACE, World},
 };
 use crate::{
@@ -91,12 +91,12 @@ enum Made {
 }
 
 impl Cloud {
-    pub(super) fn of(dice: &mut Dice) -> Self {
+    pub(super) fn of(rng: &mut Rng) -> Self {
         Self::new(Style {
-            initializes: dice.one_in(3),
-            forgets_tokens: dice.one_in(2),
-            names_nodes_like_machines: dice.one_in(2),
-            reuses_names: dice.one_in(2),
+            initializes: rng.one_in(3),
+            forgets_tokens: rng.one_in(2),
+            names_nodes_like_machines: rng.one_in(2),
+            reuses_names: rng.one_in(2),
         })
     }
 
@@ -124,7 +124,7 @@ impl Cloud {
 
     pub(super) fn add_foreign(&mut self) {
         for _ in 0..FOREIGN {
-            let id = self.make_stray(None, "class-0", None);
+            let id = self.make_orphan_vm(None, "class-0", None);
             self.give_away(&id).is_tagged = false;
         }
     }
@@ -134,7 +134,7 @@ impl Cloud {
         self.is_shared = true;
         for class in class_names() {
             for marker in OF_OTHERS {
-                let id = self.make_stray(None, &class, marker);
+                let id = self.make_orphan_vm(None, &class, marker);
                 self.give_away(&id);
             }
         }
@@ -148,7 +148,7 @@ impl Cloud {
     }
 
     /// Adds an unrequested VM; returns its ID.
-    pub(super) fn make_stray(&mut self, machine: Option<String>, class: &str, marker: Option<&str>) -> String {
+    pub(super) fn make_orphan_vm(&mut self, machine: Option<String>, class: &str, marker: Option<&str>) -> String {
         self.serial += 1;
         let (id, node) = (format!("cloud:///{}", self.serial), format!("stray-{}", self.serial));
         let (owner, machine) = (node.clone(), machine.unwrap_or_else(|| node.clone()));
@@ -287,7 +287,7 @@ impl ModelDriver {
         })?;
         sleep(fate.there).await;
         if what == "create" {
-            sleep(world.luck.millis(500..5000)).await;
+            sleep(world.faults.millis(500..5000)).await;
         }
         let answer = effect(&world);
         sleep(fate.back).await;
@@ -303,17 +303,17 @@ impl ModelDriver {
 
 impl World {
     fn fate_of_cloud_call(&self, never: &[Code]) -> Result<Fate, DriverError> {
-        let rates = self.luck.rates();
-        let (there, back) = (self.luck.millis(0..rates.latency), self.luck.millis(0..rates.latency * 5));
-        if !self.luck.per_mille(rates.cloud) {
+        let rates = self.faults.rates();
+        let (there, back) = (self.faults.millis(0..rates.latency), self.faults.millis(0..rates.latency * 5));
+        if !self.faults.per_mille(rates.cloud) {
             return Ok(Fate { there, back, lost: None });
         }
-        if self.luck.one_in(3) {
+        if self.faults.one_in(3) {
             let codes = [Code::DeadlineExceeded, Code::Unavailable, Code::Internal, Code::Unknown, Code::Canceled];
-            return Ok(Fate { there, back, lost: self.luck.pick(&codes) });
+            return Ok(Fate { there, back, lost: self.faults.pick(&codes) });
         }
         let codes: Vec<Code> = Code::ALL.into_iter().filter(|code| !never.contains(code)).collect();
-        Err(DriverError::new(self.luck.pick(&codes).unwrap(), "as it pleases"))
+        Err(DriverError::new(self.faults.pick(&codes).unwrap(), "as it pleases"))
     }
 }
 
@@ -341,11 +341,11 @@ impl Driver for ModelDriver {
             if let Some(code) = world.cloud.lock().refuses {
                 return Err(DriverError::new(code, "not like this"));
             }
-            world.ledger.lock().vm_is_made(&world.luck, machine);
-            world.luck.must(request.owner == NAMESPACE, || format!("a VM is made for owner {:?}", request.owner));
+            world.ledger.lock().vm_is_made(&world.faults, machine);
+            world.faults.must(request.owner == NAMESPACE, || format!("a VM is made for owner {:?}", request.owner));
             let made = world.cloud.lock().create(machine, &request.class.name_any(), &request.owner);
             let name = machine.name_any();
-            world.luck.must(!matches!(made, Made::Second(_)), || format!("a second VM is made for machine {name}"));
+            world.faults.must(!matches!(made, Made::Second(_)), || format!("a second VM is made for machine {name}"));
             let (Made::New(id) | Made::Found(id) | Made::Second(id)) = &made;
             let vm = world.cloud.lock().describe(id);
             if !matches!(made, Made::Found(_)) {
@@ -375,14 +375,14 @@ impl Driver for ModelDriver {
                 let (mut ledger, node) = (world.ledger.lock(), server.node.clone());
                 let is_collected = machine.metadata.uid.is_none();
                 if is_collected {
-                    ledger.stray_is_deleted(&id, &server, &world.luck);
+                    ledger.orphan_vm_is_deleted(&id, &server, &world.faults);
                 } else {
-                    ledger.vm_deleted(&world.luck, machine, &id, &node);
+                    ledger.vm_deleted(&world.faults, machine, &id, &node);
                 }
                 ledger.vm_is_gone(&id);
                 drop(ledger);
                 if is_collected {
-                    world.stray_deleted(&id, node);
+                    world.orphan_vm_deleted(&id, node);
                 } else {
                     world.say(format!("  the VM of node {node} is deleted"));
                     world.lose_contact(&node);
@@ -407,7 +407,7 @@ impl Driver for ModelDriver {
             }
             let mut listed = cloud.list(&class.name_any());
             // A new VM may not show yet.
-            if world.luck.rates().mishaps > 0 && world.luck.one_in(4) {
+            if world.faults.rates().mishaps > 0 && world.faults.one_in(4) {
                 listed.pop_last();
             }
             Ok(listed)

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::api_server::{DEPLOYMENTS, Kind, MACHINES, SETS},
-    wish::POOL,
+    desired_state::POOL,
     world::{NAMESPACE, World},
 };
 use crate::api::labels;
@@ -20,7 +20,7 @@ pub(super) fn conditions_of(kind: &Kind) -> &'static str {
 impl World {
     /// A user causes or ends a freeze.
     pub(super) fn freeze_something(self: &Arc<Self>) {
-        match self.luck.dice(|dice| dice.below(8)) {
+        match self.faults.rng(|rng| rng.below(8)) {
             0..=2 => self.make_machines_by_hand(),
             3 | 4 => self.freeze_by_hand(),
             5 => self.ask_for_unfreezing(),
@@ -31,12 +31,12 @@ impl World {
     /// Machines that a set adopts.
     fn make_machines_by_hand(&self) {
         let Some(set) = self.some(&SETS).and_then(|name| self.control.get(&SETS, NAMESPACE, &name)) else { return };
-        let count = self.luck.dice(|dice| dice.below(5)) + 1;
+        let count = self.faults.rng(|rng| rng.below(5)) + 1;
         self.ledger.lock().made_by_hand(count);
         self.say(format!("user: make {count} machines that set {} selects", set.name()));
         let template = &set.value["spec"]["template"];
         for _ in 0..count {
-            let name = self.luck.dice(|dice| format!("by-hand-{}", dice.roll() % 100_000));
+            let name = self.faults.rng(|rng| format!("by-hand-{}", rng.roll() % 100_000));
             let meta = json!({ "namespace": NAMESPACE, "name": name, "labels": template["metadata"]["labels"] });
             // One of that name exists already.
             drop(self.control.create(&MACHINES, json!({ "metadata": meta, "spec": template["spec"] })));
@@ -46,7 +46,7 @@ impl World {
     /// With the label alone, or with all that the Go program writes.
     fn freeze_by_hand(&self) {
         let Some(set) = self.some(&SETS) else { return };
-        let by_go = self.luck.one_in(2);
+        let by_go = self.faults.one_in(2);
         self.say(format!("freeze set {set}, as the Go program: {by_go}"));
         self.mark_frozen(&SETS, &set, by_go);
         if by_go {
@@ -83,10 +83,10 @@ impl World {
 
     /// For longer than any probe has patience.
     fn lose_target(self: &Arc<Self>) {
-        if self.luck.rates().mishaps == 0 || self.ledger.lock().target_is_away() {
+        if self.faults.rates().mishaps == 0 || self.ledger.lock().target_is_away() {
             return;
         }
-        let after = self.luck.millis(100_000..1_200_000);
+        let after = self.faults.millis(100_000..1_200_000);
         self.say(format!("the target API server does not answer for {after:?}"));
         self.target.set_paused(true);
         self.ledger.lock().target_answers(false);

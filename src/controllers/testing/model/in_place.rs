@@ -26,20 +26,20 @@ impl World {
         }
         if is_new(has_critical_taint) {
             let name = name.clone();
-            let after = self.luck.millis(100..60_000);
+            let after = self.faults.millis(100..60_000);
             self.later(after, move |world| world.start_components(&name));
         }
-        let is_asked = is_new(is_candidate) && self.wish.lock().is_manual();
-        if is_asked && (self.luck.rates().mishaps == 0 || !self.luck.one_in(3)) {
+        let is_asked = is_new(is_candidate) && self.desired.lock().is_manual();
+        if is_asked && (self.faults.rates().mishaps == 0 || !self.faults.one_in(3)) {
             self.select_later(name);
         }
     }
 
     fn begin_update(self: &Arc<Self>, node: &str) {
-        let is_bad = self.luck.rates().mishaps > 0;
-        let fate = self.luck.dice(|dice| dice.below(10));
-        let takes = self.luck.millis(500..60_000);
-        if self.luck.one_in(3) {
+        let is_bad = self.faults.rates().mishaps > 0;
+        let fate = self.faults.rng(|rng| rng.below(10));
+        let takes = self.faults.millis(500..60_000);
+        if self.faults.one_in(3) {
             // Its machine restarts.
             let (node, seconds) = (node.to_owned(), takes.as_secs() / 2 + 1);
             self.later(Duration::from_millis(100), move |world| world.ail(&node, Some(seconds)));
@@ -47,7 +47,7 @@ impl World {
         match fate {
             0 if is_bad => self.say(format!("the agent on node {node} will never answer")),
             1 | 2 if is_bad => {
-                let long = self.luck.millis(1000..1_500_000);
+                let long = self.faults.millis(1000..1_500_000);
                 self.report_later(node, takes, labels::FAILED);
                 if fate == 1 {
                     self.report_later(node, takes + long, labels::SUCCESSFUL);
@@ -96,14 +96,15 @@ impl World {
     }
 
     fn select_later(self: &Arc<Self>, node: String) {
-        let after = self.luck.millis(100..60_000);
+        let after = self.faults.millis(100..60_000);
         self.later(after, move |world| world.select(&node));
     }
 
     /// A user selects a Node, if that is what users do.
     fn select(&self, name: &str) {
         let Some(node) = self.target.get(&NODES, "", name) else { return };
-        if is_candidate(&node) && !is_selected(&node) && result_of(&node).is_empty() && self.wish.lock().is_manual() {
+        if is_candidate(&node) && !is_selected(&node) && result_of(&node).is_empty() && self.desired.lock().is_manual()
+        {
             self.say(format!("user: update node {name}"));
             let selected = self.target.edit(&NODES, "", name, |node| {
                 node["metadata"]["labels"][labels::SELECTED_FOR_UPDATE] = json!(labels::SET);
@@ -115,8 +116,8 @@ impl World {
     /// Most updates succeed from now on, and every user and cloud controller does their part.
     pub(super) fn help_updates(self: &Arc<Self>) {
         for node in self.target.all(&NODES) {
-            if matches!(progress(&node), READY | FAILED) && !self.luck.one_in(3) {
-                let after = self.luck.millis(100..60_000);
+            if matches!(progress(&node), READY | FAILED) && !self.faults.one_in(3) {
+                let after = self.faults.millis(100..60_000);
                 self.report_later(node.name(), after, labels::SUCCESSFUL);
             }
             self.select_later(node.name().to_owned());

@@ -20,11 +20,11 @@ const CONTACT: Duration = Duration::from_secs(40);
 impl World {
     /// A VM that was just made boots, or does not.
     pub(super) fn boot(self: &Arc<Self>, id: &str) {
-        if self.luck.rates().mishaps > 0 && self.luck.one_in(12) {
+        if self.faults.rates().mishaps > 0 && self.faults.one_in(12) {
             return self.say("  it will never boot");
         }
         let id = id.to_owned();
-        let after = self.luck.millis(200..90_000);
+        let after = self.faults.millis(200..90_000);
         self.later(after, move |world| world.join(&id));
     }
 
@@ -49,7 +49,7 @@ impl World {
             self.target.create(&NODES, node).unwrap();
             self.say(format!("node {name} joins"));
         }
-        let after = self.luck.millis(100..20_000);
+        let after = self.faults.millis(100..20_000);
         let vm = vm.to_owned();
         self.later(after, move |world| world.become_ready(&name, &vm));
     }
@@ -134,16 +134,16 @@ impl World {
         if has_pods || is_closed {
             return;
         }
-        let most = if self.rooms.volumes { 6 } else { 3 };
-        for _ in 0..self.luck.dice(|dice| dice.below(most)) {
-            let name = self.luck.dice(|dice| format!("pod-{}", dice.roll() % 100_000));
+        let most = if self.areas.volumes { 6 } else { 3 };
+        for _ in 0..self.faults.rng(|rng| rng.below(most)) {
+            let name = self.faults.rng(|rng| format!("pod-{}", rng.roll() % 100_000));
             self.place_pod(&name, node, &Value::Null);
         }
     }
 
     /// With these volumes, or with new ones.
     pub(super) fn place_pod(&self, name: &str, node: &str, volumes: &Value) {
-        let grace = self.luck.dice(|dice| dice.within(1..200));
+        let grace = self.faults.rng(|rng| rng.within(1..200));
         let mut pod = json!({
             "metadata": { "namespace": POD_NAMESPACE, "name": name, "labels": { POD_LABEL: POD_LABEL } },
             "spec": { "nodeName": node, "containers": [], "terminationGracePeriodSeconds": grace },
@@ -151,7 +151,7 @@ impl World {
         });
         if volumes.is_array() {
             pod["spec"]["volumes"] = volumes.clone();
-        } else if self.rooms.volumes && self.luck.one_in(2) {
+        } else if self.areas.volumes && self.faults.one_in(2) {
             self.add_volumes(&mut pod);
         }
         // One of that name runs already.
@@ -165,7 +165,7 @@ impl World {
             return;
         }
         let grace = pod.value["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default();
-        let after = self.luck.millis(100..2000) + Duration::from_secs(grace / 2);
+        let after = self.faults.millis(100..2000) + Duration::from_secs(grace / 2);
         let (name, uid) = (pod.name().to_owned(), pod.uid().to_owned());
         self.later(after, move |world| world.end_pod(&name, &uid));
     }
@@ -221,14 +221,14 @@ impl World {
         if write.call.kind == &ATTACHMENTS {
             self.saw_attachment(write);
         }
-        if write.call.kind == &NODES && self.rooms.in_place && write.changed() {
+        if write.call.kind == &NODES && self.areas.in_place && write.changed() {
             self.saw_update(write);
         }
         if write.refusal.is_none() {
             let cloud = self.cloud.lock();
-            self.ledger.lock().saw(write, &self.luck, &cloud, &self.target);
+            self.ledger.lock().saw(write, &self.faults, &cloud, &self.target);
         }
-        self.ledger.lock().check_request(write.call, &self.luck);
+        self.ledger.lock().check_request(write.call, &self.faults);
     }
 }
 
@@ -258,6 +258,6 @@ pub(super) fn ready_status(node: &Object) -> &str {
 }
 
 fn ready(status: &str, world: &World) -> Value {
-    let now = world.luck.clock.now();
+    let now = world.faults.clock.now();
     json!({ "type": "Ready", "status": status, "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() })
 }

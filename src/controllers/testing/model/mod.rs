@@ -9,28 +9,28 @@
 //! `MODEL_SEEDS=2000 cargo test --lib model` tries more seeds, with `MODEL_FIRST=5000` only those from 5000 on;
 //! `hack/seeds` plays many with an optimized build. `MODEL_SEED=7` plays one seed and shows all of it, with
 //! `MODEL_LIVE=1` while it runs and with `MODEL_TRACE=1` with the product's log, such as its waits.
-//! `MODEL_ROOMS=in-place,volumes` gives every seed these [`rooms`]. A seed that failed is added to `seeds.txt` with its
-//! rooms and its finding, and is played for ever.
+//! `MODEL_AREAS=in-place,volumes` gives every seed these [`areas`]. A seed that failed is added to `seeds.txt` with its
+//! areas and its finding, and is played for ever.
 
+mod areas;
 mod autoscaler;
 mod cloud;
-mod dice;
+mod converged;
+mod desired_state;
+mod external_writers;
+mod faults;
 mod freezes;
-mod goal;
 mod in_place;
 mod kubelet;
 mod ledger;
-mod life;
-mod luck;
-mod meddling;
-mod people;
+mod orphan_vms;
 mod preservation;
-mod rooms;
+mod process_lifecycle;
+mod rng;
 mod scenarios;
-mod strays;
 mod system;
+mod user_actions;
 mod volumes;
-mod wish;
 mod world;
 
 use std::{
@@ -46,26 +46,27 @@ use std::{
 
 use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
-use self::{life::Life, rooms::Rooms, world::World};
+use self::{areas::Areas, process_lifecycle::Lifecycle, world::World};
 
 /// Seeds that are played when nothing else is asked for: with the kept ones what two cores play in less than five minutes.
 const SEEDS: u64 = 700;
-/// Rooms, and seeds that are played in each.
-const ROOMS: [&str; 7] = ["in-place", "preservation", "orphans", "freezes", "volumes", "meddling", "autoscaler"];
-const IN_ROOMS: Range<u64> = 0..10;
+/// Areas, and seeds that are played in each.
+const AREAS: [&str; 7] =
+    ["in-place", "preservation", "orphans", "freezes", "volumes", "external-writers", "autoscaler"];
+const IN_AREAS: Range<u64> = 0..10;
 /// Lines of a story that a failure shows.
 const SHOWN: usize = 70;
 
 /// Plays a seed; what went wrong and how it came to that otherwise.
-fn play(seed: u64, rooms: Rooms, shown: usize) -> Result<Vec<String>, String> {
+fn play(seed: u64, areas: Areas, shown: usize) -> Result<Vec<String>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let (world, outcome, seconds) = runtime.block_on(async {
-        let world = World::of(seed, rooms);
-        let outcome = Life::of(&world).live().await;
+        let world = World::of(seed, areas);
+        let outcome = Lifecycle::of(&world).live().await;
         let seconds = world.now().as_second() - super::clock::EPOCH;
         (world, outcome, seconds)
     });
-    let log = world.luck.log();
+    let log = world.faults.log();
     if env::var("MODEL_TRAFFIC").is_ok() {
         eprintln!("seed {seed}: {seconds} s, {:?}", world.traffic());
     }
@@ -78,23 +79,23 @@ fn play(seed: u64, rooms: Rooms, shown: usize) -> Result<Vec<String>, String> {
     Err(text)
 }
 
-/// Seeds that failed once, with their rooms.
-fn kept_seeds() -> impl Iterator<Item = (u64, Rooms)> {
+/// Seeds that failed once, with their areas.
+fn kept_seeds() -> impl Iterator<Item = (u64, Areas)> {
     let lines = include_str!("seeds.txt").lines();
     lines.filter_map(|line| {
-        let (seed, rooms) = line.split('#').next()?.trim().split_once(' ')?;
-        Some((seed.parse().ok()?, Rooms::named(rooms)))
+        let (seed, areas) = line.split('#').next()?.trim().split_once(' ')?;
+        Some((seed.parse().ok()?, Areas::named(areas)))
     })
 }
 
 /// How many were played, and what failed. It ends when so many fail that more say nothing new.
-fn play_all(seeds: &[(u64, Rooms)]) -> (usize, Vec<String>) {
+fn play_all(seeds: &[(u64, Areas)]) -> (usize, Vec<String>) {
     let next = Arc::new(AtomicU64::new(0));
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let work = || {
         let mut failures = Vec::new();
-        while let Some((seed, rooms)) = seeds.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap()) {
-            failures.extend(play(*seed, *rooms, SHOWN).err());
+        while let Some((seed, areas)) = seeds.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap()) {
+            failures.extend(play(*seed, *areas, SHOWN).err());
             if failures.len() > 3 {
                 break;
             }
@@ -110,14 +111,14 @@ fn play_all(seeds: &[(u64, Rooms)]) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn whatever_breaks_the_invariants_hold_and_in_the_end_the_wish_is_met() {
+fn the_invariants_hold_under_faults_and_the_world_converges() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = number("MODEL_SEED") {
         if env::var("MODEL_TRACE").is_ok() {
             let filter = Targets::new().with_target("mcm", tracing::Level::DEBUG);
             tracing_subscriber::registry().with(fmt::layer().without_time().with_ansi(false)).with(filter).init();
         }
-        match play(seed, Rooms::asked_for(), usize::MAX) {
+        match play(seed, Areas::asked_for(), usize::MAX) {
             Ok(log) => return println!("{}", log.join("\n")),
             Err(failure) => panic!("{failure}"),
         }
@@ -125,10 +126,10 @@ fn whatever_breaks_the_invariants_hold_and_in_the_end_the_wish_is_met() {
     let asked_first = number("MODEL_FIRST");
     let first = asked_first.unwrap_or_default();
     let count = number("MODEL_SEEDS").unwrap_or(SEEDS);
-    let drawn = (first..first + count).map(|seed| (seed, Rooms::asked_for()));
-    let in_rooms = ROOMS.into_iter().flat_map(|name| IN_ROOMS.map(move |seed| (seed, Rooms::named(name))));
-    let always = kept_seeds().chain(in_rooms).filter(|_| asked_first.is_none());
-    let seeds: Vec<(u64, Rooms)> = always.chain(drawn).collect();
+    let drawn = (first..first + count).map(|seed| (seed, Areas::asked_for()));
+    let in_areas = AREAS.into_iter().flat_map(|name| IN_AREAS.map(move |seed| (seed, Areas::named(name))));
+    let always = kept_seeds().chain(in_areas).filter(|_| asked_first.is_none());
+    let seeds: Vec<(u64, Areas)> = always.chain(drawn).collect();
     let (played, failures) = play_all(&seeds);
     if !failures.is_empty() {
         let first: Vec<_> = failures.iter().filter_map(|failure| failure.lines().next()).collect();
@@ -141,7 +142,7 @@ fn whatever_breaks_the_invariants_hold_and_in_the_end_the_wish_is_met() {
 #[test]
 fn a_seed_is_played_the_same_every_time() {
     let story = |seed| {
-        let story = play(seed, Rooms::asked_for(), SHOWN).unwrap();
+        let story = play(seed, Areas::asked_for(), SHOWN).unwrap();
         story.into_iter().filter(|line| !line.contains("Secret bootstrap-token-")).collect::<Vec<_>>()
     };
     for seed in 0..3 {

@@ -16,7 +16,7 @@ const WORDS: [&str; 6] = ["now", "when-failed", "when-failed", "false", "", "per
 impl World {
     /// A user writes or removes an annotation.
     pub(super) fn ask_for_preservation(self: &Arc<Self>) {
-        let word = if self.luck.one_in(3) { None } else { self.luck.pick(&WORDS) };
+        let word = if self.faults.one_in(3) { None } else { self.faults.pick(&WORDS) };
         let change = |object: &mut Value| {
             let meta = object["metadata"].as_object_mut().unwrap();
             let annotations = meta.entry("annotations").or_insert_with(|| json!({})).as_object_mut().unwrap();
@@ -25,7 +25,7 @@ impl World {
                 None => drop(annotations.remove(labels::PRESERVE)),
             }
         };
-        let (kind, server, namespace) = match self.luck.one_in(2) {
+        let (kind, server, namespace) = match self.faults.one_in(2) {
             true => (&NODES, &self.target, ""),
             false => (&MACHINES, &self.control, NAMESPACE),
         };

@@ -8,12 +8,12 @@ use tokio::time::sleep;
 
 use super::{
     super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Outcome, SECRETS, SETS, Verb, merge},
+    areas::Areas,
     cloud::{Cloud, PROVIDER, Style},
-    dice::Dice,
-    luck::Rates,
-    rooms::Rooms,
+    desired_state::{DesiredState, Strategy},
+    faults::Rates,
+    rng::Rng,
     system::{self, Process, Program, TAKE_OVER},
-    wish::{Strategy, Wish},
     world::{NAMESPACE, World},
 };
 use crate::{controllers, driver::Code};
@@ -22,23 +22,23 @@ use crate::{controllers, driver::Code};
 const BOOTED: Duration = Duration::from_mins(3);
 
 fn world(replicas: i32, style: Style) -> Arc<World> {
-    World::with(Dice::seeded(0), Rates::calm(), Cloud::new(style), Wish::of(replicas), Rooms::default())
+    World::with(Rng::seeded(0), Rates::calm(), Cloud::new(style), DesiredState::of(replicas), Areas::default())
 }
 
 fn fine(world: &World) {
-    if let Some(failure) = world.luck.failure() {
-        panic!("{failure}\n{}\n{}", world.luck.log().join("\n"), world.describe());
+    if let Some(failure) = world.faults.failure() {
+        panic!("{failure}\n{}\n{}", world.faults.log().join("\n"), world.describe());
     }
 }
 
 async fn until(world: &World, limit: Duration, what: &str, is_so: impl Fn() -> bool) {
     let outcome = world.within(limit, what, is_so).await;
     fine(world);
-    outcome.unwrap_or_else(|failure| panic!("{failure}\n{}\n{}", world.luck.log().join("\n"), world.describe()));
+    outcome.unwrap_or_else(|failure| panic!("{failure}\n{}\n{}", world.faults.log().join("\n"), world.describe()));
 }
 
 async fn until_met(world: &World) {
-    until(world, BOOTED, "the wish", || world.what_is_missing().is_empty()).await;
+    until(world, BOOTED, "the desired state", || world.differences().is_empty()).await;
 }
 
 fn vms(world: &World) -> Vec<String> {
@@ -50,8 +50,8 @@ async fn nodes_that_a_mute_watch_does_not_show_are_found_and_no_machine_is_given
     let world = world(1, Style::SIMPLE);
     let _a = Process::start(&world, &Program { creation_timeout: Duration::from_mins(4), ..Program::everything("a") });
     until_met(&world).await;
-    world.luck.stall(&NODES, Duration::from_mins(30));
-    world.wish_for("three machines", |wish| wish.replicas = 3);
+    world.faults.stall(&NODES, Duration::from_mins(30));
+    world.change_desired_state("three machines", |desired| desired.replicas = 3);
     sleep(Duration::from_mins(20)).await;
     fine(&world);
     assert!(!world.has_machine_in("Failed"));
@@ -62,7 +62,7 @@ async fn nodes_that_a_mute_watch_does_not_show_are_found_and_no_machine_is_given
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_of_a_cell_that_has_ended() {
     let world = world(1, Style::SIMPLE);
-    let cell = system::cell(&world, &Program::everything("a"), &world.luck.clock.of_another_host());
+    let cell = system::cell(&world, &Program::everything("a"), &world.faults.clock.of_another_host());
     let (targets, node_cache) = (cell.targets().clone(), cell.targets().only().unwrap().nodes.cache.clone());
     cell.wait_synced().await;
     drop(cell);
@@ -78,7 +78,7 @@ async fn while_the_target_does_not_answer_no_machine_is_given_up() {
     let world = world(1, Style::SIMPLE);
     let _a = Process::start(&world, &Program { creation_timeout: Duration::from_mins(4), ..Program::everything("a") });
     until_met(&world).await;
-    world.wish_for("three machines", |wish| wish.replicas = 3);
+    world.change_desired_state("three machines", |desired| desired.replicas = 3);
     sleep(Duration::from_secs(1)).await;
     world.target.set_paused(true);
     sleep(Duration::from_mins(10)).await;
@@ -92,12 +92,12 @@ async fn while_the_target_does_not_answer_no_machine_is_given_up() {
 async fn a_watch_that_is_accepted_and_never_answered_is_given_up() {
     let world = world(1, Style::SIMPLE);
     let mut first = true;
-    world.luck.script(move |call| {
+    world.faults.script(move |call| {
         let is_mute = call.verb == Verb::Watch && call.kind == &NODES && std::mem::take(&mut first);
         is_mute.then_some(Outcome::Silent)
     });
     let _a = Process::start(&world, &Program::everything("a"));
-    until(&world, BOOTED + Duration::from_mins(2), "the wish", || world.what_is_missing().is_empty()).await;
+    until(&world, BOOTED + Duration::from_mins(2), "the desired state", || world.differences().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,12 +111,12 @@ async fn a_new_leader_does_not_delete_the_machine_whose_node_has_the_name_of_one
     sleep(Duration::from_secs(10)).await;
     world.target.delete(&NODES, "", "ip-2").unwrap();
     sleep(Duration::from_secs(10)).await;
-    world.wish_for("two machines", |wish| wish.replicas = 2);
+    world.change_desired_state("two machines", |desired| desired.replicas = 2);
     until_met(&world).await;
     drop(a);
     sleep(TAKE_OVER + BOOTED).await;
     fine(&world);
-    assert!(world.what_is_missing().is_empty(), "{:?}", world.what_is_missing());
+    assert!(world.differences().is_empty(), "{:?}", world.differences());
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +137,7 @@ fn two_marks_at_most(world: &World) {
     fine(world);
     for node in world.target.all(&NODES) {
         let marks = world.ledger.lock().marks(node.name());
-        assert!(marks <= 2, "{} was marked {marks} times\n{}", node.name(), world.luck.log().join("\n"));
+        assert!(marks <= 2, "{} was marked {marks} times\n{}", node.name(), world.faults.log().join("\n"));
     }
 }
 
@@ -151,8 +151,8 @@ async fn a_dead_machine_is_replaced_although_others_fail_because_of_its_node() {
     let dead = world.cloud.lock().vms.pop_first().unwrap().1.node;
     world.lose_contact(&dead);
     until(&world, BOOTED, "a dead machine", || world.has_machine_in("Unknown")).await;
-    world.wish_for("two machines", |wish| wish.replicas = 2);
-    until(&world, Duration::from_mins(15) + BOOTED, "the wish", || world.what_is_missing().is_empty()).await;
+    world.change_desired_state("two machines", |desired| desired.replicas = 2);
+    until(&world, Duration::from_mins(15) + BOOTED, "the desired state", || world.differences().is_empty()).await;
 }
 
 /// Seed 1744 of the former model.
@@ -161,7 +161,7 @@ async fn a_machine_whose_vm_died_gets_no_other_although_the_write_that_named_the
     let world = world(1, Style::SIMPLE);
     let weak = Arc::downgrade(&world);
     let mut first = true;
-    world.luck.script(move |call| {
+    world.faults.script(move |call| {
         let names_vm = call.kind == &MACHINES && call.body["spec"]["providerID"].is_string();
         if !names_vm || !std::mem::take(&mut first) {
             return None;
@@ -180,17 +180,17 @@ async fn a_machine_whose_vm_died_gets_no_other_although_the_write_that_named_the
 /// Seeds 8276 and 8939 of the former model.
 async fn bounds_hold_while_a_set_is_deleted(strategy: Strategy) {
     let world = world(3, Style::SIMPLE);
-    world.wish.lock().strategy = strategy;
-    world.fulfil_wish();
+    world.desired.lock().strategy = strategy;
+    world.write_desired_state();
     let _a = Process::start(&world, &Program::everything("a"));
     until_met(&world).await;
-    let wish = world.wish.lock().clone();
-    world.ledger.lock().settled(&wish);
-    world.wish_for("another template", Wish::roll);
+    let desired = world.desired.lock().clone();
+    world.ledger.lock().settled(&desired);
+    world.change_desired_state("another template", DesiredState::roll);
     sleep(Duration::from_millis(300)).await;
     let set = world.control.all(&SETS)[0].name().to_owned();
     world.control.delete(&SETS, NAMESPACE, &set).unwrap();
-    until(&world, BOOTED * 5, "the wish", || world.what_is_missing().is_empty()).await;
+    until(&world, BOOTED * 5, "the desired state", || world.differences().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,19 +256,19 @@ async fn what_waits_for_a_machine_to_be_readable_goes_on_when_it_is() {
     let world = world(2, Style::SIMPLE);
     let _a = Process::start(&world, &Program::everything("a"));
     until_met(&world).await;
-    world.wish_for("another template", Wish::roll);
-    until(&world, BOOTED * 3, "the wish", || world.what_is_missing().is_empty()).await;
+    world.change_desired_state("another template", DesiredState::roll);
+    until(&world, BOOTED * 3, "the desired state", || world.differences().is_empty()).await;
     let name = world.some(&MACHINES).unwrap();
     world.set_drain_timeout(&name, json!("2 hours"));
     let another = world.control.all(&MACHINES).iter().map(|machine| machine.name().to_owned()).find(|it| *it != name);
     world.control.delete(&MACHINES, NAMESPACE, &another.unwrap()).unwrap();
-    world.wish_for("another template", Wish::roll);
+    world.change_desired_state("another template", DesiredState::roll);
     sleep(Duration::from_mins(10)).await;
     world.set_drain_timeout(&name, serde_json::Value::Null);
-    until(&world, BOOTED * 5, "the wish", || world.what_is_missing().is_empty()).await;
+    until(&world, BOOTED * 5, "the desired state", || world.differences().is_empty()).await;
     world.control.delete(&DEPLOYMENTS, NAMESPACE, "pool").unwrap();
-    world.wish.lock().is_deleted = true;
-    until(&world, BOOTED * 3, "nothing left", || world.what_is_missing().is_empty()).await;
+    world.desired.lock().is_deleted = true;
+    until(&world, BOOTED * 3, "nothing left", || world.differences().is_empty()).await;
 }
 
 /// Seed 65: the deletion of a Node does not change its Machine, and happens while its Machine is unknown.
@@ -285,7 +285,7 @@ async fn a_machine_that_can_be_read_again_is_replaced_if_its_node_was_deleted_me
     fine(&world);
     world.set_drain_timeout(&machine, serde_json::Value::Null);
     until(&world, Duration::from_secs(8), "its deletion", || world.has_machine_in("Terminating")).await;
-    until(&world, BOOTED * 3, "the wish", || world.what_is_missing().is_empty()).await;
+    until(&world, BOOTED * 3, "the desired state", || world.differences().is_empty()).await;
 }
 
 /// A refusal that only says "conflict" is no proof that another Node has the name.
@@ -293,14 +293,14 @@ async fn a_machine_that_can_be_read_again_is_replaced_if_its_node_was_deleted_me
 async fn a_conflict_is_no_proof_that_a_node_is_gone() {
     let world = world(1, Style::SIMPLE);
     let mut first = true;
-    world.luck.script(move |call| {
+    world.faults.script(move |call| {
         let is_meant = call.verb == Verb::Delete && call.kind == &NODES && std::mem::take(&mut first);
         is_meant.then_some(Outcome::Refused(409))
     });
     let _a = Process::start(&world, &Program::everything("a"));
     until_met(&world).await;
-    world.wish_for("no machine", |wish| wish.replicas = 0);
-    until(&world, BOOTED * 3, "the wish", || world.what_is_missing().is_empty()).await;
+    world.change_desired_state("no machine", |desired| desired.replicas = 0);
+    until(&world, BOOTED * 3, "the desired state", || world.differences().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,15 +327,15 @@ async fn a_new_leader_makes_no_vm_for_a_machine_that_is_gone() {
     let b = Process::start(&world, &Program::everything("b").with_roles(&[controllers::MACHINES]));
     until(&world, BOOTED, "a machine", || !world.control.all(&MACHINES).is_empty()).await;
     sleep(Duration::from_secs(30)).await;
-    world.luck.stall(&MACHINES, Duration::from_mins(30));
-    world.wish_for("no machine", |wish| wish.replicas = 0);
+    world.faults.stall(&MACHINES, Duration::from_mins(30));
+    world.change_desired_state("no machine", |desired| desired.replicas = 0);
     until(&world, BOOTED, "no machine", || world.control.all(&MACHINES).is_empty()).await;
     world.control.edit(&SECRETS, NAMESPACE, "secret", |secret| secret["data"] = correct).unwrap();
     a.stop().await;
     until(&world, BOOTED, "a successor", || b.has_led()).await;
     sleep(BOOTED).await;
     fine(&world);
-    assert!(vms(&world).is_empty(), "{}", world.luck.log().join("\n"));
+    assert!(vms(&world).is_empty(), "{}", world.faults.log().join("\n"));
 }
 
 #[tokio::test(start_paused = true)]

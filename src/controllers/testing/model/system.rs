@@ -85,7 +85,7 @@ impl Process {
     pub(super) fn start(world: &Arc<World>, program: &Program) -> Self {
         world.say(format!("{} starts", program.name));
         world.ledger.lock().process_starts(&program.name);
-        let (clock, stop, leads) = (world.luck.clock.of_another_host(), CancellationToken::new(), Arc::default());
+        let (clock, stop, leads) = (world.faults.clock.of_another_host(), CancellationToken::new(), Arc::default());
         let run = run(Arc::clone(world), program.clone(), clock.clone(), stop.clone(), Arc::clone(&leads));
         Self { program: program.clone(), clock, stop, leads, task: AbortOnDropHandle::new(tokio::spawn(run)) }
     }
@@ -144,12 +144,12 @@ pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) 
     let control = world.control.client(&program.name);
     let targets = Targets::new(Assignment::One(TargetId::only()), node::cache_for(&program.roles));
     targets.connect(&TargetId::only(), &TargetClients::one(&world.target.client(&program.name)));
-    let luck = Arc::clone(&world.luck);
+    let faults = Arc::clone(&world.faults);
     let shared = Shared {
         clock: Arc::new(clock.clone()),
         metrics: world.metrics.clone(),
         caches: Arc::default(),
-        entropy: Arc::new(move || luck.dice(super::dice::Dice::roll)),
+        entropy: Arc::new(move || faults.rng(super::rng::Rng::roll)),
     };
     let driver: Arc<dyn Driver> = Arc::new(ModelDriver::new(world));
     let settings = Settings {

@@ -19,11 +19,11 @@ impl World {
     /// Gives a new pod new volumes, attached to its Node.
     pub(super) fn add_volumes(&self, pod: &mut Value) {
         let node = pod["spec"]["nodeName"].as_str().unwrap().to_owned();
-        let (count, priority) = self.luck.dice(|dice| (dice.below(4), *dice.pick(&[0, 0, 1000]).unwrap()));
+        let (count, priority) = self.faults.rng(|rng| (rng.below(4), *rng.pick(&[0, 0, 1000]).unwrap()));
         pod["spec"]["priority"] = json!(priority);
         let mut mounts = Vec::new();
         for _ in 0..count {
-            let number = self.luck.dice(|dice| dice.roll() % 1_000_000_000);
+            let number = self.faults.rng(|rng| rng.roll() % 1_000_000_000);
             let (claim, volume) = (format!("claim-{number}"), format!("pv-{number}"));
             let meta = json!({ "namespace": POD_NAMESPACE, "name": claim });
             self.target.create(&CLAIMS, json!({ "metadata": meta, "spec": { "volumeName": volume } })).unwrap();
@@ -77,12 +77,12 @@ impl World {
         let (Some(pod), None) = (write.before, write.after) else { return };
         let node = text(&pod.value["spec"]["nodeName"]);
         for volume in volumes_of(pod) {
-            let is_stuck = self.luck.rates().mishaps > 0 && self.luck.one_in(6);
-            let lasts = self.luck.millis(500..40_000);
+            let is_stuck = self.faults.rates().mishaps > 0 && self.faults.one_in(6);
+            let lasts = self.faults.millis(500..40_000);
             let (after, node) = (if is_stuck { STUCK } else { lasts }, node.clone());
             self.later(after, move |world| {
                 world.detach(&volume, &node);
-                let after = world.luck.millis(500..40_000);
+                let after = world.faults.millis(500..40_000);
                 world.later(after, move |world| world.attach_elsewhere(&volume, &node));
             });
         }
@@ -93,9 +93,9 @@ impl World {
         let is_open = |node: &&Arc<Object>| node.name() != former && node.value["spec"]["unschedulable"] != true;
         let open: Vec<String> = nodes.iter().filter(is_open).map(|node| node.name().to_owned()).collect();
         let is_attached = self.target.all(&ATTACHMENTS).iter().any(|it| volume_of(it) == volume);
-        let Some(node) = self.luck.pick(&open).filter(|_| !is_attached) else { return };
+        let Some(node) = self.faults.pick(&open).filter(|_| !is_attached) else { return };
         self.attach(volume, &node);
-        let name = self.luck.dice(|dice| format!("next-{}", dice.roll() % 1_000_000_000));
+        let name = self.faults.rng(|rng| format!("next-{}", rng.roll() % 1_000_000_000));
         let claim = volume.replacen("pv-", "claim-", 1);
         let mounts = json!([{ "name": volume, "persistentVolumeClaim": { "claimName": claim } }]);
         self.place_pod(&name, &node, &mounts);
@@ -107,7 +107,7 @@ impl World {
             return;
         };
         let (volume, node) = (volume_of(attachment), text(&attachment.value["spec"]["nodeName"]));
-        let after = self.luck.millis(500..20_000);
+        let after = self.faults.millis(500..20_000);
         self.later(after, move |world| world.detach(&volume, &node));
     }
 

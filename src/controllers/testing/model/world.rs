@@ -14,27 +14,27 @@ use parking_lot::Mutex;
 
 use super::{
     super::api_server::ApiServer,
+    areas::Areas,
     cloud::Cloud,
-    dice::Dice,
+    desired_state::DesiredState,
+    faults::{Faults, Rates},
     ledger::Ledger,
-    luck::{Luck, Rates},
-    rooms::Rooms,
-    wish::Wish,
+    rng::Rng,
 };
 use crate::runtime::{clock::Clock, metrics::Metrics};
 
 pub(super) const NAMESPACE: &str = "shoot";
 
 pub(super) struct World {
-    pub luck: Arc<Luck>,
+    pub faults: Arc<Faults>,
     pub control: ApiServer,
     pub target: ApiServer,
     pub cloud: Mutex<Cloud>,
     pub ledger: Mutex<Ledger>,
     /// The desired state of the pool.
-    pub wish: Mutex<Wish>,
+    pub desired: Mutex<DesiredState>,
     /// The areas that are played beside rollouts.
-    pub rooms: Rooms,
+    pub areas: Areas,
     /// Of all processes, living and dead.
     pub metrics: Metrics,
     /// Events that will still happen.
@@ -43,37 +43,37 @@ pub(super) struct World {
 
 impl World {
     /// Nothing but classes and a deployment.
-    pub(super) fn of(seed: u64, rooms: Rooms) -> Arc<Self> {
-        let mut dice = Dice::seeded(seed);
-        let rates = Rates::any(&mut dice);
-        let wish = Wish::any(&mut dice, rooms);
-        let mut cloud = Cloud::of(&mut dice);
-        if rooms.orphans {
+    pub(super) fn of(seed: u64, areas: Areas) -> Arc<Self> {
+        let mut rng = Rng::seeded(seed);
+        let rates = Rates::any(&mut rng);
+        let desired = DesiredState::any(&mut rng, areas);
+        let mut cloud = Cloud::of(&mut rng);
+        if areas.orphans {
             cloud.lists = true;
             cloud.add_foreign();
-            if dice.one_in(2) {
+            if rng.one_in(2) {
                 cloud.add_others();
             }
         }
-        let largest_page = *dice.pick(&[1, 3, 500]).unwrap();
-        let world = Self::with(dice, rates, cloud, wish, rooms);
+        let largest_page = *rng.pick(&[1, 3, 500]).unwrap();
+        let world = Self::with(rng, rates, cloud, desired, areas);
         world.control.set_largest_page(largest_page);
         world
     }
 
-    pub(super) fn with(dice: Dice, rates: Rates, cloud: Cloud, wish: Wish, rooms: Rooms) -> Arc<Self> {
-        let luck = Luck::new(dice, rates);
-        let server = || ApiServer::new(&luck.clock, Arc::<Luck>::clone(&luck));
+    pub(super) fn with(rng: Rng, rates: Rates, cloud: Cloud, desired: DesiredState, areas: Areas) -> Arc<Self> {
+        let faults = Faults::new(rng, rates);
+        let server = || ApiServer::new(&faults.clock, Arc::<Faults>::clone(&faults));
         let world = Arc::new(Self {
             control: server(),
             target: server(),
             cloud: Mutex::new(cloud),
-            ledger: Mutex::new(Ledger::of(&wish)),
-            wish: Mutex::new(wish.clone()),
-            rooms,
+            ledger: Mutex::new(Ledger::of(&desired)),
+            desired: Mutex::new(desired.clone()),
+            areas,
             metrics: Metrics::new(),
             pending: AtomicUsize::new(0),
-            luck,
+            faults,
         });
         for server in [&world.control, &world.target] {
             let weak = Arc::downgrade(&world);
@@ -83,17 +83,17 @@ impl World {
                 }
             });
         }
-        wish.declare(&world.control);
-        world.say(format!("{wish:?}, {rates}, {:?}, {rooms:?}", world.cloud.lock().style()));
+        desired.declare(&world.control);
+        world.say(format!("{desired:?}, {rates}, {:?}, {areas:?}", world.cloud.lock().style()));
         world
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        self.luck.clock.now()
+        self.faults.clock.now()
     }
 
     pub(super) fn say(&self, what: impl AsRef<str>) {
-        self.luck.say(what);
+        self.faults.say(what);
     }
 
     /// Lets something happen after a time.

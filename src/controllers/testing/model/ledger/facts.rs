@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::{super::api_server::Object, in_place, kubelet::ready_status, wish::POOL};
+use super::super::{super::api_server::Object, desired_state::POOL, in_place, kubelet::ready_status};
 use crate::api::{labels, machine::PreserveMode};
 
 #[derive(Clone, Debug)]
@@ -43,10 +43,10 @@ pub(super) struct MachineFacts {
     pub kept_since: Option<Instant>,
     /// The preservation that the annotation of its Node requested when it was last copied, and the one in its
     /// annotation.
-    pub copied_wish: Option<PreserveMode>,
-    pub own_wish: Option<PreserveMode>,
+    pub copied_request: Option<PreserveMode>,
+    pub own_request: Option<PreserveMode>,
     /// Since when both are so.
-    pub wish_since: Instant,
+    pub requested_since: Instant,
     /// Until when it could not be decoded.
     pub unreadable_until: Option<Instant>,
     /// It can be decoded.
@@ -62,7 +62,7 @@ impl MachineFacts {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let status = &value["status"]["currentStatus"];
         let owner = &value["metadata"]["ownerReferences"][0]["uid"];
-        let wish = |key: &str| PreserveMode::parse(value["metadata"]["annotations"][key].as_str()?);
+        let request = |key: &str| PreserveMode::parse(value["metadata"]["annotations"][key].as_str()?);
         // While a Machine cannot be read it counts beyond maxUnavailable, so it may be surplus when it can be read again.
         let is_readable = value["spec"]["drainTimeout"].is_null();
         let mut facts = Self {
@@ -87,9 +87,9 @@ impl MachineFacts {
             phase_entered_at: now,
             kept_until: status["preserveExpiryTime"].as_str().and_then(|time| time.parse().ok()),
             kept_since: None,
-            copied_wish: wish(labels::LAST_NODE_PRESERVE),
-            own_wish: wish(labels::PRESERVE),
-            wish_since: now,
+            copied_request: request(labels::LAST_NODE_PRESERVE),
+            own_request: request(labels::PRESERVE),
+            requested_since: now,
             is_readable,
             unreadable_until: before.and_then(|it| if it.is_readable { it.unreadable_until } else { Some(now) }),
             may_be_chosen: is_readable && value["metadata"]["labels"][labels::UPDATE_RESULT].is_null(),
@@ -100,9 +100,9 @@ impl MachineFacts {
         {
             facts.phase_entered_at = before.phase_entered_at;
         }
-        let wishes = |it: &Self| (it.copied_wish, it.own_wish);
-        if let Some(before) = before.filter(|before| wishes(before) == wishes(&facts)) {
-            facts.wish_since = before.wish_since;
+        let requests = |it: &Self| (it.copied_request, it.own_request);
+        if let Some(before) = before.filter(|before| requests(before) == requests(&facts)) {
+            facts.requested_since = before.requested_since;
         }
         if let Some(before) = before.filter(|before| before.priority == facts.priority) {
             facts.priority_since = before.priority_since;
@@ -125,8 +125,8 @@ impl MachineFacts {
 
     /// Preserved, or a preservation is requested.
     pub(super) fn is_to_be_kept(&self) -> bool {
-        let asks = |wish: Option<PreserveMode>| wish.is_some_and(|wish| wish != PreserveMode::Never);
-        self.kept_until.is_some() || asks(self.copied_wish) || asks(self.own_wish)
+        let asks = |mode: Option<PreserveMode>| mode.is_some_and(|mode| mode != PreserveMode::Never);
+        self.kept_until.is_some() || asks(self.copied_request) || asks(self.own_request)
     }
 
     /// It is out of service because its Node is updated in place.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{super::luck::Luck, Ledger, MachineFacts, NEWS};
+use super::{super::faults::Faults, Ledger, MachineFacts, NEWS};
 
 /// After so much silence every process knows that it sees nothing: a probe that fails, and one that was under way.
 const NOTICED: Duration = Duration::from_mins(3);
@@ -26,19 +26,19 @@ impl Ledger {
     }
 
     /// A set made a Machine.
-    pub(super) fn check_freeze(&self, new: &MachineFacts, luck: &Luck) {
+    pub(super) fn check_freeze(&self, new: &MachineFacts, faults: &Faults) {
         let frozen = self.sets.get(&new.set).and_then(|set| set.frozen_since).map(|since| since.elapsed());
-        luck.must(frozen.is_none_or(|time| time <= NEWS), || {
+        faults.must(frozen.is_none_or(|time| time <= NEWS), || {
             format!("{} is created, and its set is frozen for {frozen:?}", new.name)
         });
     }
 
     /// A Machine became unhealthy, as a process says.
-    pub(super) fn check_sight(&self, machine: &MachineFacts, luck: &Luck) {
+    pub(super) fn check_sight(&self, machine: &MachineFacts, faults: &Faults) {
         let away = self.target_away_since.map(|since| since.elapsed());
         // One that has no Node fails because of the cloud.
         let away = away.filter(|_| !machine.node.is_empty());
-        luck.must(away.is_none_or(|time| time <= NOTICED), || {
+        faults.must(away.is_none_or(|time| time <= NOTICED), || {
             format!("{} becomes {}, and nobody has seen its node for {away:?}", machine.name, machine.phase)
         });
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{
     super::{
         super::api_server::{ApiServer, PODS},
-        luck::Luck,
+        faults::Faults,
     },
     Ledger, MachineFacts, NEWS, NodeFacts,
 };
@@ -31,69 +31,69 @@ impl Ledger {
     }
 
     /// A process wrote a Node.
-    pub(super) fn check_update(&self, name: &str, new: &NodeFacts, luck: &Luck, target: &ApiServer) {
+    pub(super) fn check_update(&self, name: &str, new: &NodeFacts, faults: &Faults, target: &ApiServer) {
         let unknown = NodeFacts::default();
         let old = self.nodes.get(name).unwrap_or(&unknown);
         if new.is_selected && !old.is_selected {
-            self.check_selection(name, luck);
+            self.check_selection(name, faults);
         }
         let may_begin = |node: &NodeFacts| matches!(&*node.progress, "DrainSuccessful" | "ReadyForUpdate");
         if may_begin(new) && !may_begin(old) {
             let pods = target.all(&PODS);
             let left = pods.iter().filter(|pod| pod.value["spec"]["nodeName"] == name && !pod.is_terminating()).count();
-            luck.must(new.is_cordoned && left == 0, || {
+            faults.must(new.is_cordoned && left == 0, || {
                 format!("the agent on node {name} may begin: {left} pods are left, cordoned is {}", new.is_cordoned)
             });
         }
         let is_reopened = old.is_being_updated() && !new.is_being_updated();
-        luck.must(!is_reopened || old.result == labels::SUCCESSFUL, || {
+        faults.must(!is_reopened || old.result == labels::SUCCESSFUL, || {
             format!("the update of node {name} is called off, and its result is {:?}", old.result)
         });
     }
 
-    fn check_selection(&self, name: &str, luck: &Luck) {
-        luck.must(!self.span.only_manual, || format!("node {name} is selected, and that is up to the user"));
+    fn check_selection(&self, name: &str, faults: &Faults) {
+        faults.must(!self.span.only_manual, || format!("node {name} is selected, and that is up to the user"));
         let Some(chosen) = self.machines.values().find(|machine| machine.node == name) else { return };
         if !self.span.only_in_place || !chosen.is_available() {
             return;
         }
         let serve = self.serving().filter(|machine| machine.uid != chosen.uid).count();
         let (lost, least) = (self.lost.len() + self.recently_taken(), self.span.least);
-        luck.must(serve + lost >= least, || {
+        faults.must(serve + lost >= least, || {
             format!("node {name} is selected: {serve} serve and {lost} were lost, at least {least} must serve")
         });
     }
 
     /// A process moved a Machine from one set to another one.
-    pub(super) fn check_move(&mut self, old: &MachineFacts, new: &MachineFacts, luck: &Luck) {
+    pub(super) fn check_move(&mut self, old: &MachineFacts, new: &MachineFacts, faults: &Faults) {
         if old.set.is_empty() || new.set.is_empty() || old.set == new.set {
             return;
         }
         let result = self.nodes.get(&new.node).map(|node| &*node.result);
-        luck.must(result == Some(labels::SUCCESSFUL), || {
+        faults.must(result == Some(labels::SUCCESSFUL), || {
             format!("machine {} moves to another set, and its node's update is {result:?}", new.name)
         });
         self.moved.push((Instant::now(), new.set.clone()));
     }
 
     /// Another phase of a Machine whose Node is updated: nothing fails before its time.
-    pub(super) fn check_update_phase(&self, old: &MachineFacts, new: &MachineFacts, luck: &Luck) {
+    pub(super) fn check_update_phase(&self, old: &MachineFacts, new: &MachineFacts, faults: &Faults) {
         let Some(node) = self.nodes.get(&new.node) else { return };
         let (name, has_waited) = (&new.name, old.phase_entered_at.elapsed() + CLOCKS);
         match (&*old.phase, &*new.phase) {
             ("InPlaceUpdating", "InPlaceUpdateFailed") => {
-                luck.must(node.result == labels::FAILED || has_waited >= UPDATE_TIMEOUT, || {
+                faults.must(node.result == labels::FAILED || has_waited >= UPDATE_TIMEOUT, || {
                     format!("the update of {name} failed after {has_waited:?}, and its agent did not say so")
                 });
             }
             ("InPlaceUpdateFailed", "Failed") => {
                 let is_updated = node.has_been_updated_for(NEWS);
-                luck.must(has_waited >= HEALTH_TIMEOUT && !is_updated, || {
+                faults.must(has_waited >= HEALTH_TIMEOUT && !is_updated, || {
                     format!("{name} is given up {has_waited:?} after its update failed; updated since: {is_updated}")
                 });
             }
             (_, "InPlaceUpdateSuccessful") => {
-                luck.must(node.result == labels::SUCCESSFUL, || format!("nobody said that {name} was updated"));
+                faults.must(node.result == labels::SUCCESSFUL, || format!("nobody said that {name} was updated"));
             }
             _ => {}
         }
@@ -101,11 +101,11 @@ impl Ledger {
 
     /// A set chose a Machine. A Machine that can be updated in place is not replaced: it is deleted only if fewer are
     /// desired.
-    pub(super) fn check_choice(&self, machine: &MachineFacts, luck: &Luck) {
+    pub(super) fn check_choice(&self, machine: &MachineFacts, faults: &Faults) {
         if self.span.only_in_place && !self.span.is_deleted {
             let (live, missing, fewest) = (self.live(), self.missing(), self.span.fewest);
             let taken = self.recently_taken_from(&machine.set);
-            luck.must(live + missing + taken > fewest, || {
+            faults.must(live + missing + taken > fewest, || {
                 format!("{} is deleted during an in-place update: {live} machines, {fewest} replicas", machine.name)
             });
         }

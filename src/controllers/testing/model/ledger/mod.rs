@@ -3,13 +3,13 @@
 //!
 //! Everything here is read from the API servers and the cloud themselves, never from what a process believes.
 
+mod external_writers;
 mod facts;
 mod freezes;
 mod in_place;
-mod meddling;
+mod orphan_vms;
 mod preservation;
 mod requests;
-mod strays;
 mod volumes;
 
 use std::{
@@ -25,8 +25,8 @@ use self::facts::{MachineFacts, NodeFacts, SetFacts};
 use super::{
     super::api_server::{ApiServer, MACHINES, NODES, OUTSIDE, Object, PODS, SETS, Write},
     cloud::Cloud,
-    luck::Luck,
-    wish::{Strategy, Wish},
+    desired_state::{DesiredState, Strategy},
+    faults::Faults,
 };
 use crate::{
     api::{labels, machine::Machine},
@@ -63,7 +63,7 @@ pub(super) struct Ledger {
     /// Pods whose eviction was asked for, by process.
     asked: BTreeSet<(Arc<str>, String)>,
     /// VMs without a Machine, and since when.
-    strays: BTreeMap<String, Instant>,
+    orphan_vms: BTreeMap<String, Instant>,
     /// When VMs were deleted as orphans.
     collected: Vec<Instant>,
     /// Marks that a Node is not managed, put on and taken off.
@@ -81,11 +81,11 @@ struct Taken {
     served: bool,
 }
 
-/// The extremes of all wishes since everything was last as it should be: any of them may still be on its way.
+/// The extremes of all desired states since everything was last as it should be: any of them may still be on its way.
 #[derive(Debug)]
 struct Span {
     most: usize,
-    /// Machines beside all wishes, because users made them or scaled a set.
+    /// Machines beside all desired states, because users made them or scaled a set.
     by_hand: usize,
     least: usize,
     /// The smallest number of replicas.
@@ -103,27 +103,27 @@ struct Span {
 }
 
 impl Span {
-    fn of(wish: &Wish) -> Self {
+    fn of(desired: &DesiredState) -> Self {
         Self {
-            most: usize::try_from(wish.most()).unwrap(),
+            most: usize::try_from(desired.most()).unwrap(),
             by_hand: 0,
-            least: usize::try_from(wish.least()).unwrap(),
-            fewest: usize::try_from(wish.replicas).unwrap(),
-            only_recreate: wish.strategy == Strategy::Recreate,
-            only_rolling: wish.strategy == Strategy::Rolling,
-            only_in_place: wish.is_in_place(),
-            only_manual: wish.is_manual(),
-            most_preserved: wish.preserved.map_or(0, |(count, _)| usize::try_from(count).unwrap()),
-            longest_preservation: wish.preserved.map_or(0, |(_, minutes)| minutes),
-            is_deleted: wish.is_deleted,
+            least: usize::try_from(desired.least()).unwrap(),
+            fewest: usize::try_from(desired.replicas).unwrap(),
+            only_recreate: desired.strategy == Strategy::Recreate,
+            only_rolling: desired.strategy == Strategy::Rolling,
+            only_in_place: desired.is_in_place(),
+            only_manual: desired.is_manual(),
+            most_preserved: desired.preserved.map_or(0, |(count, _)| usize::try_from(count).unwrap()),
+            longest_preservation: desired.preserved.map_or(0, |(_, minutes)| minutes),
+            is_deleted: desired.is_deleted,
         }
     }
 }
 
 impl Ledger {
-    pub(super) fn of(wish: &Wish) -> Self {
+    pub(super) fn of(desired: &DesiredState) -> Self {
         Self {
-            span: Span::of(wish),
+            span: Span::of(desired),
             machines: BTreeMap::new(),
             sets: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -136,7 +136,7 @@ impl Ledger {
             target_away_since: None,
             moves: Vec::new(),
             asked: BTreeSet::new(),
-            strays: BTreeMap::new(),
+            orphan_vms: BTreeMap::new(),
             collected: Vec::new(),
             marks: BTreeMap::new(),
             writes: 0,
@@ -144,9 +144,9 @@ impl Ledger {
         }
     }
 
-    /// The user wishes something else.
-    pub(super) fn wished(&mut self, wish: &Wish) {
-        let new = Span::of(wish);
+    /// The user changed the desired state.
+    pub(super) fn desired_changed(&mut self, desired: &DesiredState) {
+        let new = Span::of(desired);
         // Actions for an older desired state may be in flight.
         self.last_write = Instant::now();
         self.span = Span {
@@ -165,10 +165,10 @@ impl Ledger {
     }
 
     /// The world has converged, and all processes have seen it.
-    pub(super) fn settled(&mut self, wish: &Wish) {
+    pub(super) fn settled(&mut self, desired: &DesiredState) {
         let Span { most_preserved, longest_preservation, .. } = self.span;
-        self.span = Span::of(wish);
-        if wish.is_paused {
+        self.span = Span::of(desired);
+        if desired.is_paused {
             // The sets are not informed before the rollout continues.
             self.span.most_preserved = self.span.most_preserved.max(most_preserved);
             self.span.longest_preservation = self.span.longest_preservation.max(longest_preservation);
@@ -206,28 +206,28 @@ impl Ledger {
     }
 
     /// After each write.
-    pub(super) fn saw(&mut self, write: &Write<'_>, luck: &Luck, cloud: &Cloud, target: &ApiServer) {
+    pub(super) fn saw(&mut self, write: &Write<'_>, faults: &Faults, cloud: &Cloud, target: &ApiServer) {
         let by_process = &*write.call.caller != OUTSIDE;
         if !write.changed() {
             return;
         }
-        self.on_its_way = luck.clock.now().duration_since(write.call.at).try_into().unwrap();
+        self.on_its_way = faults.clock.now().duration_since(write.call.at).try_into().unwrap();
         if by_process && !matches!(write.call.kind.plural, "leases" | "events") {
             self.writes += 1;
             self.last_write = Instant::now();
         }
         if write.call.kind == &MACHINES {
-            self.saw_machine(write, by_process, luck, cloud);
+            self.saw_machine(write, by_process, faults, cloud);
         } else if write.call.kind == &SETS {
             self.saw_set(write);
         } else if write.call.kind == &NODES {
-            self.saw_node(write, by_process, luck, cloud, target);
+            self.saw_node(write, by_process, faults, cloud, target);
         } else if write.call.kind == &PODS && by_process {
-            self.saw_pod(write, luck, cloud);
+            self.saw_pod(write, faults, cloud);
         }
     }
 
-    fn saw_machine(&mut self, write: &Write<'_>, by_process: bool, luck: &Luck, cloud: &Cloud) {
+    fn saw_machine(&mut self, write: &Write<'_>, by_process: bool, faults: &Faults, cloud: &Cloud) {
         let now = Instant::now();
         let new = write.after.map(|object| {
             let before = self.machines.get(object.uid());
@@ -238,13 +238,13 @@ impl Ledger {
             (None, Some(new)) => {
                 self.machines.insert(new.uid.clone(), new.clone());
                 if by_process {
-                    self.check_creation(new, luck);
-                    self.check_freeze(new, luck);
+                    self.check_creation(new, faults);
+                    self.check_freeze(new, faults);
                 }
             }
             (Some(old), Some(new)) => {
                 if !old.is_deleted && new.is_deleted && by_process {
-                    self.check_deletion(old, luck);
+                    self.check_deletion(old, faults);
                 } else if !old.is_deleted && new.is_deleted {
                     self.taken.push(Taken { at: now, set: old.set.clone(), served: old.is_available() });
                 } else if old.is_in_pool && !new.is_in_pool && !old.is_available() {
@@ -252,20 +252,20 @@ impl Ledger {
                     self.taken.push(Taken { at: now, set: old.set.clone(), served: true });
                 }
                 if by_process {
-                    self.check_move(old, new, luck);
-                    self.check_preservation(old, new, luck);
+                    self.check_move(old, new, faults);
+                    self.check_preservation(old, new, faults);
                 }
-                self.check_change(old, new, luck, cloud);
+                self.check_change(old, new, faults, cloud);
                 self.machines.insert(new.uid.clone(), new.clone());
             }
             (Some(old), None) => {
                 let owned: Vec<_> = cloud.vms.iter().filter(|(_, vm)| vm.owner == old.uid).map(|(id, _)| id).collect();
-                luck.must(owned.is_empty() || !by_process, || {
+                faults.must(owned.is_empty() || !by_process, || {
                     format!("machine {} is gone and its VM {owned:?} is not", old.name)
                 });
                 owned.into_iter().for_each(|id| self.stranded(id));
                 if !old.is_deleted && by_process {
-                    self.check_deletion(old, luck);
+                    self.check_deletion(old, faults);
                 } else if !old.is_deleted {
                     self.taken.push(Taken { at: now, set: old.set.clone(), served: old.is_available() });
                 }
@@ -281,32 +281,33 @@ impl Ledger {
     }
 
     /// Bounds hold at every instant, and Recreate never mixes.
-    fn check_creation(&self, new: &MachineFacts, luck: &Luck) {
+    fn check_creation(&self, new: &MachineFacts, faults: &Faults) {
         let (live, most) = (self.live(), self.span.most + self.span.by_hand);
-        luck.must(live <= most, || format!("{} makes {live} machines, and {most} may exist", new.name));
+        faults.must(live <= most, || format!("{} makes {live} machines, and {most} may exist", new.name));
         if let Some(set) = self.sets.get(&new.set) {
             let is_own = |it: &&MachineFacts| it.set == new.set && !it.is_terminating() && it.is_in_pool;
             let own = self.machines.values().filter(is_own).count();
             // The replicas follow a Machine that moves.
             let moved = self.moved.iter().filter(|(at, to)| *to == new.set && at.elapsed() <= self.news()).count();
             let allowed = set.most_replicas(self.news()) + moved;
-            luck.must(own <= allowed, || format!("set {} has {own} machines and {allowed} replicas", set.name));
+            faults.must(own <= allowed, || format!("set {} has {own} machines and {allowed} replicas", set.name));
         }
         let is_other = |it: &&MachineFacts| it.set != new.set && self.is_counted(it);
         let others = self.machines.values().filter(is_other).count();
         let mixes = self.span.only_recreate && others > 0;
-        luck.must(!mixes, || format!("{} is created while {others} of other templates exist", new.name));
+        faults.must(!mixes, || format!("{} is created while {others} of other templates exist", new.name));
     }
 
-    fn check_change(&mut self, old: &MachineFacts, new: &MachineFacts, luck: &Luck, cloud: &Cloud) {
+    fn check_change(&mut self, old: &MachineFacts, new: &MachineFacts, faults: &Faults, cloud: &Cloud) {
         let name = &new.name;
         if cloud.vms.contains_key(&old.provider_id) {
-            luck.must(old.provider_id == new.provider_id, || format!("machine {name} forgets its VM"));
+            faults.must(old.provider_id == new.provider_id, || format!("machine {name} forgets its VM"));
         }
         // The drain of a preserved Machine has its whole time from then on.
         let begins = old.kept_until.is_none() && new.kept_until.is_some();
         if old.phase == new.phase && !new.is_reset && !begins {
-            luck.must(old.phase_since == new.phase_since, || format!("machine {name} enters the phase that it is in"));
+            faults
+                .must(old.phase_since == new.phase_since, || format!("machine {name} enters the phase that it is in"));
         }
         if new.is_available() {
             self.lost.remove(&new.uid);
@@ -314,7 +315,7 @@ impl Ledger {
             self.lost.insert(new.uid.clone());
         }
         if old.phase != new.phase {
-            self.check_update_phase(old, new, luck);
+            self.check_update_phase(old, new, faults);
             self.given_up.remove(&new.uid);
         }
         if matches!(&*old.phase, "Unknown" | "InPlaceUpdateFailed") && new.phase == "Failed" {
@@ -325,30 +326,30 @@ impl Ledger {
             };
             let others: Vec<&String> = self.given_up.iter().filter(counts).collect();
             let needs_permit = new.is_in_pool && !cloud.was_replaced(&new.provider_id, &new.node);
-            luck.must(others.is_empty() || !needs_permit, || {
+            faults.must(others.is_empty() || !needs_permit, || {
                 format!("machine {name} is given up while {others:?} are not gone yet")
             });
             self.given_up.insert(new.uid.clone());
         }
         let is_update = old.phase == "InPlaceUpdateFailed";
         if old.phase != new.phase && matches!(&*new.phase, "Failed" | "Unknown") && !is_update {
-            self.check_health(new, luck, cloud);
+            self.check_health(new, faults, cloud);
         }
     }
 
     /// No process concludes from missing observations that a Machine is unhealthy.
-    fn check_health(&self, machine: &MachineFacts, luck: &Luck, cloud: &Cloud) {
-        self.check_sight(machine, luck);
+    fn check_health(&self, machine: &MachineFacts, faults: &Faults, cloud: &Cloud) {
+        self.check_sight(machine, faults);
         let vm = cloud.vms.iter().find(|(_, vm)| vm.owner == machine.uid);
         let node = vm.and_then(|(id, vm)| self.nodes.get(&vm.node).filter(|node| node.provider_id == *id));
         let is_healthy = node.is_some_and(|node| node.has_been_ready_for(self.news()));
-        luck.must(!is_healthy, || {
+        faults.must(!is_healthy, || {
             format!("machine {} becomes {}, and its node has been ready for long", machine.name, machine.phase)
         });
     }
 
     /// A process deleted a Machine: there has to be a reason, and enough others have to serve.
-    fn check_deletion(&mut self, machine: &MachineFacts, luck: &Luck) {
+    fn check_deletion(&mut self, machine: &MachineFacts, faults: &Faults) {
         let node = self.nodes.get(&machine.node);
         let lost_its_node = node.is_some_and(|node| {
             node.is_terminating || node.gone_at.is_some_and(|gone_at| gone_at >= machine.created_at)
@@ -359,15 +360,15 @@ impl Ledger {
         let known = own + self.recently_taken_from(&machine.set);
         let is_surplus = set.is_none_or(|set| known > set.least_replicas(self.news()));
         let is_failed =
-            (machine.phase == "Failed" || machine.was_failed) && !machine.is_certainly_kept(luck.clock.now());
-        luck.must(lost_its_node || set_goes || is_surplus || is_failed || machine.is_marked, || {
+            (machine.phase == "Failed" || machine.was_failed) && !machine.is_certainly_kept(faults.clock.now());
+        faults.must(lost_its_node || set_goes || is_surplus || is_failed || machine.is_marked, || {
             format!("machine {} ({}) is deleted, and nothing speaks against it", machine.name, machine.phase)
         });
         if !lost_its_node && !set_goes && !is_failed && !machine.is_marked {
-            self.check_choice(machine, luck);
+            self.check_choice(machine, faults);
             if let Some(set) = set {
-                self.check_choice_of_kept(machine, set, luck);
-                self.check_priority(machine, set, luck);
+                self.check_choice_of_kept(machine, set, faults);
+                self.check_priority(machine, set, faults);
             }
         }
         // A user may want it deleted before Machines that do not serve.
@@ -403,7 +404,7 @@ impl Ledger {
         };
         let others = self.machines.values().filter(|it| it.is_in_pool && !it.is_terminating());
         let stuck = others.filter(is_stuck).count();
-        luck.must(available + lost + stuck >= least, || {
+        faults.must(available + lost + stuck >= least, || {
             format!("{} goes: {available} serve and {lost} were lost, at least {least} must serve", machine.name)
         });
     }
@@ -416,13 +417,13 @@ impl Ledger {
         }
     }
 
-    fn saw_node(&mut self, write: &Write<'_>, by_process: bool, luck: &Luck, cloud: &Cloud, target: &ApiServer) {
+    fn saw_node(&mut self, write: &Write<'_>, by_process: bool, faults: &Faults, cloud: &Cloud, target: &ApiServer) {
         let name = write.before.or(write.after).map(|node| node.name().to_owned()).unwrap_or_default();
         let facts = NodeFacts::of(write.after, self.nodes.get(&name));
         if by_process {
-            self.check_node_write(write, &name, luck, cloud);
+            self.check_node_write(write, &name, faults, cloud);
             if write.after.is_some() {
-                self.check_update(&name, &facts, luck, target);
+                self.check_update(&name, &facts, faults, target);
             }
         } else if facts.is_selected && self.nodes.get(&name).is_some_and(|before| !before.is_selected) {
             self.taken.push(Taken { at: Instant::now(), set: String::new(), served: true });
@@ -430,7 +431,7 @@ impl Ledger {
         self.nodes.insert(name, facts);
     }
 
-    fn check_node_write(&mut self, write: &Write<'_>, name: &str, luck: &Luck, cloud: &Cloud) {
+    fn check_node_write(&mut self, write: &Write<'_>, name: &str, faults: &Faults, cloud: &Cloud) {
         const MARK: &str = crate::api::labels::NOT_MANAGED;
         let is_marked =
             |node: Option<&Object>| node.is_some_and(|node| !node.value["metadata"]["annotations"][MARK].is_null());
@@ -442,14 +443,14 @@ impl Ledger {
         if is_deleted {
             let vm = write.before.and_then(|node| node.value["spec"]["providerID"].as_str()).unwrap_or_default();
             let has_vm = cloud.vms.contains_key(vm);
-            luck.must(!has_vm, || format!("node {name} is deleted, and its VM is there"));
+            faults.must(!has_vm, || format!("node {name} is deleted, and its VM is there"));
         }
     }
 
     /// Pods go only from Nodes that are drained.
-    fn saw_pod(&mut self, write: &Write<'_>, luck: &Luck, cloud: &Cloud) {
+    fn saw_pod(&mut self, write: &Write<'_>, faults: &Faults, cloud: &Cloud) {
         let Some(pod) = write.before else { return };
-        self.saw_eviction(write, pod, luck);
+        self.saw_eviction(write, pod, faults);
         let (name, node) = (pod.name(), pod.value["spec"]["nodeName"].as_str().unwrap_or_default());
         let is_updated = self.nodes.get(node).is_some_and(|node| node.is_selected && node.is_cordoned);
         let goes =
@@ -457,36 +458,36 @@ impl Ledger {
         let has_left = self.left.iter().any(|(at, left)| left == node && at.elapsed() <= SILENT_NEWS);
         let is_drained =
             is_updated || has_left || self.machines.values().any(|machine| machine.node == node && goes(machine));
-        luck.must(is_drained, || format!("pod {name} goes, and nobody drains its node {node}"));
+        faults.must(is_drained, || format!("pod {name} goes, and nobody drains its node {node}"));
         let ends = pod.value["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse().ok());
         let is_cut_short = write.after.is_none() && ends.is_some_and(|ends: jiff::Timestamp| write.call.at < ends);
         let is_ready = self.nodes.get(node).is_some_and(|node| node.has_been_ready_for(self.news()));
         let is_forced = self.machines.values().any(|machine| machine.node == node && machine.is_forced);
-        luck.must(!(is_cut_short && is_ready && !is_forced && cloud.has_vm_for_node(node)), || {
+        faults.must(!(is_cut_short && is_ready && !is_forced && cloud.has_vm_for_node(node)), || {
             format!("pod {name} is ended before its grace period is over, on a healthy node")
         });
     }
 
     /// A VM is about to be made for a Machine. One that has named its VM gets no other: nothing would lead to it.
-    pub(super) fn vm_is_made(&self, luck: &Luck, machine: &Machine) {
+    pub(super) fn vm_is_made(&self, faults: &Faults, machine: &Machine) {
         let held = self.machines.get(&machine.uid().unwrap()).map(|held| &held.provider_id);
-        luck.must(held.is_none_or(String::is_empty), || {
+        faults.must(held.is_none_or(String::is_empty), || {
             format!("machine {} has {held:?} and gets another VM", machine.name_any())
         });
     }
 
     /// The VM of a Machine was deleted. One that can never join, because an earlier VM left a Node of its name, may go.
-    pub(super) fn vm_deleted(&self, luck: &Luck, machine: &Machine, id: &str, node: &str) {
+    pub(super) fn vm_deleted(&self, faults: &Faults, machine: &Machine, id: &str, node: &str) {
         let (uid, name) = (machine.uid().unwrap(), machine.name_any());
         let is_served = self.machines.get(&uid).is_some_and(|machine| !machine.is_deleted);
         if let Some(machine) = self.machines.get(&uid) {
-            self.check_volumes(machine, luck);
+            self.check_volumes(machine, faults);
         }
         // The Node may have been deleted while the call was in flight.
         let is_stale = self.nodes.get(node).is_some_and(|node| {
             let belongs_to_another = !node.provider_id.is_empty() && node.provider_id != id;
             belongs_to_another || node.gone_at.is_some_and(|gone_at| gone_at.elapsed() < NEWS)
         });
-        luck.must(is_stale || !is_served, || format!("the VM of {name} is deleted, and nobody deleted the machine"));
+        faults.must(is_stale || !is_served, || format!("the VM of {name} is deleted, and nobody deleted the machine"));
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::{
     super::{
         super::api_server::{Call, OUTSIDE, Verb},
-        luck::Luck,
+        faults::Faults,
     },
     Ledger,
 };
 
 impl Ledger {
     /// Each request that writes.
-    pub(in super::super) fn check_request(&mut self, call: &Call, luck: &Luck) {
+    pub(in super::super) fn check_request(&mut self, call: &Call, faults: &Faults) {
         if &*call.caller == OUTSIDE || is_harmless(call) {
             return;
         }
@@ -29,7 +29,7 @@ impl Ledger {
             Verb::StrategicPatch => has_uid,
             Verb::Delete => has_uid,
         };
-        luck.must(is_safe, || format!("{} without a precondition", call.subject()));
+        faults.must(is_safe, || format!("{} without a precondition", call.subject()));
     }
 }
 

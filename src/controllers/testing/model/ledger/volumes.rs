@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{
     super::{
         super::api_server::{Object, Write},
-        luck::Luck,
+        faults::Faults,
         volumes::volumes_of,
     },
     Ledger, MachineFacts, NEWS,
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// A process evicted a pod.
-    pub(super) fn saw_eviction(&mut self, write: &Write<'_>, pod: &Object, luck: &Luck) {
+    pub(super) fn saw_eviction(&mut self, write: &Write<'_>, pod: &Object, faults: &Faults) {
         let volumes: BTreeSet<String> = volumes_of(pod).into_iter().collect();
         if write.call.subresource != "eviction" || pod.is_terminating() || volumes.is_empty() {
             return;
@@ -104,12 +104,12 @@ impl Ledger {
         let priority = pod.value["spec"]["priority"].as_i64().unwrap_or_default();
         let beside = || self.moves.iter().filter(|it| it.by == by && it.node == node && it.is_certainly_under_way());
         let moving: usize = beside().map(|it| it.volumes.len()).sum();
-        luck.must(moving == 0 || moving + volumes.len() <= MOST_MOVING, || {
+        faults.must(moving == 0 || moving + volumes.len() <= MOST_MOVING, || {
             format!("pod {} with {} volumes is evicted, and {moving} are on the move", pod.name(), volumes.len())
         });
         let is_beside = |it: &Move| it.asked_again_at.is_some_and(|at| at >= write.call.at);
         let ahead = beside().find(|it| it.priority > priority && !is_beside(it)).map(|it| &it.pod);
-        luck.must(ahead.is_none(), || {
+        faults.must(ahead.is_none(), || {
             format!(
                 "pod {} is evicted before the volumes of {ahead:?}, which is more important, have moved",
                 pod.name()
@@ -122,7 +122,7 @@ impl Ledger {
             node,
             pod: pod.name().to_owned(),
             priority,
-            is_answered: luck.rates().api == 0,
+            is_answered: faults.rates().api == 0,
             asked_again_at: was_refused.then_some(write.call.at),
             here: volumes.clone(),
             adrift: volumes.clone(),
@@ -134,13 +134,13 @@ impl Ledger {
     }
 
     /// The VM of a Machine is deleted.
-    pub(super) fn check_volumes(&self, machine: &MachineFacts, luck: &Luck) {
+    pub(super) fn check_volumes(&self, machine: &MachineFacts, faults: &Faults) {
         let Some(node) = self.nodes.get(&machine.node) else { return };
         let in_time = machine.deleted_at.filter(|at| at.elapsed() < DRAIN);
         if machine.is_forced || !in_time.is_some_and(|at| node.has_been_ready_for(at.elapsed())) {
             return;
         }
         let left = self.moves.iter().find(|it| it.node == machine.node && it.is_certainly_detaching());
-        luck.must(left.is_none(), || format!("the VM of {} is deleted, and has volumes of {left:?}", machine.name));
+        faults.must(left.is_none(), || format!("the VM of {} is deleted, and has volumes of {left:?}", machine.name));
     }
 }

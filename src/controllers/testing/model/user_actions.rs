@@ -7,60 +7,60 @@ use serde_json::{Value, json};
 use super::{
     super::api_server::{BUDGETS, DEPLOYMENTS, Kind, MACHINES, NODES, SETS},
     autoscaler::Form,
+    desired_state::POOL,
+    faults::Rates,
     kubelet::{POD_LABEL, POD_NAMESPACE},
-    luck::Rates,
-    wish::POOL,
     world::{NAMESPACE, World},
 };
 
 impl World {
     /// One user action or fault.
     pub(super) fn happen(self: &Arc<Self>) {
-        let mishaps = self.luck.rates().mishaps;
-        if self.luck.per_mille(mishaps) {
+        let mishaps = self.faults.rates().mishaps;
+        if self.faults.per_mille(mishaps) {
             return self.suffer();
         }
-        if self.rooms.preservation && self.luck.one_in(3) {
+        if self.areas.preservation && self.faults.one_in(3) {
             return self.ask_for_preservation();
         }
-        if self.rooms.meddling && self.luck.one_in(3) {
-            return self.meddle();
+        if self.areas.external_writers && self.faults.one_in(3) {
+            return self.write_as_another_client();
         }
-        if self.rooms.autoscaler && self.luck.one_in(3) {
+        if self.areas.autoscaler && self.faults.one_in(3) {
             return self.choose_several();
         }
-        if self.rooms.freezes && self.luck.one_in(3) {
+        if self.areas.freezes && self.faults.one_in(3) {
             return self.freeze_something();
         }
-        if self.rooms.orphans && self.luck.one_in(3) {
+        if self.areas.orphans && self.faults.one_in(3) {
             return self.strand();
         }
-        match self.luck.dice(|dice| dice.below(14)) {
+        match self.faults.rng(|rng| rng.below(14)) {
             0 => self.delete_some_machine(),
             1 => self.delete_some_set(),
             2 => self.scale_down_as_autoscaler(),
-            _ => self.wish_anew(),
+            _ => self.change_something(),
         }
     }
 
-    fn wish_anew(&self) {
+    fn change_something(&self) {
         if self.control.get(&DEPLOYMENTS, NAMESPACE, POOL).is_none() {
             return;
         }
-        let change = self.luck.dice(|dice| self.wish.lock().change(dice, self.rooms));
+        let change = self.faults.rng(|rng| self.desired.lock().change(rng, self.areas));
         self.say(format!("user: {change}"));
-        self.fulfil_wish();
+        self.write_desired_state();
     }
 
-    /// Writes the wish into the deployment.
-    pub(super) fn fulfil_wish(&self) {
-        let wish = self.wish.lock().clone();
-        self.ledger.lock().wished(&wish);
+    /// Writes the desired state into the deployment.
+    pub(super) fn write_desired_state(&self) {
+        let desired = self.desired.lock().clone();
+        self.ledger.lock().desired_changed(&desired);
         if self.control.get(&DEPLOYMENTS, NAMESPACE, POOL).is_none() {
             return;
         }
-        self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| deployment["spec"] = wish.spec()).unwrap();
-        if wish.is_deleted {
+        self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| deployment["spec"] = desired.spec()).unwrap();
+        if desired.is_deleted {
             self.control.delete(&DEPLOYMENTS, NAMESPACE, POOL).unwrap();
         }
     }
@@ -74,7 +74,7 @@ impl World {
 
     /// Its Machines go with it, and the deployment makes it again if it has to.
     fn delete_some_set(&self) {
-        if self.luck.rates().mishaps == 0 {
+        if self.faults.rates().mishaps == 0 {
             return;
         }
         if let Some(name) = self.some(&SETS) {
@@ -84,19 +84,19 @@ impl World {
     }
 
     fn scale_down_as_autoscaler(&self) {
-        let has_replicas = self.wish.lock().replicas > 0;
+        let has_replicas = self.desired.lock().replicas > 0;
         if let Some(name) = self.some(&MACHINES).filter(|_| has_replicas) {
             self.choose(&name, Form::WithTime);
         }
     }
 
     fn suffer(self: &Arc<Self>) {
-        match self.luck.dice(|dice| dice.below(9)) {
+        match self.faults.rng(|rng| rng.below(9)) {
             8 => self.block_evictions(),
             0 | 1 => self.kill_some_vm(),
             2..=4 => {
                 if let Some(node) = self.some(&NODES) {
-                    let for_seconds = self.luck.dice(|dice| (!dice.one_in(3)).then(|| dice.roll() % 900 + 1));
+                    let for_seconds = self.faults.rng(|rng| (!rng.one_in(3)).then(|| rng.roll() % 900 + 1));
                     self.say(format!("node {node} ails for {for_seconds:?} s"));
                     self.ail(&node, for_seconds);
                 }
@@ -124,7 +124,7 @@ impl World {
             return;
         }
         self.say("a budget lets no pod go");
-        let after = self.luck.millis(1000..600_000);
+        let after = self.faults.millis(1000..600_000);
         self.later(after, |world| {
             world.say("pods may go again");
             world.target.delete(&BUDGETS, POD_NAMESPACE, "budget").unwrap();
@@ -132,7 +132,7 @@ impl World {
     }
 
     fn forget_history(&self) {
-        let (server, kind) = match self.luck.dice(|dice| dice.below(4)) {
+        let (server, kind) = match self.faults.rng(|rng| rng.below(4)) {
             0 => (&self.target, &NODES),
             1 => (&self.control, &SETS),
             _ => (&self.control, &MACHINES),
@@ -146,7 +146,7 @@ impl World {
         let Some(name) = self.some(&MACHINES) else { return };
         self.say(format!("user: machine {name} cannot be read"));
         self.set_drain_timeout(&name, json!("2 hours"));
-        let after = self.luck.millis(1000..120_000);
+        let after = self.faults.millis(1000..120_000);
         self.later(after, move |world| {
             world.say(format!("user: machine {name} can be read again"));
             world.set_drain_timeout(&name, Value::Null);
@@ -167,7 +167,7 @@ impl World {
 
     pub(super) fn kill_some_vm(self: &Arc<Self>) {
         let ids: Vec<String> = self.cloud.lock().own().map(|(id, _)| id.clone()).collect();
-        let Some(id) = self.luck.pick(&ids) else { return };
+        let Some(id) = self.faults.pick(&ids) else { return };
         self.kill_vm(&id);
     }
 
@@ -176,8 +176,8 @@ impl World {
         self.ledger.lock().vm_is_gone(id);
         self.say(format!("the VM of node {} is killed", server.node));
         self.lose_contact(&server.node);
-        if self.luck.one_in(3) {
-            let after = self.luck.millis(1000..300_000);
+        if self.faults.one_in(3) {
+            let after = self.faults.millis(1000..300_000);
             self.later(after, move |world| world.sweep(&server.node));
         }
     }
@@ -185,30 +185,30 @@ impl World {
     pub(super) fn some(&self, kind: &Kind) -> Option<String> {
         let server = if kind == &NODES { &self.target } else { &self.control };
         let names: Vec<String> = server.all(kind).iter().map(|object| object.name().to_owned()).collect();
-        self.luck.pick(&names)
+        self.faults.pick(&names)
     }
 
     /// Ends all faults and user actions.
     pub(super) fn calm_down(self: &Arc<Self>) {
         self.say("from now on all goes well");
-        self.luck.set_rates(Rates::calm());
+        self.faults.set_rates(Rates::calm());
         self.control.set_paused(false);
         self.find_target();
         self.target.set_paused(false);
-        self.luck.dice(|dice| self.wish.lock().settle_down(dice));
-        self.fulfil_wish();
+        self.faults.rng(|rng| self.desired.lock().settle_down(rng));
+        self.write_desired_state();
         for node in self.target.all(&NODES) {
             self.recover(node.name());
         }
         self.collect_pods();
-        if self.rooms.meddling || self.rooms.freezes {
+        if self.areas.external_writers || self.areas.freezes {
             self.tidy_machines();
         }
-        if self.rooms.in_place {
+        if self.areas.in_place {
             self.help_updates();
         }
-        if self.rooms.orphans {
-            self.sweep_strays();
+        if self.areas.orphans {
+            self.sweep_orphan_vms();
         }
     }
 }

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::{
     super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Object, SETS},
+    desired_state::{DesiredState, POOL},
     freezes::conditions_of,
     in_place::{is_candidate, is_selected, result_of},
     kubelet::ready_status,
-    wish::{POOL, Wish},
     world::{NAMESPACE, World},
 };
 use crate::api::{
@@ -18,15 +18,15 @@ use crate::api::{
 };
 
 impl World {
-    /// The wish is met, and nothing more will happen by itself.
+    /// The desired state is reached, and nothing more will happen.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.is_quiet() && self.what_is_missing().is_empty()
+        self.is_quiet() && self.differences().is_empty()
     }
 
     /// Everything that is not as it should be in the end.
-    pub(super) fn what_is_missing(&self) -> Vec<String> {
-        let wish = self.wish.lock().clone();
-        let mut missing = if wish.is_deleted { self.what_is_left() } else { self.what_is_amiss(&wish) };
+    pub(super) fn differences(&self) -> Vec<String> {
+        let desired = self.desired.lock().clone();
+        let mut missing = if desired.is_deleted { self.what_is_left() } else { self.what_is_amiss(&desired) };
         let cloud = self.cloud.lock();
         let foreign = cloud.vms.values().filter(|server| server.is_foreign).count();
         if foreign != cloud.foreign {
@@ -35,8 +35,8 @@ impl World {
         missing
     }
 
-    fn what_is_amiss(&self, wish: &Wish) -> Vec<String> {
-        let mut missing = self.missing_machines(wish);
+    fn what_is_amiss(&self, desired: &DesiredState) -> Vec<String> {
+        let mut missing = self.missing_machines(desired);
         let machines = self.control.all(&MACHINES);
         let vms = self.cloud.lock().own().count();
         if vms != machines.len() {
@@ -51,22 +51,22 @@ impl World {
             if !self.cloud.lock().vms.contains_key(id) {
                 missing.push(format!("the VM of {}", machine.name()));
             }
-            missing.extend(self.flaw_of_node(machine, wish));
+            missing.extend(self.flaw_of_node(machine, desired));
         }
-        self.check_statuses(wish, &mut missing);
+        self.check_statuses(desired, &mut missing);
         missing
     }
 
     /// Missing Machines.
-    pub(super) fn missing_machines(&self, wish: &Wish) -> Vec<String> {
+    pub(super) fn missing_machines(&self, desired: &DesiredState) -> Vec<String> {
         let mut missing = Vec::new();
         let machines = self.control.all(&MACHINES);
-        if machines.len() != usize::try_from(wish.replicas).unwrap() {
-            missing.push(format!("{} machines of {}", machines.len(), wish.replicas));
+        if machines.len() != usize::try_from(desired.replicas).unwrap() {
+            missing.push(format!("{} machines of {}", machines.len(), desired.replicas));
         }
         for machine in &machines {
             let (phase, class) = (text(machine, "/status/currentStatus/phase"), text(machine, "/spec/class/name"));
-            let is_current = wish.is_of_template(machine, self.rooms);
+            let is_current = desired.is_of_template(machine, self.areas);
             if phase != "Running" || machine.is_terminating() || !is_current {
                 missing.push(format!("{} is {phase:?} and of {class}, current: {is_current}", machine.name()));
             }
@@ -87,14 +87,14 @@ impl World {
         self.control.all(&MACHINES).iter().any(|machine| text(machine, "/status/currentStatus/phase") == phase)
     }
 
-    fn flaw_of_node(&self, machine: &Object, wish: &Wish) -> Option<String> {
+    fn flaw_of_node(&self, machine: &Object, desired: &DesiredState) -> Option<String> {
         let node = self.target.get(&NODES, "", label(machine, labels::NODE));
         let Some(node) = node else { return Some(format!("the node of {}", machine.name())) };
         let name = node.name();
         if label(&node, labels::MACHINE_NAME) != machine.name() {
             return Some(format!("node {name} does not name {}", machine.name()));
         }
-        if label(&node, "pool") != wish.node_label() {
+        if label(&node, "pool") != desired.node_label() {
             return Some(format!("node {name} has label {}", label(&node, "pool")));
         }
         let is_tainted = node.value["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty());
@@ -114,13 +114,13 @@ impl World {
         None
     }
 
-    fn check_statuses(&self, wish: &Wish, missing: &mut Vec<String>) {
+    fn check_statuses(&self, desired: &DesiredState, missing: &mut Vec<String>) {
         let Some(deployment) = self.control.get(&DEPLOYMENTS, NAMESPACE, POOL) else {
             return missing.push("the deployment".to_owned());
         };
         let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
         let counts = counts.map(|field| number(&deployment, &format!("/status/{field}")));
-        let is_complete = counts == [i64::from(wish.replicas); 4];
+        let is_complete = counts == [i64::from(desired.replicas); 4];
         let others = number(&deployment, "/status/unavailableReplicas");
         let failed = deployment.value["status"]["failedMachines"].as_array().is_some_and(|all| !all.is_empty());
         if !is_complete || others != 0 || failed {
@@ -166,7 +166,7 @@ impl World {
 
     /// Everything there is, for a person.
     pub(super) fn describe(&self) -> String {
-        let mut lines = format!("-- {:?}\n", self.wish.lock());
+        let mut lines = format!("-- {:?}\n", self.desired.lock());
         let going = |object: &Object| if object.is_terminating() { ", going" } else { "" };
         for set in self.control.all(&SETS) {
             let class = text(&set, "/spec/template/spec/class/name");

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     super::api_server::{MACHINES, NODES},
-    wish::any_class,
+    desired_state::any_class,
     world::{NAMESPACE, World},
 };
 use crate::api::labels::MACHINE_NAME;
@@ -17,10 +17,10 @@ const MOST: usize = 6;
 impl World {
     /// Changes a VM without any process.
     pub(super) fn strand(self: &Arc<Self>) {
-        if self.ledger.lock().count_strays() >= MOST {
+        if self.ledger.lock().count_orphan_vms() >= MOST {
             return;
         }
-        match self.luck.dice(|dice| dice.below(3)) {
+        match self.faults.rng(|rng| rng.below(3)) {
             0 => self.free_some_machine(),
             1 => self.make_vm_by_hand(None),
             // A second one for a Machine that has one.
@@ -31,10 +31,10 @@ impl World {
     fn make_vm_by_hand(&self, machine: Option<String>) {
         let twin = machine.as_ref().and_then(|name| self.control.get(&MACHINES, NAMESPACE, name));
         let class = twin.and_then(|twin| twin.value["spec"]["class"]["name"].as_str().map(str::to_owned));
-        let class = class.unwrap_or_else(|| self.luck.dice(any_class));
+        let class = class.unwrap_or_else(|| self.faults.rng(any_class));
         // One without a marker stays for ever where others use the tag.
-        let is_marked = self.cloud.lock().is_shared || self.luck.one_in(2);
-        let id = self.cloud.lock().make_stray(machine, &class, is_marked.then_some(NAMESPACE));
+        let is_marked = self.cloud.lock().is_shared || self.faults.one_in(2);
+        let id = self.cloud.lock().make_orphan_vm(machine, &class, is_marked.then_some(NAMESPACE));
         self.say(format!("user: make VM {id} of {class}"));
         self.ledger.lock().stranded(&id);
     }
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// The collector deleted a VM. Its Node is left to the cloud controller.
-    pub(super) fn stray_deleted(self: &Arc<Self>, id: &str, node: String) {
+    pub(super) fn orphan_vm_deleted(self: &Arc<Self>, id: &str, node: String) {
         self.say(format!("  VM {id} is deleted as an orphan"));
         self.lose_contact(&node);
         self.later(Duration::from_mins(2), move |world| world.sweep(&node));
@@ -59,7 +59,7 @@ impl World {
 
     /// The cloud controller removes the Nodes of dead VMs whose Machines were released: no other controller manages
     /// them.
-    pub(super) fn sweep_strays(&self) {
+    pub(super) fn sweep_orphan_vms(&self) {
         for node in self.target.all(&NODES) {
             let machine = node.value["metadata"]["labels"][MACHINE_NAME].as_str().unwrap_or_default();
             if self.control.get(&MACHINES, NAMESPACE, machine).is_none() {

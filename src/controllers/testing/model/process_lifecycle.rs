@@ -1,4 +1,4 @@
-//! The life of a world: trouble, peace, and rest.
+//! The phases of a run: faults and user actions, convergence, probes, and rest.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     super::api_server::NODES,
-    luck::LONGEST_WATCH,
+    desired_state::DesiredState,
+    faults::LONGEST_WATCH,
     system::{Process, Program, TAKE_OVER},
-    wish::Wish,
     world::World,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     runtime::trust::Liveness,
 };
 
-/// When the last trouble is over, everything is as wished after this time: the longest timeout is the creation's.
+/// The world converges within this time after the last fault: the longest timeout is that of a creation.
 const PATIENCE: Duration = Duration::from_mins(60);
 /// The longest preservation, and a replacement after it.
 const KEPT: Duration = Duration::from_mins(30);
@@ -28,7 +28,7 @@ const REST: Duration = Duration::from_mins(30);
 /// The same for most seeds, because hours without a write are what takes longest: what is written again and again is
 /// written sooner.
 const NAP: Duration = Duration::from_mins(4);
-/// How often it is looked whether all is well.
+/// Period of the checks for convergence.
 const LOOK: Duration = Duration::from_secs(5);
 /// Without elections a successor must not start before what its predecessor sent has arrived.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ const ON_ITS_WAY: Duration = Duration::from_secs(70);
 /// The drain of a Node, the work of its agent, and what users and others do around it.
 const UPDATE: Duration = Duration::from_mins(8);
 
-pub(super) struct Life {
+pub(super) struct Lifecycle {
     world: Arc<World>,
     programs: Vec<Program>,
     processes: Vec<Option<Process>>,
@@ -57,10 +57,10 @@ pub(super) struct Life {
     kills: usize,
 }
 
-impl Life {
+impl Lifecycle {
     pub(super) fn of(world: &Arc<World>) -> Self {
         let everything = Program::everything;
-        let programs = match world.luck.dice(|dice| dice.below(4)) {
+        let programs = match world.faults.rng(|rng| rng.below(4)) {
             0 => vec![everything("a").without_election()],
             1 => vec![everything("a"), everything("b")],
             2 => vec![
@@ -74,33 +74,33 @@ impl Life {
                 everything("machines-b").with_roles(&[MACHINES]),
             ],
         };
-        let kills = world.luck.pick(&[0, 50, 200]).unwrap();
+        let kills = world.faults.pick(&[0, 50, 200]).unwrap();
         Self { world: Arc::clone(world), processes: programs.iter().map(|_| None).collect(), programs, kills }
     }
 
     pub(super) async fn live(&mut self) -> Result<(), String> {
         let world = Arc::clone(&self.world);
-        let outcome = world.luck.failed.run_until_cancelled(self.run()).await;
-        match (world.luck.failure(), outcome) {
+        let outcome = world.faults.failed.run_until_cancelled(self.run()).await;
+        match (world.faults.failure(), outcome) {
             (Some(failure), _) => Err(failure),
             (None, outcome) => outcome.unwrap_or(Ok(())),
         }
     }
 
     async fn run(&mut self) -> Result<(), String> {
-        let events = self.world.luck.dice(|dice| dice.below(30) + 10);
-        let longest = self.world.luck.pick(&[5_000, 60_000, 400_000]).unwrap();
+        let events = self.world.faults.rng(|rng| rng.below(30) + 10);
+        let longest = self.world.faults.pick(&[5_000, 60_000, 400_000]).unwrap();
         self.start_missing();
         for _ in 0..events {
-            sleep(self.world.luck.millis(0..longest)).await;
+            sleep(self.world.faults.millis(0..longest)).await;
             self.trouble().await;
             self.start_missing();
             self.note_settled();
         }
         self.calm_down();
-        self.reach_the_wish().await?;
+        self.converge().await?;
         self.probe().await?;
-        let rest = if self.world.luck.one_in(8) { REST } else { NAP };
+        let rest = if self.world.faults.one_in(8) { REST } else { NAP };
         self.rest(rest).await?;
         // A process that knows nothing finds nothing to do either.
         self.processes.iter_mut().for_each(|process| *process = None);
@@ -112,24 +112,24 @@ impl Life {
     }
 
     async fn trouble(&mut self) {
-        let luck = Arc::clone(&self.world.luck);
-        if luck.per_mille(self.kills) {
+        let faults = Arc::clone(&self.world.faults);
+        if faults.per_mille(self.kills) {
             return self.end_some_process().await;
         }
-        if luck.rates().mishaps > 0 && luck.one_in(20) {
+        if faults.rates().mishaps > 0 && faults.one_in(20) {
             return self.pause_a_server();
         }
-        if luck.rates().mishaps > 0 && luck.one_in(30) {
+        if faults.rates().mishaps > 0 && faults.one_in(30) {
             return self.set_some_clock();
         }
         self.world.happen();
     }
 
     async fn end_some_process(&mut self) {
-        let index = self.world.luck.dice(|dice| dice.below(self.processes.len()));
+        let index = self.world.faults.rng(|rng| rng.below(self.processes.len()));
         let Some(process) = self.processes[index].take() else { return };
         let name = process.program.name.clone();
-        if self.world.luck.one_in(3) {
+        if self.world.faults.one_in(3) {
             self.world.say(format!("{name} is told to stop"));
             process.stop().await;
             self.world.say(format!("{name} has stopped"));
@@ -141,8 +141,8 @@ impl Life {
     }
 
     fn pause_a_server(&self) {
-        let is_target = self.world.luck.one_in(2);
-        let after = self.world.luck.millis(1000..100_000);
+        let is_target = self.world.faults.one_in(2);
+        let after = self.world.faults.millis(1000..100_000);
         let which = if is_target { "target" } else { "control" };
         self.world.say(format!("the {which} API server does not answer for {after:?}"));
         let server = if is_target { &self.world.target } else { &self.world.control };
@@ -159,9 +159,9 @@ impl Life {
 
     /// Certificates and Leases of Kubernetes allow less than this.
     fn set_some_clock(&self) {
-        let index = self.world.luck.dice(|dice| dice.below(self.processes.len()));
+        let index = self.world.faults.rng(|rng| rng.below(self.processes.len()));
         let Some(process) = &self.processes[index] else { return };
-        let offset = self.world.luck.dice(|dice| SignedDuration::from_secs(dice.within(-30..30)));
+        let offset = self.world.faults.rng(|rng| SignedDuration::from_secs(rng.within(-30..30)));
         self.world.say(format!("the clock of {} is {offset} ahead", process.program.name));
         process.clock.set_offset(offset);
     }
@@ -176,11 +176,11 @@ impl Life {
 
     /// Once the world has converged and no write was seen for long, no older desired state is in flight.
     fn note_settled(&self) {
-        let wish = self.world.wish.lock().clone();
+        let desired = self.world.desired.lock().clone();
         let mut ledger = self.world.ledger.lock();
         let is_quiet = ledger.last_write.elapsed() > Duration::from_secs(90);
-        if is_quiet && !wish.is_deleted && self.world.missing_machines(&wish).is_empty() {
-            ledger.settled(&wish);
+        if is_quiet && !desired.is_deleted && self.world.missing_machines(&desired).is_empty() {
+            ledger.settled(&desired);
         }
     }
 
@@ -192,63 +192,63 @@ impl Life {
         self.start_missing();
     }
 
-    async fn reach_the_wish(&mut self) -> Result<(), String> {
+    async fn converge(&mut self) -> Result<(), String> {
         let begun = Instant::now();
-        let rooms = self.world.rooms;
-        let more = [(rooms.preservation, KEPT), (rooms.orphans, COLLECTED)];
+        let areas = self.world.areas;
+        let more = [(areas.preservation, KEPT), (areas.orphans, COLLECTED)];
         let patience = PATIENCE + more.into_iter().filter(|(has, _)| *has).map(|(_, more)| more).sum::<Duration>();
         // A request on a Node is not visible elsewhere before.
-        let earliest = if rooms.preservation { ON_ITS_WAY } else { Duration::ZERO };
+        let earliest = if areas.preservation { ON_ITS_WAY } else { Duration::ZERO };
         while begun.elapsed() < patience {
             if self.world.is_at_rest() && begun.elapsed() >= earliest {
-                self.world.say(format!("the wish is met after {:?}", begun.elapsed()));
+                self.world.say(format!("the desired state is reached after {:?}", begun.elapsed()));
                 return Ok(());
             }
             sleep(LOOK).await;
             self.world.collect_pods();
-            if rooms.meddling || rooms.freezes {
+            if areas.external_writers || areas.freezes {
                 self.world.tidy_machines();
             }
             self.start_missing();
         }
-        let missing = self.world.what_is_missing();
-        Err(format!("it is not as wished after {patience:?}: {}", missing.join("; ")))
+        let missing = self.world.differences();
+        Err(format!("not converged after {patience:?}: {}", missing.join("; ")))
     }
 
     /// Every change is acted on in time: a wake-up that gets lost would show nowhere else, as something else may wake
     /// whom it was meant for.
     async fn probe(&self) -> Result<(), String> {
         let world = &self.world;
-        if world.wish.lock().is_deleted {
+        if world.desired.lock().is_deleted {
             return Ok(());
         }
         // Until then a watch of before may fall silent, and be silent.
         sleep(SILENCE + Duration::from_millis(LONGEST_WATCH.unsigned_abs())).await;
-        world.wish_for("another node label", Wish::relabel);
-        world.within(SOON, "the label on all nodes", || world.what_is_missing().is_empty()).await?;
-        world.wish_for("one machine more", |wish| wish.replicas += 1);
-        world.within(BOOT, "one machine more", || world.what_is_missing().is_empty()).await?;
+        world.change_desired_state("another node label", DesiredState::relabel);
+        world.within(SOON, "the label on all nodes", || world.differences().is_empty()).await?;
+        world.change_desired_state("one machine more", |desired| desired.replicas += 1);
+        world.within(BOOT, "one machine more", || world.differences().is_empty()).await?;
         let node = world.some(&NODES).unwrap_or_default();
         world.ail(&node, None);
         world.within(SOON, "an unhealthy machine", || world.has_machine_in("Unknown")).await?;
         world.recover(&node);
-        world.within(SOON, "a recovered machine", || world.what_is_missing().is_empty()).await?;
+        world.within(SOON, "a recovered machine", || world.differences().is_empty()).await?;
         world.delete_some_machine();
-        let drain = DRAIN + if world.rooms.volumes { VOLUMES } else { Duration::ZERO };
-        world.within(BOOT + drain, "the replacement of a machine", || world.what_is_missing().is_empty()).await?;
-        if world.wish.lock().is_in_place() { self.probe_update().await } else { Ok(()) }
+        let drain = DRAIN + if world.areas.volumes { VOLUMES } else { Duration::ZERO };
+        world.within(BOOT + drain, "the replacement of a machine", || world.differences().is_empty()).await?;
+        if world.desired.lock().is_in_place() { self.probe_update().await } else { Ok(()) }
     }
 
     /// A Machine that is updated in place keeps its VM.
     async fn probe_update(&self) -> Result<(), String> {
         let world = &self.world;
         let vms = || world.cloud.lock().vms.keys().cloned().collect::<BTreeSet<_>>();
-        let (wish, before) = (world.wish.lock().clone(), vms());
-        world.wish_for("an in-place update", Wish::update);
+        let (desired, before) = (world.desired.lock().clone(), vms());
+        world.change_desired_state("an in-place update", DesiredState::update);
         let all = u32::try_from(before.len()).unwrap();
         let limit = UPDATE * (all + 1);
-        world.within(limit, "an in-place update", || world.what_is_missing().is_empty()).await?;
-        let (new, surge) = (vms().difference(&before).count(), wish.most() - wish.replicas);
+        world.within(limit, "an in-place update", || world.differences().is_empty()).await?;
+        let (new, surge) = (vms().difference(&before).count(), desired.most() - desired.replicas);
         let is_kept = new <= usize::try_from(surge).unwrap();
         if is_kept {
             Ok(())
@@ -265,7 +265,7 @@ impl Life {
         sleep(TAKE_OVER).await;
         let writes = self.world.ledger.lock().writes;
         sleep(time).await;
-        let missing = self.world.what_is_missing();
+        let missing = self.world.differences();
         let more = self.world.ledger.lock().writes - writes;
         if more > 0 || !missing.is_empty() {
             return Err(format!("it does not stay as it is: {more} writes; {}", missing.join("; ")));
@@ -280,7 +280,7 @@ impl World {
         let begun = Instant::now();
         while !is_so() {
             if begun.elapsed() > limit {
-                return Err(format!("{what}: not within {limit:?}; {}", self.what_is_missing().join("; ")));
+                return Err(format!("{what}: not within {limit:?}; {}", self.differences().join("; ")));
             }
             sleep(Duration::from_millis(250)).await;
         }
@@ -288,9 +288,9 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn wish_for(&self, what: &str, change: impl FnOnce(&mut Wish)) {
+    pub(super) fn change_desired_state(&self, what: &str, change: impl FnOnce(&mut DesiredState)) {
         self.say(format!("user: {what}"));
-        change(&mut self.wish.lock());
-        self.fulfil_wish();
+        change(&mut self.desired.lock());
+        self.write_desired_state();
     }
 }

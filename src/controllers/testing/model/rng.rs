@@ -1,12 +1,12 @@
-//! Chance that a seed decides, the same on every machine and with every version of every crate.
+//! A random number generator whose numbers are the same on every machine and with every version of every crate.
 
 use std::ops::Range;
 
 use jiff::SignedDuration;
 
-pub(super) struct Dice(u64);
+pub(super) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(super) const fn seeded(seed: u64) -> Self {
         Self(seed)
     }

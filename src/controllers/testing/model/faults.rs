@@ -11,7 +11,7 @@ use super::{
         api_server::{Broken, Call, EVENTS, Fate, Kind, LEASES, Network, Outcome, Verb},
         clock::{EPOCH, VirtualClock},
     },
-    dice::Dice,
+    rng::Rng,
 };
 use crate::runtime::clock::Clock;
 
@@ -28,7 +28,7 @@ pub(super) struct Rates {
     pub late: usize,
     /// Watches that end early.
     pub broken: usize,
-    /// Of what happens outside, how much is bad luck.
+    /// Of what happens outside, how much is bad faults.
     pub mishaps: usize,
     /// Longest time on the way there, and back, in milliseconds.
     pub latency: i64,
@@ -45,8 +45,8 @@ impl fmt::Display for Rates {
 }
 
 impl Rates {
-    pub(super) fn any(dice: &mut Dice) -> Self {
-        let mut any = |of: &[usize]| *dice.pick(of).unwrap();
+    pub(super) fn any(rng: &mut Rng) -> Self {
+        let mut any = |of: &[usize]| *rng.pick(of).unwrap();
         Self {
             api: any(&[0, 0, 30, 120]),
             overtaken: any(&[0, 20, 80]),
@@ -54,7 +54,7 @@ impl Rates {
             late: any(&[0, 0, 50, 200]),
             broken: any(&[0, 0, 100, 500]),
             mishaps: any(&[0, 0, 300, 600]),
-            latency: *dice.pick(&[5, 50, 1000]).unwrap(),
+            latency: *rng.pick(&[5, 50, 1000]).unwrap(),
         }
     }
 
@@ -64,8 +64,8 @@ impl Rates {
     }
 }
 
-/// Dice, and the story of what they brought. The network of both API servers.
-pub(super) struct Luck {
+/// Rng, and the story of what they brought. The network of both API servers.
+pub(super) struct Faults {
     pub clock: VirtualClock,
     /// Ends the run.
     pub failed: CancellationToken,
@@ -73,7 +73,7 @@ pub(super) struct Luck {
 }
 
 struct State {
-    dice: Dice,
+    rng: Rng,
     rates: Rates,
     log: Vec<String>,
     failure: Option<String>,
@@ -85,12 +85,12 @@ struct State {
 /// The faults that a scenario injects into single requests.
 type Script = Box<dyn FnMut(&Call) -> Option<Outcome> + Send>;
 
-impl Luck {
-    pub(super) fn new(dice: Dice, rates: Rates) -> Arc<Self> {
+impl Faults {
+    pub(super) fn new(rng: Rng, rates: Rates) -> Arc<Self> {
         Arc::new(Self {
             clock: VirtualClock::new(),
             failed: CancellationToken::new(),
-            state: Mutex::new(State { dice, rates, log: Vec::new(), failure: None, script: None, stalled: Vec::new() }),
+            state: Mutex::new(State { rng, rates, log: Vec::new(), failure: None, script: None, stalled: Vec::new() }),
         })
     }
 
@@ -112,24 +112,24 @@ impl Luck {
         self.state.lock().stalled.push((kind, by));
     }
 
-    pub(super) fn dice<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.state.lock().dice)
+    pub(super) fn rng<T>(&self, throw: impl FnOnce(&mut Rng) -> T) -> T {
+        throw(&mut self.state.lock().rng)
     }
 
     pub(super) fn one_in(&self, count: usize) -> bool {
-        self.dice(|dice| dice.one_in(count))
+        self.rng(|rng| rng.one_in(count))
     }
 
     pub(super) fn per_mille(&self, rate: usize) -> bool {
-        self.dice(|dice| dice.per_mille(rate))
+        self.rng(|rng| rng.per_mille(rate))
     }
 
     pub(super) fn millis(&self, range: std::ops::Range<i64>) -> Duration {
-        millis(&mut self.state.lock().dice, range)
+        millis(&mut self.state.lock().rng, range)
     }
 
     pub(super) fn pick<T: Clone>(&self, all: &[T]) -> Option<T> {
-        self.dice(|dice| dice.pick(all).cloned())
+        self.rng(|rng| rng.pick(all).cloned())
     }
 
     pub(super) fn say(&self, what: impl AsRef<str>) {
@@ -161,29 +161,29 @@ impl Luck {
     }
 
     fn decide(&self, call: &Call) -> Fate {
-        let State { dice, rates, script, .. } = &mut *self.state.lock();
-        let there = millis(dice, 0..rates.latency);
-        let mut back = millis(dice, 0..rates.latency);
-        let is_spared = call.kind == &EVENTS || call.kind == &LEASES && !dice.one_in(4);
+        let State { rng, rates, script, .. } = &mut *self.state.lock();
+        let there = millis(rng, 0..rates.latency);
+        let mut back = millis(rng, 0..rates.latency);
+        let is_spared = call.kind == &EVENTS || call.kind == &LEASES && !rng.one_in(4);
         let is_patch = matches!(call.verb, Verb::MergePatch | Verb::StrategicPatch);
         let scripted = script.as_mut().and_then(|script| script(call));
         let outcome = if let Some(outcome) = scripted {
             outcome
-        } else if dice.per_mille(rates.api) && !is_spared {
-            any_failure(dice, call.verb)
-        } else if is_patch && dice.per_mille(rates.overtaken) && !is_spared {
+        } else if rng.per_mille(rates.api) && !is_spared {
+            any_failure(rng, call.verb)
+        } else if is_patch && rng.per_mille(rates.overtaken) && !is_spared {
             Outcome::Overtaken
         } else {
             Outcome::Answered
         };
-        if matches!(outcome, Outcome::LostBefore | Outcome::LostAfter) && dice.one_in(4) {
-            back += millis(dice, 1000..30_000);
+        if matches!(outcome, Outcome::LostBefore | Outcome::LostAfter) && rng.one_in(4) {
+            back += millis(rng, 1000..30_000);
         }
         Fate { there, back, outcome }
     }
 }
 
-fn any_failure(dice: &mut Dice, verb: Verb) -> Outcome {
+fn any_failure(rng: &mut Rng, verb: Verb) -> Outcome {
     let outcomes: &[Outcome] = match verb {
         Verb::Get | Verb::List | Verb::Watch => &[
             Outcome::LostBefore,
@@ -208,18 +208,18 @@ fn any_failure(dice: &mut Dice, verb: Verb) -> Outcome {
             Outcome::Refused(504),
         ],
     };
-    *dice.pick(outcomes).unwrap()
+    *rng.pick(outcomes).unwrap()
 }
 
 /// How long watches last, in milliseconds, that end early.
 pub(super) const LONGEST_WATCH: i64 = 120_000;
 
-fn millis(dice: &mut Dice, range: std::ops::Range<i64>) -> Duration {
-    let millis: SignedDuration = dice.millis(range);
+fn millis(rng: &mut Rng, range: std::ops::Range<i64>) -> Duration {
+    let millis: SignedDuration = rng.millis(range);
     Duration::try_from(millis).unwrap()
 }
 
-impl Network for Luck {
+impl Network for Faults {
     fn fate(&self, call: &Call) -> Fate {
         let fate = self.decide(call);
         if fate.outcome != Outcome::Answered {
@@ -229,26 +229,26 @@ impl Network for Luck {
     }
 
     fn lag(&self, call: &Call) -> Duration {
-        let State { dice, rates, stalled, .. } = &mut *self.state.lock();
+        let State { rng, rates, stalled, .. } = &mut *self.state.lock();
         if call.kind == &LEASES {
             return Duration::ZERO;
         }
         if let Some((_, by)) = stalled.iter().find(|(kind, _)| *kind == call.kind) {
             return *by;
         }
-        if dice.per_mille(rates.late) { millis(dice, 1000..20_000) } else { millis(dice, 0..rates.latency) }
+        if rng.per_mille(rates.late) { millis(rng, 1000..20_000) } else { millis(rng, 0..rates.latency) }
     }
 
     fn watch_lasts(&self, call: &Call) -> Option<(Duration, Broken)> {
-        let State { dice, rates, .. } = &mut *self.state.lock();
-        if call.kind == &LEASES || !dice.per_mille(rates.broken) {
+        let State { rng, rates, .. } = &mut *self.state.lock();
+        if call.kind == &LEASES || !rng.per_mille(rates.broken) {
             return None;
         }
-        let how = match dice.below(3) {
+        let how = match rng.below(3) {
             0 => Broken::Silent,
             1 => Broken::Reset,
             _ => Broken::Closed,
         };
-        Some((millis(dice, 1000..LONGEST_WATCH), how))
+        Some((millis(rng, 1000..LONGEST_WATCH), how))
     }
 }

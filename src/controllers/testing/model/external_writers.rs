@@ -1,4 +1,4 @@
-//! People and programs that change what belongs to others.
+//! Users and programs that change objects of other controllers.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::{
     super::api_server::{DEPLOYMENTS, MACHINES, NODES, Object, SETS},
-    wish::POOL,
+    desired_state::POOL,
     world::{NAMESPACE, World},
 };
 use crate::api::labels;
 
 impl World {
-    pub(super) fn meddle(self: &Arc<Self>) {
-        match self.luck.dice(|dice| dice.below(11)) {
+    pub(super) fn write_as_another_client(self: &Arc<Self>) {
+        match self.faults.rng(|rng| rng.below(11)) {
             0 | 1 => self.set_some_priority(),
             2 | 3 => self.scale_down_as_old_autoscaler(),
             4 => self.take_some_machine_out(),
@@ -28,7 +28,7 @@ impl World {
 
     fn set_some_priority(&self) {
         let Some(name) = self.some(&MACHINES) else { return };
-        let priority = self.luck.pick(&["1", "2", "5", "-1", "high"]).unwrap();
+        let priority = self.faults.pick(&["1", "2", "5", "-1", "high"]).unwrap();
         self.say(format!("user: priority of machine {name}: {priority}"));
         self.edit_machine(&name, |machine| {
             machine["metadata"]["annotations"][labels::PRIORITY] = json!(priority);
@@ -37,16 +37,16 @@ impl World {
 
     /// As autoscalers did it once: the lowest priority, or a name without a time, and one replica less.
     fn scale_down_as_old_autoscaler(&self) {
-        let has_replicas = self.wish.lock().replicas > 0;
+        let has_replicas = self.desired.lock().replicas > 0;
         let Some(name) = self.some(&MACHINES).filter(|_| has_replicas) else { return };
         self.say(format!("old autoscaler: without machine {name}"));
-        self.wish.lock().replicas -= 1;
-        if self.luck.one_in(2) {
+        self.desired.lock().replicas -= 1;
+        if self.faults.one_in(2) {
             self.edit_machine(&name, |machine| machine["metadata"]["annotations"][labels::PRIORITY] = json!("1"));
-            return self.fulfil_wish();
+            return self.write_desired_state();
         }
-        self.fulfil_wish();
-        // The wish may have been to delete it.
+        self.write_desired_state();
+        // The user may have deleted it.
         drop(self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| {
             deployment["metadata"]["annotations"][labels::TRIGGER_DELETION] = json!(name);
         }));
@@ -57,8 +57,8 @@ impl World {
         let Some(name) = self.some(&MACHINES) else { return };
         self.say(format!("user: take machine {name} out of its set"));
         self.edit_machine(&name, |machine| machine["metadata"]["labels"][labels::DEPLOYMENT_NAME] = json!("another"));
-        let after = self.luck.millis(1000..300_000);
-        if self.luck.one_in(2) {
+        let after = self.faults.millis(1000..300_000);
+        if self.faults.one_in(2) {
             self.later(after, move |world| world.put_back(&name));
         }
     }
@@ -72,7 +72,7 @@ impl World {
     /// The deployment takes it back.
     fn scale_some_set(&self) {
         let Some(name) = self.some(&SETS) else { return };
-        let change = self.luck.dice(|dice| dice.within(-2..3));
+        let change = self.faults.rng(|rng| rng.within(-2..3));
         self.say(format!("user: {change} replicas for set {name}"));
         self.ledger.lock().scaled_by_hand(usize::try_from(change.abs()).unwrap());
         let edited = self.control.edit(&SETS, NAMESPACE, &name, |set| {
@@ -113,7 +113,7 @@ impl World {
         edited.unwrap();
     }
 
-    /// The next wish corrects it.
+    /// The next change by the user corrects it.
     fn break_the_spec(&self) {
         self.say("user: a strategy that does not exist");
         let edited = self.control.edit(&DEPLOYMENTS, NAMESPACE, POOL, |deployment| {
@@ -138,7 +138,7 @@ impl World {
     /// Deletes Machines that were taken out or that no set selects. The garbage collector deletes those of deleted
     /// sets.
     pub(super) fn tidy_machines(&self) {
-        let all_go = self.wish.lock().is_deleted;
+        let all_go = self.desired.lock().is_deleted;
         let sets = self.control.all(&SETS);
         for machine in self.control.all(&MACHINES) {
             let metadata = &machine.value["metadata"];

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{super::luck::Luck, Ledger, MachineFacts, NEWS, SetFacts};
+use super::{super::faults::Faults, Ledger, MachineFacts, NEWS, SetFacts};
 
 impl Ledger {
     /// A user gives a set so many replicas more or less, until its deployment takes them back.
@@ -16,7 +16,7 @@ impl Ledger {
     }
 
     /// A set chose a Machine. Those with a lower priority go first.
-    pub(super) fn check_priority(&self, machine: &MachineFacts, set: &SetFacts, luck: &Luck) {
+    pub(super) fn check_priority(&self, machine: &MachineFacts, set: &SetFacts, faults: &Faults) {
         if machine.kept_until.is_some() || machine.priority_since.elapsed() <= NEWS {
             return;
         }
@@ -29,7 +29,7 @@ impl Ledger {
         };
         let (own, before) = (own().count() + self.recently_taken_from(&machine.set), own().filter(goes_first).count());
         let replicas = set.least_replicas(NEWS);
-        luck.must(own > replicas + before, || {
+        faults.must(own > replicas + before, || {
             format!("{} goes: {own} machines, {replicas} replicas, {before} of lower priority", machine.name)
         });
     }

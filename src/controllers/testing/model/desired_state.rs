@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     super::api_server::{ApiServer, CLASSES, DEPLOYMENTS, Object, SECRETS},
+    areas::Areas,
     cloud::PROVIDER,
-    dice::Dice,
-    rooms::Rooms,
+    rng::Rng,
     world::NAMESPACE,
 };
 use crate::api::labels;
@@ -20,7 +20,7 @@ const VERSION: &str = "version";
 const SECRET: &str = "secret";
 
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct DesiredState {
     pub replicas: i32,
     pub strategy: Strategy,
     pub is_paused: bool,
@@ -72,11 +72,11 @@ enum Amount {
 }
 
 impl Amount {
-    fn any(dice: &mut Dice) -> Self {
-        if dice.one_in(3) {
-            Self::Percent(i32::try_from(dice.within(0..101)).unwrap())
+    fn any(rng: &mut Rng) -> Self {
+        if rng.one_in(3) {
+            Self::Percent(i32::try_from(rng.within(0..101)).unwrap())
         } else {
-            Self::Machines(i32::try_from(dice.within(0..3)).unwrap())
+            Self::Machines(i32::try_from(rng.within(0..3)).unwrap())
         }
     }
 
@@ -96,27 +96,27 @@ impl Amount {
     }
 }
 
-impl Wish {
-    pub(super) fn any(dice: &mut Dice, rooms: Rooms) -> Self {
-        let mut wish = Self {
-            replicas: i32::try_from(dice.within(0..6)).unwrap(),
-            strategy: if dice.one_in(5) { Strategy::Recreate } else { Strategy::Rolling },
+impl DesiredState {
+    pub(super) fn any(rng: &mut Rng, areas: Areas) -> Self {
+        let mut desired = Self {
+            replicas: i32::try_from(rng.within(0..6)).unwrap(),
+            strategy: if rng.one_in(5) { Strategy::Recreate } else { Strategy::Rolling },
             is_paused: false,
             is_deleted: false,
             class: 0,
             version: 0,
-            surge: Amount::any(dice),
-            unavailable: Amount::any(dice),
+            surge: Amount::any(rng),
+            unavailable: Amount::any(rng),
             label: 0,
             preserved: None,
         };
-        if rooms.preservation {
-            wish.preserved = Some((dice.within(0..3), dice.within(5..20)));
+        if areas.preservation {
+            desired.preserved = Some((rng.within(0..3), rng.within(5..20)));
         }
-        if rooms.in_place {
-            wish.strategy = *dice.pick(&[Strategy::AUTO, Strategy::AUTO, Strategy::AUTO, Strategy::MANUAL]).unwrap();
+        if areas.in_place {
+            desired.strategy = *rng.pick(&[Strategy::AUTO, Strategy::AUTO, Strategy::AUTO, Strategy::MANUAL]).unwrap();
         }
-        wish
+        desired
     }
 
     /// So many Machines, and a usual rolling update.
@@ -151,25 +151,25 @@ impl Wish {
     }
 
     /// Wishes for something else, and says what.
-    pub(super) fn change(&mut self, dice: &mut Dice, rooms: Rooms) -> String {
-        if rooms.preservation && dice.one_in(5) {
-            self.preserved = Some((dice.within(0..3), dice.within(5..20)));
+    pub(super) fn change(&mut self, rng: &mut Rng, areas: Areas) -> String {
+        if areas.preservation && rng.one_in(5) {
+            self.preserved = Some((rng.within(0..3), rng.within(5..20)));
             return format!("preserved: {:?}", self.preserved);
         }
-        match dice.below(14) {
+        match rng.below(14) {
             0..=3 => {
-                self.replicas = i32::try_from(dice.within(0..7)).unwrap();
+                self.replicas = i32::try_from(rng.within(0..7)).unwrap();
                 format!("{} replicas", self.replicas)
             }
-            4..=7 if rooms.in_place => {
-                self.version = dice.within(0..TEMPLATES);
-                if dice.one_in(4) {
-                    self.class = dice.within(0..TEMPLATES);
+            4..=7 if areas.in_place => {
+                self.version = rng.within(0..TEMPLATES);
+                if rng.one_in(4) {
+                    self.class = rng.within(0..TEMPLATES);
                 }
                 format!("version {}, class {}", self.version, self.class_name())
             }
             4..=7 => {
-                self.class = dice.within(0..TEMPLATES);
+                self.class = rng.within(0..TEMPLATES);
                 format!("class {}", self.class_name())
             }
             8 | 9 => {
@@ -177,33 +177,33 @@ impl Wish {
                 format!("paused: {}", self.is_paused)
             }
             10 => {
-                self.surge = Amount::any(dice);
-                self.unavailable = Amount::any(dice);
+                self.surge = Amount::any(rng);
+                self.unavailable = Amount::any(rng);
                 format!("surge {:?}, unavailable {:?}", self.surge, self.unavailable)
             }
             11 => {
-                let all: &[Strategy] = match rooms.in_place {
+                let all: &[Strategy] = match areas.in_place {
                     true => &[Strategy::AUTO, Strategy::AUTO, Strategy::MANUAL, Strategy::Rolling, Strategy::Recreate],
                     false => &[Strategy::Recreate, Strategy::Rolling],
                 };
-                self.strategy = *dice.pick(all).unwrap();
+                self.strategy = *rng.pick(all).unwrap();
                 format!("{:?}", self.strategy)
             }
             12 => {
-                self.label = dice.within(0..3);
+                self.label = rng.within(0..3);
                 format!("node label {}", self.label)
             }
             _ => {
-                self.is_deleted |= dice.one_in(6);
+                self.is_deleted |= rng.one_in(6);
                 format!("deleted: {}", self.is_deleted)
             }
         }
     }
 
-    /// The last wish.
-    pub(super) fn settle_down(&mut self, dice: &mut Dice) {
+    /// The last desired state.
+    pub(super) fn settle_down(&mut self, rng: &mut Rng) {
         self.is_paused = false;
-        self.is_deleted |= dice.one_in(6);
+        self.is_deleted |= rng.one_in(6);
     }
 
     pub(super) fn most(&self) -> i32 {
@@ -234,10 +234,10 @@ impl Wish {
     }
 
     /// Whether a Machine is one of the current template. One that was updated in place keeps its class.
-    pub(super) fn is_of_template(&self, machine: &Object, rooms: Rooms) -> bool {
+    pub(super) fn is_of_template(&self, machine: &Object, areas: Areas) -> bool {
         let version = machine.value["metadata"]["labels"][VERSION].as_str().unwrap_or("0");
         let class = machine.value["spec"]["class"]["name"].as_str().unwrap_or_default();
-        version == self.version.to_string() && (rooms.in_place || class == self.class_name())
+        version == self.version.to_string() && (areas.in_place || class == self.class_name())
     }
 
     pub(super) fn class_name(&self) -> String {
@@ -291,8 +291,8 @@ impl Wish {
 }
 
 /// The name of some class.
-pub(super) fn any_class(dice: &mut Dice) -> String {
-    class_name(dice.within(0..TEMPLATES))
+pub(super) fn any_class(rng: &mut Rng) -> String {
+    class_name(rng.within(0..TEMPLATES))
 }
 
 /// The names of all classes.

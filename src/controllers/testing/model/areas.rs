@@ -4,7 +4,7 @@ use std::env;
 
 /// The areas of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rooms {
+pub(super) struct Areas {
     /// Nodes are updated in place.
     pub in_place: bool,
     /// Users ask for the preservation of Machines.
@@ -15,16 +15,16 @@ pub(super) struct Rooms {
     pub freezes: bool,
     /// Pods have volumes.
     pub volumes: bool,
-    /// People change what belongs to others.
-    pub meddling: bool,
+    /// Users and programs change objects of other controllers.
+    pub external_writers: bool,
     /// The autoscaler chooses several Machines one after the other.
     pub autoscaler: bool,
 }
 
-impl Rooms {
-    /// The areas in `MODEL_ROOMS`.
+impl Areas {
+    /// The areas in `MODEL_AREAS`.
     pub(super) fn asked_for() -> Self {
-        env::var("MODEL_ROOMS").map_or_else(|_| Self::default(), |names| Self::named(&names))
+        env::var("MODEL_AREAS").map_or_else(|_| Self::default(), |names| Self::named(&names))
     }
 
     /// The areas of a list such as `in-place,volumes`, or `none`.
@@ -39,7 +39,7 @@ impl Rooms {
             orphans: has("orphans"),
             freezes: has("freezes"),
             volumes: has("volumes"),
-            meddling: has("meddling"),
+            external_writers: has("external-writers"),
             autoscaler: has("autoscaler"),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    super::{cloud::Server, luck::Luck},
+    super::{cloud::Server, faults::Faults},
     Ledger,
 };
 
@@ -16,11 +16,11 @@ const LIMIT: usize = 5;
 impl Ledger {
     /// From now on a VM has no Machine.
     pub(in super::super) fn stranded(&mut self, id: &str) {
-        self.strays.entry(id.to_owned()).or_insert_with(Instant::now);
+        self.orphan_vms.entry(id.to_owned()).or_insert_with(Instant::now);
     }
 
-    pub(in super::super) fn count_strays(&self) -> usize {
-        self.strays.len()
+    pub(in super::super) fn count_orphan_vms(&self) -> usize {
+        self.orphan_vms.len()
     }
 
     pub(in super::super) fn has_machine(&self, uid: &str) -> bool {
@@ -29,21 +29,21 @@ impl Ledger {
 
     /// A VM was deleted, in any way.
     pub(in super::super) fn vm_is_gone(&mut self, id: &str) {
-        self.strays.remove(id);
+        self.orphan_vms.remove(id);
     }
 
     /// The collector deletes a VM.
-    pub(in super::super) fn stray_is_deleted(&mut self, id: &str, server: &Server, luck: &Luck) {
-        luck.must(!server.is_foreign, || format!("VM {id} of others is deleted"));
+    pub(in super::super) fn orphan_vm_is_deleted(&mut self, id: &str, server: &Server, faults: &Faults) {
+        faults.must(!server.is_foreign, || format!("VM {id} of others is deleted"));
         let machine = self.machines.values().find(|it| it.uid == server.owner || it.provider_id == id);
-        luck.must(machine.is_none(), || format!("VM {id} is deleted as an orphan, and it has machine {machine:?}"));
-        let since = self.strays.get(id).map(Instant::elapsed);
-        luck.must(since.is_some_and(|since| since >= PERIOD), || {
+        faults.must(machine.is_none(), || format!("VM {id} is deleted as an orphan, and it has machine {machine:?}"));
+        let since = self.orphan_vms.get(id).map(Instant::elapsed);
+        faults.must(since.is_some_and(|since| since >= PERIOD), || {
             format!("VM {id} is deleted as an orphan, and it has been one for {since:?}")
         });
         self.collected.retain(|at| at.elapsed() < PERIOD);
         self.collected.push(Instant::now());
         let count = self.collected.len();
-        luck.must(count <= LIMIT, || format!("{count} VMs were deleted as orphans within {PERIOD:?}"));
+        faults.must(count <= LIMIT, || format!("{count} VMs were deleted as orphans within {PERIOD:?}"));
     }
 }
