@@ -22,7 +22,7 @@ use crate::{
         events::Events,
         kubeconfig::{TargetKubeconfig, address},
         lead::lead,
-        leader::{Candidacy, Election, Timing, identity},
+        leader::{Election, LeaseConfig, Timing, identity},
         panics::{self, Place},
         shutdown,
         target::{Assignment, TargetId, Targets},
@@ -220,14 +220,19 @@ async fn lead_all(
             part.ready();
             return Ok((*role, None));
         };
-        let candidacy = candidacy(options, role, &identity, timing);
-        let election = Election::new(clients.leases.clone(), candidacy, Arc::clone(&host.shared.clock))?;
+        let lease_config = lease_config(options, role, &identity, timing);
+        let election = Election::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?;
         Ok((*role, Some(election.at(server.clone()).telling(events.with_component(role.lease)).reporting(part))))
     });
     let candidates: Vec<_> = candidates.collect::<Result<_>>().context("leader election")?;
     Ok(lead(cell, candidates, &|_| (), stop).await?)
 }
 
-fn candidacy(options: &CellOptions, role: &Role, identity: &str, timing: Timing) -> Candidacy {
-    Candidacy { namespace: options.leases.clone(), name: role.lease.to_owned(), identity: identity.to_owned(), timing }
+fn lease_config(options: &CellOptions, role: &Role, identity: &str, timing: Timing) -> LeaseConfig {
+    LeaseConfig {
+        namespace: options.leases.clone(),
+        name: role.lease.to_owned(),
+        identity: identity.to_owned(),
+        timing,
+    }
 }

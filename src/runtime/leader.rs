@@ -110,7 +110,7 @@ const JITTER: f64 = 1.2;
 
 /// Configuration of a candidate: which Lease, under which identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidacy {
+pub struct LeaseConfig {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease: `machine-controller-manager` or `machine-controller`.
@@ -121,7 +121,7 @@ pub struct Candidacy {
     pub timing: Timing,
 }
 
-impl Candidacy {
+impl LeaseConfig {
     /// The pause before another attempt.
     fn pause(&self) -> Duration {
         self.timing.retry_period.mul_f64(1.0 + (JITTER - 1.0) * self.share())
@@ -151,7 +151,7 @@ pub fn is_own_form(identity: &str) -> bool {
 #[derive(Debug)]
 pub struct Election {
     leases: Api<Lease>,
-    candidacy: Candidacy,
+    config: LeaseConfig,
     clock: Arc<dyn Clock>,
     events: Option<Events>,
     readiness: Option<Part>,
@@ -163,10 +163,10 @@ impl Election {
     ///
     /// # Errors
     /// The timing is invalid.
-    pub fn new(client: Client, candidacy: Candidacy, clock: Arc<dyn Clock>) -> Result<Self, InvalidTiming> {
-        candidacy.timing.validate()?;
-        let leases = Api::namespaced(client, &candidacy.namespace);
-        Ok(Self { leases, candidacy, clock, events: None, readiness: None, server: String::new() })
+    pub fn new(client: Client, config: LeaseConfig, clock: Arc<dyn Clock>) -> Result<Self, InvalidTiming> {
+        config.timing.validate()?;
+        let leases = Api::namespaced(client, &config.namespace);
+        Ok(Self { leases, config, clock, events: None, readiness: None, server: String::new() })
     }
 
     /// Names the API server in logs.
@@ -189,45 +189,45 @@ impl Election {
 
     /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.
     pub async fn acquire(self) -> Leadership {
-        let tenure = standby::wait(&self).await;
-        info!(lease = self.candidacy.name, identity = self.candidacy.identity, "became leader");
-        self.tell(&tenure.lease, "became leader");
+        let term = standby::wait(&self).await;
+        info!(lease = self.config.name, identity = self.config.identity, "became leader");
+        self.tell(&term.lease, "became leader");
         let lost = CancellationToken::new();
         let release = CancellationToken::new();
         // When the task ends for any reason, even before it began, this process is no longer leader.
-        let keeper = tokio::spawn(keep(self, tenure, lost.clone().drop_guard(), release.clone()));
+        let keeper = tokio::spawn(keep(self, term, lost.clone().drop_guard(), release.clone()));
         Leadership { lost, release, keeper: AbortOnDropHandle::new(keeper) }
     }
 
     /// Writes the Lease with our identity: a renewal if it is ours already, otherwise an acquisition.
-    async fn claim(&self, base: Option<&Lease>) -> Result<Tenure, Refusal> {
+    async fn claim(&self, base: Option<&Lease>) -> Result<Term, Refusal> {
         let sent_at = Instant::now();
         let wish = self.claimed(base);
         let params = PostParams::default();
         let lease = match base {
             None => self.call(self.leases.create(&params, &wish)).await,
-            Some(_) => match self.call(self.leases.replace(&self.candidacy.name, &params, &wish)).await {
+            Some(_) => match self.call(self.leases.replace(&self.config.name, &params, &wish)).await {
                 // The Lease was deleted.
                 Err(Refusal::Api(kube::Error::Api(status))) if status.code == 404 => Err(Refusal::Conflict),
                 other => other,
             },
         }?;
-        Ok(Tenure { lease, ends_at: sent_at + self.candidacy.timing.renew_deadline })
+        Ok(Term { lease, ends_at: sent_at + self.config.timing.renew_deadline })
     }
 
     /// Reads the Lease; `None` if it does not exist.
     async fn read(&self) -> Result<Option<Lease>, Refusal> {
-        self.call(self.leases.get_opt(&self.candidacy.name)).await
+        self.call(self.leases.get_opt(&self.config.name)).await
     }
 
     /// A call with a time limit.
     async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Refusal> {
-        let patience = self.candidacy.timing.patience();
+        let patience = self.config.timing.patience();
         timeout(patience, call).await.map_err(|_| Refusal::Silence(patience))?.map_err(Refusal::from)
     }
 
     fn claimed(&self, base: Option<&Lease>) -> Lease {
-        let Candidacy { namespace, name, identity, timing } = &self.candidacy;
+        let LeaseConfig { namespace, name, identity, timing } = &self.config;
         let now = Some(MicroTime(self.clock.now()));
         let mut lease = base.cloned().unwrap_or_else(|| Lease {
             metadata: ObjectMeta {
@@ -255,7 +255,7 @@ impl Election {
 
     fn tell(&self, lease: &Lease, what: &str) {
         if let Some(events) = &self.events {
-            let message = format!("{} {what}", self.candidacy.identity);
+            let message = format!("{} {what}", self.config.identity);
             events.record_for(lease.object_ref(&()), &Event::normal(EventReason::LeaderElection, message));
         }
     }
@@ -298,7 +298,7 @@ impl Leadership {
 
 /// The Lease as acquired or renewed, and until when it is valid.
 #[derive(Clone, Debug)]
-struct Tenure {
+struct Term {
     lease: Lease,
     ends_at: Instant,
 }
@@ -348,39 +348,39 @@ fn holder(spec: &LeaseSpec) -> &str {
 }
 
 /// Renews until the lease is released or lost.
-async fn keep(election: Election, mut tenure: Tenure, lost: DropGuard, release: CancellationToken) {
+async fn keep(election: Election, mut term: Term, lost: DropGuard, release: CancellationToken) {
     loop {
         tokio::select! {
             biased;
             () = release.cancelled() => break,
-            () = sleep(election.candidacy.timing.retry_period) => {}
+            () = sleep(election.config.timing.retry_period) => {}
         }
-        match timeout_at(tenure.ends_at, renew(&election, &tenure)).await {
-            Ok(Some(renewed)) => tenure = renewed,
+        match timeout_at(term.ends_at, renew(&election, &term)).await {
+            Ok(Some(renewed)) => term = renewed,
             Ok(None) | Err(_) => {
                 drop(lost);
-                warn!(lease = election.candidacy.name, identity = election.candidacy.identity, "stopped leading");
-                election.tell(&tenure.lease, "stopped leading");
+                warn!(lease = election.config.name, identity = election.config.identity, "stopped leading");
+                election.tell(&term.lease, "stopped leading");
                 return;
             }
         }
     }
     // All work must have stopped before others can acquire the Lease.
     drop(lost);
-    hand_over(&election, tenure).await;
+    hand_over(&election, term).await;
 }
 
 /// Retries until the Lease is renewed; `None` if another process holds it.
-async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
+async fn renew(election: &Election, term: &Term) -> Option<Term> {
     // Without a version there is no Lease.
-    let mut base = tenure.lease.metadata.resource_version.is_some().then(|| tenure.lease.clone());
+    let mut base = term.lease.metadata.resource_version.is_some().then(|| term.lease.clone());
     loop {
         let refusal = match election.claim(base.as_ref()).await {
-            Ok(tenure) => return Some(tenure),
-            Err(Refusal::Terminating) => match terminating::renew(election, tenure).await {
-                Ok(tenure) => return Some(tenure),
+            Ok(term) => return Some(term),
+            Err(Refusal::Terminating) => match terminating::renew(election, term).await {
+                Ok(term) => return Some(term),
                 Err(Refusal::Taken(by)) => {
-                    warn!(lease = election.candidacy.name, by, "lease taken by another process");
+                    warn!(lease = election.config.name, by, "lease taken by another process");
                     return None;
                 }
                 Err(Refusal::Conflict) => {
@@ -390,9 +390,9 @@ async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
                 Err(refusal) => refusal,
             },
             Err(Refusal::Conflict) => match election.read().await {
-                Ok(Some(lease)) if lease.spec.as_ref().map(holder) != Some(&election.candidacy.identity) => {
+                Ok(Some(lease)) if lease.spec.as_ref().map(holder) != Some(&election.config.identity) => {
                     let by = lease.spec.as_ref().map(holder).unwrap_or_default();
-                    warn!(lease = election.candidacy.name, by, "lease taken by another process");
+                    warn!(lease = election.config.name, by, "lease taken by another process");
                     return None;
                 }
                 // Our response was lost, or another client changed or deleted the object.
@@ -405,14 +405,14 @@ async fn renew(election: &Election, tenure: &Tenure) -> Option<Tenure> {
             },
             Err(refusal) => refusal,
         };
-        debug!(lease = election.candidacy.name, %refusal, "lease not renewed, retrying");
-        sleep(election.candidacy.timing.retry_period).await;
+        debug!(lease = election.config.name, %refusal, "lease not renewed, retrying");
+        sleep(election.config.timing.retry_period).await;
     }
 }
 
 /// Releases the Lease as client-go does, by an empty holder.
-async fn hand_over(election: &Election, tenure: Tenure) {
-    let Tenure { mut lease, ends_at } = tenure;
+async fn hand_over(election: &Election, term: Term) {
+    let Term { mut lease, ends_at } = term;
     let told = lease.clone();
     let is_lease = lease.metadata.resource_version.is_some();
     let now = Some(MicroTime(election.clock.now()));
@@ -421,7 +421,7 @@ async fn hand_over(election: &Election, tenure: Tenure) {
     spec.lease_duration_seconds = Some(1);
     spec.acquire_time = now.clone();
     spec.renew_time = now;
-    let name = &election.candidacy.name;
+    let name = &election.config.name;
     let params = PostParams::default();
     let write = async {
         let is_gone =
@@ -435,7 +435,7 @@ async fn hand_over(election: &Election, tenure: Tenure) {
         }
     };
     match timeout_at(ends_at.min(Instant::now() + shutdown::LEASE), write).await {
-        Ok(Ok(())) => info!(lease = name, identity = election.candidacy.identity, "released the lease"),
+        Ok(Ok(())) => info!(lease = name, identity = election.config.identity, "released the lease"),
         Ok(Err(refusal)) => warn!(lease = name, %refusal, "lease not released, it expires"),
         Err(_) => warn!(lease = name, "lease not released in time, it expires"),
     }

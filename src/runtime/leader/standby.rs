@@ -11,7 +11,7 @@ use kube::{
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::{Candidacy, Election, Refusal, Tenure, cause, holder, terminating};
+use super::{Election, LeaseConfig, Refusal, Term, cause, holder, terminating};
 
 /// Longest pause between noticing that the Lease is free and acquiring it, so that many standbys do not all write.
 const SPREAD: Duration = Duration::from_millis(250);
@@ -23,29 +23,29 @@ const COMPLAINTS: Duration = Duration::from_secs(60);
 const ANY_VERSION: &str = "0";
 
 /// Returns once the Lease is acquired.
-pub(super) async fn wait(election: &Election) -> Tenure {
+pub(super) async fn wait(election: &Election) -> Term {
     let mut seen = Seen::default();
     let mut claims = None;
     let mut complaint = Complaint::default();
     loop {
         let refusal = match attempt(election, &mut seen).await {
-            Ok(Outcome::Ours(tenure)) => return *tenure,
+            Ok(Outcome::Ours(term)) => return *term,
             Ok(Outcome::Held(version)) => {
                 await_change(election, &mut seen, &version).await;
                 continue;
             }
             Err(Refusal::Terminating) => match terminating::acquire(election, &mut claims).await {
-                Ok(Some(tenure)) if tenure.ends_at > Instant::now() => return tenure,
+                Ok(Some(term)) if term.ends_at > Instant::now() => return term,
                 Ok(_) => Refusal::Terminating,
                 Err(refusal) => refusal,
             },
             Err(refusal) => refusal,
         };
         match refusal {
-            Refusal::Conflict => sleep(SPREAD.mul_f64(election.candidacy.share())).await,
+            Refusal::Conflict => sleep(SPREAD.mul_f64(election.config.share())).await,
             refusal => {
                 complaint.make(election, &refusal);
-                sleep(election.candidacy.pause()).await;
+                sleep(election.config.pause()).await;
             }
         }
     }
@@ -58,7 +58,7 @@ struct Complaint(Option<(String, Instant)>);
 impl Complaint {
     /// Logs a refusal once, and again every minute.
     fn make(&mut self, election: &Election, refusal: &Refusal) {
-        let Candidacy { name: lease, namespace, .. } = &election.candidacy;
+        let LeaseConfig { name: lease, namespace, .. } = &election.config;
         let (text, hint) = match refusal {
             Refusal::NoNamespace => (
                 format!("the namespace {namespace} does not exist on {}", election.server),
@@ -83,7 +83,7 @@ impl Complaint {
 }
 
 enum Outcome {
-    Ours(Box<Tenure>),
+    Ours(Box<Term>),
     /// Held by another process, in this resource version.
     Held(String),
 }
@@ -94,28 +94,28 @@ async fn attempt(election: &Election, seen: &mut Seen) -> Result<Outcome, Refusa
         readiness.ready();
     }
     if let Some(lease) = &lease {
-        seen.observe(lease, &election.candidacy);
+        seen.observe(lease, &election.config);
     }
     // Also if it was deleted: the leader notices that only at its next renewal.
-    if !seen.is_free(&election.candidacy) {
+    if !seen.is_free(&election.config) {
         let version = lease.and_then(|lease| lease.metadata.resource_version);
         return Ok(Outcome::Held(version.unwrap_or_else(|| ANY_VERSION.to_owned())));
     }
-    let tenure = election.claim(lease.as_ref()).await?;
+    let term = election.claim(lease.as_ref()).await?;
     // If this process was paused since, the response proves only that it held the Lease then.
-    if tenure.ends_at <= Instant::now() { Err(Refusal::Conflict) } else { Ok(Outcome::Ours(Box::new(tenure))) }
+    if term.ends_at <= Instant::now() { Err(Refusal::Conflict) } else { Ok(Outcome::Ours(Box::new(term))) }
 }
 
 /// Returns when the Lease should be checked again.
 async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
-    let Candidacy { name, timing, .. } = &election.candidacy;
+    let LeaseConfig { name, timing, .. } = &election.config;
     let params = WatchParams::default().fields(&format!("metadata.name={name}"));
     let opening = timeout(timing.patience(), Api::watch(&election.leases, &params, version));
     let mut events = pin!(match opening.await {
         Ok(Ok(events)) => events,
         Ok(Err(error)) => {
             debug!(lease = name, error = cause(&error), "cannot watch the lease, polling it");
-            return sleep(election.candidacy.pause()).await;
+            return sleep(election.config.pause()).await;
         }
         Err(_) => return,
     });
@@ -127,14 +127,14 @@ async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
         };
         match event {
             Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
-                seen.observe(&lease, &election.candidacy);
-                if seen.is_free(&election.candidacy) {
-                    return sleep(SPREAD.mul_f64(election.candidacy.share())).await;
+                seen.observe(&lease, &election.config);
+                if seen.is_free(&election.config) {
+                    return sleep(SPREAD.mul_f64(election.config.share())).await;
                 }
             }
             // Its holder may still lead until the Lease would expire.
             Some(Ok(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_))) => {}
-            Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => return sleep(election.candidacy.pause()).await,
+            Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => return sleep(election.config.pause()).await,
         }
     }
 }
@@ -155,26 +155,23 @@ impl Default for Seen {
 
 impl Seen {
     /// Stores the Lease. Only a changed Lease counts as a renewal.
-    fn observe(&mut self, lease: &Lease, candidacy: &Candidacy) {
+    fn observe(&mut self, lease: &Lease, config: &LeaseConfig) {
         let spec = lease.spec.clone().unwrap_or_default();
         if spec == self.spec {
             return;
         }
         if holder(&spec) != holder(&self.spec) {
-            info!(lease = candidacy.name, leader = holder(&spec), "leader changed");
+            info!(lease = config.name, leader = holder(&spec), "leader changed");
         }
         let lasts = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        *self = Self {
-            spec,
-            at: Instant::now(),
-            lasts: lasts.map_or(candidacy.timing.lease_duration, Duration::from_secs),
-        };
+        *self =
+            Self { spec, at: Instant::now(), lasts: lasts.map_or(config.timing.lease_duration, Duration::from_secs) };
     }
 
-    fn is_free(&self, candidacy: &Candidacy) -> bool {
+    fn is_free(&self, config: &LeaseConfig) -> bool {
         let holder = holder(&self.spec);
         // It can be ours if the response to our write was lost.
-        holder.is_empty() || holder == candidacy.identity || self.runs_out_at() <= Instant::now()
+        holder.is_empty() || holder == config.identity || self.runs_out_at() <= Instant::now()
     }
 
     fn runs_out_at(&self) -> Instant {

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info};
 
-use super::{BREATH, Election, Refusal, Tenure};
+use super::{BREATH, Election, Refusal, Term};
 use crate::api::labels;
 
 /// The kinds that may have finalizers. Those that are deleted last come first, so that a claim rarely moves.
@@ -58,8 +58,8 @@ pub(super) struct Seen {
 }
 
 /// Renews the claim of a leader. Without objects that need a leader there is nothing to claim.
-pub(super) async fn renew(election: &Election, tenure: &Tenure) -> Result<Tenure, Refusal> {
-    let identity = &election.candidacy.identity;
+pub(super) async fn renew(election: &Election, term: &Term) -> Result<Term, Refusal> {
+    let identity = &election.config.identity;
     let anchors = anchors(election).await?;
     if let Some(other) = claims(&anchors).find(|claim| !claim.holder.is_empty() && claim.holder != *identity) {
         return Err(Refusal::Taken(other.holder.clone()));
@@ -76,12 +76,12 @@ pub(super) async fn renew(election: &Election, tenure: &Tenure) -> Result<Tenure
     if let Some(anchor) = own.or(anchors.first()) {
         write(election, anchor, identity).await?;
     }
-    Ok(Tenure { lease: tenure.lease.clone(), ends_at: sent_at + election.candidacy.timing.renew_deadline })
+    Ok(Term { lease: term.lease.clone(), ends_at: sent_at + election.config.timing.renew_deadline })
 }
 
 /// Tries to become leader; `None` if another process may still lead, or if nothing needs a leader.
-pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Result<Option<Tenure>, Refusal> {
-    let identity = &election.candidacy.identity;
+pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Result<Option<Term>, Refusal> {
+    let identity = &election.config.identity;
     let anchors = anchors(election).await?;
     let mut found = claims(&anchors).peekable();
     let is_released = found.peek().is_some() && found.all(|claim| claim.holder.is_empty());
@@ -90,7 +90,7 @@ pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Res
         Some(seen) if seen.objects == objects => seen.since,
         _ => seen.insert(Seen { objects, since: Instant::now() }).since,
     };
-    if !is_released && since.elapsed() < election.candidacy.timing.lease_duration {
+    if !is_released && since.elapsed() < election.config.timing.lease_duration {
         return Ok(None);
     }
     let Some(chosen) = anchors.iter().find(|anchor| anchor.claim.is_some()).or(anchors.first()) else {
@@ -103,7 +103,7 @@ pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Res
     write(election, chosen, identity).await?;
     let now = self::anchors(election).await?;
     if claims(&now).any(|claim| claim.uid != chosen.uid || claim.holder != *identity) {
-        debug!(lease = election.candidacy.name, "another candidate claims the objects");
+        debug!(lease = election.config.name, "another candidate claims the objects");
         if let Some(own) =
             now.iter().find(|anchor| anchor.claim.as_ref().is_some_and(|claim| claim.holder == *identity))
         {
@@ -115,14 +115,14 @@ pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Res
     info!(lease, namespace, "the namespace is being deleted: leading by an annotation of an object that is left");
     // Without a version: it is never written.
     let lease = Lease { metadata: election.claimed(None).metadata, ..Lease::default() };
-    Ok(Some(Tenure { lease, ends_at: sent_at + election.candidacy.timing.renew_deadline }))
+    Ok(Some(Term { lease, ends_at: sent_at + election.config.timing.renew_deadline }))
 }
 
 /// Releases the claim. The next candidate does not wait.
 pub(super) async fn release(election: &Election) -> Result<(), Refusal> {
     loop {
         let anchors = anchors(election).await?;
-        let is_own = |claim: &Claim| claim.holder == election.candidacy.identity;
+        let is_own = |claim: &Claim| claim.holder == election.config.identity;
         let Some(own) = anchors.iter().find(|anchor| anchor.claim.as_ref().is_some_and(is_own)) else { return Ok(()) };
         match write(election, own, "").await {
             Err(Refusal::Conflict) => sleep(BREATH).await,
@@ -139,7 +139,7 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     fn of(election: &'a Election) -> Self {
-        Self { namespace: &election.candidacy.namespace, lease: &election.candidacy.name }
+        Self { namespace: &election.config.namespace, lease: &election.config.name }
     }
 }
 
@@ -148,7 +148,7 @@ fn claims(anchors: &[Anchor]) -> impl Iterator<Item = &Claim> {
 }
 
 fn annotation(election: &Election) -> String {
-    format!("{}{}", labels::LEADER_PREFIX, election.candidacy.name)
+    format!("{}{}", labels::LEADER_PREFIX, election.config.name)
 }
 
 /// All objects with finalizers in the namespace of the Lease, read live.
@@ -158,7 +158,7 @@ async fn anchors(election: &Election) -> Result<Vec<Anchor>, Refusal> {
         let kind = GroupVersionKind::gvk("machine.sapcloud.io", "v1alpha1", kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
         let api: Api<DynamicObject> =
-            Api::namespaced_with(election.leases.clone().into_client(), &election.candidacy.namespace, &resource);
+            Api::namespaced_with(election.leases.clone().into_client(), &election.config.namespace, &resource);
         let list = election.call(api.list_metadata(&ListParams::default())).await?;
         let anchors = list.items.into_iter().filter_map(|object| Anchor::of(&api, object.metadata, annotation));
         Ok::<Vec<Anchor>, Refusal>(anchors.collect())

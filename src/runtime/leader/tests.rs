@@ -102,13 +102,13 @@ impl Server {
     }
 
     fn election_with(&self, identity: &str, timing: Timing) -> Election {
-        let candidacy = Candidacy {
+        let config = LeaseConfig {
             namespace: "shoot".to_owned(),
             name: "machine-controller".to_owned(),
             identity: identity.to_owned(),
             timing,
         };
-        Election::new(self.client(), candidacy, Arc::new(TokioClock(Instant::now()))).unwrap()
+        Election::new(self.client(), config, Arc::new(TokioClock(Instant::now()))).unwrap()
     }
 }
 
@@ -511,9 +511,9 @@ async fn a_term_that_was_over_when_its_answer_came_is_not_used() {
         "shoot",
     );
     let timing = Timing { renew_deadline: Duration::from_secs(10), ..Timing::default() };
-    let candidacy = server.election_with("host_1", timing).candidacy;
+    let config = server.election_with("host_1", timing).config;
     let began = Instant::now();
-    let election = Election::new(client, candidacy, Arc::new(TokioClock(Instant::now()))).unwrap();
+    let election = Election::new(client, config, Arc::new(TokioClock(Instant::now()))).unwrap();
     let leadership = election.acquire().await;
     assert!(held_up.load(std::sync::atomic::Ordering::SeqCst));
     let renewed: Timestamp = server.lease().unwrap()["spec"]["renewTime"].as_str().unwrap().parse().unwrap();

@@ -24,7 +24,7 @@ use crate::{
         cell::{Cell, Config, Role, Scope, Shared},
         events::Events,
         lead::lead,
-        leader::{Candidacy, Election, Timing},
+        leader::{Election, LeaseConfig, Timing},
         target::{Assignment, TargetClients, TargetId, Targets},
     },
     safety::{api_server::Probing, meltdown},
@@ -116,14 +116,14 @@ async fn run(
 ) {
     let cell = cell(&world, &program, &clock);
     let candidates = program.roles.iter().map(|role| {
-        let candidacy = Candidacy {
+        let lease_config = LeaseConfig {
             namespace: program.namespace.clone(),
             name: role.lease.to_owned(),
             identity: program.name.clone(),
             timing: TIMING,
         };
         let leases = world.control.client(&program.name);
-        let election = || Election::new(leases, candidacy, Arc::new(clock.clone())).unwrap();
+        let election = || Election::new(leases, lease_config, Arc::new(clock.clone())).unwrap();
         (*role, program.elects.then(election))
     });
     let begun = |role: &Role| {

@@ -23,7 +23,7 @@ use super::{
 use crate::runtime::{
     cell::Role,
     lead::{LostLease, lead},
-    leader::{Candidacy, Election, Timing},
+    leader::{Election, LeaseConfig, Timing},
     shutdown,
 };
 
@@ -80,13 +80,13 @@ impl World {
     fn lead(&self) -> Leading {
         let program = Program::start(&self.server, &self.clock, &[ROLE]);
         let election = |role: Role| {
-            let candidacy = Candidacy {
+            let lease_config = LeaseConfig {
                 namespace: "shoot".to_owned(),
                 name: role.lease.to_owned(),
                 identity: "us".to_owned(),
                 timing: TIMING,
             };
-            (role, Some(Election::new(self.server.client("us"), candidacy, Arc::new(self.clock.clone())).unwrap()))
+            (role, Some(Election::new(self.server.client("us"), lease_config, Arc::new(self.clock.clone())).unwrap()))
         };
         let candidates = [ROLE, IDLE].map(election).into();
         let stop = CancellationToken::new();
