@@ -7,7 +7,7 @@ use super::view::View;
 use crate::capi::types::{Cluster, names};
 
 /// Why nothing at all is written to an object; completes "waiting for". `None` if this manager may write to it.
-pub(in crate::capi) fn hands_off(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
+pub(in crate::capi) fn not_ours(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
     moved(meta).or_else(|| of_another(meta, watch_filter))
 }
 
@@ -102,6 +102,6 @@ mod tests {
         #[case] filter: Option<&str>,
         #[case] expected: bool,
     ) {
-        assert_eq!(hands_off(&meta(object), filter).is_some(), expected);
+        assert_eq!(not_ours(&meta(object), filter).is_some(), expected);
     }
 }

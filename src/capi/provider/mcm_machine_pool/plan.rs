@@ -22,7 +22,7 @@ use crate::{
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     let meta = &snapshot.object.metadata;
-    if let Some(on) = hold::hands_off(meta, snapshot.watch_filter.as_deref()) {
+    if let Some(on) = hold::not_ours(meta, snapshot.watch_filter.as_deref()) {
         plan.wait(WaitKind::Hold, on, None);
         return plan;
     }

@@ -12,7 +12,7 @@ use crate::{
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<WriteStatus> {
     let mut plan = Plan::default();
     let meta = &snapshot.object.metadata;
-    let on = hold::hands_off(meta, snapshot.watch_filter.as_deref()).or_else(|| hold::paused(meta, &snapshot.cluster));
+    let on = hold::not_ours(meta, snapshot.watch_filter.as_deref()).or_else(|| hold::paused(meta, &snapshot.cluster));
     if let Some(on) = on {
         plan.wait(WaitKind::Hold, on, None);
         return plan;

@@ -173,7 +173,7 @@ impl Surroundings {
     }
 
     fn held_by(&self, owner: &ObjectMeta) -> Option<String> {
-        let on = hold::hands_off(owner, self.watch_filter.as_deref());
+        let on = hold::not_ours(owner, self.watch_filter.as_deref());
         on.or_else(|| hold::paused(owner, &View::Missing))
     }
 

@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     let meta = &snapshot.object.metadata;
-    let elsewhere = || hold::hands_off(meta, snapshot.watch_filter.as_deref());
+    let elsewhere = || hold::not_ours(meta, snapshot.watch_filter.as_deref());
     if let Some(on) = snapshot.standing.wait().or_else(elsewhere) {
         plan.wait(WaitKind::Hold, on, None);
         return plan;

@@ -46,7 +46,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         }
     };
     let meta = &object.metadata;
-    if let Some(on) = hold::hands_off(meta, snapshot.watch_filter.as_deref()) {
+    if let Some(on) = hold::not_ours(meta, snapshot.watch_filter.as_deref()) {
         plan.wait(WaitKind::Hold, on, None);
         return plan;
     }
