@@ -1,5 +1,5 @@
-//! Executes the steps of a migration. It makes no decisions: after every round the objects are read again and the next plan
-//! says what is left.
+//! Executes the steps of a migration. It makes no decisions: after every round the objects are read again and the next
+//! plan contains the remaining work.
 
 mod mirror;
 
@@ -28,7 +28,7 @@ const MANAGER: &str = "mcm-adopt";
 const PERIOD: Duration = Duration::from_millis(250);
 /// More rounds with writes than any step needs: another client writes the same fields.
 const MOST_ROUNDS: usize = 100;
-/// API servers may be away for so long.
+/// The longest outage of an API server that is waited out.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The progress of a migration.
@@ -39,13 +39,13 @@ pub enum Event<'a> {
     Write(&'a Action),
 }
 
-/// A migration stopped. It can go on, or be undone.
+/// A migration stopped. It can be continued or undone.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
     /// Something cannot be read.
     #[error(transparent)]
     Read(#[from] NotRead),
-    /// It is on another way.
+    /// The unit is being migrated in another direction.
     #[error(transparent)]
     NoPlan(#[from] NoPlan),
     /// There is nothing to undo.
@@ -54,17 +54,17 @@ pub enum Stopped {
     /// Checks failed, so nothing was begun.
     #[error("{}: {} checks failed, nothing was changed: {}", .0.unit, .0.failed().count(), reasons(.0))]
     Refused(Box<Plan>),
-    /// Others did not do their part in time.
+    /// Other controllers did not do their part in time.
     #[error("{unit}: waiting for {on}; run the command again to go on{undo}")]
     Waited {
         /// The migrated unit.
         unit: Unit,
-        /// What for.
+        /// The awaited event.
         on: String,
         /// How to undo it, if that is possible.
         undo: &'static str,
     },
-    /// Others undo what is written.
+    /// Another client keeps undoing the writes.
     #[error("{unit}: somebody else writes the same fields again and again: {writes}")]
     Contested {
         /// The migrated unit.
@@ -102,10 +102,10 @@ fn listed(actions: &[Action]) -> String {
 }
 
 impl World {
-    /// The plan for what is moved, with what the cloud says if it is needed.
+    /// The plan for a unit, including the answers of the cloud if it needs them.
     ///
     /// # Errors
-    /// Something cannot be read, or it is on another way.
+    /// Something cannot be read, or the unit is being migrated in another direction.
     pub async fn plan(&self, cluster: &str, unit: &Unit, way: Way) -> Result<Plan, Stopped> {
         let mut snapshot = self.observe(cluster, unit, way).await?;
         let first = plan(&snapshot, way)?;
@@ -116,10 +116,11 @@ impl World {
         Ok(plan(&snapshot, way)?)
     }
 
-    /// Walks along a way until nothing is left. `limit` is for how long others may take for one step.
+    /// Executes steps until the migration is complete. `limit` is the time that other controllers may take for one
+    /// step.
     ///
     /// # Errors
-    /// A check fails, others do not do their part in time, or an API server cannot be used.
+    /// A check fails, other controllers do not do their part in time, or an API server cannot be used.
     pub async fn walk(
         &self,
         (cluster, unit): (&str, &Unit),
@@ -241,7 +242,7 @@ impl World {
     }
 }
 
-/// The next plan of a walk.
+/// The next plan of a running migration.
 async fn planned(mirror: &mut Mirror<'_>, way: Way) -> Result<Plan, Stopped> {
     let first = plan(mirror.look().await?, way)?;
     if !first.asks_cloud {
@@ -256,7 +257,7 @@ enum Written {
     Changed,
 }
 
-/// The patch for the object that the plan saw. Nodes change all the time, so only a list of theirs has to be the same.
+/// The patch for the object as the plan read it. Nodes change all the time, so only a list of theirs is a precondition.
 fn guarded(s: &Snapshot, id: &Id, patch: &Value) -> Value {
     let mut patch = patch.clone();
     let Some(object) = s.objects.get(id) else { return patch };

@@ -18,7 +18,7 @@ use crate::capi::{
     types::{INFRASTRUCTURE_GROUP, Side, names},
 };
 
-/// All checks for a way.
+/// All checks for a direction.
 pub fn checks(s: &Snapshot, way: Way) -> Vec<Check> {
     let (from, to) = (way.from(), way.to());
     let what = if s.unit.is_lone() { "machine" } else { "deployment" };
@@ -126,7 +126,7 @@ pub fn converted(s: &Snapshot, way: Way) -> Conversion {
     }
 }
 
-/// Later machines need data to boot with, and the provider its own template.
+/// Later machines need bootstrap data, and the provider needs a template.
 fn boots(s: &Snapshot, way: Way, objects: &[Value]) -> Verdict {
     let (kind, of_machine) = match s.unit.is_lone() {
         true => (Kind::CapiMachine, "/spec"),

@@ -15,21 +15,21 @@ use super::{
 };
 use crate::capi::types::Side;
 
-/// Until the authority is switched. Each can be undone.
+/// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
     Step { title: "pause the objects of Cluster API", todo: pause_all, undo: Some(resume_all) },
     Step { title: "create class, template and MCMMachines, paused", todo: describe, undo: Some(forget) },
     Step { title: "refer to the MCMMachines", todo: refer, undo: Some(refer_back) },
 ];
 
-/// After that.
+/// Steps after the switch.
 pub const AFTER: [Step; 3] = [
     Step { title: "remove the objects of the other provider", todo: remove, undo: None },
     Step { title: "tag the VMs as their class says", todo: tag, undo: None },
     Step { title: "start core and the provider", todo: start, undo: None },
 ];
 
-/// Step 1. Core confirms that it leaves each object alone.
+/// Step 1. Core confirms that each object is paused.
 fn pause_all(s: &Snapshot) -> Todo {
     let mut todo = pause_each(s, &[swap::of_core(s), others(s)].concat());
     swap::hold(&mut todo, s);
@@ -76,7 +76,7 @@ fn forget(s: &Snapshot) -> Todo {
     swap::forget(s, Kind::InfraTemplate)
 }
 
-/// Step 3. The provider mcm confirms that it is there, and leaves each MCMMachine alone, before anything refers to one.
+/// Step 3. The provider mcm confirms that it runs and that each MCMMachine is paused, before anything refers to one.
 fn refer(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     for member in s.recorded() {
@@ -101,7 +101,7 @@ fn refer_back(s: &Snapshot) -> Todo {
     }
 }
 
-/// First after the switch: nothing refers to the objects of the other provider any more. Their templates stay.
+/// First after the switch: there are no references to the objects of the other provider any more. Their templates stay.
 fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     detach(&mut todo, s.recorded().filter_map(|member| member.other));
@@ -112,7 +112,7 @@ fn tag(s: &Snapshot) -> Todo {
     swap::tag(s, true)
 }
 
-/// Last: from the MCMMachines, which take the VMs over, to the deployment.
+/// Last: resumes from the MCMMachines, which adopt the VMs, up to the deployment.
 fn start(s: &Snapshot) -> Todo {
     to_capi::start(s).then(|| swap::release(s))
 }

@@ -1,4 +1,4 @@
-//! From the stand-in for core to the native controllers alone, which have the machines all along.
+//! From the stand-in for core to the native controllers alone, which manage the machines before and after.
 //!
 //! ```text
 //! before   MachineDeployment ─▶ MachineSet ─▶ Machine          what the stand-in serves and shows
@@ -6,8 +6,8 @@
 //! stays    native MachineDeployment ─▶ native MachineSet ─▶ native Machine ─▶ VM
 //! ```
 //!
-//! The stand-in itself gives the authority away, and removes what it shows. When its namespace has no label any more, nothing
-//! keeps core from serving it.
+//! The stand-in itself releases the authority, and removes the objects it shows. Without the label of its namespace,
+//! core may serve the namespace.
 
 use serde_json::json;
 
@@ -27,14 +27,14 @@ use crate::{
 const STAND_IN: &str = "StandIn";
 const SYNCHRONIZED: &str = "Synchronized";
 
-/// None can be undone: until the first is done, the stand-in takes the authority back as it is told.
+/// No step can be undone: until the first is done, the stand-in takes the authority back on request.
 pub const STEPS: [Step; 3] = [
     Step { title: "give the authority to the native controllers", todo: give, undo: None },
     Step { title: "remove what shows the machines", todo: remove, undo: None },
     Step { title: "take the label from the namespace", todo: leave, undo: None },
 ];
 
-/// How far the hand-over of a deployment is; also what is over is closing.
+/// The stage of the hand-over of a deployment; a finished one is `Closing`.
 pub fn stage_of(s: &Snapshot) -> Stage {
     let migration = s.find(Kind::Migration, s.name());
     let is_moved = migration.is_some_and(|migration| !is_of_stand_in(migration));
@@ -71,7 +71,7 @@ fn is_served(deployment: &Object) -> Verdict {
     }
 }
 
-/// It does its part only while it may act.
+/// The stand-in does its part only while it is active.
 fn serves(s: &Snapshot) -> Verdict {
     if !asks(s) {
         return Err(format!("Namespace {} has no label {}={}", s.namespace, labels::STAND_IN, labels::SERVED));
@@ -153,7 +153,7 @@ fn remove(s: &Snapshot) -> Todo {
     todo
 }
 
-/// The last deployment takes the label along, and with it what keeps core from acting in the namespace.
+/// The last deployment also removes the label, which keeps core from acting in the namespace.
 fn leave(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     match s.find(Kind::Namespace, &s.namespace) {
@@ -164,23 +164,23 @@ fn leave(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Why the label stays, if it does.
+/// The reason for which the label stays, if it does.
 pub fn kept_label(s: &Snapshot) -> Option<String> {
     let other = other(s).filter(|_| asks(s))?;
     Some(format!("the namespace keeps the label {} as long as there is {}", labels::STAND_IN, other.id()))
 }
 
-/// The deployment as the stand-in serves it, or is about to.
+/// The deployment as the stand-in serves it, or will serve it.
 fn shown(s: &Snapshot) -> Option<&Object> {
     s.find(Kind::CapiDeployment, s.name()).filter(|one| has_finalizer(one) || asks(s))
 }
 
-/// The native deployment that the stand-in made.
+/// The native deployment that the stand-in created.
 fn native(s: &Snapshot) -> Option<&Object> {
     s.find(Kind::Deployment, s.name()).filter(|one| one.label(labels::STAND_IN) == Some(s.name()))
 }
 
-/// Another deployment of the namespace, whichever Cluster it is of.
+/// Another deployment of the namespace, of any Cluster.
 fn other(s: &Snapshot) -> Option<&Object> {
     s.all(Kind::CapiDeployment).find(|one| one.name() != s.name())
 }

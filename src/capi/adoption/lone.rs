@@ -30,20 +30,20 @@ use crate::{
     },
 };
 
-/// To the native controllers, until the authority is switched.
+/// Steps to the native controllers, until the authority is switched.
 pub const TO_NATIVE: [Step; 3] = [
     Step { title: "pause the objects of Cluster API", todo: to_native::pause_all, undo: Some(to_native::resume_all) },
     Step { title: "create the class of the native Machine, paused", todo: supply, undo: Some(to_native::forget) },
     Step { title: "take the native Machine from its MCMMachine", todo: release, undo: Some(to_native::take_back) },
 ];
 
-/// After that.
+/// Steps after the switch.
 pub const AFTER_TO_NATIVE: [Step; 2] = [
     Step { title: "remove the objects of Cluster API", todo: to_native::remove, undo: None },
     Step { title: "start the native controllers", todo: start_natively, undo: None },
 ];
 
-/// To Cluster API, until the authority is switched.
+/// Steps to Cluster API, until the authority is switched.
 pub const TO_CAPI: [Step; 3] = [
     Step { title: "pause the native Machine", todo: to_capi::pause_all, undo: Some(to_capi::resume_all) },
     Step { title: "create Machine and MCMMachine, paused", todo: describe, undo: Some(to_capi::forget) },
@@ -54,7 +54,7 @@ pub const TO_CAPI: [Step; 3] = [
     },
 ];
 
-/// After that.
+/// Steps after the switch.
 pub const AFTER_TO_CAPI: [Step; 2] = [
     Step {
         title: "take from the Node what only the native controllers would remove",
@@ -80,7 +80,7 @@ fn supply(s: &Snapshot) -> Todo {
     todo
 }
 
-/// The native Machine gets what one without a set has, and remembers what it was.
+/// The native Machine gets the fields of a Machine without a set, and records its former state.
 fn release(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let made = to_native_of(s).objects;
@@ -94,7 +94,7 @@ fn release(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Nothing of what an earlier migration noted is left, or the way back would restore it.
+/// Removes all notes of an earlier migration, or undoing would restore them.
 fn as_lone(wanted: &Value, native: &Object, node: &Object, s: &Snapshot) -> Value {
     let mut spec = wanted["spec"].clone();
     spec["providerID"] = native.at("/spec/providerID");
@@ -121,7 +121,7 @@ fn start_natively(s: &Snapshot) -> Todo {
     })
 }
 
-/// Both confirm that they are left alone before the native Machine changes its owner.
+/// Both controllers confirm the pause before the native Machine changes its owner.
 fn describe(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let made = to_capi_of(s);
@@ -199,7 +199,7 @@ fn as_it_was(native: &Object) -> Value {
     written
 }
 
-/// A set that selects a Machine without a controller makes it its own.
+/// A set adopts a Machine without a controller that it selects.
 pub fn no_set_adopts_it(s: &Snapshot, way: Way, made: &Conversion) -> Verdict {
     let now = s.lone_of(way.from()).map(|machine| machine.at("/metadata/labels"));
     let later = made.objects.iter().find(|object| Kind::of(object) == Some(machine_kind(way.to())));

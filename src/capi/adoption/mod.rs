@@ -5,8 +5,8 @@
 //! step follows from the objects, so an interrupted migration can be continued. `plan` is pure; `observe` and `apply`
 //! make requests to the API servers and the cloud.
 //!
-//! At no time do the controllers of both sides act on one machine: they confirm that they leave it alone before it changes
-//! its owner, and they are started only after the authority was switched.
+//! The controllers of both sides never act on the same machine: they confirm the pause before it changes its owner, and
+//! are resumed only after the authority was switched.
 
 pub mod apply;
 mod checks;

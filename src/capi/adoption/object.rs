@@ -1,4 +1,4 @@
-//! Objects of any kind, as the API servers have them. A migration copies what it does not know.
+//! Objects of any kind, as the API servers store them. A migration copies unknown fields.
 
 use std::fmt;
 
@@ -53,12 +53,12 @@ pub enum Kind {
     Secret,
     /// Of the workload cluster.
     Node,
-    /// Core of Kubernetes; only that of the objects is read.
+    /// A core/v1 Namespace; only that of the objects is read.
     Namespace,
 }
 
 impl Kind {
-    /// All kinds of which every object of the namespace may be read.
+    /// All kinds that may be listed in the namespace.
     pub const LISTED: [Self; 18] = [
         Self::Cluster,
         Self::CapiDeployment,
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// Of another infrastructure provider, which need not be installed.
+    /// A kind of another infrastructure provider, which need not be installed.
     pub const fn is_of_other(self) -> bool {
         matches!(
             self,
@@ -133,7 +133,7 @@ impl Kind {
         )
     }
 
-    /// Whether its controllers confirm that they leave an object alone.
+    /// Whether its controllers confirm the pause of an object.
     pub const fn is_paused_by_annotation(self) -> bool {
         matches!(
             self,
@@ -158,7 +158,7 @@ impl Kind {
         }
     }
 
-    /// The kind of an object that a conversion made.
+    /// The kind of a converted object.
     pub fn of(value: &Value) -> Option<Self> {
         let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
         let is_it = |one: &Self| one.api_version() == version && one.resource().2 == kind;
@@ -251,7 +251,7 @@ impl Object {
         !self.value["metadata"]["deletionTimestamp"].is_null()
     }
 
-    /// Whether a migration of this name made it or holds it.
+    /// Whether a migration of this name created it or holds it.
     pub fn is_of_migration(&self, name: &str) -> bool {
         self.annotation(labels::MIGRATION) == Some(name)
     }
@@ -264,24 +264,24 @@ impl Object {
 
     /// Status of a condition: `True`, `False`, `Unknown`; empty if it has none.
     pub fn condition(&self, type_: &str) -> &str {
-        // Native sets have their own name for them.
+        // Native sets have another name for them.
         let all = ["conditions", "machineSetCondition"].map(|key| self.value["status"][key].as_array());
         let found = all.into_iter().flatten().flatten().find(|condition| condition["type"] == type_);
         found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
     }
 
-    /// Its controller says whether it leaves it alone. Some other infrastructure providers never do: their first look at an
-    /// object is at its owner and at what pauses it.
+    /// Whether its controller confirms a pause. Some other infrastructure providers never do: they read only the owner
+    /// and the pause annotation of an object.
     pub fn tells_pause(&self) -> bool {
         !self.kind.is_of_other() || !self.condition("Paused").is_empty()
     }
 
-    /// Its controller confirmed that it leaves it alone.
+    /// Whether its controller confirmed the pause.
     pub fn is_paused(&self) -> bool {
         self.condition("Paused") == "True"
     }
 
-    /// Its controller has seen the last change of its spec.
+    /// Whether its controller has observed the last change of its spec.
     pub fn is_observed(&self) -> bool {
         let observed = self.number("/status/observedGeneration");
         observed.is_some() && observed >= self.number("/metadata/generation")
@@ -309,7 +309,8 @@ impl Object {
     }
 }
 
-/// The merge patch that gives `live` everything that is wanted; `None` if it has it. A wanted null is a field to remove.
+/// The merge patch that adds all missing wanted fields to `live`; `None` if nothing is missing. A wanted null removes a
+/// field.
 pub fn lacking(live: &Value, wanted: &Value) -> Option<Value> {
     match wanted {
         Value::Null => (!live.is_null()).then_some(Value::Null),
@@ -325,7 +326,7 @@ pub fn lacking(live: &Value, wanted: &Value) -> Option<Value> {
     }
 }
 
-/// `from` with nulls for what `to` does not have: as a merge patch it replaces `from` by `to`.
+/// `from` with nulls for fields that `to` does not have: as a merge patch it replaces `from` by `to`.
 pub fn replacing(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
     let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));

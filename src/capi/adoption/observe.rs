@@ -1,4 +1,4 @@
-//! Reads the API servers and asks the cloud, both without changing anything.
+//! Reads the API servers and asks the cloud, without changing anything.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -29,10 +29,10 @@ use crate::{
     runtime::{cell::Kept, objects::chain, owners::Owners, secrets::Secrets},
 };
 
-/// Calls of the cloud at a time.
+/// Concurrent calls of the cloud.
 const CALLS: usize = 8;
 
-/// The classes of machines by name, and the data of their Secrets; an error is a text for people.
+/// The classes of machines by name, and the data of their Secrets; an error is a text for users.
 type Classes = BTreeMap<String, (Arc<MachineClass>, Result<SecretData, String>)>;
 
 /// The two API servers and the cloud of a migration.
@@ -45,11 +45,11 @@ pub struct World {
     pub namespace: String,
     /// The drivers.
     pub drivers: Catalogue,
-    /// Secret with the credentials of a class that is made from the template of another provider.
+    /// Secret with the credentials for a class that is derived from the template of another provider.
     pub credentials: Option<String>,
 }
 
-/// Something cannot be read. Nothing follows from that.
+/// Something cannot be read. Nothing is concluded from it.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRead {
     /// An API server does not know the kind.
@@ -93,7 +93,7 @@ impl World {
         self.api_of(kind)
     }
 
-    /// The same, as a type of which only parts are read.
+    /// The objects of a kind, decoded as a type that has only some of its fields.
     pub fn api_of<K>(&self, kind: Kind) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// A snapshot in which nothing was read yet.
+    /// An empty snapshot.
     pub fn nothing(&self, cluster: &str, unit: &Unit) -> Snapshot {
         Snapshot {
             namespace: self.namespace.clone(),
@@ -120,13 +120,13 @@ impl World {
         }
     }
 
-    /// Everything that a plan needs but the cloud.
+    /// Reads everything that a plan needs, except for the cloud.
     ///
     /// # Errors
     /// Something cannot be read.
     pub async fn observe(&self, cluster: &str, unit: &Unit, way: Way) -> Result<Snapshot, NotRead> {
         let mut snapshot = self.nothing(cluster, unit);
-        // Secrets last: others name them.
+        // Secrets last: other objects name them.
         for kind in way.kinds().chain(way.others().iter().copied()) {
             self.read(kind, &mut snapshot).await?;
         }
@@ -178,7 +178,7 @@ impl World {
     pub async fn ask_cloud(&self, s: &Snapshot, way: Way, side: Side) -> Cloud {
         let machines: Vec<Machine> =
             s.members_of(side).iter().filter_map(|member| machine_of(s, member, way)).collect();
-        // A collector of orphans looks at all classes.
+        // An orphan collector checks all classes.
         let of_all = s.all(Kind::Class).filter(|_| way.keeps_core()).filter_map(Object::decoded::<MachineClass>);
         // Without a watch, so each Secret is read live.
         let secrets = Secrets::new(MetadataOfSecret::cache(), &self.management);
@@ -217,11 +217,11 @@ impl World {
         Cloud { found, listed }
     }
 
-    /// Gives the VM of a machine the tags of its class and the marker of the namespace, or takes away the marker and those by
-    /// which it is listed.
+    /// Adds the tags of its class and the marker of the namespace to the VM of a machine, or removes the marker and the
+    /// tags by which it is listed.
     ///
     /// # Errors
-    /// The VM cannot be tagged; a text for people.
+    /// The VM cannot be tagged; a text for users.
     pub async fn tag(&self, s: &Snapshot, way: Way, name: &str, is_listed: bool) -> Result<(), String> {
         let member = s.recorded().find(|member| member.name == name);
         let machine = member.and_then(|member| machine_of(s, &member, way));
@@ -282,7 +282,7 @@ impl World {
     }
 }
 
-/// The machine as its driver is asked about it: the native one, or one with the name and the VM that it will have.
+/// The machine in a request to its driver: the native one, or one with its future name and VM.
 fn machine_of(s: &Snapshot, member: &Member<'_>, way: Way) -> Option<Machine> {
     if member.native.is_some() || !way.keeps_core() {
         return member.native?.decoded();
@@ -295,7 +295,7 @@ fn machine_of(s: &Snapshot, member: &Member<'_>, way: Way) -> Option<Machine> {
     Some(machine)
 }
 
-/// With its type, which lists leave out.
+/// Adds the type, which lists leave out.
 fn stored(kind: Kind, object: &DynamicObject) -> Option<Object> {
     let mut value = serde_json::to_value(object).ok()?;
     value["apiVersion"] = kind.api_version().into();

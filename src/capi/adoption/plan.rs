@@ -1,4 +1,4 @@
-//! The plan of a migration: its checks, its steps, and which step is next.
+//! The plan of a migration: its checks, its steps, and the next step.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub struct Plan {
     pub unit: Unit,
     /// The new owner of the machines.
     pub to: Side,
-    /// How far it is.
+    /// The stage of the migration.
     pub stage: Stage,
     /// Preconditions of the migration; empty once it has begun and the machines are recorded.
     pub checks: Vec<Check>,
@@ -40,7 +40,7 @@ pub struct Plan {
     /// The remaining work of the current step.
     #[serde(skip)]
     pub todo: Todo,
-    /// The current step compares with what the cloud says.
+    /// Whether the current step uses answers of the cloud.
     #[serde(skip)]
     pub asks_cloud: bool,
 }
@@ -50,16 +50,16 @@ pub struct Plan {
 pub struct StepState {
     /// The purpose of the step.
     pub title: &'static str,
-    /// How far it is.
+    /// The progress of the step.
     pub progress: Progress,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Progress {
-    /// Nothing is left.
+    /// No work remains.
     Done,
-    /// It is next.
+    /// The next step.
     Current,
     /// The step is not reached yet.
     Later,
@@ -68,7 +68,7 @@ pub enum Progress {
 /// A plan cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlan {
-    /// A migration on another way is not complete.
+    /// A migration in another direction is not complete.
     #[error(
         "{unit}: a migration to {to:?} is under way: complete it with mcm adopt apply, or undo it with mcm adopt abort"
     )]
@@ -84,7 +84,7 @@ pub enum NoPlan {
         /// The migrated unit.
         unit: Unit,
     },
-    /// The MCMMigration of the name is about something else.
+    /// The MCMMigration of the name has another unit.
     #[error("{unit}: MCMMigration {} is about {other}, which has the same name: rename one of them", .unit.name())]
     OtherUnit {
         /// The requested unit.
@@ -95,7 +95,7 @@ pub enum NoPlan {
 }
 
 impl Plan {
-    /// The checks that failed.
+    /// The failed checks.
     pub fn failed(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|check| !check.passed)
     }
@@ -111,7 +111,7 @@ impl Plan {
     }
 }
 
-/// Plans the next step of a way.
+/// Plans the next step of a migration.
 ///
 /// # Errors
 /// The unit is migrated in another direction.
@@ -360,10 +360,10 @@ fn conditions(s: &Snapshot, status: &str, reason: &str) -> Value {
     json!([migrated])
 }
 
-/// The way back, and the patch with which a migration takes it.
+/// The reverse direction, and the patch that turns a migration round.
 ///
 /// # Errors
-/// The authority was switched already, or nothing is under way.
+/// The authority was already switched, or no migration is running.
 pub fn abort(s: &Snapshot) -> Result<(Way, Vec<Action>), NoAbort> {
     let status = s.migration().and_then(|migration| migration.status).unwrap_or_default();
     let (Some(migration), Some(Authority::Migrating), Some(way)) =
@@ -376,7 +376,7 @@ pub fn abort(s: &Snapshot) -> Result<(Way, Vec<Action>), NoAbort> {
     Ok((way.back(), todo.actions))
 }
 
-/// The way of a migration that is under way, or was the last.
+/// The direction of the running migration, or of the last one.
 pub fn way_of(migration: &MCMMigration) -> Way {
     let begun = status(migration).and_then(Way::begun).map(|way| {
         let is_back = migration.spec.authority == way.from();

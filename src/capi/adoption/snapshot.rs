@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The objects of a namespace and of its workload cluster, and what the cloud says.
+/// The objects of a namespace and of its workload cluster, and the answers of the cloud.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The namespace.
@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub unit: Unit,
     /// All objects.
     pub objects: BTreeMap<Id, Object>,
-    /// Secret with the credentials of a class that is made from the template of another provider.
+    /// Secret with the credentials for a class that is derived from the template of another provider.
     pub credentials: Option<String>,
     /// The answers of the cloud; `None` if it was not asked.
     pub cloud: Option<Cloud>,
@@ -63,7 +63,7 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// ID of the VM in the form of the driver; empty if it is not known.
+    /// ID of the VM in the form of the driver; empty if it is unknown.
     pub fn vm(&self) -> String {
         let mut all = [self.native, self.infra, self.other].into_iter().flatten();
         let id = all.find_map(|one| Some(one.text("/spec/providerID")).filter(|id| !id.is_empty()));
@@ -72,7 +72,7 @@ impl Member<'_> {
 }
 
 impl Snapshot {
-    /// The name of what is moved, and of its MCMMigration.
+    /// The name of the unit, and of its MCMMigration.
     pub fn name(&self) -> &str {
         self.unit.name()
     }
@@ -93,17 +93,17 @@ impl Snapshot {
         self.all(kind).filter(|object| uid.is_some() && object.controller() == uid).collect()
     }
 
-    /// The authority over what is moved.
+    /// The authority over the unit.
     pub fn migration(&self) -> Option<MCMMigration> {
         self.find(Kind::Migration, self.name())?.decoded()
     }
 
-    /// The deployment of a side, if one is moved.
+    /// The deployment of a side, if the unit is a deployment.
     pub fn deployment_of(&self, side: Side) -> Option<&Object> {
         if self.unit.is_lone() { None } else { self.find(deployment_kind(side), self.name()) }
     }
 
-    /// The machine of a side that is moved alone.
+    /// The machine of a side, if the unit is a single machine.
     pub fn lone_of(&self, side: Side) -> Option<&Object> {
         self.all(machine_kind(side)).find(|machine| self.unit.is_lone() && lone_name(machine) == Some(self.name()))
     }
@@ -146,13 +146,13 @@ impl Snapshot {
         members
     }
 
-    /// The set of a side whose machines are moved, from the time on when they were paused.
+    /// The set of a side whose machines are migrated, once they are paused.
     pub fn recorded_set(&self, side: Side) -> Option<&Object> {
         let migration = self.find(Kind::Migration, self.name())?;
         self.find(set_kind(side), migration.text("/status/set"))
     }
 
-    /// The machines that are moved, from the time on when they were paused.
+    /// The migrated machines, once they are paused.
     pub fn recorded(&self) -> impl Iterator<Item = Member<'_>> {
         let names = self.find(Kind::Migration, self.name()).and_then(|one| one.value["status"]["machines"].as_array());
         names.into_iter().flatten().map(|one| {
@@ -178,7 +178,7 @@ impl Snapshot {
         }
     }
 
-    /// Names of the Secrets that classes and machines name.
+    /// Names of the Secrets that classes and machines refer to.
     pub fn secret_names(&self) -> BTreeSet<String> {
         let classes = self.all(Kind::Class).flat_map(|class| {
             ["/secretRef/name", "/credentialsSecretRef/name"].map(|pointer| class.text(pointer).to_owned())
@@ -203,7 +203,7 @@ impl Snapshot {
         names.flat_map(both).collect()
     }
 
-    /// Whether an object of a conversion is not there yet, or this migration made it.
+    /// Whether an object of a conversion does not exist yet, or this migration created it.
     pub fn is_to_be_made(&self, kind: Kind, object: &Value) -> bool {
         let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
         known.is_none_or(|known| known.is_of_migration(self.name()))

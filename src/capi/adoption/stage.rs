@@ -1,16 +1,16 @@
 use serde::Serialize;
 
-/// How far a migration is.
+/// The stage of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Stage {
-    /// Nothing was touched.
+    /// Nothing was changed.
     Fresh,
     /// It can still be undone.
     Forward,
     /// It is being undone.
     Backward,
-    /// The authority was switched; only the rest is left.
+    /// The authority was switched; only the last steps remain.
     Closing,
-    /// There is nothing to do.
+    /// The migration is complete.
     Done,
 }

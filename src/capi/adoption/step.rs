@@ -1,6 +1,6 @@
-//! Steps of a migration. A step compares the objects with what it wants: what is lacking is its actions, what others have
-//! still to do is its waits. A step with neither is done. So a migration that was interrupted continues where the objects
-//! are.
+//! Steps of a migration. A step compares objects with the desired state. Missing changes become actions; changes that
+//! other controllers still have to make become waits. A step with neither is done. So an interrupted migration
+//! continues from the state of the objects.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use crate::{
 /// Finalizer of an object whose dependents are kept.
 const ORPHANS: &str = "orphan";
 
-/// One step of a path, with what undoes it.
+/// One step of a migration, and its reversal.
 pub struct Step {
     /// The purpose of the step, for users.
     pub title: &'static str,
@@ -44,38 +44,38 @@ pub struct Todo {
 pub enum Action {
     /// Create an object.
     Create {
-        /// What.
+        /// The object.
         id: Id,
         /// Its content.
         object: Value,
     },
     /// A merge patch, with the resource version as precondition.
     Patch {
-        /// What.
+        /// The object.
         id: Id,
         /// The patch.
         patch: Value,
     },
-    /// The same for the status.
+    /// A merge patch of the status, with the same precondition.
     PatchStatus {
-        /// What.
+        /// The object.
         id: Id,
         /// The patch.
         patch: Value,
     },
-    /// Delete an object that has no owners, and whose controller leaves it alone. Its dependents were taken from it before. Or ask the
-    /// stand-in to remove what it shows.
+    /// Delete an object without owners whose controller confirmed the pause. Its dependents were detached before. Or
+    /// request the stand-in to remove the objects it shows.
     Delete {
-        /// What.
+        /// The object.
         id: Id,
         /// The precondition.
         uid: String,
     },
-    /// Give the VM of a machine the tags by which the collector of orphans finds VMs of its class, or take them away.
+    /// Add the tags by which the orphan collector finds VMs of the class, or remove them.
     Tag {
         /// The native Machine, which need not exist yet.
         id: Id,
-        /// Whether it is to be found.
+        /// Whether the tags are added.
         is_listed: bool,
     },
 }
@@ -113,7 +113,7 @@ impl Todo {
         self.actions.is_empty() && self.waits.is_empty()
     }
 
-    /// Gives an object what it lacks.
+    /// Adds missing fields to an object.
     pub fn want(&mut self, object: &Object, wanted: &Value) {
         if let Some(patch) = lacking(&object.value, wanted) {
             self.actions.push(Action::Patch { id: object.id(), patch });
@@ -123,7 +123,7 @@ impl Todo {
     /// Creates an object, or adds missing fields to the one that this migration created.
     pub fn make(&mut self, snapshot: &Snapshot, kind: Kind, wanted: &Value) {
         let id = Id::new(kind, wanted["metadata"]["name"].as_str().unwrap_or_default());
-        // Without nulls: what is left open is for admission to fill in.
+        // Without nulls: open fields are filled in by admission.
         let mut whole = json!({});
         patch::apply(&mut whole, wanted);
         match snapshot.objects.get(&id) {
@@ -133,28 +133,28 @@ impl Todo {
         }
     }
 
-    /// Waits unless it is so.
+    /// Waits unless the condition holds.
     pub fn expect(&mut self, is_so: bool, text: impl Into<String>) {
         if !is_so {
             self.waits.push(text.into());
         }
     }
 
-    /// Waits until the controller of each object confirms that it leaves it alone.
+    /// Waits until the controller of each object confirms the pause.
     pub fn expect_paused<'a>(&mut self, objects: impl IntoIterator<Item = &'a Object>) {
         for object in objects.into_iter().filter(|object| object.tells_pause()) {
             self.expect(object.is_paused(), format!("the condition Paused of {}", object.id()));
         }
     }
 
-    /// Waits until the controller of each object works again.
+    /// Waits until the controller of each object has resumed.
     pub fn expect_resumed<'a>(&mut self, objects: impl IntoIterator<Item = &'a Object>) {
         for object in objects {
             self.expect(!object.is_paused(), format!("the condition Paused of {} to end", object.id()));
         }
     }
 
-    /// Adds what follows once there is nothing left here, so that its actions do not come too early.
+    /// Adds the next actions once none is left here, so that they are not executed too early.
     #[must_use]
     pub fn then(self, next: impl FnOnce() -> Self) -> Self {
         if self.is_done() { next() } else { self }
@@ -176,12 +176,12 @@ fn pause_of(kind: Kind, migration: &Value) -> Value {
     json!({ "metadata": { "annotations": pause } })
 }
 
-/// The patch with which the controllers of an object leave it alone.
+/// The patch that pauses the controllers of an object.
 pub fn pause(object: &Object, snapshot: &Snapshot) -> Value {
     pause_of(object.kind, &json!(snapshot.name()))
 }
 
-/// The patch with which they work again.
+/// The patch that resumes them.
 pub fn resume(object: &Object) -> Value {
     let mut patch = pause_of(object.kind, &Value::Null);
     if !patch["metadata"]["annotations"][names::PAUSED].is_null() {
@@ -190,7 +190,7 @@ pub fn resume(object: &Object) -> Value {
     patch
 }
 
-/// Pauses objects, and waits until their controllers confirm that they leave them alone.
+/// Pauses objects, and waits until their controllers confirm it.
 pub fn pause_each(s: &Snapshot, objects: &[&Object]) -> Todo {
     let mut todo = Todo::default();
     objects.iter().for_each(|object| todo.want(object, &pause(object, s)));
@@ -206,28 +206,29 @@ pub fn resume_each(objects: &[&Object]) -> Todo {
     todo
 }
 
-/// Whether a deployment works, and these numbers of its status count so many machines.
+/// Whether a deployment is healthy, and these numbers of its status count so many machines.
 pub fn is_whole(deployment: &Object, numbers: [&str; 3], count: Option<i64>) -> bool {
     let counts = |field: &&str| deployment.number(&format!("/status/{field}")) == count;
     !deployment.is_paused() && deployment.is_observed() && numbers.iter().all(counts)
 }
 
-/// An object to be created paused.
+/// An object that is created paused.
 pub fn paused(kind: Kind, mut object: Value, snapshot: &Snapshot) -> Value {
     patch::apply(&mut object, &pause_of(kind, &json!(snapshot.name())));
     object["metadata"]["namespace"] = json!(snapshot.namespace);
     object
 }
 
-/// Removes objects without anything following from it. None is deleted before the controllers of all confirmed that they
-/// leave it alone; then its deletion starts neither a drain nor the deletion of a VM. Finalizers go last: core adds its own
-/// again to what is not being deleted, paused or not.
+/// Removes objects without side effects. None is deleted before the controllers of all confirmed the pause; then its
+/// deletion starts neither a drain nor the deletion of a VM. Finalizers are removed last: core adds its own again to
+/// objects that are not being deleted, paused or not.
 pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>) {
     let objects: Vec<&Object> = objects.into_iter().collect();
     for object in &objects {
         let mut wanted = json!({ "metadata": { "ownerReferences": null } });
         if object.kind == Kind::InfraMachine {
-            // An admission policy refuses to delete what may have a VM, but for what lives on elsewhere.
+            // An admission policy refuses to delete objects that may have a VM, except for those that were moved to
+            // another cluster.
             wanted["metadata"]["annotations"] = json!({ (names::DELETE_FOR_MOVE): "" });
         }
         todo.want(object, &wanted);
@@ -253,7 +254,7 @@ pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>
     }
 }
 
-/// The finalizer of the garbage collector stays, which first takes the owner from what the object owns.
+/// The finalizer of the garbage collector stays; the collector first removes the owner from the dependents.
 fn finalizer_of_orphans(object: &Object) -> Value {
     let all = object.at("/metadata/finalizers");
     let is_there = all.as_array().is_some_and(|all| all.contains(&json!(ORPHANS)));

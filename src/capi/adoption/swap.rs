@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The objects of core: its controllers confirm that they leave them alone.
+/// The objects of core, whose controllers confirm a pause.
 pub fn of_core(s: &Snapshot) -> Vec<&Object> {
     let machines = s.members_of(Side::ClusterApi).into_iter().filter_map(|member| member.machine);
     let above = s.sets_of(Side::ClusterApi).into_iter().chain(s.deployment_of(Side::ClusterApi));
@@ -44,7 +44,7 @@ pub fn other_template(s: &Snapshot) -> Option<&Object> {
     found().find(|template| template.kind.resource().2 == referred).or_else(|| found().next())
 }
 
-/// Kind of the infrastructure objects that core makes from a template.
+/// Kind of the infrastructure objects that core creates from a template.
 pub const fn machine_kind_of(template: Kind) -> Kind {
     match template {
         Kind::AwsTemplate => Kind::AwsMachine,
@@ -53,7 +53,7 @@ pub const fn machine_kind_of(template: Kind) -> Kind {
     }
 }
 
-/// The class of the machines, as it is stored or would be made.
+/// The class of the machines, stored or derived.
 pub fn class(s: &Snapshot) -> Option<Value> {
     let template = own_template(s).map(|template| template.at("/spec/template/spec")).unwrap_or_default();
     if let Value::Object(content) = &template["machineClass"] {
@@ -74,7 +74,7 @@ pub fn class_name(s: &Snapshot, member: &Member<'_>) -> Option<String> {
     of_native.or_else(|| Some(class(s)?["metadata"]["name"].as_str()?.to_owned()))
 }
 
-/// The class that the template of the other provider becomes, if there is none of its name yet.
+/// The class derived from the template of the other provider, if no class has its name yet.
 pub fn class_made(s: &Snapshot) -> Conversion {
     let is_known = own_template(s).is_some() || s.find(Kind::Class, template_name(s)).is_some();
     let Some(template) = other_template(s).filter(|_| !is_known) else { return Conversion::default() };
@@ -90,7 +90,7 @@ pub fn class_made(s: &Snapshot) -> Conversion {
     made
 }
 
-/// The template of the other provider that the class becomes, if there is none yet.
+/// The template of the other provider derived from the class, if there is none yet.
 pub fn template_made(s: &Snapshot) -> Conversion {
     if other_template(s).is_some() {
         return Conversion::default();
@@ -100,7 +100,7 @@ pub fn template_made(s: &Snapshot) -> Conversion {
     conversion::template_of_class(&class, &s.cluster)
 }
 
-/// An infrastructure object of a machine, with the VM that it has. Core makes the Machine its owner.
+/// An infrastructure object for the existing VM of a machine. Core makes the Machine its owner.
 pub fn infrastructure(from: &Object, kind: Kind, template: &Object) -> Value {
     let is_of_template = |key: &str| key.starts_with(names::CLONED_FROM) || key == labels::KUBECTL_LAST_APPLIED;
     let written = from.as_written();
@@ -148,8 +148,8 @@ pub fn forget(s: &Snapshot, template: Kind) -> Todo {
     todo
 }
 
-/// No collector of orphans looks at VMs of these classes from now on. Nothing confirms that: it looks at the class before it
-/// deletes a VM, and only long after it first saw the VM.
+/// Excludes the VMs of these classes from orphan collection. There is no confirmation: a collector reads the class
+/// before it deletes a VM, and only long after it first saw the VM.
 pub fn hold(todo: &mut Todo, s: &Snapshot) {
     for class in classes(s) {
         todo.want(class, &pause(class, s));
@@ -171,7 +171,7 @@ pub fn classes(s: &Snapshot) -> Vec<&Object> {
     names.iter().filter_map(|name| s.find(Kind::Class, name)).collect()
 }
 
-/// VMs get the tags by which collectors of orphans know those of their class, or lose them.
+/// Adds the tags by which orphan collectors find the VMs of their class, or removes them.
 pub fn tag(s: &Snapshot, is_listed: bool) -> Todo {
     let mut todo = Todo::default();
     let Some(cloud) = &s.cloud else {

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// All checks for one of the two ways.
+/// All checks for one of the two directions.
 pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>]) -> Vec<Check> {
     if s.unit.is_lone() {
         let text = "between infrastructure providers only whole deployments are moved";
@@ -60,11 +60,11 @@ fn nobody_holds_a_class(s: &Snapshot) -> Result<(), String> {
     }
 }
 
-/// The template is one of the provider that the machines come from.
+/// The template is of the provider that the machines are migrated from.
 fn provider(s: &Snapshot, way: Way, deployment: &Object) -> Verdict {
     let reference = "/spec/template/spec/infrastructureRef";
     let (kind, name) = (deployment.text(&format!("{reference}/kind")), swap::template_name(s));
-    // Also while the references change.
+    // Includes the time in which the references change.
     let is_under_way = deployment.is_of_migration(s.name());
     let is_own = kind == Kind::InfraTemplate.resource().2;
     match way {
@@ -113,7 +113,7 @@ fn conversion(s: &Snapshot, way: Way, deployment: &Object, made: &Conversion) ->
     all
 }
 
-/// The provider mcm takes a machine only into a class of its zone.
+/// The provider mcm adopts a machine only into a class of its zone.
 fn class_fits(s: &Snapshot, deployment: &Object) -> Verdict {
     let Some(class) = swap::class(s) else {
         return Err(format!("MachineClass {} does not exist and cannot be made", swap::template_name(s)));

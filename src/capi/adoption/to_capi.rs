@@ -1,4 +1,4 @@
-//! From the native controllers to Cluster API: core has the machines, with mcm as its infrastructure provider.
+//! From the native controllers to Cluster API: core manages the machines, with mcm as its infrastructure provider.
 //!
 //! ```text
 //! before   native MachineDeployment ─▶ native MachineSet ───────────▶ native Machine ─▶ VM
@@ -24,14 +24,14 @@ use crate::{
     },
 };
 
-/// Until the authority is switched. Each can be undone.
+/// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
     Step { title: "pause the native objects", todo: pause_all, undo: Some(resume_all) },
     Step { title: "create the objects of Cluster API, paused", todo: describe, undo: Some(forget) },
     Step { title: "give the native Machines to their MCMMachines", todo: hand_over, undo: Some(take_back) },
 ];
 
-/// After that.
+/// Steps after the switch.
 pub const AFTER: [Step; 2] = [
     Step { title: "remove the native deployment and its sets", todo: remove, undo: None },
     Step { title: "start core and the provider", todo: start, undo: None },
@@ -40,7 +40,7 @@ pub const AFTER: [Step; 2] = [
 /// A machine is replaced only by a health check of Cluster API.
 const NO_LIMIT_HOURS: i64 = 876_000;
 
-/// Step 1. The native controllers confirm that they leave each object alone.
+/// Step 1. The native controllers confirm that each object is paused.
 pub fn pause_all(s: &Snapshot) -> Todo {
     pause_each(s, &[owners(s), natives(s)].concat())
 }
@@ -49,8 +49,8 @@ pub fn resume_all(s: &Snapshot) -> Todo {
     resume_each(&[natives(s), owners(s)].concat())
 }
 
-/// Step 2. Each object has its owner from birth, and its controller confirms that it leaves it alone. So core has seen every
-/// Machine before its set does anything, and makes none.
+/// Step 2. Each object is created with its owner, and its controller confirms the pause. So core has seen every Machine
+/// before its set acts, and creates none.
 fn describe(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::MachineController)) else {
@@ -81,7 +81,7 @@ fn describe(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Undoes step 2, which made all these objects.
+/// Undoes step 2, which created all these objects.
 pub fn forget(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let mut made: Vec<&Object> = s.objects.values().filter(|object| is_made(s, object)).collect();
@@ -91,7 +91,7 @@ pub fn forget(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Step 3. The native Machine gets what that of an MCMMachine has, and remembers what it was.
+/// Step 3. The native Machine gets the fields of the native Machine of an MCMMachine, and records its former state.
 pub fn hand_over(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     for member in s.recorded() {
@@ -136,7 +136,7 @@ pub fn remove(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Last: from the machines to the deployment, each after what is below it works.
+/// Last: resumes from the machines up to the deployment, each after its dependents.
 pub fn start(s: &Snapshot) -> Todo {
     start_infrastructure(s).then(|| start_core(s))
 }
@@ -156,7 +156,7 @@ pub fn start_infrastructure(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Machines, sets and deployment, and what this migration made beside them.
+/// Machines, sets and deployment, and the other objects that this migration created.
 pub fn start_core(s: &Snapshot) -> Todo {
     let count = i64::try_from(s.recorded().count()).ok();
     let works = if knows_health(s) { "availableReplicas" } else { "replicas" };
@@ -196,8 +196,8 @@ pub fn resume_made(todo: &mut Todo, s: &Snapshot) {
     made.for_each(|object| todo.want(object, &resume(object)));
 }
 
-/// Core looks at the health of Nodes once the control plane is initialized. In a Cluster that has none it counts no machine
-/// as available, ever; then each has its Node already, which is all that can be had.
+/// Core observes the health of Nodes once the control plane is initialized. In a Cluster without a control plane it
+/// never counts a machine as available; then the Node reference of each machine has to suffice.
 fn knows_health(s: &Snapshot) -> bool {
     s.find(Kind::Cluster, &s.cluster).is_some_and(|cluster| cluster.condition("ControlPlaneInitialized") == "True")
 }
@@ -211,7 +211,7 @@ fn owners(s: &Snapshot) -> Vec<&Object> {
     sets
 }
 
-/// The native Machines, whoever has them.
+/// The native Machines, with any owner.
 fn natives(s: &Snapshot) -> Vec<&Object> {
     let members = s.members_of(Side::MachineController).into_iter().filter_map(|member| member.native);
     let held = s.all(Kind::Machine).filter(|native| native.is_of_migration(s.name()));
@@ -219,7 +219,7 @@ fn natives(s: &Snapshot) -> Vec<&Object> {
     members.chain(held).filter(|native| seen.insert(native.name())).collect()
 }
 
-/// This migration made it on the side of Cluster API.
+/// Whether this migration created the object on the side of Cluster API.
 pub fn is_made(s: &Snapshot, object: &Object) -> bool {
     let is_of_capi = !matches!(
         object.kind,
@@ -277,7 +277,7 @@ impl Described {
         labels.into()
     }
 
-    /// A set of which core takes it that the deployment made it.
+    /// A set that core accepts as created by the deployment.
     fn set(&self, name: &str, replicas: usize, deployment: &Object) -> Value {
         let mut spec = self.deployment["spec"].clone();
         let mut selector = spec["selector"].take();
@@ -333,8 +333,8 @@ impl Described {
     }
 }
 
-/// A native Machine as that of an MCMMachine: core decides about its life. It keeps the name of its Node, so that the native
-/// controllers leave that Node alone.
+/// A native Machine as that of an MCMMachine: core manages its life cycle. It keeps the name of its Node, so that the
+/// native controllers do not touch that Node.
 fn as_machine_of(infra: &Object, native: &Object, s: &Snapshot) -> Value {
     let configuration = MachineConfiguration {
         creation_timeout: Some(GoDuration::from_secs(NO_LIMIT_HOURS * 3600)),

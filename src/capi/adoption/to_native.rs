@@ -23,20 +23,20 @@ use crate::{
     },
 };
 
-/// Until the authority is switched. Each can be undone.
+/// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
     Step { title: "pause the objects of Cluster API", todo: pause_all, undo: Some(resume_all) },
     Step { title: "create the native objects, paused", todo: describe, undo: Some(forget) },
     Step { title: "give the native Machines to the native set", todo: hand_over, undo: Some(take_back) },
 ];
 
-/// After that.
+/// Steps after the switch.
 pub const AFTER: [Step; 2] = [
     Step { title: "remove the objects of Cluster API", todo: remove, undo: None },
     Step { title: "start the native controllers", todo: start, undo: None },
 ];
 
-/// Step 1. Core and the provider confirm that they leave each object alone.
+/// Step 1. Core and the provider confirm that each object is paused.
 pub fn pause_all(s: &Snapshot) -> Todo {
     pause_each(s, &[of_cluster_api(s), natives(s)].concat())
 }
@@ -91,7 +91,7 @@ fn describe(s: &Snapshot) -> Todo {
     })
 }
 
-/// Undoes step 2, which made all these objects.
+/// Undoes step 2, which created all these objects.
 pub fn forget(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let made = s.objects.values().filter(|object| {
@@ -102,7 +102,7 @@ pub fn forget(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Step 3. The native Machine gets what a Machine of that set has, and remembers what it was.
+/// Step 3. The native Machine gets the fields of a Machine of that set, and records its former state.
 fn hand_over(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::MachineController)) else {
@@ -131,7 +131,7 @@ pub fn take_back(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Last but one: nothing of Cluster API is left but the Cluster and the template. Nodes lose what core wrote on them.
+/// Last but one: removes all objects of Cluster API except the Cluster and the template, and core's fields from Nodes.
 pub fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     detach(&mut todo, of_cluster_api(s));
@@ -145,7 +145,8 @@ pub fn remove(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Last: first the machines, so that the set sees them all at work before it decides anything; then set and deployment.
+/// Last: resumes first the machines, so that the set sees them all at work before it decides anything; then set and
+/// deployment.
 fn start(s: &Snapshot) -> Todo {
     let count = i64::try_from(s.recorded().count()).ok();
     let deployment = s.deployment_of(Side::MachineController);
@@ -212,7 +213,7 @@ fn natives(s: &Snapshot) -> Vec<&Object> {
     s.members_of(Side::ClusterApi).into_iter().filter_map(|member| member.native).collect()
 }
 
-/// The health checks that select machines of the deployment, or did so. They replace no machine without a set.
+/// The health checks that select machines of the deployment, or did so. They cannot replace machines without a set.
 pub fn health_checks(s: &Snapshot) -> Vec<&Object> {
     if s.unit.is_lone() {
         return Vec::new();
@@ -307,7 +308,7 @@ pub fn before(native: &Object) -> String {
     })
 }
 
-/// Makes a native Machine what it was before the migration.
+/// Restores the state of a native Machine before the migration.
 pub fn put_back(todo: &mut Todo, native: &Object) {
     let Some(before) = native.annotation(labels::BEFORE_MIGRATION) else { return };
     let Ok(before) = serde_json::from_str::<Value>(before) else {

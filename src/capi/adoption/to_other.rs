@@ -5,7 +5,7 @@
 //! after    MachineDeployment ─▶ MachineSet ─▶ Machine ─▶ AWSMachine ────────────────────▶ VM
 //! ```
 //!
-//! The other provider finds the VM by its ID, which is in its object from birth. So it never creates one.
+//! The other provider finds the VM by its ID, with which its object is created. So it never creates one.
 
 use super::{
     object::{Kind, Object},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::capi::types::Side;
 
-/// Until the authority is switched. Each can be undone.
+/// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 4] = [
     Step { title: "pause the objects of Cluster API", todo: pause_all, undo: Some(resume_all) },
     Step { title: "take the tags of their class from the VMs", todo: untag, undo: Some(tag) },
@@ -23,13 +23,13 @@ pub const BEFORE: [Step; 4] = [
     Step { title: "refer to the objects of the other provider", todo: refer, undo: Some(refer_back) },
 ];
 
-/// After that.
+/// Steps after the switch.
 pub const AFTER: [Step; 2] = [
     Step { title: "remove the MCMMachines and native Machines", todo: remove, undo: None },
     Step { title: "start core and the other provider", todo: start, undo: None },
 ];
 
-/// Step 1. Core and the provider mcm confirm that they leave each object alone.
+/// Step 1. Core and the provider mcm confirm that each object is paused.
 fn pause_all(s: &Snapshot) -> Todo {
     let mut todo = pause_each(s, &[swap::of_core(s), ours(s)].concat());
     swap::hold(&mut todo, s);
@@ -90,7 +90,7 @@ fn remove(s: &Snapshot) -> Todo {
     todo
 }
 
-/// Last: core makes its Machines owners of the objects; only then the other provider looks at them.
+/// Last: core makes its Machines owners of the objects, which starts the other provider.
 fn start(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     for other in s.recorded().filter_map(|member| member.other) {
@@ -108,7 +108,7 @@ fn start(s: &Snapshot) -> Todo {
     todo.then(|| swap::release(s))
 }
 
-/// In the words of both contracts.
+/// As both versions of the contract express it.
 fn is_ready(other: &Object) -> bool {
     let status = &other.value["status"];
     status["ready"] == true || status["initialization"]["provisioned"] == true

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::capi::types::{MCMMigrationSpec, Migrated};
 
-/// A deployment with its machines, or a machine alone. Also the name of its MCMMigration.
+/// A deployment with its machines, or a single machine. Also the name of its MCMMigration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unit {
@@ -40,7 +40,7 @@ impl Unit {
         }
     }
 
-    /// A machine without a set.
+    /// Whether it is a machine without a set.
     pub const fn is_lone(&self) -> bool {
         matches!(self, Self::Machine(_))
     }

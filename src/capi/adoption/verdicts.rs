@@ -1,4 +1,4 @@
-//! Single checks. Unknown is not good enough.
+//! Single checks. An unknown state fails them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,12 +26,12 @@ use crate::{
 /// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// The native Machine; empty if what is moved is meant as a whole.
+    /// The native Machine; empty if the check is about the whole unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
     /// The name of the check.
     pub check: &'static str,
-    /// Whether it is so.
+    /// Whether the check passed.
     pub passed: bool,
     /// The observation, or the remedy.
     pub text: String,
@@ -137,7 +137,7 @@ pub fn no_rollout(s: &Snapshot, from: Side, deployment: &Object, members: &[Memb
     Ok(format!("{replicas} machines of one template"))
 }
 
-/// As the controllers of the side compare templates.
+/// Compares templates as the controllers of the side do.
 fn is_same_template(side: Side, deployment: &Object, set: &Object) -> bool {
     let template = |object: &Object| object.at("/spec/template");
     match side {

@@ -3,32 +3,34 @@
 use super::object::Kind;
 use crate::capi::types::{MCMMigrationStatus, Side};
 
-/// A way. There is none between the native controllers and another provider: that is two ways, one after the other, by way
-/// of core with the provider mcm.
+/// A direction. A migration between the native controllers and another provider takes two migrations, by way of core
+/// with the provider mcm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From core, with the provider mcm, to the native controllers.
     ToNative,
-    /// Back.
+    /// The reverse.
     FromNative,
-    /// Core stays, and its machines go from another infrastructure provider to mcm.
+    /// Core keeps the machines; their infrastructure provider changes from another one to mcm.
     FromOther,
-    /// Back.
+    /// The reverse.
     ToOther,
-    /// From the stand-in for core to the native controllers alone, which have the machines already. Its way back leads to core.
+    /// From the stand-in for core to the native controllers alone, which already manage the machines. Its reverse leads
+    /// to core.
     FromStandIn,
 }
 
 impl Way {
-    /// All that lead from one side to another.
+    /// All directions between two sides.
     const ALL: [Self; 4] = [Self::ToNative, Self::FromNative, Self::FromOther, Self::ToOther];
 
-    /// The way between two sides, if there is one.
+    /// The direction from one side to another, if there is one.
     pub fn between(from: Side, to: Side) -> Option<Self> {
         Self::ALL.into_iter().find(|way| (way.from(), way.to()) == (from, to))
     }
 
-    /// The way that a migration has begun. Those of earlier releases knew two sides and stored where they came from.
+    /// The direction of a migration that has begun. Migrations of earlier releases had two sides and stored the former
+    /// owner.
     pub fn begun(status: &MCMMigrationStatus) -> Option<Self> {
         let from = status.from?;
         let other = match from {
@@ -56,7 +58,7 @@ impl Way {
         }
     }
 
-    /// The same way back.
+    /// The reverse direction.
     #[must_use]
     pub const fn back(self) -> Self {
         match self {
@@ -67,12 +69,12 @@ impl Way {
         }
     }
 
-    /// Core keeps the machines, and only their infrastructure provider changes.
+    /// Whether core keeps the machines, and only their infrastructure provider changes.
     pub const fn keeps_core(self) -> bool {
         matches!(self, Self::FromOther | Self::ToOther)
     }
 
-    /// The kinds of which every object of the namespace is read.
+    /// The kinds of which all objects of the namespace are read.
     pub fn kinds(self) -> impl Iterator<Item = Kind> {
         let is_read = move |kind: &Kind| match kind {
             kind if self == Self::FromStandIn => kind.is_of_stand_in(),

@@ -30,11 +30,11 @@ use crate::capi::{
     types::Side,
 };
 
-/// Changes come together, so a read waits a moment for more of them.
+/// Changes arrive in groups, so a read waits a moment for more of them.
 const GATHER: Duration = Duration::from_millis(100);
-/// Everything is read anew so often while a migration waits.
+/// Period in which everything is read again while a migration waits.
 const REFRESH: Duration = Duration::from_secs(5);
-/// An answer of the cloud is good for so long.
+/// Time for which an answer of the cloud is used.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// The kinds that have to be read again.
@@ -51,7 +51,7 @@ impl Stale {
     }
 }
 
-/// All objects, and what the cloud said last.
+/// All objects, and the last answers of the cloud.
 pub struct Mirror<'a> {
     world: &'a World,
     way: Way,
@@ -72,10 +72,10 @@ impl<'a> Mirror<'a> {
         Self { world, way, snapshot, stale, answer: None, _watches: watches }
     }
 
-    /// The objects as they are now. The cloud is not in it.
+    /// The current objects, without the cloud.
     ///
     /// # Errors
-    /// Something cannot be read. It is tried again the next time.
+    /// Something cannot be read. The next call tries again.
     pub async fn look(&mut self) -> Result<&mut Snapshot, NotRead> {
         let stale = std::mem::take(&mut *self.stale.kinds.lock());
         for kind in &stale {
@@ -89,7 +89,7 @@ impl<'a> Mirror<'a> {
         Ok(&mut self.snapshot)
     }
 
-    /// The same with what the cloud says.
+    /// The current objects, including the answers of the cloud.
     pub async fn ask(&mut self, side: Side) -> &Snapshot {
         let known = self.answer.take().filter(|(at, of, _)| *of == side && at.elapsed() < ANSWER);
         let (at, of, cloud) = match known {
