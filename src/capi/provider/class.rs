@@ -28,7 +28,7 @@ pub(super) enum Class {
         /// It has to be created from the object first.
         is_inline: bool,
     },
-    /// It cannot.
+    /// It cannot be used.
     Problem(Desired),
 }
 
@@ -36,13 +36,13 @@ pub(super) enum Class {
 pub(super) struct Description<'a> {
     /// The class that it names.
     pub named: &'a ClassRef,
-    /// The content of a class in the object itself, and the name of the class that is made from it.
+    /// The content of a class in the object itself, and the name of the class that is created from it.
     pub inline: Option<(String, &'a InlineClass)>,
-    /// The zone in which the VMs must be; empty if anywhere.
+    /// The required zone of the VMs; empty for any.
     pub zone: &'a str,
     /// The infrastructure of the Cluster.
     pub infrastructure: &'a View<MCMCluster>,
-    /// The class that it names in that zone.
+    /// The named class in that zone.
     pub class: &'a View<MachineClass>,
 }
 
@@ -93,7 +93,7 @@ impl Description<'_> {
     }
 }
 
-/// The credentials of a class that is made from a description: its own, or those of the cluster.
+/// The credentials of a class that is created from a description: in the description, or those of the cluster.
 pub(super) fn credentials(content: &InlineClass, infrastructure: &View<MCMCluster>) -> Option<SecretRef> {
     let of_cluster = || {
         let cluster = infrastructure.known()?;
@@ -112,7 +112,7 @@ pub(super) fn resources_of(template: &ClassNodeTemplate) -> (BTreeMap<String, Qu
     (capacity, node_info)
 }
 
-/// The cloud may take such a VM back at any time.
+/// Whether the cloud may reclaim such a VM at any time.
 pub(super) fn is_interruptible(content: &InlineClass) -> bool {
     let spec = &content.provider_spec;
     // Fields of the classes of AWS and of GCP.

@@ -67,7 +67,7 @@ pub(in crate::capi) fn set_paused(
     set(conditions, reasons::PAUSED, desired, generation, now);
 }
 
-/// Reasons for which `Ready` is False in normal life.
+/// Reasons for which `Ready` is False during normal operation.
 const PROGRESS: [&str; 7] = [
     reasons::WAITING_FOR_CLUSTER,
     reasons::WAITING_FOR_BOOTSTRAP_DATA,
@@ -104,7 +104,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// F2, F4: the same facts are the same conditions, at any time.
+    /// F2, F4: the same facts lead to the same conditions, at any time.
     #[test]
     fn a_condition_changes_only_if_what_it_says_does() {
         let mut conditions = Vec::new();

@@ -1,4 +1,4 @@
-//! When an object must be left alone.
+//! Decides when an object must not be reconciled.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -6,18 +6,19 @@ use kube::ResourceExt;
 use super::view::View;
 use crate::capi::types::{Cluster, names};
 
-/// Why nothing at all is written to an object; completes "waiting for". `None` if this manager may write to it.
+/// The reason for which nothing is written to an object; completes "waiting for". `None` if this manager may write to
+/// it.
 pub(in crate::capi) fn not_ours(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
     moved(meta).or_else(|| of_another(meta, watch_filter))
 }
 
-/// `clusterctl move` deletes the object at the source.
+/// The object is at the source of a `clusterctl move`, which deletes it.
 pub(super) fn moved(meta: &ObjectMeta) -> Option<String> {
     let text = || "clusterctl move to delete it, since it lives on elsewhere".to_owned();
     is_annotated(meta, names::DELETE_FOR_MOVE).then(text)
 }
 
-/// The object has the label of another manager, or none.
+/// The object has another watch filter, or none.
 pub(super) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
     let label = meta.labels.as_ref().and_then(|labels| labels.get(names::WATCH_FILTER)).map(String::as_str);
     match watch_filter {

@@ -2,17 +2,17 @@
 
 /// Summary of the others. Core mirrors it as `InfrastructureReady`.
 pub(super) const READY: &str = "Ready";
-/// Whether controllers leave the object alone.
+/// Whether reconciliation of the object is paused.
 pub(super) const PAUSED: &str = "Paused";
 /// Whether the MachineClass can be used in the zone of the Machine.
 pub(super) const CLASS_RESOLVED: &str = "ClassResolved";
-/// Whether the data that the VM boots with exists.
+/// Whether the bootstrap data of the VM exists.
 pub(super) const BOOTSTRAP_DATA_AVAILABLE: &str = "BootstrapDataAvailable";
 /// Whether the native Machine exists and belongs to the object.
 pub(super) const NATIVE_MACHINE_SYNCED: &str = "NativeMachineSynced";
 /// Whether the native deployments of a pool exist and belong to it.
 pub(super) const NATIVE_DEPLOYMENT_SYNCED: &str = "NativeDeploymentSynced";
-/// Whether the Nodes of the workload cluster are known.
+/// Whether the Nodes of the workload cluster can be read.
 pub(super) const WORKLOAD_CLUSTER_CONNECTED: &str = "WorkloadClusterConnected";
 /// Whether all machines of a pool are available and have the current template.
 pub(super) const MACHINES_AVAILABLE: &str = "MachinesAvailable";
@@ -33,35 +33,35 @@ pub(super) const POOL_DELETING: &str = "MachinePoolDeleting";
 pub(super) const POOL_IN_USE: &str = "MachinePoolInUse";
 /// Of `Paused`.
 pub(super) const NOT_PAUSED: &str = "NotPaused";
-/// Everything is there.
+/// All prerequisites exist.
 pub(super) const PROVISIONED: &str = "Provisioned";
-/// Something is not there yet.
+/// A prerequisite does not exist yet.
 pub(super) const NOT_PROVISIONED: &str = "NotProvisioned";
 /// The object is being deleted.
 pub(super) const DELETING: &str = "Deleting";
 /// The infrastructure of the Cluster is not complete.
 pub(super) const WAITING_FOR_CLUSTER: &str = "WaitingForClusterInfrastructureReady";
-/// The Machine names no bootstrap data, or they do not exist.
+/// The Machine has no bootstrap data.
 pub(super) const WAITING_FOR_BOOTSTRAP_DATA: &str = "WaitingForBootstrapData";
 /// Neither the MCMCluster nor its Cluster has the address of the API server.
 pub(super) const WAITING_FOR_ENDPOINT: &str = "WaitingForControlPlaneEndpoint";
-/// The bootstrap data are there, or the VM boots without.
+/// The bootstrap data exists, or the VM boots without it.
 pub(super) const AVAILABLE: &str = "Available";
 /// The class exists and fits.
 pub(super) const RESOLVED: &str = "Resolved";
-/// A class that is named does not exist.
+/// The named class does not exist.
 pub(super) const CLASS_MISSING: &str = "ClassMissing";
 /// No class for the zone of the Machine.
 pub(super) const FAILURE_DOMAIN_UNAVAILABLE: &str = "FailureDomainUnavailable";
-/// A Secret that is named does not exist.
+/// The named Secret does not exist.
 pub(super) const SECRET_MISSING: &str = "SecretMissing";
-/// Something cannot be read at the moment.
+/// An object cannot be read at the moment.
 pub(super) const UNREADABLE: &str = "Unreadable";
 /// The native Machine exists and belongs to the object.
 pub(super) const SYNCED: &str = "Synced";
 /// Another object has the name of the native Machine or its class.
 pub(super) const NAME_TAKEN: &str = "NameTaken";
-/// A Go Machine Controller Manager would take the native Machines for its own.
+/// A Go Machine Controller Manager would reconcile the native Machines.
 pub(super) const NATIVE_MANAGER: &str = "NativeManager";
 /// Another native Machine has the VM.
 pub(super) const VM_TAKEN: &str = "VMTaken";
@@ -71,11 +71,11 @@ pub(super) const VM_LOST: &str = "VMLost";
 pub(super) const VM_AVAILABLE: &str = "VMAvailable";
 /// The VM is being created.
 pub(super) const CREATING: &str = "Creating";
-/// The ID of the VM cannot be written as its Node has it.
+/// The ID of the VM cannot be written in the form of its Node.
 pub(super) const PROVIDER_ID_UNKNOWN: &str = "ProviderIDUnknown";
-/// The Nodes of the workload cluster are known.
+/// The Nodes of the workload cluster can be read.
 pub(super) const CONNECTED: &str = "Connected";
-/// They are not.
+/// They cannot be read.
 pub(super) const NOT_CONNECTED: &str = "NotConnected";
 /// The MachinePool would set the number of machines of a deployment that it only shows.
 pub(super) const REPLICAS_NOT_MANAGED: &str = "ReplicasNotManagedElsewhere";

@@ -9,7 +9,7 @@ pub(super) const COMPONENT: &str = "capmcm-manager";
 /// Settings from the flags.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// For the native kinds.
+    /// Settings of the native kinds.
     pub native: controllers::Settings,
     /// Only objects with this value of the label `cluster.x-k8s.io/watch-filter`.
     pub watch_filter: Option<String>,

@@ -17,23 +17,23 @@ use crate::{
     controllers::object::{finalizer, owner},
 };
 
-/// Whether the stand-in made the object to show a native one.
+/// Whether the stand-in created the object to show a native one.
 pub(super) fn is_mirror(meta: &ObjectMeta) -> bool {
     has_annotation(meta, labels::MIRROR)
 }
 
-/// Whether the object has the annotation, with whatever value.
+/// Whether the object has the annotation, with any value.
 pub(super) fn has_annotation(meta: &ObjectMeta, annotation: &str) -> bool {
     meta.annotations.as_ref().is_some_and(|all| all.contains_key(annotation))
 }
 
-/// The MachineDeployment of Cluster API that a native object was made from.
+/// The MachineDeployment of Cluster API from which a native object was created.
 pub(super) fn source_of(meta: &ObjectMeta) -> Option<&str> {
     meta.labels.as_ref()?.get(labels::STAND_IN).map(String::as_str)
 }
 
-/// Whether the sets and machines of a deployment are shown: from the finalizer on, and until it is deleted while the native
-/// side has the authority.
+/// Whether the sets and machines of a deployment are shown: from the time the finalizer is set until the deployment is
+/// deleted while the native side has the authority.
 pub(super) fn is_shown(
     deployment: &MachineDeployment,
     native: &NativeDeployment,
@@ -51,7 +51,7 @@ pub(super) fn is_shown(
 pub(super) struct Above {
     /// The native deployment.
     pub native: Option<Arc<NativeDeployment>>,
-    /// The deployment of Cluster API, if what is below it is shown.
+    /// The deployment of Cluster API, if its dependents are shown.
     pub deployment: Option<Arc<MachineDeployment>>,
     /// The wait of the deployment if it or its Cluster is paused; completes "waiting for".
     pub paused: Option<String>,
@@ -71,7 +71,7 @@ pub(super) fn common_labels(deployment: &MachineDeployment, hash: Option<&String
     all
 }
 
-/// Annotations of all mirrors. Core leaves paused objects alone, should it come.
+/// Annotations of all mirrors. Core does not reconcile paused objects, should it be installed.
 pub(super) fn marks() -> BTreeMap<String, String> {
     [labels::MIRROR, names::PAUSED].map(|key| (key.to_owned(), String::new())).into()
 }

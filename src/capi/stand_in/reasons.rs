@@ -2,7 +2,7 @@
 
 /// Whether the stand-in serves the object.
 pub(super) const STAND_IN: &str = "StandIn";
-/// Whether the other side has what the side with the authority says.
+/// Whether the other side matches the side with the authority.
 pub(super) const SYNCHRONIZED: &str = "Synchronized";
 /// Whether enough machines are available; whether a Machine is.
 pub(super) const AVAILABLE: &str = "Available";
@@ -23,11 +23,11 @@ pub(super) const NODE_HEALTHY: &str = "NodeHealthy";
 /// Whether a Machine has the current template.
 pub(super) const UP_TO_DATE: &str = "UpToDate";
 
-/// Of `StandIn`: it serves.
+/// Of `StandIn`: the stand-in serves the object.
 pub(super) const SERVING: &str = "Serving";
-/// Of `StandIn`: something shows that core is there.
+/// Of `StandIn`: Cluster API core is installed.
 pub(super) const CORE_PROVIDER_PRESENT: &str = "CoreProviderPresent";
-/// Of `StandIn`: whether core is there cannot be read.
+/// Of `StandIn`: it could not be read whether Cluster API core is installed.
 pub(super) const CORE_PROVIDER_UNKNOWN: &str = "CoreProviderUnknown";
 /// Of `StandIn`: the MachineDeployment vanished, and the native one stays.
 pub(super) const MACHINE_DEPLOYMENT_MISSING: &str = "MachineDeploymentMissing";
@@ -55,10 +55,10 @@ pub(super) const NOT_PROVISIONED: &str = "NotProvisioned";
 pub(super) const FAILED: &str = "Failed";
 /// The Node is healthy.
 pub(super) const HEALTHY: &str = "Healthy";
-/// The Node is not healthy, or there is none.
+/// The Node is not healthy, or does not exist.
 pub(super) const NOT_HEALTHY: &str = "NotHealthy";
 
-/// The reason of a condition that says only whether something is so.
+/// The reason of a condition that only confirms or denies its type.
 pub(super) fn whether(type_: &str, is_true: bool) -> String {
     if is_true { type_.to_owned() } else { format!("Not{type_}") }
 }

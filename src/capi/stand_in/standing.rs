@@ -1,4 +1,4 @@
-//! Whether the stand-in may act, from what shows that core is there.
+//! Decides whether the stand-in may act: only where it is requested and Cluster API core is not installed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -11,13 +11,13 @@ use crate::{
 /// Whether the stand-in may act in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The namespace asks for it, and core is not there.
+    /// The namespace requests it, and core is not installed.
     Serving,
-    /// The namespace does not ask for it.
+    /// The namespace does not request it.
     NotAsked,
-    /// Core is there; what shows it.
+    /// Core is installed; contains the sign of it.
     Core(String),
-    /// Whether core is there is not known; why.
+    /// Whether core is installed is unknown; contains the reason.
     Unknown(String),
 }
 
@@ -48,12 +48,12 @@ impl Standing {
     }
 }
 
-/// Suffix of the names of the definitions of core.
+/// Suffix of the names of core's CRDs.
 const OF_CORE: &str = ".cluster.x-k8s.io";
-/// The definition of the inventory of clusterctl.
+/// The CRD of the inventory of clusterctl.
 pub(super) const INVENTORY: &str = "providers.clusterctl.cluster.x-k8s.io";
 
-/// Whether a definition is one of core.
+/// Whether a CRD is one of core.
 pub(super) fn is_of_core(name: &str) -> bool {
     name.strip_suffix(OF_CORE).is_some_and(|plural| !plural.contains('.'))
 }
@@ -71,7 +71,7 @@ pub(super) fn shown_by<'a>(definitions: impl IntoIterator<Item = &'a ObjectMeta>
     })
 }
 
-/// Whether a namespace asks for the stand-in.
+/// Whether a namespace requests the stand-in.
 pub(super) fn asks(namespace: &ObjectMeta) -> bool {
     let label = namespace.labels.as_ref().and_then(|labels| labels.get(labels::STAND_IN));
     label.is_some_and(|value| value == labels::SERVED)
@@ -80,7 +80,7 @@ pub(super) fn asks(namespace: &ObjectMeta) -> bool {
 /// The API server's answer about core.
 pub(super) type Answer = Result<Option<String>, String>;
 
-/// The standing in a namespace, from the namespace, what the definitions show, and the last answer.
+/// The decision for a namespace, from the namespace, the CRDs, and the last answer about core.
 pub(super) fn decide(asks: Result<bool, String>, definitions: Answer, asked: Option<&Answer>) -> Standing {
     match asks {
         Ok(false) => return Standing::NotAsked,
@@ -110,7 +110,7 @@ mod tests {
         meta
     }
 
-    /// S2: what clusterctl writes before core runs.
+    /// S2: objects that clusterctl writes before core runs.
     #[rstest]
     #[case::ours("machines.cluster.x-k8s.io", json!({ "labels": { "cluster.x-k8s.io/v1beta2": "v1beta2" } }), false)]
     #[case::of_core("clusters.cluster.x-k8s.io", json!({ "labels": { "cluster.x-k8s.io/provider": "cluster-api" } }), true)]
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(shown_by([&definition(name, meta)]).is_some(), expected);
     }
 
-    /// S1, S2: without the label nothing is done; what was not read counts as core.
+    /// S1, S2: without the label nothing is done; a failed read counts as core.
     #[rstest]
     #[case::serving(Ok(true), Ok(None), Some(Ok(None)), Standing::Serving)]
     #[case::not_asked(Ok(false), Ok(None), Some(Ok(None)), Standing::NotAsked)]

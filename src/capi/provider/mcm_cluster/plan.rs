@@ -22,7 +22,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     }
     let is_deleting = meta.deletion_timestamp.is_some();
     if hold::is_managed_elsewhere(meta) {
-        // The finalizer is from before it was managed elsewhere.
+        // The finalizer was set before the object was managed elsewhere.
         if is_deleting && finalizer::has(meta, names::CLUSTER_FINALIZER) {
             release(&mut plan, snapshot);
         } else {

@@ -1,4 +1,4 @@
-//! The native Machine of an MCMMachine, and the class that is made for it.
+//! The native Machine of an MCMMachine, and the class that is created for it.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
 /// Longer than any creation takes: a machine is replaced only by a health check of Cluster API.
 const NO_LIMIT_HOURS: i64 = 876_000;
 
-/// The native Machine. It never has another ID than that of the object.
+/// The native Machine. Its ID is never another one than that of the object.
 pub(super) fn machine(snapshot: &Snapshot, class: &str) -> Machine {
     let object = &snapshot.object;
     let secret = snapshot.bootstrap_secret().map(|name| (labels::USER_DATA_SECRET.to_owned(), name.to_owned()));
@@ -74,8 +74,8 @@ pub(super) fn class(snapshot: &Snapshot, content: &InlineClass) -> MachineClass 
     }
 }
 
-/// The patch that restores the owner and the labels of the native Machine; `None` if it has them. The pool cares for those
-/// of its members.
+/// The patch that restores the owner and the labels of the native Machine; `None` if they are unchanged. The pool
+/// restores those of its members.
 pub(super) fn healed(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
     if snapshot.is_member() {
         return None;
@@ -94,8 +94,8 @@ pub(super) fn healed(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
     (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
 }
 
-/// The patch without which the VM stays when the native Machine is deleted; `None` if it has that already. Its set deletes
-/// the native Machine of a member, which is spared a second drain.
+/// The patch that allows the deletion of the VM with the native Machine; `None` if that is already allowed. The set
+/// deletes the native Machine of a member, which is not drained again.
 pub(super) fn released(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
     let (is_told, metadata) = if snapshot.is_member() {
         let label = json!({ "labels": { (labels::FORCE_DELETION): labels::TRUE } });
@@ -118,8 +118,8 @@ pub(super) fn is_deserted(snapshot: &Snapshot, machine: &Machine) -> bool {
     is_former && !machine.annotations().contains_key(labels::DELETE_VM)
 }
 
-/// The patch by which the object takes over the VM of such a native Machine, if it names that VM: it gets the native
-/// Machine, or makes another one after this one is forgotten, because a deletion cannot be taken back.
+/// The patch with which the object adopts the VM of such a native Machine, if the object names that VM: it adopts the
+/// native Machine, or creates another one after this one is removed, because a deletion cannot be undone.
 pub(super) fn taken_over(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
     let id = &snapshot.object.spec.provider_id;
     let has_vm = !id.is_empty() && machine.spec.provider_id == provider_id::to_native(id);

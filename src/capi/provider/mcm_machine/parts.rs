@@ -27,7 +27,7 @@ pub(super) struct Parts {
     pub cluster: Desired,
     /// The class.
     pub class: Desired,
-    /// The data that the VM boots with.
+    /// The bootstrap data of the VM.
     pub bootstrap: Desired,
     /// The native Machine.
     pub native: Desired,
@@ -49,15 +49,15 @@ impl Parts {
         }
     }
 
-    /// Everything that a native Machine needs is there.
+    /// Everything that a native Machine needs exists.
     pub(super) fn may_create(&self) -> bool {
         [&self.cluster, &self.class, &self.bootstrap].into_iter().all(|part| part.is_true)
     }
 
-    /// The first verdict that is not true, in the order in which things become so.
+    /// The first verdict that is not true, in the order in which they become true.
     pub(super) fn summary(&self) -> Desired {
         let before_vm = [&self.cluster, &self.class, &self.bootstrap, &self.native];
-        // A VM that is there needs nothing else any more.
+        // An existing VM needs none of the others.
         let first = before_vm.into_iter().filter(|_| !self.vm.is_true).chain([&self.vm]).find(|part| !part.is_true);
         first.unwrap_or(&self.vm).clone()
     }
@@ -69,12 +69,12 @@ impl Snapshot {
         self.object.status.clone().unwrap_or_default()
     }
 
-    /// It shows a native Machine of an MCMMachinePool, which makes and replaces it.
+    /// Whether it shows a native Machine of an MCMMachinePool, which creates and replaces it.
     pub(super) fn is_member(&self) -> bool {
         pool_of(&self.object.metadata).is_some()
     }
 
-    /// The zone in which the Machine must be; empty if anywhere.
+    /// The required zone of the Machine; empty for any.
     pub(super) fn zone(&self) -> &str {
         self.owner.known().map_or("", |machine| machine.spec.failure_domain.as_str())
     }
@@ -129,7 +129,7 @@ pub(super) fn vm_zone(machine: &Machine, class: &Class) -> Option<String> {
     machine.vm_zone().map(str::to_owned).or_else(of_class)
 }
 
-/// The zone that the class says is that of the VM. On AWS the subnet decides.
+/// The zone in the class is that of the VM. On AWS the subnet decides.
 fn in_its_zone(snapshot: &Snapshot, name: &str, content: &InlineClass) -> Desired {
     let said = zone_of(Some(content));
     match (snapshot.own_native().and_then(|machine| machine.vm_zone()), said.as_deref()) {
@@ -149,7 +149,7 @@ fn cluster(snapshot: &Snapshot) -> Desired {
     Desired::no(reasons::WAITING_FOR_CLUSTER, format!("the infrastructure of Cluster {name} is not provisioned"))
 }
 
-/// An object with the ID of a VM needs no data, and neither does a Machine of a pool, which names an empty Secret.
+/// An object with the ID of a VM needs no bootstrap data, nor does a Machine of a pool, which names an empty Secret.
 fn bootstrap(snapshot: &Snapshot) -> Desired {
     if snapshot.own_native().is_some() || !snapshot.object.spec.provider_id.is_empty() {
         return Desired::yes(reasons::AVAILABLE);
@@ -221,7 +221,7 @@ impl Snapshot {
         self.object.spec.machine_class.is_some() && self.own_class.known().is_some_and(is_foreign)
     }
 
-    /// There was a VM, and nothing is known of it any more.
+    /// Whether there was a VM of which nothing is known any more.
     pub(super) fn is_vm_lost(&self) -> bool {
         self.stored().initialization.provisioned == Some(true) && self.object.spec.provider_id.is_empty()
     }
@@ -251,7 +251,7 @@ fn vm(snapshot: &Snapshot, class: &Class) -> Desired {
     }
 }
 
-/// The VM existed and does not run any more, as far as the native Machine says.
+/// The VM existed and no longer runs, according to the native Machine.
 fn unavailable(machine: &Machine) -> Option<Desired> {
     let conditions = &machine.status.as_ref()?.conditions;
     let found = conditions.iter().find(|one| one.type_ == reasons::VM_AVAILABLE && one.status == "False")?;

@@ -63,7 +63,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// The native Machine, the ID of its VM, the status, in this order.
+/// Writes the native Machine, the ID of its VM, and the status, in this order.
 fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let class = snapshot.described();
     let parts = Parts::of(snapshot, &class);
@@ -107,7 +107,7 @@ fn take_over(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     true
 }
 
-/// Nothing of the names that are needed is there, and no VM was lost.
+/// None of the needed names is in use, and no VM was lost.
 fn is_free(snapshot: &Snapshot) -> bool {
     matches!(snapshot.native, View::Missing)
         && snapshot.rival.is_none()
@@ -190,8 +190,8 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         plan.wait(WaitKind::MachineDeletion, "the VM to be deleted", None);
         return;
     }
-    // A VM that is named and was never taken over is deleted like any other, by way of a native Machine, unless it is of
-    // another.
+    // A named VM that was never adopted is deleted like any other, through a native Machine, unless another object owns
+    // it.
     let was_taken = snapshot.stored().machine_ref.is_some();
     let is_untaken =
         !was_taken && !snapshot.is_member() && snapshot.rival.is_none() && matches!(snapshot.native, View::Missing);

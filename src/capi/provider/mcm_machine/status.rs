@@ -47,7 +47,7 @@ pub(super) fn deleting(snapshot: &Snapshot, class: &Class, text: &str) -> MCMMac
     finish(snapshot, shown(snapshot, class), [(reasons::READY, Desired::no(reasons::DELETING, text))])
 }
 
-/// The status beside a native manager, which has to go first.
+/// The status beside a native manager, which has to be removed first.
 pub(super) fn beside_another(snapshot: &Snapshot, on: &str) -> MCMMachineStatus {
     let text = format!("Waiting for {on}");
     finish(snapshot, snapshot.stored(), [(reasons::READY, Desired::no(reasons::NATIVE_MANAGER, text))])

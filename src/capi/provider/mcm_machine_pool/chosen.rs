@@ -1,5 +1,5 @@
-//! The choice of machines that are deleted first when their number is lowered. The program that lowers it makes the choice just
-//! before, in objects of another watch, so these are read live first.
+//! The machines that are deleted first when the number of machines is lowered. The program that lowers it marks them
+//! just before, in objects of another watch, so these are read live first.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -18,7 +18,8 @@ use crate::{
 /// user chose.
 const TO_BE_DELETED: i64 = 2;
 
-/// Whether the choice for a lower number of machines is complete, or there is none. Otherwise a step of the plan reads it.
+/// Whether the marks for a lower number of machines are known, or there are none. Otherwise a step of the plan reads
+/// them.
 pub(super) fn is_known(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -59,7 +60,7 @@ fn is_autoscaled(snapshot: &Snapshot) -> bool {
     has(names::AUTOSCALER_MIN) || has(names::AUTOSCALER_MAX)
 }
 
-/// Gives the native Machines of such Nodes their priority, and takes it from those whose Nodes stay after all.
+/// Sets the priority of native Machines with such Nodes, and resets it if the Node stays.
 pub(super) fn by_nodes(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let Some(chosen) = &snapshot.session.to_be_deleted else { return };
     for (name, machine) in &snapshot.machines {

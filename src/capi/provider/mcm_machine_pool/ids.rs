@@ -1,4 +1,4 @@
-//! The VMs of a pool, as Nodes name them.
+//! The VMs of a pool, with IDs in the form of their Nodes.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,7 +16,7 @@ impl Snapshot {
     /// deletes the Node of an ID that is removed from the list.
     pub(super) fn ids(&self) -> Vec<String> {
         let known = self.machines.values().filter_map(|machine| self.id_of(machine));
-        // Nothing is known of a Machine that cannot be decoded, or of the zone of one without its class.
+        // The ID of an undecodable Machine is unknown, and so is the zone of a Machine without its class.
         let is_incomplete = !self.unreadable_machines.is_empty() || self.without_id().is_some();
         let kept = self.object.spec.provider_id_list.iter().filter(|_| is_incomplete);
         let all: BTreeSet<String> = known.chain(kept.cloned()).collect();
@@ -32,7 +32,7 @@ impl Snapshot {
         self.machines.iter().map(instance).collect()
     }
 
-    /// A native Machine whose VM is there, and whose ID on the Node is not known.
+    /// A native Machine with a VM whose ID in the form of the Node is unknown.
     pub(super) fn without_id(&self) -> Option<&Arc<Machine>> {
         self.machines.values().find(|machine| !machine.spec.provider_id.is_empty() && self.id_of(machine).is_none())
     }

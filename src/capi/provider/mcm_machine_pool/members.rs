@@ -16,10 +16,10 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// Native machines that are deleted before others, as lower numbers than the default of 3.
+/// Priority of native machines that are deleted before others: lower than the default of 3.
 const FIRST: &str = "1";
 
-/// The annotation `delete-machine` reaches the native Machine before the number of machines does.
+/// Copies the annotation `delete-machine` to the native Machine before the number of machines changes.
 pub(super) fn choose(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     for (name, machine) in &snapshot.machines {
         let Some(of_core) = snapshot.members.get(name).and_then(|member| member.machine.known()) else { continue };
@@ -34,7 +34,7 @@ pub(super) fn choose(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
 }
 
-/// An MCMMachine for each native Machine.
+/// Creates an MCMMachine for each native Machine.
 pub(super) fn create(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     for (name, machine) in &snapshot.machines {
         match snapshot.members.get(name) {
@@ -55,7 +55,7 @@ pub(super) fn create(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
 }
 
-/// An MCMMachine has the manager that its pool has.
+/// Copies the watch filter of the pool to an MCMMachine.
 fn keep_filter(plan: &mut Plan<Action>, snapshot: &Snapshot, member: &Member) {
     let Some(filter) = &snapshot.watch_filter else { return };
     if member.object.labels().get(names::WATCH_FILTER) != Some(filter) {
@@ -107,7 +107,7 @@ fn has_annotation(meta: &ObjectMeta, annotation: &str) -> bool {
     meta.annotations.as_ref().is_some_and(|all| all.contains_key(annotation))
 }
 
-/// The pool is an owner and not the controller: that is the Machine.
+/// The pool is an owner but not the controller, which is the Machine.
 fn member(snapshot: &Snapshot, machine: &NativeMachine) -> MCMMachine {
     let pool = snapshot.owner.known().map(|owner| owner.name_any()).unwrap_or_default();
     let mut labels = labels_of(snapshot);
@@ -133,7 +133,7 @@ fn member(snapshot: &Snapshot, machine: &NativeMachine) -> MCMMachine {
     }
 }
 
-/// The Machine of a member, if it is one that core made for it.
+/// The Machine of a member, if core created it.
 pub(super) fn machine_of(member: &MCMMachine, machine: View<Machine>) -> View<Machine> {
     match machine {
         View::Present(machine)

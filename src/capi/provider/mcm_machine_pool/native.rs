@@ -1,4 +1,4 @@
-//! The native deployments of an MCMMachinePool, and the classes that are made for it.
+//! The native deployments of an MCMMachinePool, and the classes that are created for it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -42,7 +42,7 @@ pub(super) fn created(snapshot: &Snapshot, share: &Share, class: &str) -> Machin
     deployment
 }
 
-/// The change of a deployment that exists; `None` if it is as it should be. Without a usable class it keeps its own.
+/// The change of an existing deployment; `None` if it is up to date. Without a usable class it keeps its class.
 pub(super) fn changed(
     snapshot: &Snapshot,
     share: &Share,
@@ -59,7 +59,8 @@ pub(super) fn changed(
     draft.finish()
 }
 
-/// Everything but the number of machines. A change of labels, annotations or class of the template is a rollout.
+/// Sets all fields except the number of machines. A change of labels, annotations or class of the template is a
+/// rollout.
 fn settle(deployment: &mut MachineDeployment, snapshot: &Snapshot, share: &Share, class: Option<&str>) {
     let meta = &mut deployment.metadata;
     if let Some(reference) = owner::reference_to(snapshot.object.as_ref())
@@ -73,7 +74,7 @@ fn settle(deployment: &mut MachineDeployment, snapshot: &Snapshot, share: &Share
     spec.revision_history_limit = Some(0);
 
     let template = &mut spec.template;
-    // Another label of the manager is no reason to replace VMs: the pool has it, and a template keeps what it was made with.
+    // Another watch filter must not replace VMs: the pool has the current one, and a template keeps its first one.
     let filter = template.metadata.labels.remove(names::WATCH_FILTER);
     template.metadata.labels = labels_of(snapshot);
     template.metadata.labels.remove(names::WATCH_FILTER);
@@ -86,7 +87,7 @@ fn settle(deployment: &mut MachineDeployment, snapshot: &Snapshot, share: &Share
     let Some(owner) = snapshot.owner.known() else { return };
     let wanted = &owner.spec.template.spec;
     let annotations = &mut template.metadata.annotations;
-    // The name of the data, never their content: core renews a token in place, and no machine must be replaced for that.
+    // Only the name of the data, not their content: core renews a token in place, which must not replace machines.
     match wanted.bootstrap.data_secret_name.as_deref() {
         Some("") => drop(annotations.remove(labels::USER_DATA_SECRET)),
         Some(name) => drop(annotations.insert(labels::USER_DATA_SECRET.to_owned(), name.to_owned())),
@@ -138,7 +139,7 @@ pub(super) fn class(snapshot: &Snapshot, name: &str, content: &InlineClass) -> M
     }
 }
 
-/// The labels of all objects that are made for the pool.
+/// The labels of all objects that are created for the pool.
 pub(super) fn labels_of(snapshot: &Snapshot) -> Keys {
     let pool = Some((labels::POOL.to_owned(), snapshot.object.name_any()));
     let cluster = snapshot.cluster_name().map(|name| (names::CLUSTER_NAME.to_owned(), name.to_owned()));

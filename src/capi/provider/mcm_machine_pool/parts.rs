@@ -20,7 +20,7 @@ pub(super) struct Parts {
     pub cluster: Desired,
     /// The classes.
     pub class: Desired,
-    /// The data that VMs boot with.
+    /// The bootstrap data of the VMs.
     pub bootstrap: Desired,
     /// The workload cluster.
     pub workload: Desired,
@@ -43,12 +43,12 @@ impl Parts {
         }
     }
 
-    /// Everything that new native deployments need is there.
+    /// Everything that new native deployments need exists.
     pub(super) fn may_create(&self) -> bool {
         [&self.cluster, &self.class, &self.bootstrap, &self.workload].into_iter().all(|part| part.is_true)
     }
 
-    /// The first verdict that is not true, in the order in which things become so.
+    /// The first verdict that is not true, in the order in which they become true.
     pub(super) fn summary(&self) -> Desired {
         let all = [&self.cluster, &self.class, &self.bootstrap, &self.workload, &self.native, &self.machines];
         all.into_iter().find(|part| !part.is_true).unwrap_or(&self.machines).clone()
@@ -72,7 +72,7 @@ impl Snapshot {
         self.object.spec.machine_pool_machines == "Enabled"
     }
 
-    /// The native deployments that the pool made.
+    /// The native deployments that the pool created.
     pub(super) fn own_deployments(&self) -> impl Iterator<Item = &std::sync::Arc<MachineDeployment>> {
         self.deployments.values().filter(|deployment| self.owns(deployment))
     }
@@ -85,7 +85,7 @@ impl Snapshot {
         }
     }
 
-    /// All native deployments that the pool needs are there, and no machine of them is missing, old or unhealthy.
+    /// All native deployments of the pool exist, and none of their machines is missing, old or unhealthy.
     pub(super) fn is_complete(&self, shares: &[Share]) -> bool {
         shares.iter().all(|share| {
             self.deployments
@@ -202,13 +202,13 @@ fn machines(snapshot: &Snapshot, shares: &[Share]) -> Desired {
     Desired::no(reasons::ROLLING_OUT, text)
 }
 
-/// Its counters are those of its spec, not of an earlier one.
+/// Whether the counters are of the current spec.
 fn is_observed(deployment: &MachineDeployment) -> bool {
     let observed = deployment.status.as_ref().map_or(0, |status| status.observed_generation);
     deployment.metadata.generation.unwrap_or_default() <= observed
 }
 
-/// Observed, and as it should be.
+/// Whether the deployment is observed and complete.
 fn is_settled(deployment: &MachineDeployment) -> bool {
     let status = deployment.status.clone().unwrap_or_default();
     let replicas = deployment.spec.replicas;

@@ -43,7 +43,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         plan.wait(WaitKind::CacheUntrusted, hold::UNREAD, None);
         return plan;
     }
-    // A deployment that is only shown may well be that of a native manager.
+    // A deployment that is only shown may belong to a native manager.
     if let Some(obstacle) = snapshot.obstacle.as_ref().filter(|_| snapshot.shown().is_empty()) {
         if obstacle.is_certain && has_owner {
             report(&mut plan, snapshot, status::beside_another(snapshot, &obstacle.on), "a native manager is there");
@@ -74,7 +74,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// The native objects, the IDs of the VMs, the status, in this order.
+/// Writes the native objects, the IDs of the VMs, and the status, in this order.
 fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let parts = Parts::of(snapshot);
     if snapshot.shown().is_empty() {
@@ -160,7 +160,7 @@ fn share_out(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share:
     }
 }
 
-/// Deployments of zones that the pool has no more go once the others are complete; classes once nothing uses them.
+/// Deletes deployments of zones that the pool no longer has once the others are complete, and unused classes.
 fn remove_surplus(plan: &mut Plan<Action>, snapshot: &Snapshot, shares: &[Share]) {
     let surplus = snapshot.own_deployments().filter(|one| !shares.iter().any(|share| share.name == one.name_any()));
     for deployment in surplus {
@@ -181,7 +181,7 @@ fn remove_surplus(plan: &mut Plan<Action>, snapshot: &Snapshot, shares: &[Share]
     }
 }
 
-/// The native objects with their VMs go first, then the finalizer. A deployment that is only shown stays.
+/// Deletes the native objects with their VMs, then removes the finalizer. A deployment that is only shown stays.
 fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let meta = &snapshot.object.metadata;
     let Some(release) = finalizer::remove(meta, names::POOL_FINALIZER) else {

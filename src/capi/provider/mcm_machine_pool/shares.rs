@@ -1,4 +1,4 @@
-//! Into which native deployments a pool is divided.
+//! Divides a pool into native deployments, one for each zone.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     controllers::object::owner,
 };
 
-/// Of the end that tells two shortened names apart, in characters.
+/// Length of the hash that makes shortened names unique, in characters.
 const HASH: usize = 9;
 
 /// The part of a pool that is one native deployment.
@@ -45,7 +45,7 @@ pub(super) fn of(object: &MCMMachinePool, owner: &MachinePool) -> Vec<Share> {
     shares.collect()
 }
 
-/// Name of the deployment of a zone. It is the value of a label and of a selector, too, so a long one ends with a hash.
+/// Name of the deployment of a zone. It is also the value of a label and of a selector, so a long one ends with a hash.
 fn in_zone(pool: &str, zone: &str) -> String {
     let name = format!("{pool}-{zone}");
     if names::is_label_value(&name) {
@@ -55,8 +55,8 @@ fn in_zone(pool: &str, zone: &str) -> String {
     named(&head, &name)
 }
 
-/// Name of the class that is made from a description in the pool itself. Other content is another class, and so a
-/// rollout: machines of the old one may still exist.
+/// Name of the class that is created from a description in the pool itself. Other content leads to another class, and
+/// so to a rollout: machines of the old class may still exist.
 pub(super) fn own_class(object: &MCMMachinePool) -> Option<String> {
     let content = object.spec.machine_class.as_ref()?;
     Some(named(&object.name_any(), &serde_json::to_string(content).unwrap_or_default()))
@@ -68,7 +68,7 @@ pub(super) fn class_name(object: &MCMMachinePool, zone: &str, infrastructure: &V
 }
 
 impl Snapshot {
-    /// The native deployments that the pool needs; none while its MachinePool is not known.
+    /// The native deployments that the pool needs; none while its MachinePool is unknown.
     pub(super) fn shares(&self) -> Vec<Share> {
         self.owner.known().map(|owner| of(&self.object, owner)).unwrap_or_default()
     }
@@ -113,7 +113,8 @@ impl Snapshot {
         }
     }
 
-    /// The MachinePool with the patch of its number of machines, if another program sets that of the native deployments.
+    /// The MachinePool, and the patch of its number of machines if another program sets the number of the native
+    /// deployments.
     pub(super) fn counted_elsewhere(&self) -> Option<(Arc<MachinePool>, Value)> {
         let pool = self.owner.known().filter(|_| self.is_scaled_elsewhere())?;
         let shares = self.shares();
@@ -130,7 +131,7 @@ impl Snapshot {
         is_news.then(|| (pool.clone(), json!({ "spec": { "replicas": replicas } })))
     }
 
-    /// The deployment that the pool shows and does not own; empty if it has its own.
+    /// The deployment that the pool shows and does not own; empty if it owns its deployments.
     pub(super) fn shown(&self) -> &str {
         &self.object.spec.machine_deployment_ref.name
     }

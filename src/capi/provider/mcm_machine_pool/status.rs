@@ -20,7 +20,7 @@ pub(super) fn paused(snapshot: &Snapshot, on: &str) -> MCMMachinePoolStatus {
 /// The status of an object that is not being deleted.
 pub(super) fn current(snapshot: &Snapshot, parts: &Parts) -> MCMMachinePoolStatus {
     let mut next = shown(snapshot);
-    // Once usable, a pool stays so: core would stop to follow it in the middle of a rollout.
+    // Once usable, a pool stays usable: otherwise core would stop following it in the middle of a rollout.
     if parts.native.is_true {
         next.ready = true;
         next.initialization.provisioned = Some(true);
@@ -45,7 +45,7 @@ pub(super) fn deleting(snapshot: &Snapshot) -> MCMMachinePoolStatus {
     finish(snapshot, shown(snapshot), [(reasons::READY, Desired::no(reasons::DELETING, text))])
 }
 
-/// The status beside a native manager, which has to go first.
+/// The status beside a native manager, which has to be removed first.
 pub(super) fn beside_another(snapshot: &Snapshot, on: &str) -> MCMMachinePoolStatus {
     let text = format!("Waiting for {on}");
     finish(snapshot, snapshot.stored(), [(reasons::READY, Desired::no(reasons::NATIVE_MANAGER, text))])

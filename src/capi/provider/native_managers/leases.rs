@@ -22,7 +22,7 @@ pub(super) struct Lease {
     pub validity: SignedDuration,
 }
 
-/// A Lease, and since when it is as it is.
+/// A Lease, and the time of its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub lease: Lease,

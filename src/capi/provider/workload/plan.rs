@@ -4,8 +4,8 @@ use crate::{
     plan::{Plan, WaitKind},
 };
 
-/// Plans the next step for a workload cluster. Whether its API server answers is not asked here: the watch of its Nodes
-/// shows that.
+/// Plans the next step for a workload cluster. Whether its API server answers is observed by the watch of its Nodes,
+/// not here.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     if matches!(snapshot.cluster, View::Unknown) {
@@ -24,7 +24,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
                 plan.then(Action::Connect(version.to_string()), "its pools have Nodes there");
             }
         }
-        // A connection stays: core may just write the Secret again.
+        // A connection stays: core may be rewriting the Secret.
         View::Missing | View::Unknown if snapshot.attempt.is_some() => {}
         View::Missing => drop(plan.then(Action::Miss, "the pools say what they wait for")),
         View::Unknown => {}

@@ -31,7 +31,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// S5: what is not served is refused.
+/// S5: unsupported fields are refused.
 fn served(cluster: &Cluster) -> Desired {
     if cluster.spec.topology.is_some() {
         let text = "the stand-in has no ClusterClass: write the MachineDeployments yourself, without topology";

@@ -41,7 +41,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// Without the finalizer first: from then on its deletion asks for nothing.
+/// The finalizer is removed first: without it, a deletion is not a request of a user.
 fn release(plan: &mut Plan<Action>, mirror: &Arc<Machine>, reason: &str) {
     if let Some(patch) = finalizer::remove(&mirror.metadata, labels::STAND_IN_FINALIZER) {
         plan.then(Action::Patch { mirror: Arc::clone(mirror), patch }, reason);
@@ -79,7 +79,7 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>, nat
         plan.then(action, "its Machine is asked to go");
         return;
     }
-    // Before anything that could make the native set choose a machine.
+    // Before any change that could make the native set choose a machine.
     if let Some(patch) = mirror::priority(mirror, native) {
         let action = Action::PatchNative { native: Arc::clone(native), patch };
         plan.then(action, "its Machine says whether it is deleted first");

@@ -17,17 +17,17 @@ use crate::{
     controllers::object::finalizer,
 };
 
-/// Labels of native machines that mean something else in Cluster API, or nothing.
+/// Labels of native machines that have another meaning in Cluster API, or none.
 const NATIVE_ONLY: [&str; 3] = [labels::NODE, labels::DEPLOYMENT_NAME, labels::STAND_IN];
 
-/// A new Machine. From birth it has what core would give it, and the finalizer.
+/// A new Machine. It is created with the fields that core would set, and the finalizer.
 pub(super) fn made(snapshot: &Snapshot, native: &Native, set: &MachineSet, deployment: &MachineDeployment) -> Machine {
     let mut mirror = Machine::new(&native.name_any(), set.spec.template.spec.clone());
     mirror.metadata.namespace = native.namespace();
     updated(snapshot, &mirror, native, set, deployment)
 }
 
-/// S4: what users change in it is undone; labels and annotations of others stay.
+/// S4: changes by users are undone; labels and annotations of other programs stay.
 pub(super) fn updated(
     snapshot: &Snapshot,
     mirror: &Machine,
@@ -59,7 +59,7 @@ pub(super) fn updated(
     next
 }
 
-/// The ID of the VM, as its Node has it. One without the zone that it needs stays as it was shown.
+/// The ID of the VM, in the form of its Node. An ID whose zone is still unknown is not changed.
 fn id_of(snapshot: &Snapshot, native: &Native) -> Option<String> {
     let zone = snapshot.class.as_ref().and_then(|class| zone_of(Some(&content_of(class))));
     provider_id::to_node(&native.spec.provider_id, zone.as_deref())

@@ -1,4 +1,4 @@
-//! The native deployment that a MachineDeployment becomes, and the other way round.
+//! Converts a MachineDeployment to its native deployment and back.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -30,7 +30,7 @@ pub(super) struct Wanted {
     pub copied: Option<(String, String)>,
 }
 
-/// Converts a MachineDeployment. An error is all that is refused.
+/// Converts a MachineDeployment. An error contains all refusals.
 pub(super) fn wanted(snapshot: &Snapshot, object: &MachineDeployment) -> Result<Wanted, Vec<Refusal>> {
     let mut objects = vec![with_type(object, CORE, "MachineDeployment")];
     let template = snapshot.template.known();
@@ -57,12 +57,12 @@ pub(super) fn wanted(snapshot: &Snapshot, object: &MachineDeployment) -> Result<
     Ok(Wanted { deployment, class, copied: source.map(|source| (source.clone(), user_data_of(&source))) })
 }
 
-/// Whether the stand-in made a native deployment from this one.
+/// Whether the stand-in created a native deployment from this one.
 pub(super) fn is_ours(native: &Native, object: &MachineDeployment) -> bool {
     mirror::source_of(&native.metadata) == Some(&object.name_any())
 }
 
-/// The native deployment as it should be, from what it is.
+/// The desired native deployment, computed from the current one.
 pub(super) fn updated(current: &Native, wanted: &Native) -> Native {
     let mut next = current.clone();
     next.labels_mut().extend(wanted.labels().clone());
@@ -103,7 +103,7 @@ pub(super) fn shown(
     shown.map(|deployment| deployment.spec).ok_or(refusals)
 }
 
-/// Unused classes of the stand-in, some of which may be terminating.
+/// Unused classes of the stand-in, including terminating ones.
 pub(super) fn unused_classes<'a>(
     snapshot: &'a Snapshot,
     wanted: Option<&str>,

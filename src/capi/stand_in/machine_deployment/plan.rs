@@ -100,14 +100,14 @@ fn prepared(object: &MachineDeployment) -> Option<serde_json::Value> {
     mirror::change(object, &next)
 }
 
-/// The MachineDeployment is not there: nothing is deleted for that.
+/// The MachineDeployment does not exist: that deletes nothing.
 fn vanished(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let text = "its MachineDeployment vanished without the finalizer of the stand-in, so the native one stays: create the \
                 MachineDeployment again, or delete the native one and this object";
     say(plan, snapshot, Desired::no(reasons::MACHINE_DEPLOYMENT_MISSING, text));
 }
 
-/// One object of ours says who has the deployment. False while that has to be written.
+/// Records the authority over the deployment in an MCMMigration. False while that has to be written.
 fn decide_authority(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> bool {
     let Some(migration) = snapshot.migration.known() else {
         if matches!(&snapshot.native, View::Present(native) if !is_ours(native, object)) {
@@ -156,7 +156,7 @@ fn claim(object: &MachineDeployment) -> MCMMigration {
     }
 }
 
-/// The MachineDeployment has the authority: the native one becomes what it says. The condition `Synchronized`.
+/// The MachineDeployment has the authority: updates the native one to match it. Returns the condition `Synchronized`.
 fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> Desired {
     if let Some(problem) = obstacle(snapshot, object) {
         return problem;
@@ -189,7 +189,7 @@ fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment
     Desired::yes(reasons::RESOURCE_SYNCHRONIZED)
 }
 
-/// Why nothing can be converted.
+/// The reason for which nothing can be converted.
 fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Desired> {
     let no = |text: &str| Some(Desired::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
     let reference = &object.spec.template.spec.infrastructure_ref;
@@ -215,7 +215,7 @@ fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Desired> 
     }
 }
 
-/// The derived class and the copy of the bootstrap data. What is missing for them.
+/// Creates the derived class and the copy of the bootstrap data. Returns the missing part.
 fn supply(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: &Wanted) -> Option<Desired> {
     if let Some((source, copy)) = &wanted.copied {
         let no = |text: String| Some(Desired::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
@@ -243,7 +243,8 @@ fn supply(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: &Wanted) -> Opti
     None
 }
 
-/// S4: the native deployment says what the MachineDeployment says. Fewer machines come last, after the choice of them.
+/// S4: updates the native deployment to match the MachineDeployment. A lower number of machines is written last, after
+/// the machines to delete were marked.
 fn update(plan: &mut Plan<Action>, snapshot: &Snapshot, native: &Arc<Native>, wanted: &Native) {
     let next = native::updated(native, wanted);
     if next.spec.replicas < native.spec.replicas {

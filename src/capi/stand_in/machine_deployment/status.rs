@@ -62,7 +62,7 @@ pub(super) fn current(
     next
 }
 
-/// The counters are those of the spec, not of an earlier one.
+/// Whether the counters are of the current spec.
 fn is_observed(native: &Native) -> bool {
     let observed = native.status.as_ref().map_or(0, |status| status.observed_generation);
     native.metadata.generation.unwrap_or_default() <= observed

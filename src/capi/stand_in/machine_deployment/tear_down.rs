@@ -59,7 +59,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
         View::Missing if !snapshot.session.is_gone => {
             plan.then(Action::ReadNative, "the cache may not have it yet");
         }
-        // The caches of other kinds may be behind that of deployments; class and copy are in use until they catch up.
+        // The caches of other kinds may lag behind that of deployments; class and copy are in use until they catch up.
         View::Missing if snapshot.children > 0 => {
             plan.wait(WaitKind::MachineDeletion, "the native machines to be deleted", None);
         }

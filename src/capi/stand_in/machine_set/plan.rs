@@ -52,7 +52,7 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: Option<&Arc<Machin
         return;
     };
     let Some(mirror) = mirror else {
-        // Made now, it would have no owner.
+        // A set created now would have no owner.
         if is_going(deployment) {
             return;
         }
@@ -72,13 +72,13 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: Option<&Arc<Machin
     }
 }
 
-/// It has machines, or is that of the current template.
+/// Whether it has machines, or the current template.
 fn is_in_use(snapshot: &Snapshot, native: &Native) -> bool {
     let replicas = native.status.as_ref().map_or(0, |status| status.replicas);
     native.spec.replicas > 0 || replicas > 0 || is_current(snapshot, native)
 }
 
-/// The native deployment has the revision of its newest set.
+/// Whether the native deployment has the revision of this set, its newest.
 fn is_current(snapshot: &Snapshot, native: &Native) -> bool {
     let deployment = snapshot.above.native.as_ref();
     let revision = deployment.and_then(|deployment| deployment.annotations().get(labels::REVISION));
@@ -92,7 +92,7 @@ fn is_going(deployment: &MachineDeployment) -> bool {
 
 fn made(native: &Native, deployment: &MachineDeployment) -> MachineSet {
     let mut template = deployment.spec.template.clone();
-    // The version of an old set; the rest of its template is not known to Cluster API any more.
+    // Only the version of an old set is kept; the rest of its template is unknown to Cluster API.
     let version = native.spec.template.metadata.annotations.get(VERSION);
     template.spec.version = version.cloned().unwrap_or_default();
     let hash = native.labels().get(labels::TEMPLATE_HASH);
@@ -103,7 +103,7 @@ fn made(native: &Native, deployment: &MachineDeployment) -> MachineSet {
     updated(&mirror, native, deployment)
 }
 
-/// S4: what users change in it is undone; labels and annotations of others stay.
+/// S4: changes by users are undone; labels and annotations of other programs stay.
 fn updated(mirror: &MachineSet, native: &Native, deployment: &MachineDeployment) -> MachineSet {
     let mut next = mirror.clone();
     let hash = native.labels().get(labels::TEMPLATE_HASH);
