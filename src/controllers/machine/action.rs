@@ -91,7 +91,7 @@ pub enum Action {
         /// Name of the Node.
         node: String,
     },
-    /// Read PersistentVolumeClaims and their volumes, live, and ask the driver for the ID of each volume. Result:
+    /// Read PersistentVolumeClaims and their volumes live, and get the ID of each volume from the driver. Result:
     /// `Snapshot::volumes_read`.
     ReadVolumes(BTreeSet<ClaimRef>),
     /// Delete the VolumeAttachments of a Node, each with its UID as precondition. Result: `Snapshot::volumes_detached` or
@@ -105,7 +105,7 @@ pub enum Action {
     EvictPod(PodRef),
     /// Delete a pod with its UID as precondition and grace period 0. Result: `Snapshot::pod_called`.
     DeletePod(PodRef),
-    /// Look at the replacement permit of all keys without taking it: the calls before its use are made only if it is free.
+    /// Read the replacement permit of all keys without taking it: the calls before its use are made only if it is free.
     /// Result: `Snapshot::learned.permit`.
     LookAtPermit(Vec<PermitKey>),
     /// Take the replacement permit of all keys if they are free, then count the Machines of each. It is released when the

@@ -169,7 +169,7 @@ impl Snapshot {
         self.memory.node_failed(purpose, message.into(), self.now);
     }
 
-    /// Result of [`super::Action::ListPods`], with what the VolumeAttachments show.
+    /// Result of [`super::Action::ListPods`], together with the VolumeAttachments.
     pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>, mut attachments: Attachments) {
         self.learned.unread_volumes = None;
         self.learned.pods = match answer {
@@ -187,7 +187,7 @@ impl Snapshot {
         };
     }
 
-    /// Result of [`super::Action::ReadVolumes`]: what each claim leads to, or why it could not be read.
+    /// Result of [`super::Action::ReadVolumes`]: the volume of each claim, or the error.
     pub fn volumes_read(&mut self, answers: Vec<(ClaimRef, Result<ClaimFacts, String>)>) {
         for (claim, answer) in answers {
             match answer {
@@ -234,7 +234,7 @@ impl Snapshot {
         self.memory.pods.insert(pod.uid.clone(), attempt);
     }
 
-    /// Fills in what the driver left out from the Machine. A VM without a provider ID is a bug of the driver.
+    /// Fills in values from the Machine that the driver left out. A VM without a provider ID is a bug of the driver.
     fn identified(&mut self, mut vm: Vm, call: Call) -> Option<Vm> {
         if vm.provider_id.is_empty() {
             vm.provider_id = self.machine.spec.provider_id.clone();

@@ -90,7 +90,7 @@ pub(super) fn set_paused(conditions: &mut Vec<NodeCondition>, hold: Option<&Hold
     !is_set
 }
 
-/// Sets the condition that shows what is refused on the Node, or removes it if the message is empty. True if it changed.
+/// Sets the condition about refused parts of the Node, or removes it if the message is empty. True if it changed.
 pub(super) fn set_node_refused(conditions: &mut Vec<NodeCondition>, message: &str, now: Timestamp) -> bool {
     let type_ = MachineConditionType::NodeInSync.as_str();
     let before = conditions.iter().find(|condition| condition.type_ == type_).cloned();

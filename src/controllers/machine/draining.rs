@@ -24,7 +24,7 @@ pub(super) const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// Pauses after a forced delete of a pod that failed: the first one, doubled each time, and the longest one.
 const DELETE_AGAIN: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
 
-/// How far the drain of a Node whose Machine stays has come. Its steps and waits are in the plan.
+/// The progress of the drain of a Node whose Machine stays. Its steps and waits are in the plan.
 pub(super) enum Outcome {
     /// No pod is left to drain.
     Drained,
@@ -102,8 +102,8 @@ pub(super) fn plan(
     }
 }
 
-/// No budget in the way of the drain is one that can never be met, as the condition `DrainBlocked` still says. After a
-/// restart, nothing is known before the next eviction.
+/// Whether the condition `DrainBlocked` still names budgets that can never be met, although no such budget delays the
+/// drain any more. After a restart, nothing is known before the next eviction.
 pub(super) fn is_condition_outdated(snapshot: &Snapshot) -> bool {
     let is_known = !snapshot.memory.pods.is_empty();
     is_known

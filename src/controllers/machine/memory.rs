@@ -41,9 +41,9 @@ pub struct Memory {
     pub(super) rounds: Rounds,
     /// The volumes of the pods, and how far they have come.
     pub(super) volumes: Volumes,
-    /// When the driver said last whether the VM exists.
+    /// The time of the driver's last answer about the existence of the VM.
     pub(super) looked_at: Option<Timestamp>,
-    /// Whether the user data asks for a bootstrap token; `None` if it was not read since the start.
+    /// Whether the user data contains a placeholder for a bootstrap token; `None` if it was not read since the start.
     pub(super) wants_token: Option<bool>,
 }
 
@@ -92,7 +92,7 @@ pub enum NodeWrite {
     TellPreserved,
     /// Set the condition `Preserved` after its drain.
     TellDrained,
-    /// Take back what a preservation changed.
+    /// Undo the changes of a preservation.
     EndPreservation,
     /// Delete its VolumeAttachments.
     DetachVolumes,
@@ -109,7 +109,7 @@ impl NodeWrite {
     }
 }
 
-/// A part of what is applied to a Node, most important first.
+/// A part of the patch to a Node, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// Our finalizer, and the label with the name of the Machine.
@@ -117,7 +117,7 @@ pub enum Part {
     Taints,
     Labels,
     Annotations,
-    /// The annotations that store what was applied.
+    /// The annotations that store the applied values.
     Records,
 }
 
@@ -231,7 +231,7 @@ impl Memory {
         Self { uid: uid.map(str::to_owned), forgotten: self.forgotten, ..Self::default() }
     }
 
-    /// The memory at some time. What failed later than that failed before the clock was set back: its retry is due now, not
+    /// The memory at a time. A failure after that time is from before the clock was set back: its retry is due now, not
     /// when the clock has caught up. An accepted eviction keeps its time, because its grace period counts from there.
     pub(super) fn at(mut self, now: Timestamp) -> Self {
         let calls = self.calls.values_mut().map(|failure| &mut failure.at);
@@ -379,7 +379,7 @@ impl Memory {
         self.node.insert(write, NodeFailure { message, at, count, is_refused: true, generation });
     }
 
-    /// Forgets what was refused to the Machine in another generation: its template may have been corrected.
+    /// Drops refusals of an earlier generation of the Machine: its template may have been corrected.
     pub(super) fn of_generation(mut self, generation: Option<i64>) -> Self {
         self.node.retain(|_, failure| !failure.is_refused || failure.generation == generation);
         self.reverted.retain(|_, failure| failure.generation == generation);

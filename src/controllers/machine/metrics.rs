@@ -180,7 +180,8 @@ pub(super) fn called(snapshot: &Snapshot, action: &Action, succeeded: bool, took
     match action {
         Action::CreateVm => machines.created(pool, since(meta.creation_timestamp.as_ref(), now)),
         Action::InitializeVm => machines.initialized(pool, took),
-        // The VM of a Machine that is not being deleted is deleted if it cannot join. That is no deletion of a Machine.
+        // The VM of a Machine that is not being deleted is deleted if it cannot join. It does not count as deletion of
+        // a Machine.
         Action::DeleteVm if meta.deletion_timestamp.is_some() => {
             machines.deleted(pool, since(meta.deletion_timestamp.as_ref(), now));
         }
@@ -276,7 +277,7 @@ pub(crate) fn machines<'a>(all: impl IntoIterator<Item = &'a Arc<Machine>>, out:
 }
 
 /// The numbers of the reference, and distinct numbers for the phases that it reports as Pending. A machine
-/// without a phase has none, nor has one whose phase we do not know.
+/// without a phase has none, nor has a Machine with an unknown phase.
 const fn phase_number(phase: &MachinePhase) -> Option<f64> {
     Some(match phase {
         MachinePhase::New | MachinePhase::Other(_) => return None,

@@ -13,7 +13,7 @@ const SHORT: SignedDuration = SignedDuration::from_secs(5);
 const MEDIUM: SignedDuration = SignedDuration::from_mins(3);
 const LONG: SignedDuration = SignedDuration::from_mins(10);
 
-/// When the call may be made again: after its back-off, or when the driver says that the cloud may be done.
+/// The time of the next call: after its back-off, or at the time that the driver expects the cloud to be done.
 pub(super) fn retry_at(call: Call, failure: &CallFailure, policy: &Policy, is_deleting: bool) -> Timestamp {
     let delay = match failure.error.call_again_in {
         Some(pause) => SignedDuration::try_from(pause).unwrap_or(SHORT),
@@ -51,7 +51,7 @@ mod tests {
     use crate::api::GoDuration;
     use rstest::rstest;
 
-    /// Upper bounds by code: create, initialise, ask while deleting, delete; in seconds.
+    /// Upper bounds by code: create, initialise, status while deleting, delete; in seconds.
     #[rstest]
     #[case(Code::Canceled, [180, 5, 180, 600])]
     #[case(Code::Unknown, [5, 5, 5, 5])]

@@ -93,8 +93,8 @@ impl Snapshot {
             (_, Some(NodeAnswer::Failed(_))) => NodeView::Unknown,
             _ if !is_trusted => NodeView::Unknown,
             (NodeView::Missing, Some(NodeAnswer::Gone)) => NodeView::Absent,
-            // The cache rejects objects that it knows to be deleted. The two contradict each other, so nothing is
-            // known.
+            // The cache rejects objects that are known to be deleted. The two contradict each other, so the state is
+            // unknown.
             (NodeView::Missing, Some(NodeAnswer::Found)) => NodeView::Unknown,
             (cached, _) => cached,
         };
@@ -230,7 +230,7 @@ impl Snapshot {
         let of = |machine: &Machine| claim(is_same_vm(of_node, &machine.spec.provider_id), &machine.metadata);
         let own = of(&self.machine);
         let (has_its_vm, has_its_label) = (own.0, own.1);
-        // A Node of another VM without the label of this Machine is that of whoever may have the VM.
+        // A Node of another VM without the label of this Machine may belong to the Machine of that VM.
         let may_be_of_rival = !of_node.is_empty() && !has_its_vm && !has_its_label;
         let unreadable = self.rivals.unreadable.iter().map(|rival| claim(may_be_of_rival, rival));
         self.rivals.readable.iter().map(|rival| of(rival)).chain(unreadable).any(|rival| rival > own)

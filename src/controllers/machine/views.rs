@@ -89,7 +89,7 @@ pub struct SecretFacts {
     pub missing_user_data: Option<String>,
     /// The merged data has the key `userData`.
     pub has_user_data: bool,
-    /// The user data asks for a bootstrap token.
+    /// Whether the user data contains a placeholder for a bootstrap token.
     pub wants_token: bool,
 }
 

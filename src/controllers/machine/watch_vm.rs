@@ -1,5 +1,5 @@
-//! Looks at the VM of a Machine without a target cluster from time to time: no Node shows whether it still runs. The
-//! Machine keeps its phase and never gets another VM; a condition shows what happened.
+//! Checks the VM of a Machine without a target cluster periodically: no Node shows whether it still runs. The Machine
+//! keeps its phase and never gets another VM; a condition shows the state of the VM.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeAddress;
@@ -29,7 +29,7 @@ pub(super) fn is_needed(snapshot: &Snapshot) -> bool {
     !snapshot.has_target() && machine.phase() == MachinePhase::Available && !machine.spec.provider_id.is_empty()
 }
 
-/// Plans the next look, or shows what it found.
+/// Plans the next check, or shows its result.
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     match &snapshot.learned.vm {
@@ -63,7 +63,7 @@ fn look(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     }
     match &snapshot.learned.secret {
         SecretView::NotRead => drop(plan.then(Action::ReadSecret, "the driver needs credentials")),
-        // NotFound with other credentials says nothing.
+        // NotFound with other credentials is not an answer about this VM.
         SecretView::Read(facts) if facts.missing.is_empty() => {
             plan.then(Action::GetVmStatus, "no Node shows whether the VM still runs");
         }

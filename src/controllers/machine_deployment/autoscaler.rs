@@ -112,7 +112,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// Names of Machines that their set deletes whatever its replicas are, as soon as they are marked.
+/// Names of Machines that their set deletes as soon as they are marked, regardless of its replicas.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chosen(BTreeSet<String>);
 

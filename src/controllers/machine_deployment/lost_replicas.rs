@@ -1,8 +1,8 @@
 //! A deployment whose `spec.replicas` was removed by a tool that applies manifests.
 //!
-//! Go clients write 0 by leaving the field out, so an absent field usually means 0. But a tool that applies a manifest without a
-//! field that it applied before removes the field, and no VM may go for that. The two are told apart by `managedFields` and by
-//! the manifest that `kubectl apply` stores.
+//! Go clients write 0 by leaving the field out, so an absent field usually means 0. But a tool that applies a manifest
+//! without a field that it applied before also removes the field, and that must delete no VM. `managedFields` and the
+//! manifest that `kubectl apply` stores distinguish the two.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn is_scaled_by_autoscaler(snapshot: &Snapshot) -> bool {
         && snapshot.machines.iter().all(|machine| is_going(machine.metadata.name.as_ref(), machine.is_terminating()))
 }
 
-/// For which the sets were last scaled. Without such a record, what they have together.
+/// The number for which the sets were last scaled. Without such a record, the sum of their replicas.
 fn last_replicas(sets: &OwnedSets) -> Option<i32> {
     let mut youngest_first = sets.sets.iter().rev().filter(|set| !set.is_deleting());
     let recorded = |set: &super::sets::SetView| set.number(labels::DESIRED_REPLICAS);

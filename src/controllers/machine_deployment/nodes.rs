@@ -21,7 +21,7 @@ const EFFECT: &str = "PreferNoSchedule";
 /// Value of the annotations that the autoscaler reads.
 const ANNOTATED: &str = "true";
 
-/// The Nodes of a deployment, and what changes on them.
+/// The Nodes of a deployment, with their changes.
 pub(super) struct Nodes<'a> {
     snapshot: &'a Snapshot,
     has_target: bool,
@@ -116,8 +116,8 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Takes the label back from Nodes whose set has the current template. A Node that was selected stays a candidate
-    /// until its update is over.
+    /// Removes the label from Nodes whose set has the current template. A selected Node stays a candidate until its
+    /// update is over.
     pub(super) fn withdraw_candidates(&mut self, set: &SetView) {
         let reason = format!("set {} has the current template", set.name());
         let is_idle = |node: &Node| !in_place::is_selected(node) && !node.labels().contains_key(labels::UPDATE_RESULT);
@@ -135,8 +135,8 @@ impl<'a> Nodes<'a> {
         });
     }
 
-    /// Takes back what the in-place update of a Node needed. Pods that others must place first keep the taint of a new
-    /// Node in the way.
+    /// Removes the marks of an in-place update from a Node. The taint that keeps pods off a new Node until critical
+    /// components run stays.
     pub(super) fn finish_update(&mut self, machine: &Machine) {
         self.edit(machine, "its in-place update was successful", |node| {
             for key in [labels::CANDIDATE_FOR_UPDATE, labels::SELECTED_FOR_UPDATE, labels::UPDATE_RESULT] {

@@ -49,7 +49,7 @@ pub struct Snapshot {
     pub machines: Vec<Arc<Machine>>,
     /// The class of the template, or a Secret that it names, certainly does not exist, so no VM can be made from it now.
     pub is_class_unusable: bool,
-    /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are left alone.
+    /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are not touched.
     pub unreadable: Vec<String>,
     /// How many of them are preserved automatically, as their annotation says.
     pub unreadable_preserved: usize,

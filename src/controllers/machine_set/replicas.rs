@@ -22,7 +22,7 @@ use crate::{
 /// The most Machines that one plan creates or deletes, as in the reference. The next plan continues with the rest.
 pub(super) const BATCH: usize = 100;
 
-/// A Machine whose creation failed is replaced at this age at the earliest. If every VM gets the name of a Node that an
+/// The minimum age at which a Machine whose creation failed is replaced. If every VM gets the name of a Node that an
 /// ended VM left behind, each fails within seconds until a cloud controller has deleted the Node.
 const REPLACED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
@@ -208,7 +208,7 @@ fn must_be_replaced(machine: &Machine, now: Timestamp, preservation: &Assignment
     machine.phase() == MachinePhase::Failed && !preservation.keeps(machine, now)
 }
 
-/// When a Machine may be replaced whose creation has just failed. `None`: now.
+/// The time from which a Machine whose creation has just failed may be replaced. `None`: now.
 fn replaced_at(machine: &Machine, now: Timestamp) -> Option<Timestamp> {
     let operation = &machine.status.as_ref()?.last_operation;
     let failed_in_creation =

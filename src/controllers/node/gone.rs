@@ -38,7 +38,7 @@ impl GoneNode {
         Self { name: node.name_any(), provider_id: node.spec.provider_id.clone(), machine: machine.cloned(), seen_at }
     }
 
-    /// Whether it was the Node of a Machine that names it. A younger Machine, or one whose own Node has not joined yet,
+    /// Whether it was the Node of a Machine that names it. A younger Machine, or a Machine whose Node has not joined yet,
     /// only has the same Node name.
     fn was_of(&self, machine: &Machine) -> bool {
         let created = machine.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
@@ -108,7 +108,7 @@ fn is_certainly_gone(plan: &mut Plan<Action>, snapshot: &Snapshot, exists: Optio
 
 /// Many Nodes without a finalizer can vanish at the same time, for example when etcd is restored from a backup.
 ///
-/// The permit is looked at before the Node is read, and taken after that.
+/// The permit is read before the Node is read, and taken after that.
 fn may_be_permitted(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,

@@ -56,7 +56,7 @@ fn is_claimed(snapshot: &Snapshot, node: &Node) -> bool {
     owner.is_some_and(|owner| snapshot.memory.former_machine.as_ref() != Some(owner))
 }
 
-/// The mark asks the manager that has the Machine to remove it.
+/// The mark requests its removal by the manager that has the Machine.
 fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
     let owner = node.labels().get(MACHINE_NAME).map(String::as_str).unwrap_or_default();
     match (is_not_managed(node), snapshot.memory.marked_at) {

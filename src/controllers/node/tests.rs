@@ -152,7 +152,7 @@ fn a_node(#[case] node: Node, #[case] machines: Vec<Arc<Machine>>, #[case] expec
     assert_eq!(act(&plan(&snapshot(node, machines), &POLICY)), expected);
 }
 
-/// In a cluster of Cluster API, others have the Nodes without a Machine here.
+/// In a cluster of Cluster API, other managers have the Nodes without a Machine here.
 #[test]
 fn nodes_of_others_are_marked_only_if_they_cannot_be_others() {
     let policy = Policy { marks_strangers: false, ..POLICY };

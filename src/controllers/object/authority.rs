@@ -9,7 +9,7 @@ use crate::{
     plan::Hold,
 };
 
-/// The rule of the native controllers. An object without a mark of others is theirs.
+/// The rule of the native controllers. They manage an object without a mark of another controller.
 pub(crate) fn of_native(meta: &ObjectMeta) -> Option<Hold> {
     let controller = owner::controller_of(meta).filter(|controller| controller.api_version.starts_with(INFRASTRUCTURE));
     let pool = || meta.labels.as_ref()?.get(labels::POOL).map(|pool| format!("MCMMachinePool {pool}"));

@@ -17,7 +17,7 @@ pub fn has(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|present| present == finalizer)
 }
 
-/// The finalizers with this one appended; `None` if it is there already.
+/// The finalizers with this one appended; `None` if it is already set.
 pub fn with(meta: &ObjectMeta, finalizer: &str) -> Option<Vec<String>> {
     (!has(meta, finalizer)).then(|| meta.finalizers.iter().flatten().cloned().chain([finalizer.to_owned()]).collect())
 }
@@ -28,7 +28,7 @@ pub fn without(meta: &ObjectMeta, finalizer: &str) -> Option<Vec<String>> {
         .then(|| meta.finalizers.iter().flatten().filter(|present| *present != finalizer).cloned().collect())
 }
 
-/// The merge patch that adds the finalizer; `None` if it is there already.
+/// The merge patch that adds the finalizer; `None` if it is already set.
 ///
 /// A merge patch replaces the list as a whole, so it must be sent with the resource version it was computed from.
 pub fn add(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {

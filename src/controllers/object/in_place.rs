@@ -32,7 +32,7 @@ pub(crate) fn is_progress(condition: &NodeCondition) -> bool {
     condition.type_ == NodeConditionType::InPlaceUpdate.as_str()
 }
 
-/// The condition `InPlaceUpdate`, if it is there.
+/// The condition `InPlaceUpdate`, if it exists.
 pub(crate) fn condition_of(conditions: &[NodeCondition]) -> Option<&NodeCondition> {
     conditions.iter().find(|condition| is_progress(condition) && condition.status == "True")
 }
@@ -67,7 +67,7 @@ pub(crate) fn was_updated(machine: &Machine) -> bool {
     machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == labels::SUCCESSFUL)
 }
 
-/// Why the update failed, as the agent reports it; empty if it does not say.
+/// The reason of the failure in the agent's report; empty if it has none.
 pub(crate) fn failure_of(node: &Node) -> &str {
     let annotations = node.metadata.annotations.as_ref();
     annotations.and_then(|all| all.get(labels::UPDATE_FAILED_REASON)).map_or("", String::as_str)

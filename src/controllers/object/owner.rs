@@ -1,4 +1,4 @@
-//! Owner references. Changes to one owner leave the others as they are.
+//! Owner references. Changes to one owner do not change the others.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;

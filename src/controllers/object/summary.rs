@@ -7,7 +7,7 @@ use crate::api::machine::{Machine, MachineSummary, OperationState};
 
 /// Longest `status.failedMachines`.
 pub(crate) const MOST_FAILED: usize = 50;
-/// Longest text of others in the status of a set or deployment, in bytes.
+/// Longest text of another program in the status of a set or deployment, in bytes.
 pub(crate) const LONGEST_TEXT: usize = 2048;
 
 /// The entries of `status.failedMachines`, the first ones by name: Machines whose last operation failed, except preserved ones.

@@ -1,4 +1,4 @@
-//! Texts of others in our objects: an API server refuses objects that are too large.
+//! Texts of other programs in our objects: an API server refuses objects that are too large.
 
 /// `text`, or as many of its bytes, between two characters, with `…` at the end.
 pub(crate) fn cut(text: &str, longest: usize) -> String {

@@ -22,18 +22,18 @@ type Verdicts<'a> = BTreeMap<&'a str, Verdict>;
 
 /// Other owners of VMs in a list, beside the namespace of the class.
 enum Sharing {
-    /// No other namespace, as far as that can be told.
+    /// No other namespace, as far as can be read.
     Alone,
-    /// Others have; a text that says how that shows.
+    /// Other namespaces also have VMs in it; contains the evidence.
     Shared(String),
-    /// That could not be read; a text that says why.
+    /// The other owners could not be read; contains the reason.
     Unknown(String),
 }
 
 /// Plans the next steps of a pass over one class.
 ///
-/// The loop calls it until no steps are left: list, look for others who use the cluster tag if that matters, record what was
-/// seen, read the Machine of an orphan, delete its VM.
+/// The loop calls it until no steps are left: list, look for other owners that use the cluster tag if that matters, record the
+/// findings, read the Machine of an orphan, delete its VM.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     if !snapshot.can_list {
@@ -82,7 +82,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     plan
 }
 
-/// `None` if it matters, and the classes of others were not listed.
+/// `None` if it matters, and the classes of other namespaces were not listed.
 fn sharing(vms: &Listed, verdicts: &Verdicts<'_>, others: Option<&Others>) -> Option<Sharing> {
     let first = |verdict: Verdict| verdicts.iter().find(|(_, one)| **one == verdict).map(|(id, _)| *id);
     if first(Verdict::Unmarked).is_none() {
@@ -159,7 +159,7 @@ fn record(
     };
     let (mut orphans, doubtful, unmarked) = (with(Verdict::Orphan), with(Verdict::Doubtful), with(Verdict::Unmarked));
     if matches!(sharing, Sharing::Unknown(_)) {
-        // As after a list that failed: it proves nothing and forgets nothing.
+        // As after a failed list: it proves nothing and drops nothing.
         orphans.extend(unmarked.iter().filter(|vm| before.orphans.contains_key(*vm)).cloned());
     }
     let left_alone = if matches!(sharing, Sharing::Shared(_)) { unmarked } else { Vec::new() };
@@ -233,7 +233,7 @@ fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<
     })
 }
 
-/// VMs of which the driver does not tell the provider ID or the Machine.
+/// VMs without a provider ID or Machine in the driver's answer.
 fn unidentified(vms: &Listed) -> BTreeSet<String> {
     let name = |id: &String| if id.is_empty() { "one without an ID".to_owned() } else { id.clone() };
     vms.iter().filter(|(id, vm)| id.is_empty() || vm.machine.is_empty()).map(|(id, _)| name(id)).collect()

@@ -69,7 +69,7 @@ fn next_check(now: Timestamp, policy: &Policy) -> Timestamp {
     now.checked_add(period.max(SHORTEST_PERIOD)).unwrap_or(Timestamp::MAX)
 }
 
-/// A set with what becomes of it.
+/// A set with the decision about it.
 struct JudgedSet<'a> {
     set: &'a Arc<MachineSet>,
     name: String,

@@ -112,7 +112,7 @@ impl Lanes {
     }
 }
 
-/// The reconcile of a Machine. Whatever slots the Machine has are given on when it ends, whether it asked for them or not.
+/// The reconcile of a Machine. All slots of the Machine are returned when it ends, whether or not it requested them.
 pub(crate) struct Visit {
     lanes: Arc<Lanes>,
     key: Key,
@@ -411,7 +411,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Event {
         Ask(u8, u8, bool),
-        /// A reconcile begins, and asks for nothing yet.
+        /// A reconcile begins, without a request for a slot.
         Begin(u8),
         End(u8),
         Forget(u8),

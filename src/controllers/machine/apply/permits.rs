@@ -77,12 +77,12 @@ impl Permits {
         Err(holder.clone())
     }
 
-    /// Replaces this Machine without regard to the others.
+    /// Replaces this Machine without a permit.
     pub(super) fn waive(&self, machine: &Machine) {
         self.waived.lock().insert(Key::of(&machine.metadata), machine.metadata.uid.clone());
     }
 
-    /// Whether a Machine is replaced without regard to the others. Drops entries of deleted Machines.
+    /// Whether a Machine is replaced without a permit. Drops entries of deleted Machines.
     fn is_waived(&self, key: &Key, machines: &Cache<Machine>) -> bool {
         let mut waived = self.waived.lock();
         waived.retain(|key, uid| machines.get(key).is_some_and(|machine| machine.metadata.uid == *uid));

@@ -110,7 +110,7 @@ pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[
         snapshot.now = at;
         snapshot.pod_called(method, &pod, answer);
     }
-    // A change from now on enqueues the Machine. What was allowed before is used up.
+    // A change from now on enqueues the Machine. Earlier allowances are used up.
     allowances(context, snapshot, key);
     snapshot.learned.allowances.clear();
 }
@@ -219,7 +219,7 @@ fn time_left(context: &Ports, snapshot: &Snapshot) -> Option<Duration> {
     (left.is_positive()).then(|| left.unsigned_abs())
 }
 
-/// The result, unless the drain has to be forced before. What was requested may happen all the same.
+/// The result, unless the drain has to be forced before. The request may still take effect.
 pub(super) async fn in_time<T>(context: &Ports, snapshot: &Snapshot, work: BoxFuture<'_, T>) -> Result<T, String> {
     match time_left(context, snapshot) {
         Some(left) => {

@@ -22,8 +22,8 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
-    /// The data, if all Secrets of the class are there. A driver must not get a part of them: without the credentials of
-    /// the class it may use others.
+    /// The data, if all Secrets of the class exist. A driver must not get a part of them: without the credentials of
+    /// the class it may use other credentials.
     ///
     /// # Errors
     /// The Secrets that cannot be used.
@@ -99,7 +99,7 @@ mod tests {
         runtime::cell::Kept,
     };
 
-    /// Secrets `user-data` and `credentials`, and what a class of theirs gets.
+    /// Secrets `user-data` and `credentials`, and the data for a class that names them.
     async fn merged(wire: &Wire, mut class: Value) -> Result<Merged, kube::Error> {
         for (name, data) in
             [("user-data", json!({ "userData": "YQ==", "key": "YQ==" })), ("credentials", json!({ "key": "Yg==" }))]

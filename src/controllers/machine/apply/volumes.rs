@@ -84,7 +84,8 @@ where
     Ok(listed.items.into_iter().find(|object| object.meta().name.as_deref() == Some(name)))
 }
 
-/// One volume per call: what a driver does not know is missing in its answer, so a longer one could not be assigned.
+/// One volume per call: volumes that a driver does not support are missing in its answer, so the results of a longer
+/// list could not be assigned.
 async fn id_of(driver: Option<&dyn Driver>, spec: PersistentVolumeSpec) -> Result<Option<String>, String> {
     let Some(driver) = driver else { return Err("there is no driver".to_owned()) };
     let ids = driver.volume_ids(&[spec]).await.map_err(|error| error.to_string())?;

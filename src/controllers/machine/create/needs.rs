@@ -114,7 +114,7 @@ pub(super) fn is_user_data_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -
     facts.has_user_data
 }
 
-/// Whether the bootstrap token exists, if the user data asks for one. Otherwise creates it or waits.
+/// Whether the bootstrap token exists, if the user data needs one. Otherwise creates it or waits.
 pub(super) fn is_token_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) -> bool {
     let is_wanted = matches!(&snapshot.learned.secret, SecretView::Read(facts) if facts.wants_token);
     if !is_wanted || !snapshot.has_target() {

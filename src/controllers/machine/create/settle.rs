@@ -54,7 +54,7 @@ pub(in super::super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, polic
             let freed = json!({ "metadata": { "annotations": { (labels::BLOCK_MOVE): Value::Null } } });
             plan.then(Action::PatchMachine(freed), "it has no VM, and none is begun while it is left alone");
         }
-        // The driver continues what it began, and says how it ended.
+        // The driver continues its operation, and reports the result.
         (SecretView::Read(_), VmView::NotAsked) if may_continue(snapshot) => vm_missing(plan, snapshot, policy),
         (SecretView::Read(_), _) => drop(plan.then(Action::GetVmStatus, "a VM of this Machine may be in the making")),
     }

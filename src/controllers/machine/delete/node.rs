@@ -28,7 +28,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progr
     }
     match snapshot.own_node() {
         NodeView::Present(node) => delete_node(plan, snapshot, &node),
-        // Without a name there is no Node: before the VM was deleted, no Node had the Machine's name in its label.
+        // Without a name there is no Node: until the VM was deleted, no Node had the Machine's name in its label.
         _ if snapshot.machine.node_name().is_none() => remove_finalizer(plan, snapshot),
         NodeView::Unknown if progress < Progress::DeleteNode => {
             let story = "VM deletion was successful. ";

@@ -54,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// A text whose end names this step.
+    /// A text that ends with the name of this step.
     pub(in super::super) fn after(self, story: &str) -> String {
         format!("{story}{}", self.token())
     }

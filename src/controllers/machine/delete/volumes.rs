@@ -16,7 +16,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let NodeView::Present(node) = snapshot.own_node() else { return false };
     let name = node.metadata.name.clone().unwrap_or_default();
     match snapshot.learned.detached {
-        // They are asked for again in case more were made meanwhile, unless the Node has no volumes.
+        // They are listed again in case more were created meanwhile, unless the Node has no volumes.
         Some(0) | None if node.status.volumes_attached.is_empty() => return false,
         Some(0) => {
             let story = format!("No Live VolumeAttachments for node: {name}. Moving to VM Deletion. ");

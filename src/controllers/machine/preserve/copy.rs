@@ -1,4 +1,4 @@
-//! Copies the Node's wish to the Machine, because sets read no Nodes.
+//! Copies the Node's request for preservation to the Machine, because sets read no Nodes.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

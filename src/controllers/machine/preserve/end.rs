@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub reason: &'static str,
-    /// The annotations that asked for it are removed.
+    /// The annotations that requested it are removed.
     pub forgets: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The beginning of a preservation, and what holds while it lasts.
+//! The beginning of a preservation, and the checks while it lasts.
 
 use std::sync::Arc;
 
@@ -154,7 +154,7 @@ fn guarded(node: &Node, with_taint: bool, now: Timestamp) -> Value {
     patch
 }
 
-/// The patch that takes back what [`guarded`] did, with the Node's own annotation if that is asked for.
+/// The patch that undoes [`guarded`], including the Node's annotation if that is requested.
 pub(super) fn released(node: &Node, forgets: bool) -> Value {
     let mut patch = Value::Null;
     let annotations = node.metadata.annotations.clone().unwrap_or_default();

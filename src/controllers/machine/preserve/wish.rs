@@ -11,7 +11,7 @@ use crate::api::{
 
 /// The observed state of the Node to preserve.
 pub(super) enum Seen {
-    /// It certainly does not exist, it is another Machine's, or there is no target.
+    /// It certainly does not exist, it belongs to another Machine, or there is no target.
     NoNode,
     /// It is not certain whether it exists.
     Unsure,

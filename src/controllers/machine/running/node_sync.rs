@@ -1,8 +1,8 @@
 //! Syncs the Node with its Machine: label, finalizer, the template's labels, annotations and taints, and virtual
 //! capacity.
 //!
-//! Annotations store what was applied last, so that entries removed from the template are removed from the Node and
-//! entries of others stay.
+//! Annotations store the last applied values, so that entries removed from the template are removed from the Node and
+//! entries of other clients stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// The parts of a patch that was refused as a whole, so that what is valid of it is applied.
+/// The parts of a patch that was refused as a whole, so that the valid ones are applied.
 fn parts(patch: &Value) -> Vec<(NodeWrite, Value)> {
     let metadata = |field: &str| patch["metadata"][field].as_object().into_iter().flatten();
     let mut parts: BTreeMap<Part, Value> = BTreeMap::new();
@@ -149,7 +149,7 @@ fn taints_of(template: &NodeTemplate) -> &[Taint] {
     template.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// Merges taints by key and effect. Taints of others and the order stay.
+/// Merges taints by key and effect. Taints of other clients and the order stay.
 fn merge_taints(actual: &[Taint], before: &[Taint], desired: &[Taint]) -> Vec<Taint> {
     fn id(taint: &Taint) -> (&str, &str) {
         (&taint.key, &taint.effect)

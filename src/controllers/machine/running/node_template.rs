@@ -17,7 +17,7 @@ use crate::api::{
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// The part of the template that the Node can have, and what is wrong with the rest, for people.
+/// The part of the template that the Node can have, and the problems of the rest, for users.
 pub(super) fn applicable<'a>(template: &'a NodeTemplate, node: &Node) -> (Cow<'a, NodeTemplate>, Vec<String>) {
     let mut problems = invalid_entries(template);
     let mut applied = Cow::Borrowed(template);

@@ -1,4 +1,5 @@
-//! An API server for one executor: it records every call, knows preconditions and selectors, and answers as told.
+//! An API server for one executor: it records every call, checks preconditions and selectors, and answers as
+//! configured.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +27,7 @@ pub struct Call {
 /// The answer of a test in place of the server.
 pub enum Reply {
     Say(u16, Value),
-    /// Does what was asked, and the answer is lost.
+    /// Executes the request, and loses the answer.
     DoAndLose,
     /// Does nothing and never answers.
     Hang,
@@ -100,7 +101,7 @@ impl Api {
     async fn serve(self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
         let (parts, body) = request.into_parts();
         if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {
-            // Nothing changes by itself.
+            // Nothing changes without a request.
             return std::future::pending().await;
         }
         let bytes = axum::body::to_bytes(Answer::new(body), usize::MAX).await.unwrap();

@@ -1,4 +1,4 @@
-//! The real executor in a cell: what the watch handlers and the trust in caches change.
+//! The real executor in a cell: effects of watch handlers and of the trust in caches.
 
 use std::{sync::Arc, time::Duration};
 

@@ -24,7 +24,7 @@ fn live_and_die(faults: &[(usize, Fault)], initializes: bool) -> World {
     world
 }
 
-/// A token that was not deleted when it was asked for expires.
+/// A token whose deletion failed expires.
 fn is_refused(faults: &[(usize, Fault)]) -> bool {
     faults.iter().any(|(_, fault)| *fault == Fault::Refused)
 }

@@ -281,7 +281,7 @@ fn a_missing_secret_blocks_a_deletion_and_says_so(#[case] has_user_data: bool) {
     assert!(world.vms.is_empty());
 }
 
-/// The Node of its VM is unknown. NotFound from another account does not mean that there is none.
+/// The Node of its VM is unknown. NotFound from another account does not mean that the VM does not exist.
 #[test]
 fn a_machine_without_label_is_not_asked_for_without_its_secret() {
     let mut world = World::new();

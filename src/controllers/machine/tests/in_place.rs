@@ -1,4 +1,4 @@
-//! In-place updates: what a Machine and its Node go through while the VM stays.
+//! In-place updates: the stages of a Machine and its Node while the VM stays.
 
 use insta::assert_snapshot;
 use rstest::rstest;

@@ -1,4 +1,4 @@
-//! Machines that have the VM of an object of Cluster API, and Machines that must be left alone.
+//! Machines that have the VM of an object of Cluster API, and Machines that must not be touched.
 
 use k8s_openapi::api::core::v1::NodeAddress;
 use rstest::rstest;
@@ -100,7 +100,7 @@ fn actions(snapshot: &Snapshot, world: &World) -> Vec<Action> {
     plan(snapshot, &world.policy).steps.into_iter().map(|step| step.action).collect()
 }
 
-/// MV6: while its cluster is paused, a VM that may be in the making is looked for, and none is begun.
+/// MV6: while its cluster is paused, a VM that may be under creation is looked up, and none is created.
 #[test]
 fn mv6_a_machine_that_blocks_a_move_is_free_once_its_vm_is_known_or_known_not_to_exist() {
     let (world, mut snapshot) = paused_in_the_making();

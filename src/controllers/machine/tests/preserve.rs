@@ -1,4 +1,4 @@
-//! Machines that are kept for inspection: what asks for it, what is done, and what is taken back.
+//! Machines that are kept for inspection: requests, effects, and the end.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
@@ -74,7 +74,7 @@ fn some(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Asked by the annotation of the Machine.
+/// Requested by the annotation of the Machine.
 fn asked(phase: &str, word: &str) -> World {
     let mut world = linked(phase);
     world.annotate(PRESERVE, word);

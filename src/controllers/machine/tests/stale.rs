@@ -1,4 +1,4 @@
-//! Unknown is not absent: caches that are behind, reads that fail, Nodes of others.
+//! Unknown is not absent: caches that are behind, reads that fail, Nodes of other Machines.
 
 use std::collections::BTreeMap;
 
@@ -238,7 +238,7 @@ fn a_node_with_the_id_of_another_vm_is_not_its_own_whatever_the_label_says(
     assert_eq!(world.phase(), expected, "{:?}", world.log);
 }
 
-/// Its metadata says which Node it names, and not which VM it has.
+/// Its metadata contains the name of its Node, but not its VM.
 #[rstest]
 #[case::it_may_be_its_vm("elsewhere:///9", "", 0, MachinePhase::Unknown)]
 #[case::it_may_be_its_vm_although_it_is_older("elsewhere:///9", "", -5, MachinePhase::Unknown)]

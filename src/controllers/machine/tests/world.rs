@@ -64,7 +64,7 @@ pub struct World {
     pub has_target: bool,
     /// Provider ID to node name and time of birth.
     pub vms: BTreeMap<String, (String, Timestamp)>,
-    /// The VM was initialised; until then the driver says so, if it can initialise.
+    /// The VM was initialised; until then the driver reports that, if it can initialise.
     pub is_initialized: bool,
     /// VMs ever made.
     pub births: usize,

@@ -40,7 +40,8 @@ use crate::{
 
 impl RolloutPlanner<'_> {
     /// Takes the label `scale-up-disabled` from sets that are not, or no longer, old sets of an in-place update, such as
-    /// one that the reference left. A set first forgets the Machines that it lost. True if it had to.
+    /// one that the reference left. The replicas of a set are first lowered by the Machines that left it. True if that was
+    /// needed.
     pub(super) fn let_grow(&mut self) -> bool {
         let holds = self.strategy == StrategyType::InPlaceUpdate && !self.snapshot.deployment.spec.paused;
         let mut is_lowered = false;
@@ -61,8 +62,8 @@ impl RolloutPlanner<'_> {
         is_lowered
     }
 
-    /// Takes back labels, cordon and taints of Nodes whose Machine has moved; then the mark of the Machine, once its set
-    /// counts it.
+    /// Removes labels, cordon and taints from Nodes whose Machine has moved; then the mark from the Machine, once its
+    /// set counts it.
     pub(super) fn tidy_up(&mut self) {
         for set in self.sets.sets.iter().filter(|set| !set.is_deleting()) {
             let counts = set.counts;
@@ -225,8 +226,8 @@ impl RolloutPlanner<'_> {
         }
     }
 
-    /// Selects Nodes of old sets as far as the bounds allow, the oldest set first. What the new set keeps only with its new
-    /// size does not count yet: it may learn that size later.
+    /// Selects Nodes of old sets as far as the bounds allow, the oldest set first. Machines that the new set keeps only
+    /// with its new replicas do not count yet: it may see these replicas later.
     fn select(&mut self, before: &ReplicaCounts, new: &ReplicaCounts, old: &[ReplicaCounts]) {
         let (bounds, snapshot) = (self.bounds, self.snapshot);
         let of_old = || self.sets.old_sets().flat_map(|set| set.machines.iter().map(move |machine| (set, machine)));
@@ -344,8 +345,8 @@ fn counts_of(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
     ReplicaCounts { replicas, ..counts }
 }
 
-/// The counts of a set that is scaled while the rollout is paused: a Machine whose Node waits for its update, or to move, does
-/// not serve. What was last seen of a Node counts as long as nothing newer is known.
+/// The counts of a set that is scaled while the rollout is paused: a Machine whose Node waits for its update, or to
+/// move, does not serve. The last observation of a Node counts until there is a newer one.
 pub(super) fn paused_counts(snapshot: &Snapshot, set: &SetView) -> ReplicaCounts {
     let last_seen = |machine: &Machine| snapshot.nodes.get(machine.node_name()?);
     set.counts_by(|machine| machine.is_available() && !last_seen(machine).is_some_and(|node| is_closed(node)))

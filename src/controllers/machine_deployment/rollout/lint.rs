@@ -235,7 +235,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
     .collect()
 }
 
-/// The Machines whose annotations the steps change, as they are then: a mark decides which of them a set deletes first.
+/// The Machines whose annotations the steps change, after the change: a mark decides which of them a set deletes first.
 fn annotated(steps: &[Step<Action>]) -> BTreeMap<String, Machine> {
     let mut machines = BTreeMap::new();
     for step in steps {
@@ -346,12 +346,12 @@ fn too_few(limits: &Limits, sets: &[Set<'_>]) -> Option<Violation> {
     let before: i64 = sets.iter().map(Set::available_before).sum();
     let after: i64 = sets.iter().map(Set::available_after).sum();
     let outliving: i64 = match limits.strategy {
-        // The new set shrinks only with `spec.replicas`, and then deletes what the priorities name.
+        // The new set shrinks only with `spec.replicas`, and then deletes by priority.
         StrategyType::RollingUpdate => {
             let deletes = |set: &&Set<'_>| !set.is_new || set.after < set.before;
             sets.iter().filter(deletes).map(|set| set.outliving(set.after)).sum()
         }
-        // A Node that is not available is updated where it is. A set that shrinks deletes what the priorities name.
+        // A Node that is not available is updated where it is. A set that shrinks deletes by priority.
         StrategyType::InPlaceUpdate => {
             let deletes = |set: &&Set<'_>| set.surplus(set.after) > set.surplus(set.before);
             sets.iter().filter(deletes).map(|set| set.unavailable_outliving(set.after)).sum()

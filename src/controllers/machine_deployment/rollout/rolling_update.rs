@@ -226,7 +226,7 @@ mod tests {
         ReplicaCounts { replicas: asked - 1, unreadable: 1, ..healthy(asked - 1) }
     }
 
-    /// Sets do as they are told, new Machines serve at once, and kept ones go last.
+    /// Sets follow their spec, new Machines serve at once, and kept ones are deleted last.
     fn roll_to_the_end(bounds: &Bounds, mut new: ReplicaCounts, mut old: ReplicaCounts) -> ReplicaCounts {
         for _ in 0..100 {
             let grown = new_replicas(bounds, &new, &[old]);

@@ -7,7 +7,7 @@ use super::{bounds::Bounds, counts::ReplicaCounts};
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Scalable {
     pub counts: ReplicaCounts,
-    /// Live Machines that the autoscaler wants deleted first.
+    /// Live Machines that the autoscaler marked for deletion.
     pub chosen: i32,
     /// The set has the current template.
     pub is_new: bool,

@@ -14,7 +14,8 @@ use crate::{
 
 /// Longest text of one obstacle, in bytes.
 const LONGEST: usize = 300;
-/// Texts that begin with the same letters are of one obstacle: other characters, and what follows, may be the ID of a request.
+/// Texts with the same leading letters are one obstacle: other characters, and the text after them, may be the ID of a
+/// request.
 const COMPARED: usize = 48;
 /// Machines that are named.
 const NAMED: usize = 3;

@@ -1,4 +1,4 @@
-//! Random edits, random order, random mishaps: the bounds hold after every action, and in the end the spec is met.
+//! Random edits, random order, random faults: the bounds hold after every action, and the final state matches the spec.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -214,7 +214,7 @@ impl Drive {
         self.check_happening(before.as_ref(), happening, may_take_an_available_one);
     }
 
-    /// Whether a set deletes a Machine that the autoscaler chose: it does not ask whether others are available.
+    /// Whether a set deletes a Machine that the autoscaler chose, regardless of the availability of others.
     fn is_for_the_autoscaler(&self, happening: &Happening) -> bool {
         let Happening::Chosen { machine, .. } = happening else { return false };
         marked_at(self.world.machines.get(machine).unwrap()).is_some()
@@ -270,7 +270,7 @@ impl Drive {
             .unwrap();
         }
         let annotated = self.world.nodes.all().filter(|node| !node.annotations().is_empty()).count();
-        // Others take the taint of critical components away.
+        // Another component removes the taint of critical components.
         let is_tainted =
             |node: &Arc<Node>| node.spec.taints.iter().any(|it| it.key != labels::CRITICAL_COMPONENTS_TAINT);
         let tainted = self.world.nodes.all().filter(|node| is_tainted(node)).count();

@@ -1,4 +1,4 @@
-//! In-place updates: who is selected, who moves, and what is taken back.
+//! In-place updates: selection of Nodes, moves of Machines, and the removal of marks.
 
 use std::sync::Arc;
 
@@ -293,7 +293,7 @@ fn a_paused_update_is_scaled_all_the_same() {
     assert!(sets(&drive).0.labels().contains_key(labels::SCALE_UP_DISABLED));
 }
 
-/// The set knows nothing of Nodes that are drained, and would delete the only Machine that serves.
+/// The set does not see that Nodes are drained, and would delete the only Machine that serves.
 #[rstest]
 #[case::known(None)]
 #[case::seen_before_the_target_went_away(Some("silent since noon"))]

@@ -17,7 +17,7 @@ pub(super) struct Tally {
     pub asked: i32,
     /// Machines that exist or that sets are to create, terminating ones included.
     pub planned: i32,
-    /// Machines that serve once each set has done what it is told.
+    /// Machines that serve once each set has followed its spec.
     pub serving: i32,
     pub sets_with_machines: usize,
     pub most: i32,

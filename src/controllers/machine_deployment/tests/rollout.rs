@@ -36,7 +36,7 @@ fn beside_a_preserved_machine(strategy: Value) -> Drive {
 #[case::without_a_surge(rolling(0, 1))]
 fn a_preserved_old_machine_does_not_stop_a_rolling_update(#[case] strategy: Value) {
     let mut drive = beside_a_preserved_machine(strategy);
-    // The stand-in replaces failed Machines whoever preserves them.
+    // The stand-in replaces failed Machines even if they are preserved.
     for _ in 0..400 {
         drive.settle();
         let due = drive.world.due();

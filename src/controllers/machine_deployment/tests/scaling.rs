@@ -22,7 +22,7 @@ fn replicas_changed_after_the_strategy_was_switched_do_not_stall_the_rollout() {
     drive.edit_class("v2");
     drive.run_for(4);
     drive.edit(json!({"strategy": {"type": "Recreate"}, "replicas": 4}));
-    // Machines of two sets exist: that is what the switch left behind.
+    // Machines of two sets exist: they are left from the switch of the strategy.
     for _ in 0..200 {
         drive.settle();
         let Some(due) = drive.world.due().into_iter().next() else { break };
@@ -80,7 +80,7 @@ fn a_deployment_that_is_held_is_left_alone() {
     assert_eq!(plan.waits[0].text, "Cluster c to be unpaused");
 }
 
-/// 4.3: a migration waits until the deployment confirmed that it is left alone. Afterwards nothing of that is left.
+/// 4.3: a migration waits until the deployment confirmed the hold. Afterwards all traces of it are removed.
 #[test]
 fn a_deployment_that_is_moved_is_left_alone_and_says_so() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));

@@ -240,7 +240,7 @@ async fn the_loop_asks_the_lint() {
     assert_eq!(refusal, "it would delete an object that is still in use: machine set old has machines");
 }
 
-/// Names tell nothing: a set of a long name cuts it, people name machines as they like.
+/// Names prove nothing: a set with a long name truncates it, and users may name machines freely.
 #[tokio::test]
 async fn an_unreadable_machine_is_of_the_set_that_owns_it_whatever_its_name() {
     let shell = Shell::new();

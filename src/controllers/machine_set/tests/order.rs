@@ -38,7 +38,7 @@ use crate::api::labels;
 #[case::in_place_ranks_with_running(both(phase("Running"), json!({ "metadata": { "creationTimestamp": after(-7200) } })), phase("InPlaceUpdateFailed"))]
 #[case::older_first(json!({ "metadata": { "creationTimestamp": after(-7200) } }), json!({}))]
 fn who_goes_first(#[case] first: Value, #[case] second: Value) {
-    // The names say the opposite, and failed Machines would go in any case: keep both out of it.
+    // The names have the opposite order, and failed Machines would be deleted in any case: this test uses neither.
     let keep = annotated(labels::LAST_NODE_PRESERVE, "when-failed");
     for (victim, survivor) in [("z", "a"), ("a", "z")] {
         let world = World::new(1)

@@ -162,7 +162,7 @@ fn only_a_machine_whose_class_exists_has_the_finalizer_from_birth(
     assert!(super::super::lint::lint(&snapshot, &steps).is_empty());
 }
 
-/// 4.3: a migration waits until the set has seen all its Machines and confirmed that it leaves them alone.
+/// 4.3: a migration waits until the set has seen all its Machines and confirmed the hold.
 #[test]
 fn a_set_that_is_moved_is_left_alone_and_counts_its_machines() {
     let mut snapshot = World::new(3).snapshot();

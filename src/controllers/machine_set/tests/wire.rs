@@ -196,7 +196,7 @@ async fn a_machine_has_the_finalizer_from_birth_if_its_class_and_secrets_exist(
     assert_eq!(made[0].metadata.finalizers.is_some(), is_held);
 }
 
-/// Otherwise the set would not know that they go, and could delete others in their stead.
+/// Otherwise the set would not count them as terminating, and could delete others in their stead.
 #[tokio::test]
 async fn a_rejected_delete_does_not_cut_those_beside_it() {
     let shell = Shell::new(0, 90);

@@ -1,4 +1,4 @@
-//! A set and its Machines, and an API server that refuses what a good plan does not contain.
+//! A set and its Machines, and an API server that refuses invalid steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub(super) fn after(seconds: i64) -> String {
     (now() + seconds.seconds()).to_string()
 }
 
-/// An API server for one set: carries plans out, and refuses what a good plan does not contain.
+/// An API server for one set: executes plans, and refuses invalid steps.
 pub(super) struct World {
     pub(super) set: Value,
     pub(super) deployment: Option<Value>,

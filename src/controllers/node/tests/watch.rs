@@ -47,7 +47,7 @@ async fn the_machine_of_a_node_that_goes_is_deleted_soon() {
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
-/// Only its machine says when: nothing happens to the Node any more.
+/// Only its machine has the time: the Node does not change any more.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_deleted_goes_soon_after_its_machine() {
     let wire = world();

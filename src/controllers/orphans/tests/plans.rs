@@ -137,7 +137,7 @@ fn classes_of_others_are_listed_only_for_an_unmarked_vm_without_a_machine() {
     assert!(world.asked > 0);
 }
 
-/// Its creation was marked by the owner that it had: that of Cluster API, whose VM was adopted.
+/// Its creation was marked by its former owner, an object of Cluster API, whose VM was adopted.
 #[test]
 fn a_foreign_marker_on_the_vm_of_a_machine_says_nothing_about_others() {
     let mut world = World::new();

@@ -53,8 +53,8 @@ fn any_happening() -> impl Strategy<Value = Happening> {
 }
 
 proptest! {
-    /// Whatever happens: a VM that is deleted had no Machine in every list that was read for at least a period, and it is
-    /// marked as ours, or not marked while nothing shows that others use the tag.
+    /// A deleted VM had no Machine in every list that was read for at least a period, and it is marked as ours, or not
+    /// marked while nothing shows that other owners use the tag.
     #[test]
     fn no_vm_of_a_machine_or_of_others_is_ever_deleted(happenings in prop::collection::vec(any_happening(), 1..80)) {
         let mut world = World::new();

@@ -26,7 +26,7 @@ pub(super) struct World {
     pub uid: Option<String>,
     /// The answer to the question which classes of other namespaces have the cluster tag.
     pub others: Others,
-    /// How often it was asked.
+    /// The number of lists.
     pub asked: usize,
     /// The error of the list.
     pub list_fails: Option<String>,

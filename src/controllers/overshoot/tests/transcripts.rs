@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::world::World;
 
-/// One check: the steps, and what is waited for.
+/// One check: its steps and waits.
 fn check(log: &mut String, world: &mut World) {
     let machines: Vec<String> = world.snapshot.sets.iter().map(|one| one.machines.to_string()).collect();
     writeln!(log, "check with {} machines", machines.join(" and ")).unwrap();

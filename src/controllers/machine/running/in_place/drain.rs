@@ -1,4 +1,4 @@
-//! The drain of a Node before its in-place update. It ends only when all its pods were told to go: unlike a deletion, an
+//! The drain of a Node before its in-place update. It ends only when all its pods were evicted: unlike a deletion, an
 //! update can wait.
 
 use std::sync::Arc;

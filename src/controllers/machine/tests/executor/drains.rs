@@ -1,4 +1,4 @@
-//! Evictions and deletions of pods: which, how fast, and what a refusal says.
+//! Evictions and deletions of pods: selection, pace, and texts of refusals.
 
 use std::{sync::Arc, time::Duration};
 

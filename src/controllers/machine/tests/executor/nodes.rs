@@ -1,4 +1,4 @@
-//! Nodes: what is read live, and what a write to one names.
+//! Nodes: live reads, and the preconditions of writes.
 
 use std::sync::Arc;
 
