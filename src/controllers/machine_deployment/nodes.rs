@@ -135,8 +135,8 @@ impl<'a> Nodes<'a> {
         });
     }
 
-    /// Removes the marks of an in-place update from a Node. The taint that keeps pods off a new Node until critical
-    /// components run stays.
+    /// Removes the marks of an in-place update from a Node, and adds the taint that keeps other pods off until critical
+    /// components run, as on a new Node.
     pub(super) fn finish_update(&mut self, machine: &Machine) {
         self.edit(machine, "its in-place update was successful", |node| {
             for key in [labels::CANDIDATE_FOR_UPDATE, labels::SELECTED_FOR_UPDATE, labels::UPDATE_RESULT] {

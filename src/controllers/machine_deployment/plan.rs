@@ -33,7 +33,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
     match validate(&snapshot.deployment) {
         Err(invalid) => refuse(snapshot, &invalid),
-        Ok(spec) if spec.strategy == StrategyType::InPlaceUpdate && !policy.has_target => stand_by(snapshot, &spec),
+        Ok(spec) if spec.strategy == StrategyType::InPlaceUpdate && !policy.has_target => report_unsupported(snapshot, &spec),
         Ok(spec) => RolloutPlanner::new(snapshot, policy, &spec).plan(),
     }
 }
@@ -105,7 +105,7 @@ fn refuse(snapshot: &Snapshot, invalid: &Invalid) -> Plan<Action> {
 }
 
 /// Nodes cannot be updated in place without their cluster: keep the finalizer and the status, touch nothing.
-fn stand_by(snapshot: &Snapshot, spec: &ValidSpec) -> Plan<Action> {
+fn report_unsupported(snapshot: &Snapshot, spec: &ValidSpec) -> Plan<Action> {
     const TEXT: &str = "in-place updates need a target cluster, and this process has none: no set is created or changed; \
                         use the strategy RollingUpdate or Recreate to have machines replaced";
     let mut plan = Plan::default();

@@ -110,13 +110,13 @@ fn native_objects(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts) {
     chosen::by_nodes(plan, snapshot);
     let shares = snapshot.shares();
     for share in &shares {
-        share_out(plan, snapshot, parts, share);
+        sync_deployment(plan, snapshot, parts, share);
     }
     remove_surplus(plan, snapshot, &shares);
 }
 
 /// Updates one native deployment. A class that the pool describes is written first.
-fn share_out(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share: &Share) {
+fn sync_deployment(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share: &Share) {
     let class = match snapshot.class_of(share) {
         Class::Usable { name, content, is_inline: true } => match snapshot.classes.get(&name) {
             Some(View::Present(_)) => Some(name),

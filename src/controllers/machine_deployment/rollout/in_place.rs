@@ -42,7 +42,7 @@ impl RolloutPlanner<'_> {
     /// Takes the label `scale-up-disabled` from sets that are not, or no longer, old sets of an in-place update, such as
     /// one that the reference left. The replicas of a set are first lowered by the Machines that left it. True if that was
     /// needed.
-    pub(super) fn let_grow(&mut self) -> bool {
+    pub(super) fn unblock_scale_up(&mut self) -> bool {
         let holds = self.strategy == StrategyType::InPlaceUpdate && !self.snapshot.deployment.spec.paused;
         let mut is_lowered = false;
         for set in self.sets.sets.iter_mut().filter(|set| set.is_held() && !set.is_deleting()) {
@@ -167,7 +167,7 @@ impl RolloutPlanner<'_> {
         let target = new_replicas(bounds, new, old);
         let planned = new.planned() + old.iter().map(ReplicaCounts::planned).sum::<i32>();
         let annotated = self.annotated;
-        self.let_go(|set| set.is_new && target < new.present() && has_at_least(set, target));
+        self.release_moved(|set| set.is_new && target < new.present() && has_at_least(set, target));
         if let Some(set) = self.sets.new_set_mut() {
             let why = if target < new.replicas {
                 format!("spec.replicas is {}", bounds.desired)
@@ -199,7 +199,7 @@ impl RolloutPlanner<'_> {
             .filter(|(set, (count, target))| **target < count.present() && has_at_least(set, **target))
             .map(|(set, _)| set.name())
             .collect();
-        self.let_go(|set| shrinking.contains(&set.name()));
+        self.release_moved(|set| shrinking.contains(&set.name()));
         let annotated = self.annotated;
         for ((set, count), target) in self.sets.old_sets_mut().zip(old).zip(targets) {
             let why = if target < count.replicas && new.replicas >= bounds.desired {
@@ -215,7 +215,7 @@ impl RolloutPlanner<'_> {
     }
 
     /// A set that has to delete Machines may also choose those that moved to it.
-    fn let_go(&mut self, is_shrinking: impl Fn(&SetView) -> bool) {
+    fn release_moved(&mut self, is_shrinking: impl Fn(&SetView) -> bool) {
         for set in self.sets.sets.iter().filter(|set| is_shrinking(set)) {
             for machine in set.machines.iter().filter(|machine| in_place::was_updated(machine)) {
                 let reason = format!("set {} has more machines than it is to have", set.name());

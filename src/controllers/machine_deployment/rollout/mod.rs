@@ -100,7 +100,7 @@ impl<'a> RolloutPlanner<'a> {
         let name = self.snapshot.deployment.name_any();
         hash_label::complete(&mut self.sets, &mut self.machines, &name, &self.snapshot.sets);
         self.tidy_up();
-        let is_scaled = self.let_grow() || self.scale(spec.paused);
+        let is_scaled = self.unblock_scale_up() || self.scale(spec.paused);
         if !is_scaled && !spec.paused {
             self.prepare_nodes();
             match self.strategy {
