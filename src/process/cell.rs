@@ -222,7 +222,7 @@ async fn lead_all(
         };
         let lease_config = lease_config(options, role, &identity, timing);
         let election = Election::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?;
-        Ok((*role, Some(election.at(server.clone()).telling(events.with_component(role.lease)).reporting(part))))
+        Ok((*role, Some(election.at(server.clone()).recording(events.with_component(role.lease)).reporting(part))))
     });
     let candidates: Vec<_> = candidates.collect::<Result<_>>().context("leader election")?;
     Ok(lead(cell, candidates, &|_| (), stop).await?)

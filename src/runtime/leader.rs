@@ -177,7 +177,7 @@ impl Election {
 
     /// Records events on the Lease when this process becomes leader and when it stops.
     #[must_use]
-    pub fn telling(self, events: Events) -> Self {
+    pub fn recording(self, events: Events) -> Self {
         Self { events: Some(events), ..self }
     }
 
@@ -191,7 +191,7 @@ impl Election {
     pub async fn acquire(self) -> Leadership {
         let term = standby::wait(&self).await;
         info!(lease = self.config.name, identity = self.config.identity, "became leader");
-        self.tell(&term.lease, "became leader");
+        self.record(&term.lease, "became leader");
         let lost = CancellationToken::new();
         let release = CancellationToken::new();
         // When the task ends for any reason, even before it began, this process is no longer leader.
@@ -253,7 +253,7 @@ impl Election {
         lease
     }
 
-    fn tell(&self, lease: &Lease, what: &str) {
+    fn record(&self, lease: &Lease, what: &str) {
         if let Some(events) = &self.events {
             let message = format!("{} {what}", self.config.identity);
             events.record_for(lease.object_ref(&()), &Event::normal(EventReason::LeaderElection, message));
@@ -360,7 +360,7 @@ async fn keep(election: Election, mut term: Term, lost: DropGuard, release: Canc
             Ok(None) | Err(_) => {
                 drop(lost);
                 warn!(lease = election.config.name, identity = election.config.identity, "stopped leading");
-                election.tell(&term.lease, "stopped leading");
+                election.record(&term.lease, "stopped leading");
                 return;
             }
         }
@@ -439,7 +439,7 @@ async fn hand_over(election: &Election, term: Term) {
         Ok(Err(refusal)) => warn!(lease = name, %refusal, "lease not released, it expires"),
         Err(_) => warn!(lease = name, "lease not released in time, it expires"),
     }
-    election.tell(&told, "stopped leading");
+    election.record(&told, "stopped leading");
 }
 
 #[cfg(test)]

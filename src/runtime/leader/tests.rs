@@ -418,7 +418,7 @@ async fn a_leader_survives_the_loss_of_its_lease_object_and_foreign_edits() {
 async fn leadership_is_told_on_the_lease() {
     let server = Server::new();
     let events = Events::start(server.client(), "machine-controller", Arc::new(SystemClock), Metrics::new());
-    let leader = server.election("host_1").telling(events.clone()).acquire().await;
+    let leader = server.election("host_1").recording(events.clone()).acquire().await;
     leader.release().await;
     assert!(events.flush(Duration::from_secs(5)).await);
     assert_eq!(server.state().events, ["host_1 became leader", "host_1 stopped leading"]);
