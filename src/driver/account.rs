@@ -10,7 +10,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The account of a class. Its Secrets are looked up in its own namespace, whatever the reference says.
+    /// The account of a class. Its Secrets are looked up in its namespace, regardless of the namespace in the
+    /// reference.
     pub(crate) fn of(class: &MachineClass) -> Self {
         let secret = class.credentials_secret_ref.as_ref().or(class.secret_ref.as_ref());
         Self {

@@ -71,7 +71,7 @@ pub(crate) enum NotValidated {
     /// No driver serves it.
     #[error(transparent)]
     Unknown(#[from] UnknownProvider),
-    /// Its driver, another process, was not asked yet or did not respond.
+    /// Its driver, another process, has not been called yet or did not respond.
     #[error("the driver did not validate the class yet")]
     NotYet,
 }
@@ -293,7 +293,7 @@ mod tests {
         let remote = [format!("{name}=unix:///nonexistent/socket").parse().unwrap()];
         let environment = Environment { simulated_cloud: &cloud, secrets: &SecretPolicy::default(), remote: &remote };
         let catalogue = Catalogue::open(&environment, provider, &Guards::unobserved()).unwrap();
-        // Built-in clouds other than the simulated one are no concern of this test.
+        // This test is not about built-in clouds other than the simulated one.
         let names: Vec<_> =
             catalogue.names().into_iter().filter(|name| !["AWS", "GCP"].contains(&name.as_str())).collect();
         assert_eq!(names, expected);

@@ -64,7 +64,7 @@ impl Guards {
     }
 }
 
-/// Observes every driver call, and what drivers send to their clouds.
+/// Observes every driver call, and the drivers' requests to their clouds.
 pub(crate) trait Observer: Send + Sync + 'static {
     /// A call ended after `duration`. A call that its caller dropped is reported as [`Code::Canceled`].
     fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>);

@@ -1,6 +1,6 @@
 //! Findings of a driver about the cloud resources that a class needs.
 
-/// Something that a class needs, and whether it is there.
+/// A cloud resource that a class needs, and whether it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// The field that needs it, such as `providerSpec.ami`, or `Secret`.
@@ -10,14 +10,14 @@ pub(crate) struct Finding {
     pub text: String,
 }
 
-/// Whether something is there.
+/// Whether the resource exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(any(feature = "cloud", feature = "remote")), expect(dead_code, reason = "only real clouds are asked"))]
 pub(crate) enum Presence {
     Present,
     /// It is certainly not there, or not usable.
     Missing,
-    /// It could not be looked for, such as for want of a permission.
+    /// It could not be looked up, such as without a permission.
     Unknown,
 }
 

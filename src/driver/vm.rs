@@ -9,7 +9,7 @@ pub struct Vm {
     pub provider_id: String,
     /// Name of the Node it becomes.
     pub node_name: String,
-    /// The zone that the cloud reports for it, if the driver knows.
+    /// The zone that the cloud reports for it, if known.
     pub zone: Option<String>,
     /// Its addresses.
     pub addresses: Vec<NodeAddress>,

@@ -25,7 +25,7 @@ pub(super) struct Census {
     cells: Mutex<BTreeMap<String, u32>>,
 }
 
-/// The part of the readiness that says whether a cell runs.
+/// The part of the readiness that shows whether a cell runs.
 fn run(cell: &str) -> String {
     format!("cell {cell}: run")
 }

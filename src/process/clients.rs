@@ -18,7 +18,7 @@ use crate::runtime::{
 /// Rate limit of the event client, so that events do not delay other requests.
 const EVENT_RATE: Rate = Rate { qps: 50.0, burst: 100 };
 
-/// Rate limit of the client that asks who may read diagnostics. Strangers cause its requests.
+/// Rate limit of the client that authorizes readers of diagnostics. Unauthenticated clients cause its requests.
 const REVIEW_RATE: Rate = Rate { qps: 5.0, burst: 10 };
 
 /// Of all cells together at one server, as a multiple of the limit of one client.
@@ -27,7 +27,7 @@ const SHARED: u32 = 4;
 /// Renewals of Leases of all cells together at one server. Each cell needs one a second.
 const LEASE_RATE: Rate = Rate { qps: 1000.0, burst: 2000 };
 
-/// A cell that shares API servers with others.
+/// A cell that shares API servers with other cells.
 pub(super) struct Sharing {
     pub budgets: Budgets,
     pub cell: String,
@@ -80,7 +80,7 @@ impl Clients {
     }
 }
 
-/// The client that asks the control cluster who may read diagnostics.
+/// The client that authorizes readers of diagnostics in the control cluster.
 pub(super) fn of_reviews(connection: &Connection, options: &ProcessOptions, metrics: &Metrics) -> Result<Client> {
     Ok(client::client(&connection.clusters.control, options.agent.as_str(), REVIEW_RATE, None, metrics.requests())?)
 }

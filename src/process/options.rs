@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct ProcessOptions {
     /// User agent of the clients.
     pub agent: UserAgent,
-    /// Where to look for a kubeconfig if none is given.
+    /// Where to find a kubeconfig if none is given.
     pub fallback: Fallback,
     /// The roles of this process.
     pub roles: Vec<Role>,
@@ -53,7 +53,7 @@ pub(crate) struct ProcessOptions {
     pub cells: Cells,
 }
 
-/// Where metrics are served, and to whom.
+/// The address at which metrics are served, and its access control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Diagnostics {
     /// With the other endpoints.

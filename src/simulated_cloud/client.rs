@@ -108,7 +108,7 @@ async fn send(request: RequestBuilder) -> Result<Response, Failure> {
         return Ok(response);
     }
     let body = response.bytes().await.map_err(|error| lost(&error))?;
-    // A response without such a body does not come from the cloud, so it says nothing about VMs.
+    // A response without such a body is not from the cloud, so it contains no information about VMs.
     Err(serde_json::from_slice(&body).unwrap_or_else(|_| {
         let message = format!("the response {status} is not from a simulated cloud: check its address");
         Failure::new(Code::Unknown, message)

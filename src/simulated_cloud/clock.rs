@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep_until};
 
-/// Times of the simulated cloud. They never jump, whatever happens to the clock of the machine.
+/// Times of the simulated cloud. They never jump, even if the clock of the machine is set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     start: Instant,

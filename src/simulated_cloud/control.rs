@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Control {
-    /// Latencies where the class says nothing.
+    /// Latencies for classes without any.
     pub latency: Latencies,
     /// Largest numbers of VMs.
     pub quotas: Vec<Quota>,
@@ -253,7 +253,7 @@ pub enum InvalidControl {
 }
 
 impl Control {
-    /// Settings as they were at the start, with what `body` says in their place.
+    /// The initial settings, overridden by the fields of `body`.
     ///
     /// # Errors
     /// When the outcome is not valid.
@@ -263,7 +263,7 @@ impl Control {
         serde_json::from_value::<Self>(value)?.checked()
     }
 
-    /// These settings with what `patch` says in their place; what it sets to `null` is as at the start.
+    /// These settings, overridden by the fields of `patch`; `null` restores the initial value.
     ///
     /// # Errors
     /// When the outcome is not valid.

@@ -30,7 +30,7 @@ impl Faults {
         Self { seed, strikes: Vec::new(), calls: HashMap::new(), bucket: None }
     }
 
-    /// Starts to count anew; for when the faults have changed.
+    /// Resets the counters, after the faults were changed.
     pub(super) fn reset(&mut self) {
         self.strikes.clear();
         self.calls.clear();

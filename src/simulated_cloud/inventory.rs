@@ -1,4 +1,4 @@
-//! All VMs, found by whatever they are asked for, and kept in a file.
+//! All VMs, indexed by the keys of requests, and stored in a file.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -104,7 +104,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Removes a VM for good. What is left of it is answered.
+    /// Removes a VM permanently. Returns its remaining record.
     pub(super) fn remove(&mut self, id: &str, at: Timestamp, how: Departure) -> io::Result<()> {
         let Some(vm) = self.contents.vms.get(id) else { return Ok(()) };
         let departed = vm.departed(at, how);

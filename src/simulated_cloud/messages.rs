@@ -47,7 +47,7 @@ pub struct Selector {
     /// The VMs of this Machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// This one VM, whatever its Machine.
+    /// This single VM, of any Machine.
     #[serde(rename = "providerID", default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
 }
@@ -93,7 +93,7 @@ pub struct VmView {
     pub user_data_bytes: usize,
     /// Volumes attached to it.
     pub volumes: Vec<String>,
-    /// Node conditions that were set from outside.
+    /// Node conditions that were set by a control request.
     pub conditions: Vec<ConditionRequest>,
     /// When its creation began.
     pub created_at: Timestamp,
@@ -106,7 +106,7 @@ pub struct VmView {
 pub enum VmState {
     /// The create call still runs.
     Creating,
-    /// On its way to register a Node, or waiting to be initialized.
+    /// Registering a Node, or waiting to be initialized.
     Booting,
     /// Up.
     Running,
@@ -123,7 +123,7 @@ pub struct VmList {
     pub items: Vec<VmView>,
 }
 
-/// A VM of a list as its drivers read it: they ask for no more than whose it is.
+/// A VM of a list as its drivers read it: only its identity and its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedVm {
@@ -144,7 +144,7 @@ pub struct ListedVms {
     pub items: Vec<ListedVm>,
 }
 
-/// How to kill a VM from outside.
+/// The way in which a VM is killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum KillMode {
@@ -177,7 +177,7 @@ pub struct TagRequest {
     pub owner: String,
 }
 
-/// A Node condition set from outside, or taken back.
+/// A Node condition that a control request sets or removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConditionRequest {
@@ -221,7 +221,7 @@ pub struct DepartedView {
     pub at: Timestamp,
 }
 
-/// Everything the cloud knows.
+/// The whole state of the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StateView {
     /// VMs of all clusters, by ID.

@@ -53,10 +53,10 @@ pub(super) struct VmRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum NodeLink {
-    /// It never asked for one.
+    /// No Node was requested.
     #[default]
     None,
-    /// It asked, and does not know what came of it.
+    /// A Node was requested, and the result is unknown.
     Asked,
     /// The Node with this UID.
     Registered { uid: String, at: Timestamp },
@@ -64,7 +64,7 @@ pub(super) enum NodeLink {
     Lost { uid: String },
 }
 
-/// A condition of the Node that was set, or taken back, from outside.
+/// A condition of the Node that a control request set or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SetCondition {
     pub status: Option<String>,

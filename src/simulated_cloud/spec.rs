@@ -31,7 +31,7 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const CAPACITY: [(&str, &str); 3] = [("cpu", "4"), ("memory", "16Gi"), ("pods", "110")];
 /// Taint of a simulated Node, because no kubelet runs the pods that a scheduler would place on it.
 pub const FAKE: &str = "simulated.mcm/fake";
-/// No machine has that many; what is more is a slip of the pen.
+/// No machine has that many; a larger number is a typing error.
 const MOST_VOLUMES: u64 = 1000;
 
 /// The description of a VM. Read with [`ProviderSpec::parse`] only, so each value is valid and complete.
@@ -83,17 +83,17 @@ pub enum Volumes {
 pub struct InvalidSpec(Problems);
 
 impl ProviderSpec {
-    /// Reads a `providerSpec`; what is unknown in it is ignored.
+    /// Reads a `providerSpec`; unknown fields are ignored.
     ///
     /// # Errors
-    /// For each field that is given twice or not what it should be: what was found and what is expected.
+    /// The actual and the expected value of each invalid or duplicate field.
     pub fn parse(value: &Value) -> Result<Self, InvalidSpec> {
         let mut problems = Problems::default();
         let spec = Self::read(value, &mut problems);
         if problems.errors.is_empty() { Ok(spec) } else { Err(InvalidSpec(problems)) }
     }
 
-    /// Reads a `providerSpec` and reports its problems; what is wrong has its default.
+    /// Reads a `providerSpec` and reports its problems; invalid fields get their default.
     pub(crate) fn read(value: &Value, problems: &mut Problems) -> Self {
         let mut fields = Fields::of_spec(value, &FIELDS, problems);
         let region = fields.optional("region", &string()).unwrap_or_else(|| "simulated".to_owned());

@@ -39,7 +39,7 @@ pub struct Calls {
 }
 
 impl Stats {
-    /// Nothing has happened, and `alive` VMs are there.
+    /// The initial counters, with `alive` VMs.
     pub(super) fn starting_with(alive: usize) -> Self {
         let calls = OPERATIONS.map(|operation| (operation, Calls::default())).into();
         Self { calls, alive, max_alive: alive, ..Self::default() }

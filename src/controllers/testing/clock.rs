@@ -16,7 +16,7 @@ pub(crate) const EPOCH: i64 = 1_700_000_000;
 pub(crate) struct VirtualClock {
     start: Instant,
     offset: Arc<Mutex<SignedDuration>>,
-    /// The moment of the last look, and how often it was looked at.
+    /// The time of the last read, and the number of reads at that time.
     looks: Arc<Mutex<(Instant, u32)>>,
 }
 

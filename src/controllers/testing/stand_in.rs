@@ -33,7 +33,7 @@ pub(crate) enum Happening {
     Running { machine: String },
     /// A Machine lost contact.
     Lost { machine: String },
-    /// A Machine is given up.
+    /// A Machine becomes Failed.
     Failed { machine: String },
     /// The selected Node of a Machine is drained, and its update begins.
     Updating { machine: String },

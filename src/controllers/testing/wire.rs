@@ -1,4 +1,4 @@
-//! The API server for tests of one executor: what is asked of it as text, and answers as they are told.
+//! The API server for tests of one executor: records requests as text, and gives the configured answers.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Wire {
         self.server.client("test")
     }
 
-    /// Asked before each request, which is written as `POST machines` or `PATCH machinesets/a/status`.
+    /// Called before each request, which is written as `POST machines` or `PATCH machinesets/a/status`.
     pub(crate) fn judge(&self, judge: impl FnMut(&str) -> Fate + Send + 'static) {
         *self.judge.lock() = Box::new(judge);
     }
@@ -135,10 +135,10 @@ impl Wire {
         self.server.delete(kind, namespace, name).unwrap();
     }
 
-    /// Another client deletes an object, whatever finalizers it has.
+    /// Another client deletes an object, regardless of its finalizers.
     pub(crate) fn remove(&self, path: &str) {
         let (kind, namespace, name) = find(path);
-        // An edit of what has none would be one more event.
+        // An edit of an object without finalizers would be one more event.
         if self.server.get(kind, namespace, name).is_some_and(|object| object.finalizers().next().is_some()) {
             self.server.edit(kind, namespace, name, |object| object["metadata"]["finalizers"] = json!([])).unwrap();
         }

@@ -32,7 +32,8 @@ const LONGEST_QUEUE: Duration = Duration::from_secs(240);
 pub(crate) struct Limits {
     /// Of one attempt of a call.
     pub attempt: Duration,
-    /// Of all attempts of a call. Below the deadline of a status look-up, so that its error says what is wrong.
+    /// Time limit of all attempts of a call. Below the deadline of a status look-up, so that its error contains the
+    /// reason.
     pub call: Duration,
     pub attempts: u32,
     /// The mean of the first pause between two attempts; it doubles.
@@ -107,7 +108,7 @@ impl Http {
         }
     }
 
-    /// The status and the text of an answer. If it asks for a pause, the calls of the limiter wait.
+    /// The status and the text of an answer. If it requests a pause, the calls of the limiter wait.
     pub(crate) async fn send(
         &self,
         limiter: &Limiter,

@@ -12,11 +12,11 @@ pub(crate) enum Failure {
     Named { code: Code, name: String, message: String },
     /// Something else answered.
     Status(u16),
-    /// The answer is not what this call returns.
+    /// The answer cannot be parsed as the result of this call.
     Unreadable(u16),
-    /// There was no answer in time.
+    /// The cloud did not answer in time.
     NoAnswer,
-    /// There is no connection.
+    /// The cloud cannot be reached.
     Unreachable(String),
     /// The answer has more bytes than this.
     TooLarge(usize),
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     Queued(Duration),
     /// The request was never sent.
     Unsent(String),
-    /// There are no credentials for it.
+    /// The credentials are missing.
     Credentials(DriverError),
 }
 
@@ -35,7 +35,7 @@ impl Failure {
         match self {
             Self::Named { code, .. } => *code,
             Self::Status(status) => match code_of_status(*status) {
-                // Only the answer of the cloud itself says that something is absent.
+                // Only an answer of the cloud itself proves that something is absent.
                 Code::NotFound => Code::Unknown,
                 code => code,
             },
@@ -63,7 +63,7 @@ impl Failure {
         matches!(self, Self::Named { name, .. } if name == expected)
     }
 
-    /// The error of the driver. `what` says what was attempted; no part of the secret gets into the text.
+    /// The error of the driver. `what` is the attempted operation; no part of the secret gets into the text.
     pub(crate) fn error(&self, what: &str, secret: &SecretData) -> DriverError {
         let text = match self {
             Self::Named { name, message, .. } => format!("{name}: {message}"),

@@ -74,7 +74,7 @@ impl Limiter {
         }
     }
 
-    /// The cloud accepted a call, whatever its outcome.
+    /// The cloud accepted a call, with any outcome.
     pub(crate) fn accepted(&self) {
         self.state.lock().accepted(Instant::now());
     }
@@ -84,7 +84,7 @@ impl Limiter {
         self.state.lock().refused(Instant::now());
     }
 
-    /// The cloud asked for a pause.
+    /// The cloud requested a pause.
     pub(crate) fn pause(&self, pause: Duration) {
         self.state.lock().pause(Instant::now(), pause);
     }
@@ -180,7 +180,7 @@ impl State {
     }
 }
 
-/// Whether the name of an error of a cloud says that there are too many calls.
+/// Whether the name of a cloud's error means that there are too many calls.
 pub(crate) fn is_throttling(name: &str) -> bool {
     const PARTS: [&str; 6] = ["throttl", "ratelimit", "rateexceeded", "requestlimit", "toomanyrequests", "slowdown"];
     let plain = name.replace('_', "").to_ascii_lowercase();

@@ -32,7 +32,7 @@ impl Markers {
         Some(Self { cluster: cluster.to_owned(), role: role.to_owned() })
     }
 
-    /// Reports what is wrong with the keys of a class.
+    /// Reports problems of the keys of a class.
     pub(crate) fn check<'a>(
         keys: impl Iterator<Item = &'a str> + Clone,
         names: MarkerNames,

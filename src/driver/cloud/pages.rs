@@ -18,12 +18,12 @@ pub(crate) struct Pages<T> {
 }
 
 impl<T> Pages<T> {
-    /// No page yet. `what` says what is listed.
+    /// Before the first page. `what` names the listed resources.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), items: Vec::new(), seen: HashSet::new(), next: None }
     }
 
-    /// The token of the page to ask for; `None` for the first.
+    /// The token of the next page; `None` for the first.
     pub(crate) fn token(&self) -> Option<&str> {
         self.next.as_deref()
     }

@@ -16,7 +16,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         Self { most, all: Mutex::default() }
     }
 
-    /// The value of a key; a new one if there is none.
+    /// The value of a key; a new one if it is missing.
     ///
     /// # Errors
     /// That of `make`.
@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         Ok(value)
     }
 
-    /// Forgets the value of a key.
+    /// Removes the value of a key.
     pub(crate) fn forget(&self, key: &K) {
         self.all.lock().remove(key);
     }

@@ -19,7 +19,7 @@ impl Requests {
         Self { provider, observer: Arc::clone(observer) }
     }
 
-    /// Sends a request. `service` says what it is for, as the drivers of the reference do in their metrics.
+    /// Sends a request. `service` names its purpose, as the drivers of the reference do in their metrics.
     pub(crate) async fn measure<T, E>(
         &self,
         service: &'static str,

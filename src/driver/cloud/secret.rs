@@ -6,7 +6,7 @@ const USER_DATA: &str = "userData";
 /// The endpoint of the cloud's main service, for private clouds with its API.
 const ENDPOINT: [&str; 2] = ["endpointURL", "endpointUrl"];
 
-/// Reads a Secret. Values that are no text count as absent.
+/// Reads a Secret. Values that are not text count as absent.
 #[derive(Clone, Copy)]
 pub(crate) struct Secrets<'a>(pub &'a SecretData);
 
@@ -28,7 +28,7 @@ impl<'a> Secrets<'a> {
     /// The user data of a VM, as it is.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`]: there is none.
+    /// [`Code::InvalidArgument`]: the key is missing.
     #[cfg_attr(not(any(test, feature = "aws")), expect(dead_code, reason = "no other cloud needs it"))]
     pub(crate) fn user_data(&self) -> Result<&'a [u8], DriverError> {
         self.raw(USER_DATA).filter(|data| !data.is_empty()).ok_or_else(|| {
@@ -41,7 +41,7 @@ impl<'a> Secrets<'a> {
         self.trimmed(&ENDPOINT)
     }
 
-    /// Whether a key is present, with whatever value.
+    /// Whether a key is present, with any value.
     #[cfg_attr(not(any(test, feature = "aws")), expect(dead_code, reason = "no other cloud needs it"))]
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.0.contains_key(key)

@@ -7,7 +7,7 @@ const LONGEST: usize = 1000;
 /// Shorter values occur by accident.
 const SHORTEST_SECRET: usize = 6;
 
-/// Keys of Secrets whose values say where something is. An error is of no use without them.
+/// Keys of Secrets whose values are locations. An error is of no use without them.
 const PUBLIC: [&str; 5] = ["roleARN", "workloadIdentityTokenFile", "projectID", "endpointURL", "endpointUrl"];
 
 /// A text of a cloud. Values of the Secret and lines of it are replaced by `***`, brackets by parentheses.

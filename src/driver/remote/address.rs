@@ -48,7 +48,7 @@ pub enum Listen {
 pub struct InvalidAddress(String);
 
 impl Address {
-    /// Whether others on the network could read what is sent.
+    /// Whether the traffic could be read on the network.
     pub fn is_exposed(&self) -> bool {
         match self {
             Self::Unix(_) => false,

@@ -100,7 +100,7 @@ pub(super) fn first_of(flaws: &[String]) -> String {
     flaws.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// How long a call that may pause is paused, if the driver says so.
+/// The pause of a call that may pause, if the driver requests one.
 pub(super) fn pause(error: DriverError, may_pause: bool) -> DriverError {
     let bounded = |pause: Duration| pause.clamp(PAUSES.0, PAUSES.1);
     DriverError { call_again_in: error.call_again_in.filter(|_| may_pause).map(bounded), ..error }

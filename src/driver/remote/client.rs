@@ -76,7 +76,7 @@ impl RemoteDriver {
         request
     }
 
-    /// Whether the driver can do something, by what it serves now.
+    /// Whether the driver has a feature, according to its last poll.
     async fn can(&self, can: impl FnOnce(Served) -> bool, cannot: &str) -> Result<(), DriverError> {
         self.line.wait_until_known().await?;
         if can(self.line.served()) {
@@ -150,7 +150,7 @@ impl Driver for RemoteDriver {
                 }
                 verdicts.put(subject, asked.ok());
                 if broke {
-                    // Whoever looks then asks again.
+                    // The next reader calls it again.
                     tokio::time::sleep(PAUSE).await;
                 }
                 let hooks = hooks.lock().clone();

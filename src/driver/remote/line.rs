@@ -49,19 +49,19 @@ use crate::driver::{
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a call waits until the driver was reached for the first time.
 const FIRST_CONTACT: Duration = Duration::from_secs(5);
-/// How often TLS files are looked at, by the next call.
+/// Period in which the next call checks the TLS files.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Times of the keeper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// Between two looks at a healthy driver.
+    /// Period of polls of a healthy driver.
     pub period: Duration,
     /// How long it may take to respond.
     pub limit: Duration,
     /// Failed looks after which it counts as down.
     pub misses: u32,
-    /// First and longest pause between looks at a driver that is down.
+    /// First and longest pause between polls of a driver that is down.
     pub pauses: (Duration, Duration),
     pub pings: Pings,
 }
@@ -108,12 +108,12 @@ enum Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Served {
     pub capabilities: Capabilities,
-    /// It knows volumes.
+    /// Whether it supports volumes.
     pub volume_ids: bool,
 }
 
 impl Default for Served {
-    /// Until it is known: what the driver cannot do, it refuses.
+    /// The state before the first poll: the driver itself refuses unsupported calls.
     fn default() -> Self {
         Self { capabilities: Capabilities { initialize: true, list: true, inspect: true, tag: true }, volume_ids: true }
     }
@@ -130,7 +130,7 @@ pub(super) struct Line {
     looks: Mutex<Connection>,
     served: Mutex<Served>,
     condition: watch::Sender<Condition>,
-    /// A call broke: look at the driver now.
+    /// A call broke: poll the driver now.
     broke: Notify,
 }
 
@@ -259,7 +259,7 @@ impl Line {
         DriverError::new(code, format!("driver {name} at {address}: {text}"))
     }
 
-    /// Looks at the driver for ever.
+    /// Polls the driver for ever.
     pub(super) async fn keep(self: Arc<Self>) {
         let timing = self.timing;
         let (mut misses, mut pause) = (0, timing.pauses.0);
@@ -357,7 +357,7 @@ impl Line {
             return channel;
         }
         let files = self.endpoint.tls.clone();
-        // A file that is being written is left alone.
+        // A file that is being written is not read.
         let changed = spawn_blocking(move || {
             let fingerprint = files.fingerprint();
             fingerprint != used && files.client().is_ok()

@@ -41,13 +41,13 @@ const CALLS: u32 = 1_000;
 /// Pause after a connection could not be accepted, such as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where to listen, and for whom.
+/// The address of a server, and its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenOptions {
     pub listen: Listen,
     /// The certificate of the server, and the CA of its clients.
     pub tls: TlsFiles,
-    /// Whether others on the network may connect without TLS, or without a certificate.
+    /// Whether clients on the network may connect without TLS, or without a certificate.
     pub is_insecure: bool,
     /// Whether the group of a Unix socket may open it.
     pub has_group_access: bool,
@@ -132,7 +132,7 @@ impl Identity {
 /// Serves drivers until `stop`, and calls in flight for a while longer. Tells `started` where.
 ///
 /// # Errors
-/// The address cannot be had, or would be open to others on the network.
+/// The address cannot be bound, or would be open to the network.
 pub(crate) async fn serve(
     options: &ListenOptions,
     drivers: Catalogue,

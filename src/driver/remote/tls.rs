@@ -41,10 +41,10 @@ pub(crate) enum TlsError {
     /// Certificate and key go together.
     #[error("a certificate needs its key, and a key its certificate: give both files or none")]
     Half,
-    /// There is no CA.
+    /// The CA is missing.
     #[error("https needs the file of the CA that signed the certificate of the driver")]
     NoCa,
-    /// There is no certificate.
+    /// The certificate is missing.
     #[error("a server with TLS needs a certificate and its key")]
     NoCertificate,
     /// rustls rejects them.

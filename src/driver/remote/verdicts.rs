@@ -19,7 +19,7 @@ pub(super) const PAUSE: Duration = Duration::from_secs(5);
 /// More than any process has classes.
 const MOST: usize = 10_000;
 
-/// A class, without what changes without a meaning.
+/// A class, without fields that change without a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Subject(u64);
 
@@ -41,7 +41,7 @@ pub(super) struct Verdicts(Mutex<HashMap<Subject, Verdict>>);
 #[derive(Debug, Default)]
 struct Verdict {
     problems: Option<Problems>,
-    /// Before this time it is not asked for again.
+    /// The driver is not called again before this time.
     next: Option<Instant>,
 }
 

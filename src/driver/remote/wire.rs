@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A result without content, such as a message of another program. It says nothing, so the outcome is unknown.
+/// A result without content, such as a message of another program. The outcome is unknown.
 pub(super) fn nothing<T>() -> Result<T, DriverError> {
     Err(DriverError::new(Code::Unknown, "the driver returned neither a result nor a failure"))
 }

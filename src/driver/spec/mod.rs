@@ -151,7 +151,7 @@ impl<'a> Fields<'a> {
         self.with(name, all).unwrap_or_default()
     }
 
-    /// Whether the field is there, and not `null`.
+    /// Whether the field is present, and not `null`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }

@@ -166,7 +166,7 @@ impl Cloud {
         .await
     }
 
-    /// Counts a call, and holds it up or fails it if the settings say so.
+    /// Counts a call, and delays it or makes it fail as configured.
     async fn call<T>(
         &self,
         operation: Operation,
@@ -217,7 +217,7 @@ impl Cloud {
         };
         let delay = || self.pause(fault.latency);
         if fault.lost_reply {
-            // Its outcome is what the caller does not learn.
+            // The caller does not get the result.
             drop(work.await);
             delay().await;
             return Err(failure(fault.code.unwrap_or(Code::Unknown)));

@@ -13,7 +13,7 @@ use crate::simulated_cloud::{
 /// The state of a VM as far as its Node is concerned.
 #[derive(Clone, Debug)]
 pub(in crate::simulated_cloud) enum NodeView {
-    /// The VM is there.
+    /// The VM exists.
     Vm(Box<VmRecord>),
     /// The VM is deleted, its Node is not.
     Departed(Departed),
@@ -27,7 +27,7 @@ impl Cloud {
         self.changed.notified().await;
     }
 
-    /// The VMs that have changed since this was last asked; at first, all.
+    /// The VMs that have changed since the last call; at first, all.
     pub(in crate::simulated_cloud) fn take_changed(&self) -> BTreeSet<String> {
         let (mut inner, _) = self.lock();
         inner.changed.replace(BTreeSet::new()).unwrap_or_else(|| inner.everything())
@@ -47,7 +47,7 @@ impl Cloud {
         }
     }
 
-    /// The VM is about to ask for its Node; false if it is not there any more.
+    /// The VM is about to request its Node; false if the VM no longer exists.
     pub(in crate::simulated_cloud) fn node_asked(&self, id: &str) -> bool {
         self.link(id, |vm, _| {
             if vm.node.is_none() {

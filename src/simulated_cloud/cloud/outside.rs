@@ -89,7 +89,7 @@ impl Cloud {
         self.lock().0.control.clone()
     }
 
-    /// Puts settings in the place of all others; what is absent is as at the start.
+    /// Replaces all settings; absent fields get the initial value.
     ///
     /// # Errors
     /// When they are not valid.
@@ -97,7 +97,7 @@ impl Cloud {
         Control::replaced(&self.start, body).map(|control| self.set_control(control))
     }
 
-    /// Changes some settings; what is `null` is as at the start.
+    /// Changes some settings; `null` restores the initial value.
     ///
     /// # Errors
     /// When the outcome is not valid.
@@ -105,7 +105,7 @@ impl Cloud {
         self.control().patched(&self.start, patch).map(|control| self.set_control(control))
     }
 
-    /// Puts settings in the place of all others.
+    /// Replaces all settings.
     pub fn set_control(&self, control: Control) -> Control {
         let (mut guard, _) = self.lock();
         let inner = &mut *guard;

@@ -26,7 +26,7 @@ const CONCURRENCY: usize = 32;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// Looks after the Nodes of a cloud's VMs in a cluster, until it is told to stop.
+/// Keeps the Nodes of a cloud's VMs in a cluster, until it is stopped.
 pub async fn keep_nodes(cloud: Arc<Cloud>, client: Client, stop: CancellationToken) {
     let since = cloud.clock.now();
     let slots = Arc::new(Semaphore::new(CONCURRENCY));
@@ -67,16 +67,16 @@ struct Keeper {
 #[derive(Default)]
 struct Kept {
     memory: Memory,
-    /// A call is under way; it is looked at again when that ends.
+    /// A call is in flight; the VM is handled again when it ends.
     busy: bool,
     due: Option<Timestamp>,
 }
 
 /// How a call went.
 enum Outcome {
-    /// The Node has been told this.
+    /// This was written to the Node.
     Written(Written),
-    /// Alive at this time, and told this if conditions went with it.
+    /// The heartbeat of this time was written, with these conditions if there are any.
     Beaten(Timestamp, Option<Written>),
     Marked,
     /// Nothing more to do now.

@@ -1,4 +1,4 @@
-//! The kubelets of all VMs, the cloud controller and the node monitor: what makes VMs into Nodes.
+//! The kubelets of all VMs, the cloud controller and the node monitor.
 
 mod keeper;
 mod node;

@@ -71,7 +71,7 @@ pub(super) fn node(vm: &VmRecord, now: Timestamp) -> Node {
     }
 }
 
-/// Patch of the status of a Node that tells what the VM is like now.
+/// The patch of a Node's status with the current state of its VM.
 pub(super) fn status(vm: &VmRecord, registered_at: Timestamp, now: Timestamp) -> Value {
     let mut list: Vec<Value> =
         conditions(&vm.conditions, registered_at, now).iter().map(|condition| json!(condition)).collect();
@@ -81,7 +81,7 @@ pub(super) fn status(vm: &VmRecord, registered_at: Timestamp, now: Timestamp) ->
     json!({"status": {"conditions": list, "volumesAttached": attached(&vm.volumes), "volumesInUse": in_use}})
 }
 
-/// Patch of the status of a Node that is not heard of any more.
+/// The patch of the status of a Node without heartbeats.
 pub(super) fn dead(now: Timestamp) -> Value {
     let list: Vec<NodeCondition> = WELL
         .iter()
@@ -91,7 +91,7 @@ pub(super) fn dead(now: Timestamp) -> Value {
             reason: Some("NodeStatusUnknown".to_owned()),
             message: Some("Kubelet stopped posting node status.".to_owned()),
             last_transition_time: Some(Time(now)),
-            // When it was last heard of is left as it is.
+            // The time of the last heartbeat is not changed.
             last_heartbeat_time: None,
         })
         .collect();

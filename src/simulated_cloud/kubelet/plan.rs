@@ -54,9 +54,9 @@ pub(super) struct Rules {
 pub(super) enum Next {
     /// Create the Node.
     Register(Box<VmRecord>),
-    /// Tell it what has changed.
+    /// Write the changes.
     Update(Box<VmRecord>),
-    /// Say that it is alive, and its conditions too if so.
+    /// Write a heartbeat, with the conditions if requested.
     Beat(Box<VmRecord>, bool),
     /// Mark it as dead.
     MarkDead(String),

@@ -20,7 +20,7 @@ pub(super) struct Target {
 
 /// The result of a registration.
 pub(super) enum Registration {
-    /// The Node of the VM is there, with this UID.
+    /// The Node of the VM exists, with this UID.
     Done(String),
     /// The Node of another VM has the name.
     Occupied,
@@ -48,7 +48,7 @@ impl Target {
         }
     }
 
-    /// Tells the Node what its VM is like; false if there is no Node.
+    /// Writes the state of the VM to its Node; false if the Node does not exist.
     pub(super) async fn update(&self, vm: &VmRecord, now: Timestamp) -> Result<bool, Error> {
         let registered_at = match &vm.node {
             NodeLink::Registered { at, .. } => *at,
@@ -57,7 +57,7 @@ impl Target {
         self.patch_status(&vm.machine_name, &node::status(vm, registered_at, now)).await
     }
 
-    /// Marks a Node as dead; false if there is no Node.
+    /// Marks a Node as dead; false if the Node does not exist.
     pub(super) async fn mark_dead(&self, name: &str, now: Timestamp) -> Result<bool, Error> {
         self.patch_status(name, &node::dead(now)).await
     }
@@ -107,7 +107,7 @@ impl Target {
     }
 }
 
-/// Whether this call deleted something. What is not there, or is not the same any more, needs no deletion.
+/// Whether this call deleted something. A missing or replaced object needs no deletion.
 fn gone<T>(outcome: Result<T, Error>) -> Result<bool, Error> {
     match outcome {
         Ok(_) => Ok(true),

@@ -1,4 +1,4 @@
-//! The loop against an API server that knows just Nodes and Leases.
+//! The loop against an API server that serves only Nodes and Leases.
 
 use std::{
     collections::BTreeMap,
@@ -115,7 +115,7 @@ fn start() -> (Arc<Api>, Client) {
     (api, client)
 }
 
-/// Quick, and quiet unless a test wants heartbeats.
+/// Short delays, and no heartbeats unless a test needs them.
 fn control() -> Control {
     let nodes = json!({"heartbeatPeriod": "0s", "removalDelay": "10ms", "monitorGrace": "20ms"});
     Control::replaced(&Control::default(), json!({ "nodes": nodes })).unwrap()

@@ -35,7 +35,7 @@ pub(crate) struct Call {
     /// `status`, `eviction` or nothing.
     pub subresource: String,
     pub query: BTreeMap<String, String>,
-    /// Only metadata is asked for.
+    /// Whether only metadata is requested.
     pub is_partial: bool,
     pub body: Arc<Value>,
 }

@@ -10,7 +10,7 @@ pub(crate) struct Kind {
     pub is_namespaced: bool,
     /// Status is written through its subresource only.
     pub has_status: bool,
-    /// A custom resource: it has a generation and knows no strategic merge patch.
+    /// A custom resource: it has a generation and no strategic merge patch.
     pub is_custom: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) static ALL: [&Kind; 14] = [
     &LEASES,
 ];
 
-/// The kind at a path, the namespace, and what follows.
+/// The kind at a path, the namespace, and the rest of the path.
 pub(super) fn find(path: &str) -> Option<(&'static Kind, &str, Vec<&str>)> {
     let mut parts = path.trim_matches('/').split('/');
     let group = match parts.next()? {

@@ -31,7 +31,7 @@ pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
     }
 }
 
-/// By which field items of a list are told apart; empty for plain values.
+/// The field that identifies the items of a list; empty for plain values.
 fn merge_key(list: &str) -> Option<&'static str> {
     match list {
         "conditions" | "addresses" => Some("type"),

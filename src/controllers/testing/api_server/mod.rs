@@ -109,7 +109,7 @@ impl ApiServer {
         self.state().observer = Some(Arc::new(observer));
     }
 
-    /// Lists come in pages of at most this size, whatever clients ask for.
+    /// Lists have pages of at most this size, regardless of the requested limit.
     pub(crate) fn set_largest_page(&self, size: usize) {
         self.state().largest_page = size;
     }
@@ -140,7 +140,7 @@ impl ApiServer {
         self.state().store.all(kind).cloned().collect()
     }
 
-    /// Creates an object that a test wants to be there.
+    /// Creates an object for a test.
     pub(crate) fn create(&self, kind: &'static Kind, object: Value) -> Result<Arc<Object>, Refusal> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         let mut call = Call::from_outside(Verb::Create, kind, &namespace, "", self.clock.now());
@@ -300,7 +300,7 @@ impl ApiServer {
     }
 }
 
-/// A refusal that has nothing to do with what is stored.
+/// A refusal that does not depend on the stored objects.
 fn refused(call: &Call, code: u16) -> Response<Body> {
     let (reason, message) = match code {
         403 => ("Forbidden", "you must not do that"),
@@ -311,6 +311,6 @@ fn refused(call: &Call, code: u16) -> Response<Body> {
         504 => ("Timeout", "the server was unable to return a response in the time allotted"),
         _ => ("InternalError", "an error on the server has prevented the request from succeeding"),
     };
-    // That a kind is not served is said of no object.
+    // The error for a kind that is not served names no object.
     answer::refusal(Some(call).filter(|_| code != 404), &Refusal::new(code, reason, message))
 }

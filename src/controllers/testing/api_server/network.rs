@@ -36,11 +36,11 @@ pub(crate) enum Broken {
     Closed,
     /// The connection is reset.
     Reset,
-    /// Nothing is heard any more.
+    /// All messages are lost from now on.
     Silent,
 }
 
-/// Decides what becomes of requests.
+/// Decides the fate of requests.
 pub(crate) trait Network: Send + Sync + 'static {
     fn fate(&self, _call: &Call) -> Fate {
         Fate { there: Duration::ZERO, back: Duration::ZERO, outcome: Outcome::Answered }

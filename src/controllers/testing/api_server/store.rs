@@ -1,4 +1,4 @@
-//! Objects, and what an API server does with them.
+//! The objects of an API server, and the requests on them.
 
 use std::{
     collections::BTreeMap,
@@ -148,7 +148,7 @@ impl Store {
         Some(&all[first..])
     }
 
-    /// Watches have to begin anew with a list.
+    /// Watches have to list again.
     pub(super) fn forget_history(&mut self, kind: &Kind) {
         self.version += 1;
         self.forgotten.insert(kind.plural, self.version);

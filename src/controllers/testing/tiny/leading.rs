@@ -63,7 +63,7 @@ struct World {
     line: Arc<Line>,
 }
 
-/// A process that wants the Leases of both roles.
+/// A process that is a candidate for the Leases of both roles.
 struct Leading {
     stop: CancellationToken,
     task: AbortOnDropHandle<Result<(), LostLease>>,

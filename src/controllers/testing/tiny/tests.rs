@@ -1,4 +1,4 @@
-//! A kind that only its own folder knows, in cells against an API server in memory, on virtual time.
+//! A kind outside of the product, in cells against an API server in memory, on virtual time.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Something between mcm and a driver that breaks one connection and lets the others live.
+//! A proxy between mcm and a driver that breaks one connection and keeps the others.
 
 use std::sync::{
     Arc,
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 impl Between {
-    /// From now on nothing gets through, and no side hears of it.
+    /// From now on all data is dropped, without an error on either side.
     pub(super) fn swallow(&self) {
         self.0.fate.store(SWALLOWS, Relaxed);
     }

@@ -64,7 +64,7 @@ struct Server {
     address: Address,
     stop: CancellationToken,
     task: JoinHandle<Result<(), ListenError>>,
-    /// Its own, as that of another process: what is left of its connections ends with it.
+    /// A separate runtime, as in another process: its remaining connections end with it.
     runtime: Option<Runtime>,
 }
 
@@ -140,7 +140,7 @@ fn request() -> MachineRequest {
     }
 }
 
-/// Repeats until the driver is there.
+/// Repeats until the driver responds.
 async fn until_ok<T>(call: impl AsyncFn() -> Result<T, DriverError>) -> T {
     let calls = async {
         loop {
@@ -156,11 +156,11 @@ async fn until_ok<T>(call: impl AsyncFn() -> Result<T, DriverError>) -> T {
 
 type Answer<T> = Result<T, DriverError>;
 
-/// A driver that answers as it is told.
+/// A driver with configured answers.
 struct Odd {
     vm: Mutex<Answer<Vm>>,
     list: Listed,
-    /// How often it was asked what it can do.
+    /// The number of polls.
     looks: Mutex<usize>,
     /// Provider IDs with the requested tags.
     tagged: Mutex<Vec<(String, bool)>>,

@@ -22,7 +22,7 @@ async fn a_driver_that_is_not_there_is_unavailable_and_used_when_it_comes() {
     until_ok(async || driver.status(&request()).await).await;
 }
 
-/// Whether a driver was told to be up, in order.
+/// The observed states of a driver, in order.
 #[derive(Default)]
 struct Reached(Mutex<Vec<bool>>);
 
