@@ -33,7 +33,9 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
     match validate(&snapshot.deployment) {
         Err(invalid) => refuse(snapshot, &invalid),
-        Ok(spec) if spec.strategy == StrategyType::InPlaceUpdate && !policy.has_target => report_unsupported(snapshot, &spec),
+        Ok(spec) if spec.strategy == StrategyType::InPlaceUpdate && !policy.has_target => {
+            report_unsupported(snapshot, &spec)
+        }
         Ok(spec) => RolloutPlanner::new(snapshot, policy, &spec).plan(),
     }
 }
