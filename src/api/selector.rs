@@ -141,7 +141,7 @@ mod tests {
     #[case(expression("a", "In", json!([])), "add at least one")]
     #[case(expression("a", "NotIn", json!(null)), "add at least one")]
     #[case(expression("a", "Exists", json!(["1"])), "remove them")]
-    fn what_cannot_be_understood_is_an_error_and_not_an_empty_match(#[case] selector: Value, #[case] hint: &str) {
+    fn an_unsupported_selector_is_an_error_and_not_an_empty_match(#[case] selector: Value, #[case] hint: &str) {
         assert!(parse(selector).unwrap_err().to_string().contains(hint));
     }
 }

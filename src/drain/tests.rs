@@ -255,7 +255,7 @@ fn time_that_passed_before_the_first_eviction_does_not_count(
 }
 
 #[test]
-fn a_pod_that_somebody_deleted_long_ago_is_told_again() {
+fn a_pod_that_another_client_deleted_long_ago_is_deleted_again() {
     let mut stuck = pod("a");
     stuck.terminating_since = Some(at(NOW - 60));
     assert_eq!(methods(&normal(&[stuck], &Attempts::new())), [Method::Evict]);

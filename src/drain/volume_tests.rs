@@ -87,7 +87,7 @@ fn the_order_of_pods_with_volumes(#[case] pods: Vec<PodFacts>, #[case] expected:
 }
 
 #[test]
-fn who_has_to_wait_is_told_why() {
+fn a_waiting_caller_gets_the_reason() {
     let pods = [with("a", 3, &["x"]), with("b", 3, &["x"]), with("c", 0, &["z"])];
     let plan = planned(&pods, &known(&pods), &Attempts::new(), NOW);
     let expected = [
@@ -99,7 +99,7 @@ fn who_has_to_wait_is_told_why() {
 }
 
 #[test]
-fn a_refused_pod_holds_up_nobody_and_waits_for_those_on_the_move() {
+fn a_refused_pod_delays_no_other_and_waits_for_moving_volumes() {
     let pods = [with("a", 7, &["x"]), with("b", 0, &["x"])];
     let mut volumes = known(&pods);
     let attempts = tried("a", Method::Evict, NOW, 1, refused(false));
@@ -163,7 +163,7 @@ fn reattachment_is_awaited_from_the_detachment_on(#[case] second: i64, #[case] i
 }
 
 #[test]
-fn the_next_pod_goes_when_the_volumes_of_the_one_before_have_arrived_or_are_given_up() {
+fn the_next_pod_is_evicted_when_the_volumes_of_the_previous_one_have_arrived_or_timed_out() {
     let pods = [with("a", 7, &["x"]), with("b", 0, &["y"])];
     let mut volumes = known(&pods);
     volumes.told_to_go(&pods[0], at(NOW));
@@ -201,7 +201,7 @@ fn a_shared_volume_is_awaited_with_the_last_of_its_pods(#[case] is_daemon: bool)
 }
 
 #[test]
-fn an_ephemeral_volume_goes_with_its_pod_and_is_not_attached_again() {
+fn an_ephemeral_volume_is_deleted_with_its_pod_and_not_attached_again() {
     let gone = with("a", 0, &["x*"]);
     let mut volumes = known(std::slice::from_ref(&gone));
     volumes.told_to_go(&gone, at(NOW));
@@ -212,7 +212,7 @@ fn an_ephemeral_volume_goes_with_its_pod_and_is_not_attached_again() {
 }
 
 #[test]
-fn volumes_of_pods_that_somebody_else_deleted_are_awaited_too() {
+fn volumes_of_pods_deleted_by_other_clients_are_also_awaited() {
     let mut ending = with("a", 0, &["x"]);
     ending.terminating_since = Some(at(NOW - 5));
     let mut volumes = known(std::slice::from_ref(&ending));
@@ -287,7 +287,7 @@ fn no_wait_for_volumes_goes_beyond_the_deadline() {
 }
 
 #[test]
-fn what_is_not_followed_has_a_reason() {
+fn volumes_that_are_not_followed_have_a_reason() {
     let mut daemon = with("d", 0, &["odd-2"]);
     daemon.is_daemon = true;
     let pods = [with("a", 0, &["odd-1", "x"]), daemon];
@@ -350,7 +350,7 @@ fn volumes_of_pods_that_stay_are_not_awaited(#[case] change: fn(&mut PodFacts)) 
 }
 
 #[test]
-fn a_volume_that_the_driver_does_not_know_is_awaited_after_its_pod() {
+fn a_volume_without_an_id_is_awaited_after_its_pod() {
     let pods = [with("a", 0, &["odd"])];
     let mut volumes = known(&pods);
     volumes.told_to_go(&pods[0], at(NOW));

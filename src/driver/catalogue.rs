@@ -284,7 +284,7 @@ mod tests {
     #[case::not_chosen("other", Some("simulated"), &["simulated"])]
     #[case::in_place_of_a_built_in_one("Simulated", None, &["Simulated"])]
     #[tokio::test]
-    async fn drivers_of_other_processes_are_opened_too(
+    async fn drivers_of_other_processes_are_also_opened(
         #[case] name: &str,
         #[case] provider: Option<&str>,
         #[case] expected: &[&str],

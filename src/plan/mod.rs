@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_prints_its_steps_with_reasons_and_then_what_it_waits_for() {
+    fn a_plan_prints_its_steps_with_reasons_and_then_its_waits() {
         let mut plan = Plan::default();
         assert_eq!(plan.to_string(), "nothing to do\n");
         plan.then("create machine m4", "3 planned < 3 replicas + 1 maxSurge");

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_goes_away_costs_no_token() {
+    async fn a_dropped_waiter_costs_no_token() {
         let bucket = FairBucket::new(ONE_A_SECOND);
         bucket.take("a").await;
         let began = Instant::now();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_rate_nobody_waits() {
+    async fn without_a_rate_no_request_waits() {
         let bucket = FairBucket::new(Rate { qps: 0.0, burst: 0 });
         join_all((0..1000).map(|_| bucket.take("a"))).await;
     }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_held_unless_somebody_judges_and_changes_are_told() {
+    fn nothing_is_held_without_a_check_and_changes_are_reported() {
         let holds = Holds::default();
         let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         assert_eq!(holds.of(&named("a")), None);

@@ -458,7 +458,7 @@ mod tests {
     #[case::unknown_outcome("/api/v1/pods", 504, Some("1"), 1)]
     #[case::disruption_budget("/api/v1/namespaces/n/pods/p/eviction", 429, Some("1"), 1)]
     #[tokio::test(start_paused = true)]
-    async fn only_what_was_refused_is_repeated(
+    async fn only_refused_requests_are_repeated(
         #[case] uri: &str,
         #[case] code: u16,
         #[case] retry_after: Option<&'static str>,

@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_forgotten_key_comes_no_more_wherever_it_was() {
+    async fn a_forgotten_key_is_never_returned() {
         let queue = queue(Duration::ZERO);
         for key in ["ready", "in flight", "delayed"] {
             queue.add_at(key, Instant::now());
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_object_of_a_forgotten_name_comes_again() {
+    async fn a_new_object_with_a_forgotten_name_is_reported() {
         let queue = queue(Duration::ZERO);
         queue.add("a");
         queue.forget(&"a");

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_responses_do_not_disturb_what_fast_ones_have_shown() {
+    fn slow_responses_do_not_change_the_measured_clock() {
         let (_, clock) = clock();
         clock.measure(at(1500.0), at(0.0), at(0.1));
         let before = clock.now();

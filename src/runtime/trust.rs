@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trust_holds_for_exactly_the_time_that_is_told() {
+    fn the_trust_lasts_exactly_for_the_reported_time() {
         let mut world = World::new();
         let mut seen = vec![world.trust().is_trusted()];
         let mut let_pass = |world: &mut World| {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_silence_what_was_missed_is_given_time_to_arrive() {
+    fn after_a_silence_missed_events_get_time_to_arrive() {
         let mut world = World::new();
         world.pass(60);
         world.record.heard(world.now);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn while_everything_is_read_anew_only_the_end_of_that_counts() {
+    fn during_a_relist_only_its_end_counts() {
         let mut world = World::new();
         world.record.is_listing = true;
         for _ in 0..5 {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_computer_that_was_suspended_does_not_trust_what_it_knew() {
+    fn caches_are_not_trusted_after_the_computer_was_suspended() {
         let mut world = World::new();
         world.now.wall += Duration::from_secs(3600);
         assert!(!world.trust().is_trusted());
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_watched_is_trusted_once_it_is_filled() {
+    fn an_unwatched_cache_is_trusted_once_it_is_filled() {
         let mut world = World::new();
         world.record.limit = None;
         world.pass(3600);

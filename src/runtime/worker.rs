@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_whose_reconcile_panics_comes_again_ever_later_and_delays_no_other() {
+    async fn an_object_whose_reconcile_panics_is_retried_with_a_backoff_and_delays_no_other() {
         let handler = Arc::new(Panicking { start: Instant::now(), handled: Mutex::default() });
         let queue = Queue::new("test", Pacing::default());
         ["poisoned", "good"].into_iter().for_each(|key| queue.add(key));

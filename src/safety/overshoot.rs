@@ -105,7 +105,7 @@ mod tests {
     proptest! {
         /// A set within replicas and maxSurge is never frozen with a margin, and an empty one never stays frozen.
         #[test]
-        fn what_was_planned_for_never_freezes_and_every_freeze_can_end(
+        fn planned_machines_cause_no_freeze_and_every_freeze_can_end(
             replicas in 0..i32::MAX, surge in 0..i32::MAX, up in 1_u32.., down in 0_u32.., machines in 0..usize::MAX,
         ) {
             let limits = Limits::of_deployment(replicas, surge, margins(up, down));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_strikes_the_same_calls_in_whatever_order_they_come() {
+    fn the_same_seed_affects_the_same_calls_in_any_order() {
         let control = control(json!([{"rate": 0.3, "code": "Internal"}]));
         let forwards = struck(7, &control, 0..500);
         assert_eq!(forwards, struck(7, &control, (0..500).rev()));

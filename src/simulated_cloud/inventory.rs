@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_file_gives_back_what_was_put_in() {
+    fn a_state_file_restores_its_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         let mut inventory = Inventory::open(&path).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_is_refused_and_left_alone() {
+    fn a_file_of_another_program_is_refused_and_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         fs::write(&path, "{\"serial\":1}\nshopping list\n").unwrap();

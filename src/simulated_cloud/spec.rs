@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_read_whatever_the_case_of_its_key() {
+    fn keys_of_fields_are_case_insensitive() {
         let spec = ProviderSpec::parse(&json!({
             "REGION": "moon", "Zone": "moon-b", "instancetype": "large",
             "createLatency": "1s", "BootLatency": "1m30s", "deleteLatency": "500ms",

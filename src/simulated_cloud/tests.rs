@@ -36,7 +36,7 @@ async fn serve_http() -> String {
 #[case("GET", "/v2/vms", "", 404, "there is no such path")]
 #[case("PUT", "/v1/vms", "", 404, "there is no such method of this path")]
 #[tokio::test]
-async fn what_the_api_refuses_it_explains(
+async fn the_api_explains_its_refusals(
     #[case] method: &str,
     #[case] path: &str,
     #[case] body: &'static str,

@@ -364,7 +364,7 @@ async fn a_pool_that_could_never_work_is_refused(#[case] name: &str, #[case] spe
 
 /// The class of a pool may change, which is a rollout; whose VMs they are, and who drains them, may not.
 #[tokio::test]
-async fn what_a_pool_is_stays() {
+async fn the_kind_of_a_pool_is_immutable() {
     let place = Place::new().await;
     place.create("MCMMachinePool", "p", reference("a")).await.unwrap();
     place.patch("MCMMachinePool", "p", json!({ "spec": reference("b") })).await.unwrap();

@@ -160,7 +160,7 @@ async fn no_new_fault_comes_in() {
 /// A rule fails on labels that are not a map, and the API server never accepts them again. Such an object cannot be
 /// decoded by any client.
 #[tokio::test]
-async fn labels_that_are_no_map_are_mended_together_with_whatever_else_changes() {
+async fn labels_that_are_not_a_map_are_corrected_together_with_other_changes() {
     for object in Stored::before(SET, &["spec: {template: {metadata: {labels: [pool]}}}"]).await {
         object.refuses("metadata: {finalizers: [example.com/hold]}", "expected a map").await;
         let mended =

@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn a_deployment_is_scaled_and_the_annotated_machine_goes_first() {
+fn a_deployment_is_scaled_down_by_its_annotated_machine() {
     play(async |world: &'static World| {
         let scene = Scene::with_workers(world, "scaled", 2).await;
         scene.scale(3);

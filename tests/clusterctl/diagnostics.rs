@@ -28,7 +28,7 @@ async fn get(port: u16, token: Option<&str>) -> (u16, String) {
 
 /// Without a token 401, without the right 403, with the ClusterRole of the release 200.
 #[test]
-fn metrics_are_for_those_whom_the_management_cluster_allows() {
+fn metrics_are_served_to_users_authorized_by_the_management_cluster() {
     play(async |world: &'static World| {
         let namespace = world.management.namespace("scraped").await;
         let folder = tempfile::tempdir().unwrap();

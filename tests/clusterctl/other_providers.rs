@@ -130,7 +130,7 @@ fn machines_of_another_provider_come_to_mcm_and_return_and_nobody_notices() {
 
 /// 4.3, path C: what is under way is undone, a check that fails changes nothing, and by way of mcm machines become native ones.
 #[test]
-fn a_way_between_providers_is_undone_and_goes_on_to_native() {
+fn a_migration_between_providers_is_undone_and_continued_to_native() {
     play(async |world: &'static World| {
         let (scene, other) = with_machines_of_other(world, "borrowed", 2).await;
         let adoption = Adoption::beside(scene).await;

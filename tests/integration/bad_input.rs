@@ -32,7 +32,7 @@ use crate::support::{
     "spec.template.spec.class.name: Required value: write the name of the MachineClass that describes the VM"
 )]
 #[tokio::test]
-async fn the_api_server_refuses_what_could_never_work(#[case] change: Value, #[case] text: &str) {
+async fn the_api_server_refuses_specs_that_could_never_work(#[case] change: Value, #[case] text: &str) {
     let control_plane = ControlPlane::shared().await;
     let mut deployment = objects::deployment("pool", 1);
     objects::merge(&mut deployment, change);

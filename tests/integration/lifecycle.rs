@@ -46,7 +46,7 @@ async fn the_two_programs_of_the_reference_do_it_together_under_their_names() {
 }
 
 #[tokio::test]
-async fn the_record_of_who_wrote_what_stays_with_a_machine_that_a_person_applies() {
+async fn managed_fields_of_a_machine_applied_by_a_user_are_kept() {
     let world = World::new("applied").await;
     let _manager = world.run(&[]).await;
     world.classes().await;

@@ -74,7 +74,7 @@ async fn no_vm_is_lost_or_doubled_however_often_the_driver_is_killed() {
 }
 
 #[tokio::test]
-async fn a_driver_that_hangs_is_reported_and_used_again_when_it_goes_on() {
+async fn a_hanging_driver_is_reported_and_used_again_once_it_responds() {
     let world = World::patient("hangs").await;
     let (driver, flag) = driver(&world);
     let _manager = manager(&world, &flag).await;

@@ -20,7 +20,7 @@ const VOLUMES: usize = 8;
 const MOST_AT_ONCE: usize = 5;
 
 #[tokio::test]
-async fn volumes_move_a_few_at_a_time_and_a_machine_goes_when_they_have_arrived() {
+async fn volumes_move_a_few_at_a_time_and_a_machine_is_deleted_when_they_have_arrived() {
     let world = World::new("volumes").await;
     let _manager = world.run(&[]).await;
     let [first, second] = two_machines(&world).await;
@@ -39,7 +39,7 @@ async fn volumes_move_a_few_at_a_time_and_a_machine_goes_when_they_have_arrived(
 }
 
 #[tokio::test]
-async fn a_stuck_volume_is_told_and_holds_up_a_drain_for_a_limited_time() {
+async fn a_stuck_volume_is_reported_and_delays_a_drain_for_a_limited_time() {
     let world = World::new("stuck").await;
     let _manager = world.run(&["--machine-pv-detach-timeout=3s"]).await;
     let [first, second] = two_machines(&world).await;

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replaces_another_value_removes_the_rest_of_it() {
+    fn a_replacement_removes_the_rest_of_the_value() {
         let (mut from, to) = (json!({"a": 1, "b": {"c": 2, "d": 3}}), json!({"b": {"c": 4}, "e": 5}));
         let patch = replacing(&from, &to);
         patch::apply(&mut from, &patch);

@@ -27,7 +27,7 @@ pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>
     let mut all = vec![
         of_whole("deployment", settled(deployment)),
         of_whole("cluster", cluster(s, way.to())),
-        of_whole("pause", nobody_paused(s, way.from()).and_then(|text| nobody_holds_a_class(s).map(|()| text))),
+        of_whole("pause", nobody_paused(s, way.from()).and_then(|text| no_migration_holds_a_class(s).map(|()| text))),
         of_whole("rollout", no_rollout(s, way.from(), deployment, members)),
         of_whole("provider", provider(s, way, deployment)),
         of_whole("names", names_are_free(s, way, members)),
@@ -52,7 +52,7 @@ pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>
     all
 }
 
-fn nobody_holds_a_class(s: &Snapshot) -> Result<(), String> {
+fn no_migration_holds_a_class(s: &Snapshot) -> Result<(), String> {
     let other = |class: &&Object| class.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
     match swap::classes(s).into_iter().find(other) {
         Some(class) => Err(format!("{} is held by another migration: complete that first", class.id())),

@@ -54,7 +54,7 @@ mod tests {
     #[case("596523h14m7s", true)]
     #[case("596523h14m8s", false)]
     #[case("876000h", true)]
-    fn what_seconds_cannot_hold_does_not_fit(#[case] text: &str, #[case] expected: bool) {
+    fn a_duration_beyond_seconds_does_not_fit(#[case] text: &str, #[case] expected: bool) {
         assert_eq!(fits(text.parse().unwrap()), expected);
     }
 }

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_clock_was_set_back_what_failed_is_retried() {
+    fn failures_are_retried_after_the_clock_was_set_back() {
         let mut memory = Memory::default();
         let [before, now] = [7_200, 3_600].map(|second| Timestamp::from_second(second).unwrap());
         memory.call_failed(Call::Create, DriverError::new(Code::Internal, "because"), before);

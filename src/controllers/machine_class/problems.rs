@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_another_process_serves_is_left_alone() {
+    fn a_class_that_another_process_serves_is_not_touched() {
         assert_eq!(outcome(&snapshot(Some("a: bad"), None)), None);
     }
 

@@ -104,7 +104,7 @@ mod tests {
     )]
     #[case::only_labels_are_applied(&[entry("Apply", "", &json!({})), entry("Update", "", &json!({ "f:template": {} }))], false)]
     #[case::nothing_is_known(&[], false)]
-    fn a_field_that_was_pruned_is_told_from_zero(#[case] entries: &[Value], #[case] expected: bool) {
+    fn a_pruned_field_is_distinguished_from_zero(#[case] entries: &[Value], #[case] expected: bool) {
         assert_eq!(was_pruned(&deployment(None, entries)), expected);
         assert!(!was_pruned(&deployment(Some(1), entries)));
     }
@@ -113,7 +113,7 @@ mod tests {
     #[case::without_it(r#"{"spec":{"template":{}}}"#, true)]
     #[case::with_zero(r#"{"spec":{"replicas":0,"template":{}}}"#, false)]
     #[case::of_something_else("nonsense", false)]
-    fn a_manifest_of_kubectl_tells_as_well(#[case] manifest: &str, #[case] expected: bool) {
+    fn the_manifest_of_kubectl_is_also_read(#[case] manifest: &str, #[case] expected: bool) {
         let mut pruned = deployment(None, &[entry("Update", "", &json!({ "f:template": {} }))]);
         pruned.annotations_mut().insert(labels::KUBECTL_LAST_APPLIED.to_owned(), manifest.to_owned());
         assert_eq!(was_pruned(&pruned), expected);

@@ -222,7 +222,7 @@ fn a_node_that_was_marked_before_loses_our_finalizer_too() {
 }
 
 #[test]
-fn a_mark_that_somebody_removed_is_not_put_again() {
+fn a_removed_mark_is_not_set_again() {
     let again = marked_at(snapshot(node(9999, json!({})), vec![]), 10);
     assert!(act(&plan(&again, &POLICY)).is_empty());
 }
@@ -311,7 +311,7 @@ fn the_machine_of_a_node_that_was_deleted(#[case] machines: Vec<Arc<Machine>>, #
 #[case::ran("", "cloud:///8", "Running", "delete m")]
 #[case::its_own_has_not_joined_yet("", "cloud:///8", "Pending", "ForgetGoneNode")]
 #[case::not_created_yet("cloud:///7", "", "", "ForgetGoneNode")]
-fn a_node_without_label_is_told_by_its_vm(
+fn a_node_without_label_is_identified_by_its_vm(
     #[case] of_node: &str,
     #[case] of_machine: &str,
     #[case] phase: &str,
@@ -324,7 +324,7 @@ fn a_node_without_label_is_told_by_its_vm(
 }
 
 #[test]
-fn two_machines_of_one_gone_node_are_left_alone() {
+fn two_machines_of_one_deleted_node_are_not_touched() {
     let gone = GoneNode { machine: None, ..gone_node() };
     let plan = plan(&after_end_of(gone, vec![machine("a", "Running"), machine("b", "Running")]), &POLICY);
     assert!(plan.steps.is_empty() && plan.waits[0].text.contains("a, b"));
@@ -334,7 +334,7 @@ fn two_machines_of_one_gone_node_are_left_alone() {
 #[case::not_read_yet(None, json!("GetNode"))]
 #[case::it_is_back(Some(Ok(true)), json!("ForgetGoneNode"))]
 #[case::not_readable(Some(Err("timeout".to_owned())), Value::Null)]
-fn a_machine_is_deleted_only_for_a_node_that_is_gone_now(
+fn a_machine_is_deleted_only_if_its_node_is_still_missing(
     #[case] read: Option<Result<bool, String>>,
     #[case] expected: Value,
 ) {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_never_changes_is_asked_for_once_by_all_who_wait_for_the_answer() {
+    async fn look_ups_of_constant_data_share_one_request() {
         let server = Server { coalescer: Coalescer::of_facts(), ..Server::new() };
         let late = async {
             tokio::time::sleep(Duration::from_millis(900)).await;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_gets_an_answer_that_is_older_than_the_question() {
+    async fn an_answer_is_never_older_than_the_question() {
         let server = Server::new();
         let late = async {
             tokio::time::sleep(WINDOW + Duration::from_millis(1)).await;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_nobody_waits_for_is_not_sent_and_not_joined() {
+    async fn a_cancelled_request_is_neither_sent_nor_joined() {
         let server = Server::new();
         tokio::time::timeout(WINDOW / 2, server.ask("x", "a")).await.unwrap_err();
         assert_eq!(server.ask("x", "b").await, 0);

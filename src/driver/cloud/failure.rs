@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_failed_without_secrets() {
+    fn an_error_names_the_failure_without_secrets() {
         let failure = Failure::Named { code: Code::Internal, name: "Bad".to_owned(), message: "no hunter2".to_owned() };
         let secret = SecretData([("userData".to_owned(), b"hunter2".to_vec())].into());
         let error = failure.error("call of x", &secret);

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_of_the_cloud_is_transient() {
+    fn a_response_that_is_not_from_the_cloud_is_transient() {
         assert!([200, 302, 408, 409, 429, 500, 502, 503, 504].into_iter().all(|s| code_of_status(s).is_transient()));
     }
 }

@@ -48,7 +48,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_is_made_once_and_the_one_that_was_not_used_for_longest_goes() {
+    async fn a_value_is_created_once_and_the_least_recently_used_is_evicted() {
         let recent = Recent::new(2);
         let mut made = Vec::new();
         for key in ["a", "b", "a", "c", "a", "b"] {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_absent_unless_it_is_read_as_it_is() {
+    fn binary_values_are_absent_unless_read_as_bytes() {
         let data = SecretData([("a".to_owned(), vec![0xff])].into());
         let secrets = Secrets(&data);
         assert_eq!((secrets.trimmed(&["a"]), secrets.raw("a"), secrets.raw("b")), (None, Some(&[0xff][..]), None));

@@ -91,7 +91,7 @@ async fn a_bad_moment_of_the_cloud_is_forgiven() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_driver_cannot_do_and_what_the_subject_does_not_say_is_skipped() {
+async fn unsupported_and_unconfigured_checks_are_skipped() {
     let driver = Broken::new(Defect::CannotListOrInitialize);
     let subject = Subject { invalid_class: None, foreign_class: None, volumes: vec![], ..subject(&driver) };
     let report = run(&subject).await;
@@ -100,7 +100,7 @@ async fn what_a_driver_cannot_do_and_what_the_subject_does_not_say_is_skipped() 
 }
 
 #[test]
-fn a_report_says_what_failed_and_why() {
+fn a_report_names_failures_with_reasons() {
     let result = |name, outcome, detail: &str| CheckResult { name, outcome, detail: detail.to_owned() };
     let report = Report {
         results: vec![

@@ -235,7 +235,7 @@ mod tests {
     #[case::not_a_name(("aws:///i-1", "not a name"), ("aws:///i-1", ""))]
     #[case::no_id(("", "machine-1"), ("", ""))]
     #[case::not_an_id(("two words", "machine-1"), ("", ""))]
-    fn a_wrong_entry_of_a_list_is_emptied_and_told(#[case] found: (&str, &str), #[case] kept: (&str, &str)) {
+    fn a_wrong_entry_of_a_list_is_emptied_and_reported(#[case] found: (&str, &str), #[case] kept: (&str, &str)) {
         let owned = |(id, machine): (&str, &str)| (id.to_owned(), ListedVm::unmarked(machine));
         let fine = owned(("aws:///i-0", "machine-0"));
         let all: Listed = [fine.clone(), owned(found)].into();

@@ -98,7 +98,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn the_kernel_notices_a_peer_that_is_gone_without_a_word() {
+    async fn the_kernel_detects_a_vanished_peer() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         keep_alive(&stream).unwrap();

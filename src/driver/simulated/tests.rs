@@ -349,7 +349,7 @@ async fn csi_volumes_have_their_handles_as_ids_and_others_none() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_nothing_was_done() {
+async fn a_refused_connection_proves_that_nothing_was_done() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -373,7 +373,7 @@ async fn a_connection_that_breaks_leaves_the_outcome_unknown() {
 }
 
 #[tokio::test]
-async fn not_found_from_somebody_else_does_not_mean_that_there_is_no_vm() {
+async fn not_found_from_another_account_does_not_prove_the_absence_of_a_vm() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let driver = remote(&listener.local_addr().unwrap().to_string());
     tokio::spawn(axum::serve(listener, axum::Router::new()).into_future());
@@ -416,7 +416,7 @@ async fn a_slow_fault_delays_and_then_lets_the_call_through() {
 }
 
 #[tokio::test]
-async fn a_restarted_cloud_knows_its_vms_and_ends_what_was_begun() {
+async fn a_restarted_cloud_keeps_its_vms_and_completes_operations() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state");
     let open = || Arc::new(Cloud::open(&path, 1, Control::default()).unwrap());

@@ -42,7 +42,7 @@ fn texts(problems: &[Problem]) -> Vec<String> {
 }
 
 #[test]
-fn every_kind_of_field_is_read_whatever_the_case_of_its_key() {
+fn keys_of_every_kind_of_field_are_case_insensitive() {
     let (spec, problems) = read(&json!({
         "NAME": "x", "Count": 9, "isfast": true, "mode": "b", "timeOut": "90s", "size": {"AMOUNT": "1Gi"},
         "tags": {"Key": ""}, "DISKS": [{"GigaBytes": 0, "labels": ["l"]}, {"gigabytes": 100}],
@@ -152,7 +152,7 @@ proptest! {
 }
 
 #[test]
-fn of_a_spec_that_is_wrong_throughout_the_first_problems_are_told() {
+fn the_first_problems_of_a_wholly_wrong_spec_are_reported() {
     let disks: Vec<Value> = (0..1000).map(Value::from).collect();
     let (_, problems) = read(&json!({"name": "x", "disks": disks}));
     assert_eq!(problems.errors.len(), 50);

@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_is_forgotten_in_the_end() {
+    fn deleted_objects_are_dropped_eventually() {
         let mut gone = Gone::default();
         (0..3 * REMEMBERED).for_each(|uid| gone.insert(&uid.to_string(), 0));
         assert!(gone.recent.len() + gone.older.len() <= 2 * REMEMBERED);

@@ -44,7 +44,7 @@ fn a_write_is_read_at_once_and_an_older_watch_event_does_not_undo_it() {
 }
 
 #[test]
-fn what_a_write_removed_does_not_come_back_with_a_late_event() {
+fn a_late_event_does_not_restore_an_object_that_a_write_removed() {
     let cache = cache();
     cache.observe(Event::Apply(guard(object("a", "1", 5))));
     cache.removed(&Key::new("n", "a"), "1");
@@ -56,7 +56,7 @@ fn what_a_write_removed_does_not_come_back_with_a_late_event() {
 }
 
 #[test]
-fn an_answer_that_the_watch_overtook_does_not_bring_back_what_is_gone() {
+fn a_late_answer_does_not_revive_a_deleted_object() {
     let cache = cache();
     cache.observe(Event::Apply(guard(object("a", "1", 5))));
     cache.observe(Event::Delete(guard(object("a", "1", 7))));
@@ -86,7 +86,7 @@ fn a_listing_removes_what_it_lacks_but_not_what_was_written_meanwhile() {
 }
 
 #[test]
-fn what_was_read_while_a_listing_was_under_way_stays_and_its_events_count() {
+fn objects_read_during_a_list_stay_and_their_events_count() {
     let cache = cache();
     cache.observe(Event::Init);
     cache.store.write().read(guard(object("fresh", "2", 9)));
@@ -127,7 +127,7 @@ fn list(cache: &Cache<ConfigMap>, objects: impl IntoIterator<Item = ConfigMap>) 
 }
 
 #[test]
-fn what_a_relist_finds_gone_is_not_revived_by_a_late_answer() {
+fn an_object_that_a_relist_dropped_is_not_revived_by_a_late_answer() {
     let cache = cache();
     cache.observe(Event::Apply(guard(object("a", "1", 5))));
     list(&cache, []);
@@ -152,7 +152,7 @@ fn a_relist_takes_back_what_an_etcd_restore_undid() {
 }
 
 #[test]
-fn what_was_written_or_removed_while_a_listing_was_under_way_is_newer_than_it() {
+fn writes_during_a_list_are_newer_than_the_list() {
     let cache = cache();
     list(&cache, [object("a", "1", 5), object("b", "2", 5)]);
     cache.observe(Event::Init);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_memory_is_bounded() {
         let mut known = Correlator::default();
         for number in 0..(3 * REMEMBERED) {
             say(&mut known, &said(&number.to_string(), "made", number as i64 / 100));

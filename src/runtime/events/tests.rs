@@ -102,7 +102,7 @@ async fn an_event_is_written_in_core_v1_and_a_repetition_counted_on() {
 }
 
 #[tokio::test]
-async fn an_event_that_the_server_forgot_is_written_anew() {
+async fn an_expired_event_is_written_again() {
     let Bench { server, events, .. } = bench();
     let event = Event::normal(EventReason::Created, "made");
     events.record(&machine(), &event);
@@ -125,7 +125,7 @@ async fn a_failed_write_is_counted_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn recording_never_waits_and_what_does_not_fit_is_counted() {
+async fn recording_never_waits_and_dropped_events_are_counted() {
     let Bench { events, metrics, .. } = bench();
     // The writer has no turn before the first await.
     for number in 0..WAITING + 3 {

@@ -222,7 +222,7 @@ async fn answer(mut stream: TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn few_scrapes_are_made_at_once_also_for_those_who_do_not_wait_for_them() {
+async fn concurrent_scrapes_are_bounded_even_for_clients_that_disconnect() {
     let running = run(false).await;
     let gate = Keeper::of(&running);
     let impatient = [running.begin_scrape().await, running.begin_scrape().await];

@@ -240,7 +240,7 @@ fn this_host_is_known_in_every_spelling(#[case] url: &str, #[case] is_here: bool
 #[case("https://api.example", "proxy.example", true)]
 #[case("https://[::1]:6443", "", false)]
 #[case("https://127.0.0.1:6443", "", false)]
-fn a_proxy_of_the_environment_is_not_used_for_what_no_proxy_names(
+fn a_proxy_of_the_environment_is_not_used_for_hosts_in_no_proxy(
     #[case] server: &str,
     #[case] no_proxy: &str,
     #[case] expected: bool,
@@ -250,7 +250,7 @@ fn a_proxy_of_the_environment_is_not_used_for_what_no_proxy_names(
 }
 
 #[tokio::test]
-async fn a_cluster_is_read_anew_only_when_one_of_its_files_changed() {
+async fn a_cluster_is_read_again_only_after_a_change_of_its_files() {
     let authority = file("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     let cluster = format!(r#", "certificate-authority": "{}""#, authority.path.display());
     let config = file(&kubeconfig("https://one.example", &cluster, ""));

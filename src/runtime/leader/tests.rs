@@ -465,7 +465,7 @@ async fn a_deleted_lease_is_not_taken_before_the_term_of_its_holder_has_run_out(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_makes_its_deleted_lease_anew_is_left_in_office() {
+async fn a_leader_that_recreates_its_deleted_lease_stays_leader() {
     let server = Server::new();
     let leader = server.election("host_1").acquire().await;
     let standby = AbortOnDropHandle::new(tokio::spawn(server.election("host_2").acquire()));
@@ -538,7 +538,7 @@ async fn an_abandoned_lease_runs_out_instead_of_being_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_namespace_is_deleted_a_leader_leads_on_by_an_annotation_until_its_objects_are_gone() {
+async fn in_a_terminating_namespace_a_leader_leads_by_an_annotation_until_its_objects_are_deleted() {
     let server = Server::new();
     let leader = server.election("host_1").acquire().await;
     let standby = tokio::spawn(server.election("host_2").acquire());
@@ -589,7 +589,7 @@ async fn a_process_that_starts_in_a_namespace_that_is_being_deleted_leads_once_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_cannot_be_had_is_reported_with_what_to_do() {
+async fn a_lease_that_cannot_be_acquired_is_reported_with_a_remedy() {
     let server = Server::new();
     server.state().terminate(&[]);
     let readiness = Readiness::default();
@@ -616,7 +616,7 @@ async fn a_namespace_that_does_not_exist_is_named_with_its_server_and_awaited() 
 }
 
 #[test]
-fn a_refusal_is_told_without_the_status_object() {
+fn a_refusal_is_shown_without_the_status_object() {
     let status: Status = serde_json::from_value(json!({
         "status": "Failure", "code": 404, "reason": "NotFound", "message": "namespaces \"nope\" not found",
         "details": {"name": "nope", "kind": "namespaces"},

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kind_measures_is_one_for_all_cells_and_stays() {
+    fn the_metrics_of_a_kind_are_shared_by_all_cells() {
         let metrics = Metrics::new();
         for _cell in 0..2 {
             metrics.clone().of::<Steps>().0.add([], 1.0);

@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 
 #[test]
-fn a_refusal_is_told_in_the_words_of_the_api_server_and_once() {
+fn a_refusal_is_reported_once_in_the_words_of_the_api_server() {
     let status = Status::failure("the object has been modified", "Conflict").with_code(409);
     let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
     assert_eq!(error.text(), "patch of Node n failed: the object has been modified");
@@ -16,7 +16,7 @@ fn a_refusal_is_told_in_the_words_of_the_api_server_and_once() {
 #[case::this_object("n", WriteFailure::Gone)]
 #[case::another_object("default", WriteFailure::Unknown)]
 #[case::the_whole_kind("", WriteFailure::Unknown)]
-fn only_what_the_api_server_names_is_gone(#[case] name: &str, #[case] expected: WriteFailure) {
+fn only_objects_named_by_the_api_server_count_as_deleted(#[case] name: &str, #[case] expected: WriteFailure) {
     let details: StatusDetails = serde_json::from_value(json!({ "name": name })).unwrap();
     let status = Status::failure("not found", "NotFound").with_code(404).with_details(details);
     let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
@@ -29,7 +29,7 @@ fn only_what_the_api_server_names_is_gone(#[case] name: &str, #[case] expected: 
 #[case::its_kind_is_not_served(404, "", None, true)]
 #[case::no_answer(503, "n", None, true)]
 #[tokio::test]
-async fn an_object_leaves_the_cache_only_if_the_api_server_says_that_it_is_gone(
+async fn an_object_leaves_the_cache_only_if_the_api_server_does_not_find_it(
     #[case] code: u16,
     #[case] named: &str,
     #[case] found: Option<bool>,
@@ -132,7 +132,7 @@ impl Write {
 #[case(Write::PatchStrategically, "PATCH /api/v1/nodes/n", json!({ "uid": "u", "labels": { "a": "b" } }))]
 #[case(Write::PatchStatusStrategically, "PATCH /api/v1/nodes/n/status", json!({ "uid": "u", "labels": { "a": "b" } }))]
 #[tokio::test]
-async fn a_patch_says_what_it_was_made_for(#[case] write: Write, #[case] call: &str, #[case] metadata: Value) {
+async fn a_patch_names_its_purpose(#[case] write: Write, #[case] call: &str, #[case] metadata: Value) {
     let (cache, recorder) = (Cache::<Node>::new(&[], |_| {}), Recorder::default());
     let nodes = recorder.objects(&cache, 200, serde_json::to_value(node("8")).unwrap());
     write.send(&nodes).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_delete_that_waits_for_finalizers_leaves_the_object_with_its_timestamp
 )]
 #[case::lost(failure(504, "Timeout", "x"), Some(WriteFailure::Unknown), true)]
 #[tokio::test]
-async fn a_delete_ends_an_object_only_if_it_is_certainly_gone(
+async fn a_delete_ends_an_object_only_if_it_is_certainly_deleted(
     #[case] answer: Value,
     #[case] expected: Option<WriteFailure>,
     #[case] is_kept: bool,
@@ -211,7 +211,7 @@ async fn a_delete_ends_an_object_only_if_it_is_certainly_gone(
 #[case(409, "AlreadyExists", WriteFailure::AlreadyExists)]
 #[case(409, "Conflict", WriteFailure::Conflict)]
 #[tokio::test]
-async fn only_what_was_certainly_not_carried_out_counts_as_refused(
+async fn only_calls_that_were_certainly_not_executed_count_as_refused(
     #[case] code: u16,
     #[case] reason: &str,
     #[case] expected: WriteFailure,
@@ -237,7 +237,7 @@ async fn only_what_was_certainly_not_carried_out_counts_as_refused(
 #[case(Write::PatchStrategically)]
 #[case(Write::PatchStatusStrategically)]
 #[tokio::test]
-async fn a_patch_of_an_object_that_is_gone_or_replaced_drops_it(#[case] write: Write, #[values(404, 422)] code: u16) {
+async fn a_patch_of_a_deleted_or_replaced_object_drops_it(#[case] write: Write, #[values(404, 422)] code: u16) {
     let (cache, recorder) = (Cache::<Node>::new(&[], |_| {}), Recorder::default());
     cache.wrote(node("7"));
     let mut answer = failure(code, if code == 404 { "NotFound" } else { "Invalid" }, "no");

@@ -150,7 +150,7 @@ impl Reconciler for Unseen {
 }
 
 #[tokio::test]
-async fn what_is_remembered_of_an_object_goes_with_it_and_stays_while_it_is_unreadable() {
+async fn the_memory_of_an_object_is_kept_while_it_is_undecodable_and_dropped_with_it() {
     for is_unreadable in [true, false] {
         let (states, key) = (Arc::<States<_>>::default(), Key::new("ns", "set"));
         states.update(&key, |memory| *memory = true);
@@ -281,7 +281,7 @@ impl Reconciler for Arc<Failed> {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_when_nothing_is_left_to_do_is_planned_for_at_once() {
+async fn a_failure_cleared_without_steps_is_planned_for_at_once() {
     let (reconciler, states, key) = (Arc::new(Failed::default()), Arc::<States<_>>::default(), Key::new("ns", "set"));
     states.update(&key, |has_failed| *has_failed = true);
     let queue = Queue::new("test", Pacing::default());

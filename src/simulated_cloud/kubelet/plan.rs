@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_deleted_by_somebody_is_not_registered_again() {
+    fn a_node_deleted_by_a_client_is_not_registered_again() {
         let vm = VmRecord { node: NodeLink::Lost { uid: "u".into() }, ..vm(json!({})) };
         assert_eq!(decide(&vm, &Memory::default(), 100), Next::Wait(None));
     }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_goes_after_its_vm_each_way_at_its_time() {
+    fn a_node_is_deleted_after_its_vm_with_the_delay_of_each_departure() {
         let gone = |how| registered(0).departed(at(10), how).unwrap();
         let decide = |how, memory: &Memory, seconds| next(NodeView::Departed(gone(how)), memory, &rules(), at(seconds));
         let (new, marked) = (Memory::default(), Memory { marked: true, ..Memory::default() });

@@ -143,7 +143,7 @@ async fn until(what: &str, done: impl Fn() -> bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_comes_and_goes_with_its_vm_in_one_write_each() {
+async fn a_node_is_created_and_deleted_with_its_vm_in_one_write_each() {
     let (api, client) = start();
     let cloud = Arc::new(Cloud::new(1, control()));
     let _keeper = keep(&cloud, &client);
@@ -215,7 +215,7 @@ async fn after_a_restart_nodes_are_found_and_not_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registration_whose_outcome_was_forgotten_finds_its_node() {
+async fn a_registration_with_an_unknown_outcome_finds_its_node() {
     let (api, client) = start();
     let cloud = Arc::new(Cloud::new(1, control()));
     let made = cloud.create(&vm("a")).await.unwrap();

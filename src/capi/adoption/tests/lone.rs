@@ -107,7 +107,7 @@ fn a_native_machine_without_a_set_returns_to_cluster_api() {
 
 /// The settings are those of the native Machine before, even when its MCMMachine has already taken it over.
 #[test]
-fn a_machine_keeps_what_its_native_machine_had() {
+fn a_machine_keeps_the_settings_of_its_native_machine() {
     let mut world = World::lone_at_beginning_of(BACK);
     world.edit(Kind::Machine, "m", &json!({ "spec": { "drainTimeout": "10m0s" } }));
     world.walk(BACK);
@@ -185,7 +185,7 @@ fn a_set_that_would_adopt_the_machine_stands_in_the_way(
 
 /// A machine without a set is never replaced, but a health check may refer to a repair program.
 #[test]
-fn a_health_check_is_left_alone_unless_it_repairs_the_machine() {
+fn a_health_check_is_not_changed_unless_it_repairs_the_machine() {
     let mut world = World::of_lone();
     let check = json!({ "spec": { "clusterName": "c", "selector": {}, "checks": {} } });
     world.put(Kind::HealthCheck, "h", check.clone());

@@ -269,7 +269,7 @@ fn a_vm_that_the_cloud_does_not_show_stays() {
 
 /// T9: with the tags of the class, a VM of another deployment would be an orphan of the class as soon as it is released.
 #[test]
-fn a_vm_of_somebody_else_with_the_tags_of_the_class_stands_in_the_way() {
+fn a_foreign_vm_with_the_tags_of_the_class_prevents_a_migration() {
     let mut world = World::of_other(1);
     world.vms.insert("control-plane".to_owned(), "simulated:///r/cp".to_owned());
     world.tagged.insert("control-plane".to_owned());

@@ -98,7 +98,7 @@ fn an_aws_template_becomes_a_class() {
 #[case::reservation("/capacityReservationId", json!("cr-1"), "/capacityReservation/capacityReservationId", json!("cr-1"))]
 #[case::unknown_preference("/capacityReservationPreference", json!("None"), "/capacityReservation/capacityReservationPreference", json!("none"))]
 #[case::no_snp("/cpuOptions", json!({ "confidentialCompute": "Disabled" }), "/cpuOptions/amdSevSnp", json!("disabled"))]
-fn a_field_of_an_aws_template_goes_to_its_place(
+fn each_field_of_an_aws_template_is_converted(
     #[case] field: &str,
     #[case] value: Value,
     #[case] place: &str,
@@ -157,7 +157,7 @@ fn an_aws_template_needs_its_cluster() {
 }
 
 #[test]
-fn an_aws_class_comes_back_from_its_template() {
+fn an_aws_class_is_restored_from_its_template() {
     let made = objects(to_native(&aws(), &options()));
     let mut spec = of_kind(&made, "MachineClass")["providerSpec"].clone();
     // An absent value is false natively.

@@ -23,7 +23,7 @@ pub fn deployment_with(template: Vec<Value>, kind: &str) -> Vec<Value> {
 #[rstest]
 #[case(deployment_with(aws(), "AWSMachineTemplate"), "AWSMachineTemplate")]
 #[case(deployment_with(gcp(), "GCPMachineTemplate"), "GCPMachineTemplate")]
-fn a_deployment_of_another_provider_comes_back_as_it_was(#[case] mut given: Vec<Value>, #[case] kind: &str) {
+fn a_deployment_of_another_provider_is_restored(#[case] mut given: Vec<Value>, #[case] kind: &str) {
     if kind == "GCPMachineTemplate" {
         set(&mut given[0], &format!("{TEMPLATE}/failureDomain"), json!("eu-a"));
     }
@@ -98,7 +98,7 @@ fn a_deployment_can_be_given_to_the_provider_of_its_cloud() {
 }
 
 #[test]
-fn what_a_template_and_a_class_do_not_share_is_reported() {
+fn fields_that_template_and_class_do_not_share_are_reported() {
     let mut given = aws();
     set(&mut given[0], "/metadata/labels/team", json!("a"));
     set(&mut given[0], "/metadata/annotations", json!({ "cluster.x-k8s.io/watch-filter": "x" }));

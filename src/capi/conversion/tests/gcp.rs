@@ -125,7 +125,7 @@ fn a_gcp_template_needs_one_zone_and_its_cluster() {
 }
 
 #[test]
-fn a_gcp_class_comes_back_from_its_template() {
+fn a_gcp_class_is_restored_from_its_template() {
     let made = objects(to_native(&gcp_in_zone(), &options()));
     let spec = of_kind(&made, "MachineClass")["providerSpec"].clone();
     let capi = to_capi(&native_class("GCP", spec.clone()), &of_cloud());

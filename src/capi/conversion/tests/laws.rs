@@ -126,26 +126,26 @@ proptest! {
 
     /// `toCAPI(toNative(default(x))) == default(x)`
     #[test]
-    fn a_deployment_of_cluster_api_comes_back_as_it_was(objects in any::capi_deployment()) {
+    fn a_deployment_of_cluster_api_is_restored(objects in any::capi_deployment()) {
         comes_back(objects, to_native, to_capi)?;
     }
 
     /// `toNative(toCAPI(y)) == y`
     #[test]
-    fn a_native_deployment_comes_back_as_it_was(objects in any::native_deployment()) {
+    fn a_native_deployment_is_restored(objects in any::native_deployment()) {
         comes_back(objects, to_capi, to_native)?;
     }
 
     /// Both laws for sets.
     #[test]
-    fn a_set_comes_back_as_it_was(capi in any::capi_deployment(), native in any::native_deployment()) {
+    fn a_set_is_restored(capi in any::capi_deployment(), native in any::native_deployment()) {
         comes_back(as_set(capi), to_native, to_capi)?;
         comes_back(as_set(native), to_capi, to_native)?;
     }
 
     /// `toCAPI(toNative(default(x))) == default(x)`
     #[test]
-    fn a_machine_of_cluster_api_comes_back_as_it_was(objects in any::capi_machine()) {
+    fn a_machine_of_cluster_api_is_restored(objects in any::capi_machine()) {
         let native = to_native(&objects, &with_cluster());
         prop_assert_eq!(&native.refusals, &[]);
         let back = to_capi(&native.objects, &with_cluster());
@@ -159,7 +159,7 @@ proptest! {
 
     /// `toNative(toCAPI(y)) == y`
     #[test]
-    fn a_native_machine_comes_back_as_it_was(objects in any::native_machine()) {
+    fn a_native_machine_is_restored(objects in any::native_machine()) {
         comes_back(objects, to_capi, to_native)?;
     }
 

@@ -250,7 +250,7 @@ fn an_api_version_that_is_not_known_is_refused() {
 }
 
 #[test]
-fn what_is_not_converted_is_refused_and_named() {
+fn unconverted_fields_are_refused_and_named() {
     let given = [json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "x" } })];
     for conversion in [to_native(&given), to_capi(&given)] {
         assert_eq!(conversion.refusals[0].object, "Deployment x");

@@ -142,7 +142,7 @@ proptest! {
 
     /// Wherever Secrets or what cannot be read contain it.
     #[test]
-    fn what_is_confidential_is_in_no_report(
+    fn confidential_values_are_in_no_report(
         capi in any::capi_deployment(),
         native in any::native_deployment(),
         data in prop_oneof![

@@ -260,7 +260,7 @@ fn s5_a_machine_of_a_user_is_refused_and_a_native_machine_of_its_name_stays() {
 }
 
 #[test]
-fn a_native_machine_that_goes_is_not_shown_anew() {
+fn a_terminating_native_machine_is_not_shown_again() {
     let mut world = world();
     world.native = changed(&world.native, &json!({ "metadata": { "deletionTimestamp": DELETED } }));
     assert_eq!(settle(&mut world), [""; 0]);

@@ -385,7 +385,7 @@ fn s5_what_is_refused_changes_nothing_natively_and_names_all_paths() {
     |world: &mut Snapshot| world.memory.unusable = Some(("7".into(), "the data have <<MACHINE_NAME>>".into())),
     "the data have <<MACHINE_NAME>>"
 )]
-fn what_is_missing_is_named(#[case] lose: fn(&mut Snapshot), #[case] text: &str) {
+fn missing_infrastructure_is_named(#[case] lose: fn(&mut Snapshot), #[case] text: &str) {
     let mut world = fresh();
     lose(&mut world);
     settle(&mut world);

@@ -167,7 +167,7 @@ fn s1_s2_no_set_is_written_where_the_stand_in_may_not_act(
 
 /// The garbage collector removes the deployment from its owners if the machines have to stay, and the deletion depends on that.
 #[test]
-fn s6_a_set_of_a_deployment_that_goes_gets_no_owner_and_no_successor() {
+fn s6_a_set_of_a_terminating_deployment_gets_no_owner_and_no_successor() {
     let mut world = world();
     settle(&mut world);
     let mut deployment = world.above.deployment.take().unwrap();

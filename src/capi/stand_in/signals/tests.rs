@@ -1,7 +1,7 @@
 use super::Core;
 
 #[test]
-fn handlers_hear_of_another_answer_only() {
+fn handlers_are_called_only_for_a_different_answer() {
     use std::sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_machine_that_goes_while_it_waits_or_works_keeps_nobody_waiting() {
+    async fn a_machine_deleted_while_it_waits_or_works_frees_its_slot() {
         let mut all = Reconciles::with_slots(1);
         assert!(all.admits("a", &Action::GetVmStatus));
         for waiting in ["b", "c"] {
@@ -428,7 +428,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_is_overfull_nobody_waits_beside_a_free_slot_and_in_the_end_nothing_is_left(
+        fn lanes_respect_their_bounds_use_free_slots_and_end_empty(
             events in proptest::collection::vec(any_event(), 0..200),
         ) {
             let mut all = Reconciles::with_slots(2);

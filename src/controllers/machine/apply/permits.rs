@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machines_of_a_zone_are_counted_whatever_their_deployment() {
+    fn the_machines_of_a_zone_are_counted_across_deployments() {
         let cache = Machine::cache();
         let machine = |name: &str, phase: &str, zone: &str| -> Machine {
             let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1", "labels": { "name": name } });

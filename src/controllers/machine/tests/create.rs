@@ -374,7 +374,7 @@ fn a_machine_without_user_data_gets_no_vm_and_does_not_fail() {
 
 /// The VM of a creation that is under way is found, although its call cannot be repeated.
 #[test]
-fn a_creation_whose_user_data_is_gone_is_looked_up() {
+fn a_creation_without_user_data_is_looked_up() {
     let mut world = broken(Call::Create, DriverError::not_done("not yet", Duration::from_secs(3)));
     world.pass();
     world.secret.has_user_data = false;
@@ -412,7 +412,7 @@ fn a_refused_write_does_not_keep_the_id_from_being_stored(#[case] refused: &[&'s
 }
 
 #[test]
-fn a_machine_goes_on_when_its_refused_write_is_accepted() {
+fn a_machine_continues_once_its_refused_write_is_accepted() {
     let mut world = World::new();
     world.refused = vec!["metadata.labels.node"];
     world.pass();
@@ -497,10 +497,7 @@ fn after_a_failed_create_the_vm_is_looked_for_before_the_next_one_even_in_the_sa
 #[rstest]
 #[case::made_by_a_set(json!({}), true)]
 #[case::applied_by_a_person(json!({ "metadata": { "ownerReferences": null } }), false)]
-fn the_record_of_who_wrote_which_field_ends_only_where_a_set_made_the_machine(
-    #[case] patch: Value,
-    #[case] is_ended: bool,
-) {
+fn managed_fields_are_dropped_only_for_machines_created_by_a_set(#[case] patch: Value, #[case] is_ended: bool) {
     let mut world = World::with_machine(patch, Value::Null);
     world.run_until(|world| !world.machine().spec.provider_id.is_empty());
     assert_eq!(world.machine().metadata.managed_fields.is_some(), is_ended);

@@ -525,7 +525,7 @@ fn a_node_that_cannot_be_written_stops_a_drain_unless_it_is_forced(#[case] force
 }
 
 #[test]
-fn a_node_of_another_machine_is_left_alone() {
+fn a_node_of_another_machine_is_not_touched() {
     let mut world = deleted();
     let foreign = world.nodes.get_mut("n").unwrap();
     foreign.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "other".to_owned());
@@ -565,7 +565,7 @@ fn a_node_with_the_label_of_another_machine_is_its_own_if_it_has_its_vm(#[case] 
 #[rstest]
 #[case::gone(&[], true)]
 #[case::unreadable(&["other"], false)]
-fn a_node_with_the_label_of_a_machine_that_is_gone_is_its_own_if_it_has_its_vm(
+fn a_node_with_the_label_of_a_deleted_machine_belongs_to_the_machine_with_its_vm(
     #[case] unreadable: &[&str],
     #[case] is_own: bool,
 ) {
@@ -582,7 +582,7 @@ fn a_node_with_the_label_of_a_machine_that_is_gone_is_its_own_if_it_has_its_vm(
 
 /// The Machine labelled it before it had a provider ID.
 #[test]
-fn a_node_of_another_vm_with_the_label_of_this_machine_is_left_alone() {
+fn a_node_of_another_vm_with_the_label_of_this_machine_is_not_touched() {
     let mut world = deleted();
     world.nodes.get_mut("n").unwrap().spec.provider_id = "cloud:///9".to_owned();
     world.pods = vec![pod("a")];
@@ -592,7 +592,7 @@ fn a_node_of_another_vm_with_the_label_of_this_machine_is_left_alone() {
 }
 
 #[test]
-fn a_node_of_the_same_name_that_belongs_to_another_vm_is_left_alone() {
+fn a_node_of_the_same_name_that_belongs_to_another_vm_is_not_touched() {
     let mut world = World::new();
     world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(9)));
     let mut other = node("n", ready());

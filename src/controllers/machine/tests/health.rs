@@ -137,7 +137,7 @@ fn an_invalid_entry_of_the_node_template_is_shown_and_the_others_are_applied() {
 }
 
 #[test]
-fn what_the_api_server_refuses_does_not_hold_up_the_rest_and_is_repeated_ever_more_rarely() {
+fn refused_writes_delay_no_others_and_are_retried_with_a_backoff() {
     let mut world = with_template(json!({
         "metadata": { "labels": { "protected": "x" }, "annotations": { "owner": "x" } },
         "spec": { "taints": [{ "key": "dedicated", "value": "x", "effect": "NoSchedule" }] },

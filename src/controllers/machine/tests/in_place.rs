@@ -455,7 +455,7 @@ fn a_deletion_ends_an_update() {
 
 /// A user uncordons the Node and cordons it again: pods started in between count.
 #[test]
-fn the_drain_of_a_deletion_after_an_update_begins_anew() {
+fn the_drain_of_a_deletion_after_an_update_starts_again() {
     let mut world = selected();
     world.pods = vec![pod("first")];
     world.run_until(|world| progress(world) == Some(Reason::ReadyForUpdate));

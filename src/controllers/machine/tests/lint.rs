@@ -289,7 +289,7 @@ fn the_vm_of_a_machine_that_lives_is_deleted_only_for_a_stale_node(#[case] node:
     SecretView::NotRead,
     Some("it would act on unknown facts: the Secrets of the class were not read in this reconcile")
 )]
-fn the_vm_of_a_machine_that_goes_is_deleted_after_the_drain(
+fn the_vm_of_a_terminating_machine_is_deleted_after_the_drain(
     #[case] text: &str,
     #[case] secret: SecretView,
     #[case] refused: Option<&str>,
@@ -435,7 +435,7 @@ fn a_machine_is_given_up_when_its_time_is_over_and_its_node_was_read(
 #[case::its_vm_was_deleted(|it: &mut Snapshot| it.learned.vm = VmView::Deleted, true)]
 #[case::its_vm_cannot_be_deleted(|it: &mut Snapshot| it.memory.call_failed(Call::Delete, DriverError::new(Code::Internal, ""), at(10)), true)]
 #[case::its_vm_was_not_deleted(as_it_is, false)]
-fn a_machine_whose_vm_has_the_name_of_a_stale_node_is_given_up_at_once(#[case] change: Change, #[case] accepted: bool) {
+fn a_machine_whose_vm_has_the_name_of_a_stale_node_fails_at_once(#[case] change: Change, #[case] accepted: bool) {
     let mut snapshot = stale(node_of("cloud:///0", 5));
     change(&mut snapshot);
     assert_eq!(refusal(&snapshot, status(MachinePhase::Failed, "")).is_none(), accepted);
@@ -487,7 +487,7 @@ fn a_drain_is_over_when_the_pods_of_its_node_are_known(#[case] change: Change, #
 }
 
 #[test]
-fn a_status_does_not_say_that_a_vm_is_gone_that_was_not_deleted() {
+fn a_status_reports_only_deleted_vms_as_missing() {
     let mut snapshot = World::running().snapshot();
     terminating(&mut snapshot, DRAINED);
     let text = "it would leak a VM: the status would show that the VM is deleted, and it was not";
@@ -517,7 +517,7 @@ fn of_another_machine(snapshot: &mut Snapshot) {
     of_another_machine,
     Some("it would change an object of another owner: pod ns/a is not on a node of this machine")
 )]
-fn pods_go_from_the_own_node_of_a_machine_that_goes(#[case] change: Change, #[case] refused: Option<&str>) {
+fn pods_are_evicted_from_the_own_node_of_a_terminating_machine(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     terminating(&mut snapshot, "Initiate node drain");
     snapshot.learned.pods = PodsView::Listed(vec![pod("a")]);
@@ -543,7 +543,7 @@ fn a_pod_of_the_last_list_may_be_deleted_before_the_next_but_not_evicted() {
     Some("it would drain a node whose machine stays: node n would be cordoned, and the machine is not being deleted")
 )]
 #[case::of_another_machine(|it: &mut Snapshot| { terminating(it, ""); of_another_machine(it); }, Some("it would change an object of another owner: node n does not belong to this machine"))]
-fn the_own_node_of_a_machine_that_goes_is_closed(#[case] change: Change, #[case] refused: Option<&str>) {
+fn the_own_node_of_a_terminating_machine_is_cordoned(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     change(&mut snapshot);
     let (node, patch) = (own_node(&snapshot), json!({}));
@@ -564,7 +564,7 @@ fn the_own_node_of_a_machine_that_goes_is_closed(#[case] change: Change, #[case]
     Some("it would delete an object that is still in use: node n, and the machine is not being deleted")
 )]
 #[case::of_another_machine(|it: &mut Snapshot| { terminating(it, VM_GONE); of_another_machine(it); }, Some("it would change an object of another owner: node n does not belong to this machine"))]
-fn a_node_goes_after_its_vm(#[case] change: Change, #[case] refused: Option<&str>) {
+fn a_node_is_deleted_after_its_vm(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     change(&mut snapshot);
     let node = own_node(&snapshot);
@@ -582,7 +582,7 @@ const NO_WAIVER: &str = "it would replace too many unhealthy machines: only an u
 #[case::dead(MachinePhase::Unknown, true, None)]
 #[case::serving(MachinePhase::Running, true, Some(NO_WAIVER))]
 #[case::with_another_node(MachinePhase::Unknown, false, Some(NO_WAIVER))]
-fn a_permit_is_waived_only_for_a_dead_machine_whose_node_is_in_the_way(
+fn a_permit_is_waived_only_for_a_dead_machine_with_a_conflicting_node(
     #[case] phase: MachinePhase,
     #[case] is_rival: bool,
     #[case] refused: Option<&str>,

@@ -175,7 +175,7 @@ fn a_word_on_the_node_that_means_nothing_decides_nothing(
 #[rstest]
 #[case::by_its_set(AUTO_PRESERVED)]
 #[case::by_a_user("when-failed")]
-fn a_failed_machine_that_is_kept_has_an_end_whatever_the_node_says(#[case] own: &str) {
+fn the_preservation_of_a_failed_machine_ends_regardless_of_the_node(#[case] own: &str) {
     let mut world = asked("Failed", own);
     world.annotate_node(PRESERVE, "nwo");
     world.settle();

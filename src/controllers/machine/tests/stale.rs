@@ -46,7 +46,7 @@ fn waiting(phase: &str) -> World {
 #[rstest]
 #[case::dead("Unknown", &["rival"])]
 #[case::it_serves("Running", &[])]
-fn the_dead_machine_whose_node_is_in_the_way_waits_for_no_permit(#[case] phase: &str, #[case] waived: &[&str]) {
+fn a_dead_machine_with_a_conflicting_node_waits_for_no_permit(#[case] phase: &str, #[case] waived: &[&str]) {
     let mut world = World::new();
     let mut left_behind = node("n", unready());
     left_behind.spec.provider_id = "cloud:///old".to_owned();
@@ -168,7 +168,7 @@ fn the_node_of_another_vm_is_neither_drained_nor_linked() {
 }
 
 #[test]
-fn a_running_machine_that_lost_its_label_keeps_its_vm_whatever_the_node_calls_it() {
+fn a_running_machine_that_lost_its_label_keeps_its_vm() {
     let mut world = World::running();
     world.edit(|machine| {
         machine.metadata.labels.as_mut().unwrap().remove(labels::NODE);
@@ -222,7 +222,7 @@ fn of_two_machines_that_name_one_node_one_has_it(
 #[case::an_id_of_another_scheme("elsewhere:///9", "n", MachinePhase::Running)]
 #[case::an_id_of_another_form("cloud:///zone/9", "n", MachinePhase::Running)]
 #[case::a_name_that_is_not_reused("cloud:///9", "m", MachinePhase::Running)]
-fn a_node_with_the_id_of_another_vm_is_not_its_own_whatever_the_label_says(
+fn a_node_with_the_id_of_another_vm_is_foreign_regardless_of_its_label(
     #[case] of_node: &str,
     #[case] name: &str,
     #[case] expected: MachinePhase,
@@ -332,7 +332,7 @@ fn a_node_that_is_not_known_is_not_left_behind() {
 }
 
 #[test]
-fn a_refused_delete_is_no_proof_that_a_vm_is_gone() {
+fn a_refused_delete_does_not_prove_that_a_vm_is_deleted() {
     let mut world = World::running();
     world.broken.insert(crate::controllers::machine::Call::Delete, DriverError::new(Code::InvalidArgument, "what VM?"));
     world.delete();
@@ -381,7 +381,7 @@ fn a_machine_whose_node_was_never_seen_is_not_unknown() {
 #[case::joining("cloud:///1", "Pending", false, true)]
 #[case::deleted("cloud:///1", "Running", true, true)]
 #[case::running("cloud:///1", "Running", false, false)]
-fn a_changed_secret_concerns_who_calls_the_driver(
+fn a_changed_secret_enqueues_machines_that_call_the_driver(
     #[case] id: &str,
     #[case] phase: &str,
     #[case] is_deleted: bool,

@@ -81,7 +81,7 @@ fn a_delete_in_flight_may_fail_or_succeed_and_a_create_counts_once() {
 }
 
 #[test]
-fn an_available_machine_that_the_plan_marks_goes_before_one_that_is_not_available() {
+fn a_marked_available_machine_is_deleted_before_an_unavailable_one() {
     let machines = vec![machine("a", "Running", json!({})), machine("b", "Pending", json!({}))];
     let mut set = set(2, machines);
     assert_eq!(set.counts_by(Machine::is_available).expendable, 1);

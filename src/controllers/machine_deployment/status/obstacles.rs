@@ -119,7 +119,7 @@ mod tests {
     )]
     #[case::most_have_it(vec![blocked(), failed("", "a"), failed("", "a")], Some("2 machines to be created: a (m1, m2)"))]
     #[case::not_all_are_named(vec![failed("", "a"); 5], Some("5 machines to be created: a (m0, m1, m2, 2 more)"))]
-    fn the_obstacle_of_most_machines_is_told(#[case] statuses: Vec<Value>, #[case] expected: Option<&str>) {
+    fn the_obstacle_of_most_machines_is_reported(#[case] statuses: Vec<Value>, #[case] expected: Option<&str>) {
         let machines: Vec<_> =
             (0..).zip(&statuses).map(|(index, status)| machine(&format!("m{index}"), status)).collect();
         assert_eq!(top(&machines).as_deref(), expected);

@@ -70,7 +70,7 @@ fn the_label_freeze_on_a_deployment_holds_nothing_back() {
 
 /// A paused Cluster of Cluster API: no rollout, no scaling, no deletion.
 #[test]
-fn a_deployment_that_is_held_is_left_alone() {
+fn a_held_deployment_is_not_touched() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
     drive.edit(json!({"replicas": 4}));
     let mut snapshot = drive.snapshot();

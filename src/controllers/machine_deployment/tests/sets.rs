@@ -169,7 +169,7 @@ fn a_failed_creation_is_reported_and_forgotten_when_it_works() {
 }
 
 #[test]
-fn a_new_set_that_was_deleted_is_made_again_when_it_is_gone() {
+fn a_deleted_new_set_is_recreated_once_it_is_removed() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
     let name = only_set(&drive).name_any();
     drive.world.sets.delete(&mut drive.world.clock, &name).unwrap();

@@ -179,7 +179,7 @@ async fn nothing_is_planned_before_a_resize_without_an_answer_was_read_again() {
 
 /// The rollout decided to shrink the old set because the new machine served. It fails while Nodes are patched.
 #[tokio::test]
-async fn replicas_follow_what_changed_while_nodes_were_patched() {
+async fn replicas_follow_changes_made_while_nodes_were_patched() {
     let shell = Shell::new();
     shell.reconcile().await.unwrap();
     shell.grow_new_set();

@@ -186,7 +186,7 @@ fn a_preserved_machine_outlives_those_that_are_not() {
 }
 
 #[test]
-fn what_a_plan_preserves_or_lets_go_counts_at_once() {
+fn preservations_of_a_plan_count_at_once() {
     let of = |value: Value| json!({ "metadata": { "annotations": { labels::PRESERVE: value } } });
     let plain = World::new(1).machine("a", phase("Failed")).snapshot();
     let texts = refusals(&plain, &[patch(&plain, "a", of(json!("auto-preserved"))), delete(&plain, "a")]);
@@ -199,7 +199,7 @@ fn what_a_plan_preserves_or_lets_go_counts_at_once() {
 #[case::its_own(json!({}), false)]
 #[case::one_that_it_may_adopt(orphan(), false)]
 #[case::of_another_set(json!({ "metadata": { "ownerReferences": [reference("other")] } }), true)]
-fn machines_of_other_sets_are_left_alone(#[case] change: Value, #[case] refused: bool) {
+fn machines_of_other_sets_are_not_touched(#[case] change: Value, #[case] refused: bool) {
     let snapshot = World::new(0).machine("a", change).snapshot();
     let text = "it would change an object of another owner: machine a does not belong to this set".to_owned();
     let expected: Vec<String> = refused.then_some(text).into_iter().collect();
@@ -217,7 +217,7 @@ fn a_machine_that_the_set_does_not_select_is_not_deleted() {
 #[rstest]
 #[case::by_itself(json!([labels::FINALIZER]), None)]
 #[case::by_somebody_else(json!(["foregroundDeletion"]), Some("it would delete too many machines: the set has no finalizer, so another controller deletes its machines"))]
-fn a_set_that_goes_takes_its_machines_along(#[case] finalizers: Value, #[case] refused: Option<&str>) {
+fn a_deleted_set_deletes_its_machines(#[case] finalizers: Value, #[case] refused: Option<&str>) {
     let world = World::new(3).with(both(dying(), json!({ "metadata": { "finalizers": finalizers } }))).machines(2);
     assert_eq!(deleting(&world, &["m0000", "m0001"]), refused.into_iter().collect::<Vec<_>>());
 }

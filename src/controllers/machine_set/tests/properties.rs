@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_population_comes_to_rest_at_the_wanted_number_without_going_above(
+    fn any_population_settles_at_the_desired_number_without_exceeding_it(
         population in prop::collection::vec(any_machine(), 0..25),
         replicas in 0i32..25,
         auto_preserve in 0i32..3,

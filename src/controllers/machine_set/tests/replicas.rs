@@ -184,7 +184,7 @@ fn a_set_that_is_moved_is_left_alone_and_counts_its_machines() {
 #[rstest]
 #[case::lives(json!({}))]
 #[case::goes(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [labels::FINALIZER] } }))]
-fn a_set_that_is_held_is_left_alone(#[case] change: Value) {
+fn a_held_set_is_not_touched(#[case] change: Value) {
     let mut snapshot = World::new(3).with(change).snapshot();
     snapshot.hold = Some("Cluster c to be unpaused".to_owned().into());
     let plan = super::super::plan(&snapshot);

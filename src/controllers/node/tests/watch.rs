@@ -38,7 +38,7 @@ fn machine(wire: &Wire) {
 const LONG: Duration = Duration::from_mins(10);
 
 #[tokio::test(start_paused = true)]
-async fn the_machine_of_a_node_that_goes_is_deleted_soon() {
+async fn the_machine_of_a_terminating_node_is_deleted_soon() {
     let wire = world();
     let _playing = Standby::start_with_target(&wire, &[KIND], &settings()).play();
     sleep(LONG).await;
@@ -49,7 +49,7 @@ async fn the_machine_of_a_node_that_goes_is_deleted_soon() {
 
 /// Only its machine has the time: the Node does not change any more.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_deleted_goes_soon_after_its_machine() {
+async fn a_terminating_node_is_deleted_soon_after_its_machine() {
     let wire = world();
     wire.judge(|_| Fate::Answered);
     let meta = json!({"finalizers": [labels::NODE_FINALIZER], "deletionTimestamp": "2020-01-02T00:00:00Z"});
@@ -64,7 +64,7 @@ async fn a_node_that_is_deleted_goes_soon_after_its_machine() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_standby_saw_go_costs_no_machine() {
+async fn a_node_deletion_seen_by_a_standby_deletes_no_machine() {
     let wire = world();
     let standby = Standby::start_with_target(&wire, &[KIND], &settings());
     sleep(LONG).await;

@@ -318,7 +318,7 @@ async fn an_unmarked_vm_is_deleted_where_no_other_namespace_is_known_to_use_its_
     "metadata": {"name": "w", "namespace": "team-b"}, "provider": {"name": "Cloud"}, "providerSpec": {},
 })))]
 #[tokio::test(start_paused = true)]
-async fn while_classes_of_others_cannot_be_read_an_unmarked_vm_stays_and_a_marked_one_goes(#[case] change: fn(&World)) {
+async fn while_classes_of_others_are_unreadable_only_marked_vms_are_deleted(#[case] change: fn(&World)) {
     let world = World::new();
     unmark(&world);
     world.cloud.vms.lock().insert("cloud:///3".to_owned(), marked("ours", "shoot"));

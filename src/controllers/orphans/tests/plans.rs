@@ -179,7 +179,7 @@ fn unmarked_vms_that_may_be_of_others_are_reported_once(#[case] change: fn(&mut 
 }
 
 #[test]
-fn classes_of_others_that_cannot_be_read_postpone_and_forget_nothing() {
+fn unreadable_classes_of_others_postpone_deletions_and_drop_nothing() {
     let mut world = World::new();
     world.vm_of(1, "gone", None);
     world.pass();
@@ -198,7 +198,7 @@ fn classes_of_others_that_cannot_be_read_postpone_and_forget_nothing() {
 }
 
 #[test]
-fn a_machine_that_appears_in_between_starts_the_time_anew() {
+fn a_machine_that_appears_in_between_restarts_the_time() {
     let mut world = World::new();
     world.pass();
     world.add("gone", &running("cloud:///1"));
@@ -226,7 +226,7 @@ fn a_second_vm_of_a_machine_is_deleted_and_the_one_with_its_id_stays() {
 }
 
 #[test]
-fn a_failed_list_proves_nothing_and_forgets_nothing() {
+fn a_failed_list_proves_nothing_and_drops_nothing() {
     let mut world = World::new();
     world.pass();
     let seen = world.memory.clone();
@@ -259,7 +259,7 @@ fn few_are_deleted_in_one_period() {
 }
 
 #[test]
-fn a_deletion_that_fails_is_not_repeated_at_once_and_not_told_as_done() {
+fn a_failed_deletion_is_retried_later_and_not_reported_as_done() {
     let mut world = World::new();
     world.deletions_fail = true;
     world.run(30);
@@ -289,7 +289,7 @@ fn the_period_is_that_of_the_flag(#[case] period: Duration, #[case] minutes: i64
 }
 
 #[test]
-fn a_machine_without_a_vm_is_reported_once_and_left_alone() {
+fn a_machine_without_a_vm_is_reported_once_and_not_touched() {
     let mut world = World::new();
     world.vms.clear();
     world.add("new", &json!({"spec": {"providerID": "cloud:///5"}}));

@@ -171,7 +171,7 @@ fn the_annotation_unfreezes_whatever_the_number_and_a_period_later_the_number_co
 }
 
 #[test]
-fn the_annotation_on_what_is_not_frozen_is_only_removed() {
+fn the_annotation_on_an_unfrozen_object_is_only_removed() {
     let annotation = json!({"metadata": {"annotations": {UNFREEZE: "True"}}});
     let mut world = World::new(3).with(annotation.clone()).deployed(annotation);
     world.settle();

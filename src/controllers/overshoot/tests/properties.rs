@@ -40,7 +40,7 @@ proptest! {
     /// Planning ends; the deployment is marked exactly while one of its sets is; label and condition go together; no
     /// annotation stays.
     #[test]
-    fn it_comes_to_rest_and_the_marks_agree(mut world in any_world()) {
+    fn the_world_settles_and_the_marks_agree(mut world in any_world()) {
         world.settle();
         let names: Vec<String> = world.snapshot.sets.iter().filter_map(|one| one.set.metadata.name.clone()).collect();
         let marks: Vec<_> = names.iter().map(|name| world.marks_of_set(name)).collect();

@@ -155,7 +155,7 @@ async fn a_watch_from_a_forgotten_version_has_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_metadata_is_sent_to_who_asks_for_no_more() {
+async fn only_metadata_is_sent_on_request() {
     let server = server();
     let secret = json!({ "metadata": { "name": "s", "namespace": "shoot" }, "data": { "password": "c2VjcmV0" } });
     server.create(&SECRETS, secret).unwrap();

@@ -209,7 +209,7 @@ async fn the_autoscaler_chooses_in_the_middle_of_a_rollout(#[case] rollouts: usi
 #[case::of_an_unknown_machine(Duration::from_mins(2))]
 #[case::when_it_is_about_to_fail(Duration::from_mins(10))]
 #[tokio::test(start_paused = true)]
-async fn a_machine_whose_vm_died_goes_when_the_autoscaler_chooses_it(#[case] after: Duration) {
+async fn a_machine_with_a_dead_vm_is_deleted_when_the_autoscaler_chooses_it(#[case] after: Duration) {
     for seed in 0..8 {
         let (world, _a) = world(seed, 4).await;
         let before = world.machine_names();

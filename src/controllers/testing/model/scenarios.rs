@@ -46,7 +46,7 @@ fn vms(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_a_mute_watch_does_not_show_are_found_and_no_machine_is_given_up() {
+async fn nodes_missing_from_a_silent_watch_are_found_and_no_machine_fails() {
     let world = world(1, Style::SIMPLE);
     let _a = Process::start(&world, &Program { creation_timeout: Duration::from_mins(4), ..Program::everything("a") });
     until_met(&world).await;
@@ -101,7 +101,7 @@ async fn a_watch_that_is_accepted_and_never_answered_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_does_not_delete_the_machine_whose_node_has_the_name_of_one_that_went_earlier() {
+async fn a_new_leader_keeps_the_machine_whose_node_reuses_a_name() {
     let world = world(1, Style::REUSING_NAMES);
     let a = Process::start(&world, &Program::everything("a"));
     until(&world, BOOTED, "a leader", || a.has_led()).await;
@@ -120,7 +120,7 @@ async fn a_new_leader_does_not_delete_the_machine_whose_node_has_the_name_of_one
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_control_namespaces_with_one_target_leave_the_nodes_of_the_other_alone() {
+async fn two_control_namespaces_with_one_target_do_not_touch_nodes_of_each_other() {
     let world = world(2, Style::SIMPLE);
     let _ours = Process::start(&world, &Program::everything("ours"));
     let theirs = Program { namespace: "theirs".to_owned(), ..Program::everything("theirs") };
@@ -290,7 +290,7 @@ async fn a_machine_that_can_be_read_again_is_replaced_if_its_node_was_deleted_me
 
 /// A refusal that only says "conflict" is no proof that another Node has the name.
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_no_proof_that_a_node_is_gone() {
+async fn a_conflict_does_not_prove_that_a_node_was_deleted() {
     let world = world(1, Style::SIMPLE);
     let mut first = true;
     world.faults.script(move |call| {
@@ -304,7 +304,7 @@ async fn a_conflict_is_no_proof_that_a_node_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_is_told_to_stop_hands_over_at_once() {
+async fn a_stopped_process_hands_over_at_once() {
     let world = world(1, Style::SIMPLE);
     let a = Process::start(&world, &Program::everything("a"));
     until(&world, BOOTED, "a leader", || a.has_led()).await;
@@ -318,7 +318,7 @@ async fn a_process_that_is_told_to_stop_hands_over_at_once() {
 /// The watches of a standby may be behind. Objects that its predecessor deleted meanwhile must not be reconciled: a VM
 /// that is created for a deleted Machine has no owner.
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_makes_no_vm_for_a_machine_that_is_gone() {
+async fn a_new_leader_creates_no_vm_for_a_deleted_machine() {
     let world = world(1, Style::SIMPLE);
     let correct = world.control.get(&SECRETS, NAMESPACE, "secret").unwrap().value["data"].clone();
     world.control.edit(&SECRETS, NAMESPACE, "secret", |secret| secret["data"] = json!({})).unwrap();

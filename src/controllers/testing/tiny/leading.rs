@@ -119,7 +119,7 @@ async fn a_process_that_cannot_fill_its_caches_takes_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_a_lease_writes_nothing_more_and_gives_back_the_others() {
+async fn a_process_that_loses_a_lease_stops_writing_and_releases_the_others() {
     let world = World::new();
     let leading = world.lead();
     world.until_it_acts().await;

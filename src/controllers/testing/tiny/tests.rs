@@ -172,7 +172,7 @@ async fn a_process_without_the_role_does_not_even_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_is_reported_and_left_alone_until_it_is_corrected() {
+async fn an_undecodable_object_is_reported_and_not_touched_until_it_is_corrected() {
     let (server, clock) = world();
     put(&server, "odd", json!({ "data": ["no map"] }));
     put(&server, "broken-later", json!({ "data": { "a": "" } }));

@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(10);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
-async fn a_driver_that_is_not_there_is_unavailable_and_used_when_it_comes() {
+async fn a_missing_driver_is_unavailable_until_it_starts() {
     let (_folder, path) = socket();
     let driver = client_of("odd", &path);
     let error = driver.status(&request()).await.unwrap_err();
@@ -57,7 +57,7 @@ async fn whether_a_driver_can_be_called_is_observed() {
 
 /// The process is stopped: the kernel accepts connections, and no call is answered.
 #[tokio::test]
-async fn a_process_that_hangs_holds_nobody_up_and_is_used_when_it_goes_on() {
+async fn a_hanging_process_delays_no_call_and_is_used_once_it_responds() {
     let (_folder, path) = socket();
     let hangs = UnixListener::bind(&path).unwrap();
     let driver = client_of("odd", &path);

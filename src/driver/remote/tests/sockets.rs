@@ -8,7 +8,7 @@ use std::{
 use super::*;
 
 #[tokio::test]
-async fn only_its_user_can_open_a_socket_and_it_goes_with_the_server() {
+async fn only_its_user_can_open_a_socket_and_it_is_removed_with_the_server() {
     let (folder, path) = socket();
     let server = Server::on_socket(&path, Arc::new(Odd::new())).await;
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -18,7 +18,7 @@ async fn only_its_user_can_open_a_socket_and_it_goes_with_the_server() {
 }
 
 #[tokio::test]
-async fn its_group_can_open_a_socket_if_told() {
+async fn the_group_can_open_a_socket_if_configured() {
     let (_folder, path) = socket();
     let listen = Listen::Unix(path.clone());
     let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false, has_group_access: true };
@@ -60,7 +60,7 @@ async fn a_file_that_is_no_socket_stays() {
 }
 
 #[tokio::test]
-async fn without_tls_a_server_listens_on_this_host_only_unless_told() {
+async fn without_tls_a_server_listens_only_on_this_host_by_default() {
     let options = |address: &str, is_insecure| ListenOptions {
         listen: address.parse().unwrap(),
         tls: TlsFiles::default(),

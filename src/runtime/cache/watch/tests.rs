@@ -164,7 +164,7 @@ async fn bookmarks_are_signs_of_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_goes_silent_is_opened_anew_before_the_trust_is_lost() {
+async fn a_silent_watch_is_reopened_before_the_trust_is_lost() {
     let world = world();
     world.until(World::is_trusted).await;
     world.until(|world| world.server.opened() == 1).await;
@@ -206,7 +206,7 @@ async fn a_first_watch_that_is_never_answered_does_not_stay_trusted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_of_a_watch_that_was_opened_anew_are_taken_in() {
+async fn events_of_a_reopened_watch_are_applied() {
     let world = world();
     world.until(|world| world.server.opened() == 2).await;
     sleep(Duration::from_secs(1)).await;
@@ -251,7 +251,7 @@ async fn a_cache_that_cannot_be_filled_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_listing_lacks_and_the_watch_does_not_show_is_listed_again() {
+async fn an_object_missing_from_a_list_and_the_watch_is_listed_again() {
     let server = Server::default();
     *server.0.delay.lock() = Duration::from_secs(3);
     let world = world_of(server);
@@ -272,7 +272,7 @@ async fn what_a_listing_lacks_and_the_watch_does_not_show_is_listed_again() {
 
 /// A standby's watch may be seconds behind when it takes over.
 #[tokio::test(start_paused = true)]
-async fn what_a_slow_watch_shows_of_the_time_before_a_live_read_does_not_exist() {
+async fn events_of_a_slow_watch_from_before_a_live_read_are_ignored() {
     let world = world();
     world.until(|world| world.cache.is_synced()).await;
     *world.server.0.nodes.lock() = vec![node("kept", 8)];

@@ -98,7 +98,7 @@ async fn get(url: &str, path: &str, token: Option<&str>, root: Option<Vec<u8>>) 
 #[case::another_path(Some("reader"), "/configz", 403)]
 #[case::with_the_right(Some("reader"), "/metrics", 200)]
 #[tokio::test]
-async fn diagnostics_are_for_those_whom_the_api_server_allows(
+async fn diagnostics_are_served_to_authorized_users(
     #[case] token: Option<&str>,
     #[case] path: &str,
     #[case] expected: u16,

@@ -36,7 +36,7 @@ fn a_full_native_deployment() {
 
 /// docs/cluster-api.md shows two examples, each followed by its result.
 #[test]
-fn the_examples_of_the_documentation_are_what_the_command_prints() {
+fn the_examples_of_the_documentation_match_the_output_of_the_command() {
     let page = include_str!("../../../../../docs/cluster-api.md");
     let blocks = page.split("```yaml\n").skip(1).map(|rest| read(rest.split("```").next().unwrap()));
     let [capi, native, given, made] = &blocks.collect::<Vec<_>>()[..] else { panic!("not four examples") };

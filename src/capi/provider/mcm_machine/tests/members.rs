@@ -71,7 +71,7 @@ fn a_member_that_is_deleted_takes_its_vm_along_without_a_second_drain() {
 
 /// Its set deleted the native Machine first: the label reaches it all the same.
 #[test]
-fn a_native_machine_that_goes_already_is_told_that_it_is_drained() {
+fn a_terminating_native_machine_is_marked_as_drained() {
     let mut world = world();
     world.vm("simulated:///r/vm-1");
     world.pass();

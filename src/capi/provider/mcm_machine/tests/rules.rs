@@ -341,7 +341,7 @@ fn a_vm_that_another_native_machine_has_is_neither_taken_nor_deleted(#[values(tr
 
 /// Path D of a migration: a native Machine without a controller that has the VM is adopted unchanged.
 #[test]
-fn a_native_machine_of_nobody_with_that_vm_is_taken_over() {
+fn a_native_machine_without_a_controller_is_adopted_with_its_vm() {
     let mut world = World::provisioned();
     world.set_native(&json!({ "metadata": { "ownerReferences": null, "labels": null } }));
     world.set_object(&json!({ "status": null }));
@@ -380,7 +380,7 @@ fn an_object_that_is_provisioned_is_not_written_again() {
 #[rstest]
 #[case::of_another(json!({ "ownerReferences": [{ "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet", "name": "s", "uid": "s", "controller": true }] }))]
 #[case::of_nobody(json!({}))]
-fn a_native_machine_of_somebody_else_is_left_alone(#[case] metadata: Value) {
+fn a_native_machine_of_another_client_is_not_touched(#[case] metadata: Value) {
     let mut world = World::with_data();
     let mut native = json!({ "metadata": { "name": "m", "namespace": "ns", "uid": "other" }, "spec": {} });
     crate::api::patch::apply(&mut native["metadata"], &metadata);
@@ -527,7 +527,7 @@ fn the_object_says_whether_its_machine_is_being_deleted_or_gone() {
 }
 
 #[test]
-fn an_object_that_never_had_a_vm_goes_at_once() {
+fn an_object_that_never_had_a_vm_is_deleted_at_once() {
     let mut world = World::new();
     world.pass();
     world.delete();

@@ -7,7 +7,7 @@ use super::world::{World, deleted};
 
 /// C13, O7: deployment, machines, then the finalizer, after a live read.
 #[test]
-fn the_finalizer_goes_when_no_native_object_is_left() {
+fn the_finalizer_is_removed_when_no_native_object_is_left() {
     let mut world = World::running();
     world.delete();
     assert_eq!(world.pass(), ["the VMs to be deleted"]);

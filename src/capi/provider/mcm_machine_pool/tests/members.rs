@@ -79,7 +79,7 @@ fn the_machine_that_somebody_chose_goes_first() {
 }
 
 #[test]
-fn a_machine_whose_native_machine_is_gone_is_deleted() {
+fn a_machine_without_its_native_machine_is_deleted() {
     let mut world = running();
     world.natives.remove("p-1");
     world.unreadable_machines.push("p-2".to_owned());
@@ -177,7 +177,7 @@ fn another_label_of_the_manager_reaches_the_mcm_machines_in_place() {
 }
 
 #[test]
-fn an_mcm_machine_of_somebody_else_is_left_alone() {
+fn an_mcm_machine_of_another_client_is_not_touched() {
     let mut world = running();
     world.members.get_mut("p-0").unwrap()["metadata"]["labels"] = json!({});
     world.natives.remove("p-0");

@@ -176,7 +176,7 @@ fn replicas_that_somebody_else_manages_are_left_alone(#[case] value: Value, #[ca
 }
 
 #[test]
-fn a_pool_whose_replicas_somebody_else_manages_starts_with_those_of_core() {
+fn a_pool_whose_replicas_another_program_manages_starts_with_those_of_core() {
     let mut world = World::new();
     world.set_pool(&json!({ "metadata": { "annotations": { "cluster.x-k8s.io/replicas-managed-by": "mcm" } } }));
     world.pass();
@@ -427,7 +427,7 @@ fn native_deployments_belong_to_the_pool_and_get_back_what_somebody_removes() {
 }
 
 #[test]
-fn a_deployment_of_somebody_else_is_left_alone() {
+fn a_deployment_of_another_client_is_not_touched() {
     let mut world = World::new();
     let other = json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "x" }, "spec": { "replicas": 9, "template": {} } });
     world.deployments.insert("p".to_owned(), other.clone());

@@ -29,7 +29,7 @@ use crate::{
 const NAMESPACE: &str = "/api/v1/namespaces/ns";
 
 #[tokio::test]
-async fn a_machine_comes_to_life_and_ends_with_everything_that_it_had() {
+async fn a_machine_is_created_and_deleted_with_all_its_objects() {
     let shop = Shop::new();
     shop.machine("m", json!({}));
     shop.reconcile().await.unwrap();
@@ -86,7 +86,7 @@ async fn while_the_owner_is_unknown_no_vm_is_created() {
 }
 
 #[tokio::test]
-async fn what_the_cloud_said_of_a_machine_is_not_believed_of_the_next_one_of_its_name() {
+async fn an_answer_about_a_machine_does_not_apply_to_its_successor() {
     let shop = Shop::new();
     shop.machine("m", json!({}));
     let (machines, api) = (Arc::clone(&shop.context.machines.cache), shop.api.clone());
@@ -127,7 +127,7 @@ async fn after_a_lost_answer_nothing_is_done_before_the_machine_was_read() {
 }
 
 #[tokio::test]
-async fn a_machine_that_is_gone_when_it_is_read_leaves_the_cache() {
+async fn a_machine_that_a_live_read_does_not_find_leaves_the_cache() {
     let shop = Shop::new();
     shop.machine("m", json!({}));
     shop.api.rule(|call| call.is("PATCH", "/machines/m").then_some(Reply::DoAndLose));

@@ -120,7 +120,7 @@ async fn a_vm_stays_until_the_volume_attachments_of_its_node_are_gone() {
 #[case("/persistentvolumeclaims", "cannot list claim data: ")]
 #[case("/persistentvolumes", "cannot list persistent volume pv: ")]
 #[tokio::test]
-async fn a_pod_whose_volumes_cannot_be_read_stays_and_the_others_go(#[case] end: &'static str, #[case] text: &str) {
+async fn a_pod_with_unreadable_volumes_stays_and_the_others_are_evicted(#[case] end: &'static str, #[case] text: &str) {
     let shop = Shop::new();
     shop.deleted();
     shop.known_node(&ready());
@@ -204,7 +204,7 @@ async fn attachments_that_cannot_be_deleted_do_not_hold_up_a_forced_deletion_for
 }
 
 #[tokio::test(start_paused = true)]
-async fn volume_attachments_are_watched_only_while_somebody_needs_them() {
+async fn volume_attachments_are_watched_only_while_needed() {
     let shop = Shop::new();
     let attachments = &shop.target.attachments;
     assert!(!attachments.is_running());
