@@ -12,7 +12,7 @@ use assert_cmd::{Command, cargo::cargo_bin};
 use rstest::rstest;
 use tempfile::TempDir;
 
-/// No shell of whoever runs the tests shows through.
+/// No setting of the user's shell is inherited.
 fn isolated(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     command.env_clear().env("HOME", "/nonexistent");
@@ -142,7 +142,7 @@ const MACHINE_CONTROLLER: [&str; 16] = [
 ];
 const LOGS: [&str; 3] = ["--vmodule=", "--log-flush-frequency=5s", "--target-kubeconfig=/nonexistent/config"];
 
-/// Whoever gets as far as the missing file has had all flags accepted.
+/// An error about the missing file proves that all flags were accepted.
 #[rstest]
 #[case("machine-controller-manager", &MANAGER)]
 #[case("machine-controller", &MACHINE_CONTROLLER)]
@@ -162,7 +162,7 @@ fn run_takes_the_flags_of_both_and_its_own() {
 
 const SEE_HELP: &str = "see mcm machine-controller --help";
 
-/// The exit codes are those of the Go program: 2 for what cannot be read, 1 for what is not allowed.
+/// The exit codes are those of the Go program: 2 for invalid flags, 1 for forbidden values.
 #[rstest]
 #[case("--port=0", 1, "--port=0: must be a port number from 1 to 65535", SEE_HELP)]
 #[case("--port=65536", 1, "--port=65536: must be a port number from 1 to 65535", SEE_HELP)]
@@ -355,7 +355,7 @@ fn a_proxy_of_the_environment_is_not_asked_for_this_host() {
         "clusters": [{"name": "it", "cluster": {"server": "https://127.0.0.1:1", "proxy-url": "PROXY"}}],
         "users": [{"name": "it", "user": {}}]}"#;
     fs::write(&path, kubeconfig.replace(r#", "proxy-url": "PROXY""#, "")).unwrap();
-    // A proxy of this kind cannot be used, so that using it would be said at once.
+    // A proxy of this kind cannot be used, so that its use would be reported at once.
     let mut command = mcm(&["machine-controller", "--target-kubeconfig"]);
     let said = stderr(command.arg(&path).env("HTTPS_PROXY", "ftp://user:pass@proxy.example"), 1);
     assert!(said.starts_with("error: reach the API server https://127.0.0.1:1: Connection refused"), "{said}");
@@ -580,7 +580,7 @@ mod drivers {
         assert_eq!(report["failed"], 0, "{report:#}");
         assert!(report["passed"].as_u64().unwrap() >= 15, "{report:#}");
 
-        // A class of which the driver says that it is invalid is a bad subject: checks fail, and the exit code says so.
+        // A class that the driver calls invalid is a bad subject: checks fail, and the exit code shows it.
         let output = mcm(&["driver", "test", &address, "-f"]).arg(&invalid).output().unwrap();
         let (text, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert_eq!(output.status.code(), Some(1), "{said}");

@@ -42,7 +42,7 @@ fn only<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     found[0]
 }
 
-/// K2, K3: what clusterctl looks for in the folder of a version.
+/// K2, K3: the files that clusterctl looks for in the folder of a version.
 #[test]
 fn a_release_has_components_metadata_and_templates() {
     let (base, output) = release(&["v0.2.7", "registry.example/mcm:v0.2.7"]);

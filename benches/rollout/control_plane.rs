@@ -62,7 +62,7 @@ impl Process {
         Ok(Self(child))
     }
 
-    /// Asks it to stop and waits; kills it if that takes too long.
+    /// Stops it and waits; kills it if that takes too long.
     pub async fn stop(&mut self) {
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Meters: the API server's own request counters, and what the kernel says of processes.
+//! Meters: the API server's own request counters, and the kernel's counters of processes.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One implementation, one size: create, roll, delete, scale down, each measured from the wish to its fulfilment.
+//! One implementation, one size: create, roll, delete, scale down, each measured from the request to its completion.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -217,14 +217,14 @@ impl World {
         meter.stop(self, "delete", n, 0).await
     }
 
-    /// Counts as too many every machine that was there before and is not any more, beyond the surplus.
+    /// Counts every machine that was deleted beyond the surplus.
     async fn scale_down(&self, scale: ScaleDown) -> Result<Phase> {
         let before: BTreeSet<String> = self.seen.lock().machines.keys().cloned().collect();
         let meter = Meter::start(self).await?;
         self.apply(scale.to, "first").await?;
         self.until(|seen| seen.machines.len() == scale.to as usize && running(seen, "first") == scale.to as usize)
             .await?;
-        // Whoever removes too many replaces them a moment later.
+        // An implementation that removes too many replaces them a moment later.
         tokio::time::sleep(Duration::from_secs(3)).await;
         self.until(|seen| seen.machines.len() == scale.to as usize && running(seen, "first") == scale.to as usize)
             .await?;
@@ -358,7 +358,7 @@ impl Meter {
         })
     }
 
-    /// The time ends now. What is still to be tidied up belongs to this phase, too, and must not slow down the next one.
+    /// The time ends now. The remaining clean-up belongs to this phase and must not slow down the next one.
     async fn stop(self, world: &World, name: &str, machines: u32, expected: i64) -> Result<Phase> {
         let seconds = self.start.elapsed().as_secs_f64();
         let requests = measure::difference(&self.requests, &world.rest().await?);

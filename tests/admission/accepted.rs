@@ -1,4 +1,4 @@
-//! Whatever the reference would act on is let in, and kept as it was written.
+//! Objects that the reference would act on are accepted, and stored unchanged.
 
 use kube::api::PostParams;
 use mcm::api::machine::GROUP;

@@ -270,7 +270,7 @@ async fn a_native_object_of_the_provider_is_not_deleted_directly(
     }
 }
 
-/// The garbage collector names the UID of what it deletes, as controllers do.
+/// The garbage collector sends the UID as precondition, as controllers do.
 #[tokio::test]
 async fn the_garbage_collector_deletes_a_native_object_of_the_provider() {
     let place = Place::new().await;
@@ -307,7 +307,7 @@ async fn an_mcmmachinepool_is_deleted_only_after_its_machine_pool(
     }
 }
 
-/// I16: the VM does not follow its description, so the description stays, whatever part of it is changed.
+/// I16: the VM does not follow its description, so every part of the description is immutable.
 #[rstest]
 #[case::configuration(json!({ "providerSpec": { "size": "b" } }))]
 #[case::credentials(json!({ "credentialsSecretRef": { "name": "s", "namespace": "n" } }))]
@@ -362,7 +362,8 @@ async fn a_pool_that_could_never_work_is_refused(#[case] name: &str, #[case] spe
     assert!(said.contains(text), "{said}");
 }
 
-/// The class of a pool may change, which is a rollout; whose VMs they are, and who drains them, may not.
+/// The class of a pool may change, which is a rollout; the owner of its VMs, and the controller that drains them, may
+/// not.
 #[tokio::test]
 async fn the_kind_of_a_pool_is_immutable() {
     let place = Place::new().await;

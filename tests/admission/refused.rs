@@ -152,7 +152,7 @@ async fn in_place_update(#[case] block: &str, #[case] problem: &str) {
     refused(IN_PLACE, &change, &format!("spec.strategy.inPlaceUpdate.orchestrationType: {problem}: {SELECTION}")).await;
 }
 
-/// Go reads no object with such a number, and stalls. API servers of 1.36 and later say it twice.
+/// Go cannot decode an object with such a number, and stalls. API servers of 1.36 and later report it twice.
 #[rstest]
 #[tokio::test]
 async fn number_beyond_what_its_type_holds(#[values("2147483648", "-2147483649")] number: &str) {
@@ -230,7 +230,7 @@ async fn class(#[case] change: &str, #[case] text: &str) {
     refused(CLASS, change, text).await;
 }
 
-/// The whole text is compared, since all of it is what the user reads.
+/// The whole text is compared, since the user reads all of it.
 async fn refused(kind: Kind, change: &str, text: &str) {
     let object = kind.with(change);
     let text = text.replace("UNCHECKED", UNCHECKED);
@@ -250,7 +250,7 @@ async fn answer(kind: Kind, object: &DynamicObject) -> Status {
     }
 }
 
-/// Older API servers name the type of a value that breaks one of our rules, where newer ones quote it or say nothing.
+/// Older API servers name the type of a value that breaks one of our rules, where newer ones quote it or omit it.
 fn before_1_36(said: &str) -> String {
     let said = said.replace("Invalid value: write", "Invalid value: \"object\": write");
     let quoted = said.split_once("\": write").and_then(|(before, after)| {

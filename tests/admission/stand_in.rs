@@ -156,7 +156,7 @@ async fn s3_nobody_else_makes_machines_of_deployments(
     }
 }
 
-/// S4: what is shown is changed by the stand-in only; labels and other annotations are free.
+/// S4: only the stand-in changes shown fields; labels and other annotations are free.
 #[rstest]
 #[case::spec(json!({ "spec": { "clusterName": "d", "template": { "spec": { "clusterName": "d" } } } }), "clusterName stays")]
 #[case::replicas(json!({ "spec": { "replicas": 9 } }), "change its MachineDeployment")]

@@ -179,7 +179,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Stores samples, each with a fault, under a definition without rules, then puts ours in place.
+    /// Stores samples, each with a fault, under a CRD without rules, then installs ours.
     async fn before(kind: Kind, faults: &[&str]) -> Vec<Self> {
         let control_plane = ControlPlane::shared().await;
         let client = control_plane.client();
@@ -273,7 +273,7 @@ fn in_group(mut crd: CustomResourceDefinition, group: &str) -> CustomResourceDef
     crd
 }
 
-/// Types and required fields only, as in the definitions of the reference.
+/// Types and required fields only, as in the CRDs of the reference.
 fn without_rules(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(drop_rules);

@@ -88,7 +88,7 @@ const DELETIONS: [(Row, usize); 5] = [
 async fn whatever_fails_on_moto_the_next_attempt_leads_to_one_vm_and_then_to_none() {
     let ec2 = Ec2::start().await;
     for (number, ((action, fault, code), vms)) in CREATIONS.into_iter().enumerate() {
-        // A new driver: it knows no image yet.
+        // A new driver: its image cache is empty.
         let (tester, machine) = (driver_for(&ec2, ec2.spec("shoot")), machine(&format!("c-{number}")));
         ec2.proxy.fail(action, fault, 99);
         let failed = tester.create(&machine).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The keeper of Nodes, who does what controllers of a cloud do.
+//! The keeper of Nodes, which simulates the controllers of a cloud.
 
 use std::sync::Arc;
 

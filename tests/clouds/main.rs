@@ -1,4 +1,4 @@
-//! Drivers against simulations of their clouds, and these against programs that others wrote.
+//! Drivers against simulations of their clouds, and the simulations against programs of others.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! The Nodes of simulated VMs: what kubelets and the controllers of a cloud do where VMs do not really run.
+//! The Nodes of simulated VMs: simulates kubelets and the controllers of a cloud, because no VM really runs.
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,11 @@ use tokio::task::JoinHandle;
 
 use crate::simulation::{Simulation, Vm};
 
-/// Between two looks at the cloud.
+/// Period of the reads of the cloud.
 const PERIOD: Duration = Duration::from_millis(300);
-/// From the first look at a VM until its Node joins.
+/// From the first read of a VM until its Node joins.
 const BOOT: Duration = Duration::from_millis(1500);
-/// Between two heartbeats, so that the node controller leaves Nodes alone.
+/// Period of heartbeats, so that the node controller does not mark Nodes.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Nodes of all VMs of a cluster, until it is dropped. A VM that stops has a Node that is not ready; one that ended has none.
@@ -37,7 +37,7 @@ impl Nodes {
                 let took = start.elapsed();
                 vms.retain(|vm| vm.cluster == cluster && vm.has_uid);
                 keeper.look_at(&vms).await;
-                // Where there are many VMs, who looks at them leaves the cloud to others most of the time.
+                // With many VMs, leaves the cloud to others most of the time.
                 tokio::time::sleep(PERIOD.max(took * 4)).await;
             }
         }))
@@ -59,7 +59,7 @@ struct Keeper {
 struct Kept {
     name: String,
     since: Instant,
-    /// Whether its Node was last told to be ready, and when.
+    /// The last readiness written to its Node, and its time.
     told: Option<(bool, Instant)>,
 }
 

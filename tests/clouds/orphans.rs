@@ -73,7 +73,7 @@ async fn an_orphan_is_collected_and_nothing_else(cloud: Arc<dyn Simulation>) {
     assert_eq!(names(&*cloud).await, ["stranger".to_owned()].into());
 }
 
-/// The second namespace may be that of `mcm capi-manager`: what counts is the marker.
+/// The second namespace may be that of `mcm capi-manager`: only the marker counts.
 async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     let first = Pool::start(Arc::clone(&cloud), &FLAGS).await;
     let second = Pool::beside(Arc::clone(&cloud), &FLAGS).await;
@@ -92,7 +92,7 @@ async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     for (number, owner) in (1..).zip(&owners) {
         cloud.create_for(&format!("orphan-{number}"), CLUSTER, owner).await;
     }
-    // Of a third namespace of this cluster, whose process may not read its UID, and of a version without markers.
+    // VMs of a third namespace of this cluster, whose process may not read its UID, and of a version without markers.
     cloud.create_for("third", CLUSTER, "capi-pools").await;
     cloud.create("unmarked", CLUSTER).await;
     for number in 1..=2 {

@@ -1,5 +1,5 @@
-//! A proxy before moto. It repairs what EC2 does and moto does not: several filters with one name, tokens of creations, and
-//! terminating twice. And it fails as told.
+//! A proxy in front of moto. It adds features of EC2 that moto lacks: several filters with one name, tokens of
+//! creations, and repeated termination. It also fails on request.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -27,7 +27,7 @@ pub enum Fault {
     LostAnswer,
     /// The connection is cut before it is carried out.
     Cut,
-    /// An answer that is no XML.
+    /// An answer that is not XML.
     Malformed,
     /// Error of EC2, with its HTTP status.
     Error(&'static str, u16),
@@ -97,12 +97,12 @@ impl Proxy {
         self.settings.lock().calls.clone()
     }
 
-    /// Asks EC2 of moto itself, as a user of the same account.
+    /// Calls EC2 of moto directly, as a user of the same account.
     pub async fn ask(&self, params: &[(&str, &str)]) -> String {
         self.ask_service("ec2", params).await
     }
 
-    /// Asks a service of moto itself.
+    /// Calls a service of moto directly.
     pub async fn ask_service(&self, service: &str, params: &[(&str, &str)]) -> String {
         let params: Params = params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let mut headers = HeaderMap::new();
@@ -229,7 +229,7 @@ async fn answer(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Bytes
     }
 }
 
-/// An answer whose connection breaks off.
+/// An answer whose connection breaks.
 fn cut() -> Response {
     let broken = futures::stream::iter([Ok("<R"), Err(io::Error::other("cut"))]);
     Body::from_stream(broken).into_response()

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde_json::Value;
 
-/// The flag with which mcm calls simulations, whose URLs are in Secrets.
+/// The name of mcm's flag for endpoints, whose URLs are in Secrets.
 pub const ENDPOINTS: &str = "--allowed-cloud-endpoints=http://127.0.0.1";
 
 /// A VM, as its cloud shows it.

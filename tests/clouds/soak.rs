@@ -25,7 +25,7 @@ const SIZES: [u32; 6] = [2, 5, 1, 4, 0, 3];
 const SIZE_LASTS: Duration = Duration::from_secs(45);
 /// Between two orphans of a namespace: a collector deletes five in a period of a minute.
 const ORPHAN_EVERY: Duration = Duration::from_secs(25);
-/// Between two looks at everything.
+/// Period of the checks.
 const LOOK: Duration = Duration::from_secs(2);
 /// From the creation of an orphan until it is deleted.
 const PATIENCE: Duration = Duration::from_secs(300);

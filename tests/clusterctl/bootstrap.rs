@@ -67,7 +67,7 @@ impl Clouds {
         json!({"serviceAccountJSON": account.to_string(), "endpointURL": format!("{}/compute/v1", self.gce_url)})
     }
 
-    /// The user data of the VM of a machine, where cloud-init and Ignition look for them.
+    /// The user data of the VM of a machine, where cloud-init and Ignition find them.
     async fn user_data(&self, provider: &str, machine: &str) -> Option<Vec<u8>> {
         if provider == "AWS" {
             return self.user_data_of_ec2(machine).await;

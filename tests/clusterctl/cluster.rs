@@ -5,7 +5,7 @@ use crate::{
     world::{VERSION, World, play},
 };
 
-/// K5, K6, K7: the default template and the others are what clusterctl and the API server accept.
+/// K5, K6, K7: clusterctl and the API server accept the default template and the others.
 #[test]
 fn the_templates_list_their_variables_and_are_accepted() {
     play(async |world: &'static World| {

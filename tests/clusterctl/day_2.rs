@@ -1,4 +1,4 @@
-//! 9.3: what is done with a cluster that runs.
+//! 9.3: operations on a running cluster.
 
 use serde_json::{Value, json};
 
@@ -162,7 +162,7 @@ fn an_object_that_was_removed_by_force_leaves_its_vm_and_is_not_made_again() {
         }
         scene.kubectl(&["annotate", "cluster", "forced", "cluster.x-k8s.io/paused-"]);
         for machine in &machines {
-            // Core looks at a Machine when something about it changes.
+            // Core reconciles a Machine when it changes.
             scene.kubectl(&["annotate", "machine.cluster.x-k8s.io", machine, "example.com/looked-at="]);
             scene
                 .until("core to report it", async || {

@@ -1,4 +1,4 @@
-//! Metrics over TLS, for those whom the management cluster allows.
+//! Metrics over TLS, for users that the management cluster authorizes.
 
 use kube::{Client, Config, config::Kubeconfig};
 use serde_json::{Value, json};

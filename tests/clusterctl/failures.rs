@@ -1,4 +1,4 @@
-//! 9.4: clusters of others, and what is missing.
+//! 9.4: clusters of others, and missing objects.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! 9.1: what clusterctl makes of the release.
+//! 9.1: the release as clusterctl installs it.
 
 use crate::world::{LATER, VERSION, World, play};
 
@@ -27,7 +27,7 @@ fn clusterctl_reads_the_release() {
     });
 }
 
-/// V1, V2, B1, B3, B4, B8: what is there after `clusterctl init`.
+/// V1, V2, B1, B3, B4, B8: the objects after `clusterctl init`.
 #[test]
 fn clusterctl_installs_the_provider() {
     play(async |world: &World| {
@@ -39,7 +39,7 @@ fn clusterctl_installs_the_provider() {
         let speaking = crds.iter().filter(|crd| crd["metadata"]["labels"]["cluster.x-k8s.io/v1beta2"] == "v1beta2");
         assert_eq!(speaking.count(), 7);
         assert_eq!(world.reader.all("", "validatingadmissionpolicies", label).len(), 5);
-        // kubectl does not look for categories again in what it knows of a server.
+        // kubectl caches the categories of a server.
         let cache = tempfile::tempdir().unwrap();
         let cache = format!("--cache-dir={}", cache.path().display());
         world.kubectl(&["get", "cluster-api", "-A", &cache]);
@@ -66,7 +66,7 @@ async fn settled(world: &World) {
     crate::support::wait::until("clusterctl's test namespace to be gone", is_gone).await;
 }
 
-/// R2: exactly what is granted; the whole lane runs with it.
+/// R2: exactly the granted rights; the whole lane runs with them.
 #[test]
 fn the_provider_may_not_do_more_than_it_needs() {
     play(async |world: &World| {

@@ -32,7 +32,7 @@ pub fn journal_of(scene: &Scene, before: &BTreeSet<String>, ids: &[String]) -> V
 /// The journal of the cloud. It is compacted from time to time, so positions in the file mean nothing.
 pub fn journal_so_far(scene: &Scene) -> BTreeSet<String> {
     let text = std::fs::read_to_string(&scene.world.cloud.journal).unwrap();
-    // The last line may be on its way.
+    // The last line may be incomplete.
     let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Map<String, Value>>(line).ok());
     lines.flatten().map(|(what, value)| format!("{what}: {value}")).collect()
 }
@@ -59,7 +59,7 @@ pub async fn with_machines_and_pool(world: &'static World, name: &str, count: us
     scene
 }
 
-/// The same with a pool of a class that others share, with a Secret.
+/// The same with a pool of a class that other pools share, with a Secret.
 async fn with_shared_class(world: &'static World, name: &str) -> Scene {
     let scene = Scene::with_workers(world, name, WORKERS).await;
     let pool = scene.generate("fixed-pool", WORKERS);
@@ -83,7 +83,7 @@ async fn with_shared_class(world: &'static World, name: &str) -> Scene {
     scene
 }
 
-/// Applies the two objects of the pool in what `clusterctl generate cluster` printed.
+/// Applies the two objects of the pool in the output of `clusterctl generate cluster`.
 pub fn apply_pool(scene: &Scene, text: &str) {
     let pool: Vec<&str> = text.split("---\n").filter(|object| object.contains("MachinePool\n")).collect();
     assert_eq!(pool.len(), 2);

@@ -18,7 +18,8 @@ fn hold(scene: &Scene, holder: &str, renewals: usize) {
     }));
 }
 
-/// T26: nothing happens in a namespace whose Leases a Go MCM holds, until they expire. `mcm run` is no obstacle.
+/// T26: the provider does nothing in a namespace whose Leases a Go MCM holds, until they expire. `mcm run` is no
+/// obstacle.
 #[test]
 fn t26_the_provider_does_nothing_beside_a_go_mcm() {
     play(async |world: &'static World| {

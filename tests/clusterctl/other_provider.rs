@@ -99,7 +99,7 @@ impl Controller {
         }
     }
 
-    /// Owner, pause, deletion, VM: in this order, as the contract wants it.
+    /// Owner, pause, deletion, VM: in this order, as the contract requires.
     async fn reconcile(&self, machine: &DynamicObject) -> Option<()> {
         machine.owner_references().iter().find(|owner| owner.kind == "Machine")?;
         let is_paused = machine.annotations().contains_key(PAUSED);

@@ -19,7 +19,7 @@ const MACHINES: usize = 20;
 const OF_CORE: [&str; 3] =
     ["machinedeployments.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "machines.cluster.x-k8s.io"];
 
-/// A cluster with machines of the other provider. Their class is there.
+/// A cluster with machines of the other provider. Their class exists.
 async fn with_machines_of_other(world: &'static World, name: &str, machines: usize) -> (Scene, OtherProvider) {
     let scene = Scene::new(world, name).await;
     let other = OtherProvider::start(&scene).await;
@@ -128,7 +128,8 @@ fn machines_of_another_provider_come_to_mcm_and_return_and_nobody_notices() {
     });
 }
 
-/// 4.3, path C: what is under way is undone, a check that fails changes nothing, and by way of mcm machines become native ones.
+/// 4.3, path C: a running migration is undone, a failed check changes nothing, and by way of mcm machines become native
+/// ones.
 #[test]
 fn a_migration_between_providers_is_undone_and_continued_to_native() {
     play(async |world: &'static World| {

@@ -65,7 +65,7 @@ fn with_control_plane(flavour: &str) -> String {
     format!("{cluster}---\n{object}")
 }
 
-/// Manifests whose user data have something secret.
+/// Manifests whose user data contain a secret.
 pub fn with_user_data(manifests: &str) -> String {
     const HEAD: &str = "    #cloud-config\n";
     assert!(manifests.contains(HEAD));

@@ -108,7 +108,7 @@ impl Scene {
         self.world.kubectl(&[words, &["-n", &self.namespace]].concat())
     }
 
-    /// An object that has to be there.
+    /// A required object.
     pub fn get(&self, kind: &str, name: &str) -> Value {
         self.find(kind, name).unwrap_or_else(|| panic!("{kind} {name} is missing in {}", self.namespace))
     }
@@ -154,7 +154,7 @@ impl Scene {
         (all.len() == count && all.iter().all(is_running)).then_some(())
     }
 
-    /// The pool of the flavour has so many Nodes, and its VMs are no other than those.
+    /// The pool of the flavour has so many Nodes, and exactly their VMs.
     pub fn has_pool_of(&self, count: usize) -> Option<()> {
         let pool = self.find("machinepool", &format!("{}-mp-0", self.name))?;
         let status = &pool["status"];

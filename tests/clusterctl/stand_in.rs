@@ -224,7 +224,7 @@ async fn rolls(scene: &Scene) {
     assert_is_linked(scene);
 }
 
-/// S3, S4: whoever runs.
+/// S3, S4: in any combination of running programs.
 fn refuses(scene: &Scene) {
     let one = current(scene);
     let owner = json!({
@@ -244,7 +244,7 @@ fn refuses(scene: &Scene) {
     assert!(said.contains("scale its MachineDeployment"), "{said}");
 }
 
-/// S2, T14: no VM is made or deleted, and an object of ours says why nothing happens.
+/// S2, T14: no VM is created or deleted, and an object of ours has the reason.
 async fn core_arrives(scene: &Scene) {
     let (vms, nodes_before, from) = (scene.vms().await, nodes(scene), journal_so_far(scene));
     let ids = ids(scene).await;

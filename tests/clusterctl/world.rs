@@ -42,7 +42,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 static FOLDER: LazyLock<guard::Folder> = LazyLock::new(|| guard::Folder::new("mcm-clusterctl-"));
 const AUDIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clusterctl/audit.yaml");
 
-/// Runs a test. Nothing that was planted in a Secret is in any log, nor in what anybody wrote to an API server.
+/// Runs a test. Values planted in Secrets are in no log, nor in any write to an API server.
 pub fn play(test: impl AsyncFnOnce(&'static World)) {
     static SHARED: OnceCell<World> = OnceCell::const_new();
     let _shown = ShownIfFailed;
@@ -52,7 +52,7 @@ pub fn play(test: impl AsyncFnOnce(&'static World)) {
     }
 }
 
-/// A failed test shows what our programs said, and leaves all logs behind.
+/// A failed test shows the output of our programs, and keeps all logs.
 struct ShownIfFailed;
 
 impl Drop for ShownIfFailed {
@@ -77,7 +77,7 @@ pub struct World {
     pub nodes: Reader,
     folder: PathBuf,
     programs: PathBuf,
-    /// Our provider, and where it says that it is ready.
+    /// Our provider, and the address of its readiness.
     provider: Mutex<Option<(Program, String)>>,
     running: Mutex<Vec<Program>>,
     natives: Mutex<Vec<Manager>>,
@@ -103,7 +103,7 @@ impl World {
         ANOTHER.get_or_init(|| self.beside()).await
     }
 
-    /// One whose provider is upgraded, which concerns all its clusters.
+    /// A world whose provider is upgraded, which affects all its clusters.
     pub async fn to_upgrade(&self) -> &'static Self {
         static TO_UPGRADE: OnceCell<World> = OnceCell::const_new();
         TO_UPGRADE.get_or_init(|| self.beside()).await
@@ -215,7 +215,7 @@ impl World {
         self.established("fixedcontrolplanes.controlplane.cluster.x-k8s.io").await;
     }
 
-    /// Waits until the API server serves a kind. `kubectl wait` fails on a definition that has no conditions yet.
+    /// Waits until the API server serves a kind. `kubectl wait` fails on a CRD that has no conditions yet.
     pub async fn established(&self, crd: &str) {
         let api: Api<CustomResourceDefinition> = Api::all(self.management.client());
         wait::until(&format!("{crd} to be established"), async || {
@@ -389,7 +389,7 @@ impl World {
         command
     }
 
-    /// Runs clusterctl, which must succeed. What it printed.
+    /// Runs clusterctl, which must succeed; returns its output.
     pub fn must(&self, words: &[&str]) -> String {
         let output = self.clusterctl(words);
         assert!(output.status.success(), "clusterctl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -406,7 +406,7 @@ impl World {
         self.try_kubectl(words, input).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
     }
 
-    /// Runs kubectl; what it printed, or its error.
+    /// Runs kubectl; returns its output, or its error.
     pub fn try_kubectl(&self, words: &[&str], input: &str) -> Result<String, String> {
         run_kubectl(&self.programs, self.management.kubeconfig(), words, input)
     }
@@ -432,7 +432,7 @@ fn folder() -> PathBuf {
     tempfile::tempdir_in(FOLDER.path()).unwrap().keep()
 }
 
-/// A control plane that keeps what is written to it in `NAME-writes.log`.
+/// A control plane that records its writes in `NAME-writes.log`.
 async fn audited(name: &str, folder: &Path, flags: &[&str]) -> ControlPlane {
     let policy = format!("--arg=kube-apiserver=--audit-policy-file={AUDIT}");
     let log = format!("--arg=kube-apiserver=--audit-log-path={}", folder.join(format!("{name}-writes.log")).display());

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::{run::Run, stage::Stage, support::control_plane::ControlPlane};
 
-/// Path of `libfaketime.so.1`; looked for where Debian puts it if it is not set.
+/// Path of `libfaketime.so.1`; by default where Debian installs it.
 const LIBRARY: &str = "LIBFAKETIME";
 
 /// Only the clock of the manager jumps: an hour forth, and back. Its monotonic clock does not, as in reality. While

@@ -26,9 +26,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lists {
     Whole,
-    /// Every other VM is missing, and nothing says so.
+    /// Every other VM is missing, without an error.
     Half,
-    /// There is none at all, and nothing says so.
+    /// All VMs are missing, without an error.
     Empty,
     /// The answer ends in the middle.
     Cut,
@@ -88,7 +88,7 @@ async fn no_vm_is_lost_or_doubled_while_the_cloud_fails_and_all_recovers() {
             } else {
                 stage.scale(begin).await;
             }
-            // Not a wait for a state: the trouble lasts for a time.
+            // Not a wait for a state: the fault lasts for a time.
             sleep(trouble_for / 3).await;
             stage.world.cloud.control(json!({})).await;
             *lists.lock() = Lists::Whole;

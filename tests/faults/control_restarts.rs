@@ -27,7 +27,7 @@ async fn nothing_is_leaked_or_doubled_when_the_control_api_server_restarts() {
     run.say("starts a control plane of its own");
     let control = ControlPlane::apart().await.unwrap().install().await.unwrap();
     let mut stage = Stage::set(run, &control, ControlPlane::shared().await, &[]).await;
-    // A new server refuses everything until it knows the roles.
+    // A new server refuses everything until it has read the roles.
     stage.world.may_be_refused = true;
     let manager = Kept::new(stage.world.launch_run(&[]).ready().await);
     let slow = json!({"providerSpec": {"createLatency": "3s", "bootLatency": "3s", "deleteLatency": "3s"}});

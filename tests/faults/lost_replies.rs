@@ -1,4 +1,4 @@
-//! The cloud does what it is told, and its answer is lost.
+//! The cloud executes calls, and its answers are lost.
 
 use serde_json::json;
 

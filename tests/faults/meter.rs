@@ -1,4 +1,4 @@
-//! Meters: CPU of processes as the kernel counts it, and what the API server says of requests.
+//! Meters: CPU of processes as the kernel counts it, and the request counters of the API server.
 
 use std::{collections::BTreeMap, fs};
 

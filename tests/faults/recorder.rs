@@ -266,7 +266,7 @@ async fn read(seen: Arc<Mutex<Seen>>, path: PathBuf) {
 #[derive(Default)]
 struct Journal {
     file: Option<(File, u64)>,
-    /// The beginning of a line whose end is not written yet.
+    /// The beginning of an incomplete line.
     rest: String,
 }
 

@@ -26,7 +26,7 @@ use crate::{
     support::control_plane::ControlPlane,
 };
 
-/// How long a change of the replicas may be unknown to whoever acts on it.
+/// Time for which a change of the replicas may be unknown to a controller.
 const STALE: Duration = Duration::from_secs(3);
 const PERCENT: usize = 20;
 
@@ -85,7 +85,7 @@ async fn bounds_hold_in_a_rollout_while_replicas_change_and_creations_fail() {
     stage.close(None, &[&manager]).await;
 }
 
-/// Machines, what is wanted, and what was wanted a moment ago.
+/// Machines, the desired number, and the previous desired number.
 struct Ledger {
     /// UID → whether it serves, and whether it is being deleted.
     machines: BTreeMap<String, (bool, bool)>,

@@ -76,7 +76,7 @@ impl Run {
         self.name
     }
 
-    /// A parameter: what the caller gave, or one of two numbers.
+    /// A parameter: the given one, or one of two defaults.
     pub fn parameter<T: FromStr + fmt::Display>(&self, name: &str, full: T, quick: T) -> T {
         let value = match self.given.get(name) {
             Some(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
@@ -105,7 +105,7 @@ impl Run {
         StdRng::seed_from_u64(seed)
     }
 
-    /// Tells people how far it is.
+    /// Prints the progress.
     pub fn say(&self, text: impl fmt::Display) {
         eprintln!("  {:>6.1} s  {text}", self.started.elapsed().as_secs_f64());
     }
@@ -222,7 +222,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// Whole numbers without decimals, others with as many as people read.
+/// Whole numbers without decimals, others with a readable number of decimals.
 fn round(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }

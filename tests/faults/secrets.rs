@@ -44,7 +44,7 @@ pub struct Markers {
 }
 
 impl Markers {
-    /// Three values, and whatever bootstrap tokens are made from now on.
+    /// Three values, and all bootstrap tokens that are created from now on.
     pub fn new(target: Client) -> Self {
         let value = |what: &str| format!("{what}-{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
         let tokens = Arc::<Mutex<BTreeSet<String>>>::default();
@@ -71,7 +71,7 @@ impl Markers {
         let mut needles: Vec<String> = self.planted.iter().flat_map(|value| forms(value)).collect();
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner).clone();
         needles.extend(tokens.iter().flat_map(|token| forms(token)));
-        // Thousands of tokens are looked for in hundreds of megabytes.
+        // Thousands of tokens are searched for in hundreds of megabytes.
         let needles = AhoCorasick::new(needles).unwrap();
         let mut places = Vec::new();
         let mut search = |place: String, text: &str| {
@@ -104,7 +104,7 @@ impl Markers {
         places
     }
 
-    /// How many values are looked for.
+    /// The number of values to search for.
     pub fn count(&self) -> usize {
         self.planted.len() + self.tokens.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -27,7 +27,7 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(1200);
 /// How soon a program that ended is started again.
 const RESTART: Duration = Duration::from_millis(200);
-/// How often people are told how far it is.
+/// Period of progress messages.
 const NEWS: Duration = Duration::from_secs(10);
 
 /// A manager that is started again whenever it ends, as a kubelet would.
@@ -117,7 +117,7 @@ impl Stage {
         self.world.scale(replicas.try_into().unwrap()).await;
     }
 
-    /// Waits until the deployment `pool` has what it wants and says so; answers how long that took.
+    /// Waits until the deployment `pool` has the desired machines and reports it; returns the time that took.
     pub async fn settled(&self, count: usize, class: &str) -> Duration {
         let all = i32::try_from(count).unwrap();
         let what = format!("{count} machines of class {class} that serve");
@@ -159,7 +159,7 @@ impl Stage {
         self.world.cloud.control(json!({"faults": [{"operation": "*", "rate": rate, "code": code}]})).await;
     }
 
-    /// The end of every run: what was recorded is judged, and nothing secret was told.
+    /// The end of every run: judges the recorded events, and checks that no secret was printed.
     pub async fn close(self, ever: Option<usize>, managers: &[&Manager]) {
         self.judge(ever, managers).await;
         // The logs are still there.

@@ -26,9 +26,9 @@ const MOST_CPU: f64 = 0.02;
 
 const OF_SERVER: &str = "share of a core that the API server takes";
 const OUR_COST: &str = "share of a core that we cost the API server";
-/// Of what the Go programs cost the API server.
+/// As a share of the cost of the Go programs for the API server.
 const MOST_OF_THEIRS: f64 = 0.1;
-/// Share of a core: what is less is not measured.
+/// Share of a core: smaller ones are not measured.
 const NOISE: f64 = 0.005;
 
 /// The idle cost of a program.

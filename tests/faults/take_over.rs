@@ -164,7 +164,7 @@ async fn no_vm_is_made_or_deleted_because_of_a_swap() {
 }
 
 impl What {
-    /// After how many milliseconds others take over.
+    /// Milliseconds until others take over.
     fn moments(self) -> Range<u64> {
         match self {
             Self::Create | Self::Shrink | Self::Rest => 0..5_000,
@@ -174,7 +174,7 @@ impl What {
     }
 }
 
-/// Begins an operation, and notes what will come of it.
+/// Begins an operation, and records its expected result.
 async fn begin(stage: &Stage, pool: &mut Pool, what: What, dice: &mut StdRng) {
     let world = &stage.world;
     match what {
@@ -235,7 +235,7 @@ fn version(number: usize) -> Value {
     json!({"metadata": {"annotations": {"version": format!("v{number}")}}})
 }
 
-/// Waits until both deployments have what they want.
+/// Waits until both deployments have the desired machines.
 async fn settled(stage: &Stage, pool: &Pool) -> Duration {
     let version = version(pool.version);
     stage

@@ -14,7 +14,8 @@ use crate::{
 };
 
 const FROZEN: &str = "mcm_machine_controller_frozen";
-/// How soon the metric tells of it: a probe a minute and half a minute of patience by default, but watches are faster.
+/// Time until the metric shows it: a probe per minute and half a minute until its timeout by default, but watches are
+/// faster.
 const TOLD_WITHIN: Duration = Duration::from_secs(100);
 
 /// Most machines run, some boot. The server is killed, and in a second round it hangs. The health timeout is shorter than
@@ -27,7 +28,7 @@ async fn nothing_is_deleted_while_the_target_is_away() {
     run.say("starts a target cluster of its own");
     let target = ControlPlane::apart().await.unwrap();
     let mut stage = Stage::set(run, ControlPlane::shared().await, &target, &[]).await;
-    // A new server refuses everything until it knows the roles.
+    // A new server refuses everything until it has read the roles.
     stage.world.may_be_refused = true;
     let mut flags = vec!["--machine-creation-timeout=30s", "--machine-health-timeout=20s"];
     if outage < TOLD_WITHIN {

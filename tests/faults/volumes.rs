@@ -1,4 +1,4 @@
-//! A drain of many pods with volumes takes a fraction of what it takes one after the other.
+//! A drain of many pods with volumes takes a fraction of the time of sequential evictions.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// As many volumes as one drain moves at a time, and one more for what does not fit.
+/// As many volumes as one drain moves at a time, and one more that has to wait.
 const MOST_AT_ONCE: usize = 5;
 /// Share of the strictly serial time that is allowed.
 const SHARE: f64 = 0.3;

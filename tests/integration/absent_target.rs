@@ -12,7 +12,7 @@ use crate::support::{
     world::{Manager, World},
 };
 
-/// How long the target cluster says nothing.
+/// Time for which the target cluster is silent.
 const PAUSE: Duration = Duration::from_secs(100);
 const STALL: Duration = Duration::from_secs(90);
 /// Within which all is well again.
@@ -35,7 +35,7 @@ async fn a_paused_target_costs_no_machine() {
     keep_all(&world, MANY);
     let paused = target.pause();
     let told = tells_the_truth(&manager);
-    // Not a wait for a state: a machine is given up after a time.
+    // Not a wait for a state: a machine would be replaced after a time.
     let ((), ()) = tokio::join!(told, tokio::time::sleep(PAUSE));
     drop(paused);
 
@@ -59,7 +59,7 @@ async fn a_stalled_watch_of_nodes_costs_no_machine() {
         .until("the new nodes to join", |scene| scene.machines.keys().all(|name| scene.nodes.contains_key(name)))
         .await;
     running.extend(run_pods(&world, "late").await);
-    // Not a wait for a state: a machine is given up after a time.
+    // Not a wait for a state: a machine would be replaced after a time.
     tokio::time::sleep(STALL).await;
     door.open();
 
@@ -112,7 +112,7 @@ fn keep_all(world: &World, count: usize) {
     });
 }
 
-/// The process does not call itself ready, and its metrics say why.
+/// The process is not ready, and its metrics contain the reason.
 async fn tells_the_truth(manager: &Manager) {
     let mut was_told = (false, false);
     wait::until_within(PAUSE, "the process to say that its caches are old", async || {
@@ -123,7 +123,7 @@ async fn tells_the_truth(manager: &Manager) {
     .await;
 }
 
-/// Seconds since the watch of Nodes was heard of.
+/// Seconds since the last event of the watch of Nodes.
 fn node_cache_age(metrics: &str) -> Option<f64> {
     let is_age = |line: &&str| line.starts_with("mcm_cache_age_seconds{") && line.contains(r#"kind="nodes""#);
     metrics.lines().find(is_age)?.rsplit_once(' ')?.1.parse().ok()

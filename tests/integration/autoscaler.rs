@@ -12,7 +12,7 @@ use crate::support::world::World;
 const LIST: &str = "node.machine.sapcloud.io/trigger-deletion-by-mcm";
 const CHANGED_AT: &str = "machine.sapcloud.io/last-deployment-replica-change-by-scaler-time";
 
-/// Adds a machine to the list and takes 1 from the replicas, again and again until the update meets no other.
+/// Adds a machine to the list and takes 1 from the replicas, repeated until the update has no conflict.
 async fn choose(world: &World, machine: &str, has_time: bool) {
     loop {
         let mut deployment = world.deployments().get("pool").await.unwrap();

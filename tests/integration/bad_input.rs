@@ -206,7 +206,7 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
         .await;
 }
 
-/// Our definitions without their rules, as other versions install them.
+/// Our CRDs without their rules, as other versions install them.
 fn lax() -> Vec<CustomResourceDefinition> {
     let without_rules = |crd: CustomResourceDefinition| {
         let mut crd = serde_json::to_value(crd).unwrap();

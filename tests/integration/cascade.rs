@@ -48,7 +48,7 @@ async fn machines_stay_with_the_policy_orphan_and_go_in_the_foreground() {
         })
         .await;
 
-    // The reason why people do it: the same machines under another deployment.
+    // The usual reason for it: the same machines under another deployment.
     world.pool(2, json!({})).await;
     world.settled(2, "small").await;
     assert_eq!(world.scene.now().ever, before);

@@ -58,7 +58,7 @@ fn dice() -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// Creates, rolls and removes a pool, several times, while something breaks again and again.
+/// Creates, rolls and removes a pool, several times, with repeated interruptions.
 async fn survive(world: &World, mut something_breaks: impl AsyncFnMut()) {
     world.classes().await;
     for name in ["small", "large"] {

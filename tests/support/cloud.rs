@@ -23,7 +23,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// Starts it. Its Nodes register in the cluster of the kubeconfig, without heartbeats unless `flags` say otherwise.
+    /// Starts it. Its Nodes register in the cluster of the kubeconfig, without heartbeats unless set by `flags`.
     pub async fn start(kubeconfig: &Path, log: &Path, flags: &[&str]) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
         let journal = log.with_extension("journal");

@@ -1,4 +1,4 @@
-//! A real API server with our definitions in it, one for all tests of a process.
+//! A real API server with our CRDs, one for all tests of a process.
 //!
 //! It is started by `hack/control-plane`, or is the server of `MCM_TEST_KUBECONFIG`. Tests are separated by their
 //! namespaces.
@@ -39,7 +39,7 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// The control plane of this process, started by the first who asks.
+    /// The control plane of this process, started on first use.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
         let started = SHARED.get_or_init(async || Self::start().await.map_err(|error| format!("{error:#}"))).await;
@@ -82,7 +82,7 @@ impl ControlPlane {
         objects::apply(&self.client(), &namespace).await;
     }
 
-    /// A second API server without definitions, the target cluster of tests that need two. Shared, like the first one.
+    /// A second API server without CRDs, the target cluster of tests that need two. Shared, like the first one.
     pub async fn second() -> &'static Self {
         static SECOND: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
         let started = SECOND.get_or_init(async || Self::apart().await.map_err(|error| format!("{error:#}"))).await;
@@ -107,7 +107,7 @@ impl ControlPlane {
         Self::reach(kubeconfig, Some(guard)).await
     }
 
-    /// Installs our definitions.
+    /// Installs our CRDs.
     ///
     /// # Errors
     /// When the API server does not take one.
@@ -123,7 +123,7 @@ impl ControlPlane {
         config
     }
 
-    /// Stops the API server in the middle of whatever it does, until the answer is dropped. Not for one that tests share.
+    /// Stops the API server with SIGSTOP, until the returned guard is dropped. Not for one that tests share.
     pub fn pause(&self) -> Paused {
         self.part("kube-apiserver").pause()
     }
@@ -198,7 +198,7 @@ fn openssl(words: &[&str], files: &[(&str, &Path)]) {
     assert!(output.status.success(), "openssl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Creates the definitions or brings them up to date, and waits until they are served.
+/// Creates or updates the CRDs, and waits until they are served.
 ///
 /// # Errors
 /// When the API server does not take one.

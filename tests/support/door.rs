@@ -1,4 +1,4 @@
-//! A door in front of an API server: it reads what is asked, and holds back the answers it is told to hold back.
+//! A proxy in front of an API server: it reads requests, and holds back answers on request.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -36,12 +36,12 @@ pub fn node_watches(call: &Call) -> bool {
     call.path == "/api/v1/nodes" && call.is_watch
 }
 
-/// Anything that is asked.
+/// Any request.
 pub fn anything(_: &Call) -> bool {
     true
 }
 
-/// Speaks plain HTTP to programs and TLS to the API server. Who asks is told by the token of each call.
+/// Serves plain HTTP to programs and uses TLS to the API server. The caller is identified by the token of each call.
 pub struct Door {
     pub address: SocketAddr,
     orders: watch::Sender<Orders>,
@@ -118,7 +118,7 @@ impl Door {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on all is passed on. What was held back is not: those calls end.
+    /// From now on all is passed on, except for answers held back before: those calls end.
     pub fn open(&self) {
         self.orders.send_replace(Orders::default());
     }
@@ -159,7 +159,7 @@ impl Shared {
     }
 }
 
-/// The answer piece by piece; it breaks when an order says so.
+/// Passes on the answer piece by piece; it breaks on request.
 fn passed_on(
     call: Call,
     body: Body,

@@ -55,7 +55,7 @@ impl Folder {
     /// Keeps the folder for inspection.
     pub fn keep(&self) {
         let mut remover = self.remover.lock().unwrap();
-        // Fails if it was told before.
+        // Fails if it was called before.
         let _ = remover.0.stdin.as_mut().unwrap().write_all(b"keep\n");
     }
 }

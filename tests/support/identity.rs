@@ -61,7 +61,7 @@ pub fn change(kubeconfig: &Path, pointer: &str, value: Value) {
     let mut written = read(kubeconfig);
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     written.pointer_mut(parent).unwrap()[key] = value;
-    // Whoever reads it at this moment finds the old one or the new one.
+    // A concurrent reader finds the old one or the new one.
     let new = kubeconfig.with_extension("new");
     std::fs::write(&new, serde_yaml_ng::to_string(&written).unwrap()).unwrap();
     std::fs::rename(new, kubeconfig).unwrap();

@@ -16,7 +16,7 @@ use tokio::{
     sync::watch,
 };
 
-/// Passes on what is said between a program and a server until it is told not to.
+/// Passes on all data between a program and a server until it is stopped.
 pub struct Line {
     pub address: SocketAddr,
     is_deaf: watch::Sender<bool>,

@@ -26,7 +26,7 @@ pub async fn try_apply(client: &Client, object: &Value) -> Result<DynamicObject,
     api_of(client, object).patch(name, &PatchParams::apply("tests").force(), &Patch::Apply(object)).await
 }
 
-/// Server-side apply of what must be accepted.
+/// Server-side apply of an object that must be accepted.
 pub async fn apply(client: &Client, object: &Value) -> DynamicObject {
     try_apply(client, object).await.unwrap_or_else(|error| panic!("apply {object}: {error}"))
 }

@@ -35,7 +35,7 @@ impl Part {
         line.unwrap_or_else(|| panic!("{} is not one of {pids}", self.name)).parse().unwrap()
     }
 
-    /// Stops it in the middle of whatever it does, until the answer is dropped.
+    /// Stops it with SIGSTOP, until the returned guard is dropped.
     pub fn pause(&self) -> Paused {
         let id = self.id();
         signal("STOP", id);

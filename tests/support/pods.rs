@@ -1,4 +1,4 @@
-//! Pods that a test runs by hand: no kubelet is there to end them.
+//! Pods that a test ends by hand, without a kubelet.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{

@@ -1,4 +1,4 @@
-//! A program under test: started, signalled, killed when dropped, everything it says kept in a file.
+//! A program under test: started, signalled, killed when dropped, with its output kept in a file.
 
 use std::{
     env,
@@ -38,7 +38,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it. What it writes is appended to the log.
+    /// Starts it. Its output is appended to the log.
     pub fn start(path: impl Into<PathBuf>, arguments: Vec<String>, log: PathBuf) -> Self {
         Self::start_in(Vec::new(), path, arguments, log)
     }
@@ -67,7 +67,7 @@ impl Program {
         self.child = spawn(&self.path, &self.arguments, &self.environment, &self.log);
     }
 
-    /// SIGKILL. It must have been alive: a program that ended by itself has failed.
+    /// SIGKILL. It must be running: a program that ended before has failed.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
@@ -112,7 +112,7 @@ impl Program {
         self.child.id()
     }
 
-    /// Panics if it ended by itself.
+    /// Panics if it has ended.
     pub fn assert_runs(&mut self) {
         let status = self.child.try_wait().unwrap();
         assert!(status.is_none(), "it ended: {status:?}; see {}", self.log.display());

@@ -23,7 +23,7 @@ use tokio::{sync::Notify, task::JoinSet};
 
 use super::secrets;
 
-/// Broken rules that are kept: the first ones say it all.
+/// The first broken rules; further ones are dropped.
 const KEPT: usize = 3;
 
 /// The state of a namespace.
@@ -46,7 +46,7 @@ pub struct Scene {
     broken: Vec<String>,
 }
 
-/// One thing that a Machine's status said.
+/// One status of a Machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
     pub machine: String,
@@ -85,7 +85,7 @@ impl Scene {
         self.machines.len() == count && self.available_of(class) == count
     }
 
-    /// The deployment and its sets say of themselves that so many machines are available and nothing is left to do.
+    /// The statuses of the deployment and its sets report so many available machines and nothing left to do.
     pub fn complete(&self, deployment: &str, count: i32) -> bool {
         let Some(deployment) = self.deployments.get(deployment) else { return false };
         let status = deployment.status.clone().unwrap_or_default();
@@ -96,7 +96,7 @@ impl Scene {
                 == [count; 4]
     }
 
-    /// Whether the status of a Machine ever said this text, or one that contains it.
+    /// Whether the status of a Machine ever contained this text.
     pub fn was_told(&self, machine: &str, text: &str) -> bool {
         self.told.iter().any(|told| told.machine == machine && told.operation.description.contains(text))
     }
@@ -155,7 +155,7 @@ impl Scene {
         text
     }
 
-    /// Keeps what the Machine of this name says.
+    /// Records the statuses of the Machine with this name.
     fn record(&mut self, name: &str) {
         let Some(machine) = self.machines.get(name) else { return };
         self.ever.extend(machine.uid());

@@ -1,4 +1,4 @@
-//! Looks for values that stand in Secrets and must stand nowhere else.
+//! Searches for values of Secrets in places where they must not be.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ pub fn forms(value: &str) -> Vec<String> {
     let encoded = (0..3).map(|before| {
         let bytes = [vec![b' '; before], value.as_bytes().to_vec()].concat();
         let text = serde_json::to_value(ByteString(bytes)).unwrap().as_str().unwrap().to_owned();
-        // The first and last letters depend on what is beside it.
+        // The first and last letters depend on the adjacent bytes.
         text[4..text.len() - 4].to_owned()
     });
     std::iter::once(value.to_owned()).chain(encoded).collect()

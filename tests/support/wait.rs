@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// Longer than anything takes on a busy machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pauses between two questions: what takes longer is asked for less often, because many tests ask one API server.
+/// Pauses between two checks: a longer wait checks less often, because many tests share one API server.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks again and again until the answer is there. `what` completes "waited in vain for".
+/// Checks repeatedly until there is an answer. `what` completes "waited in vain for".
 pub async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
     until_within(PATIENCE, what, ask).await
 }

@@ -90,7 +90,7 @@ impl World {
         Self::on(control_plane, control_plane, Some(slots), name, &[]).await
     }
 
-    /// A world of a test that mostly waits for time to pass. It takes no place from others.
+    /// A world of a test that mostly waits for time to pass. It uses no slot.
     pub async fn patient(name: &str) -> Self {
         let control_plane = ControlPlane::shared().await;
         Self::on(control_plane, control_plane, None, name, &[]).await
@@ -102,7 +102,7 @@ impl World {
         Self::on(control_plane, control_plane, Some(slot), name, &[]).await
     }
 
-    /// A world whose Nodes are in another cluster than its Machines. It takes no place from others.
+    /// A world whose Nodes are in another cluster than its Machines. It uses no slot.
     pub async fn between(control: &ControlPlane, target: &ControlPlane, name: &str, flags: &[&str]) -> Self {
         Self::on(control, target, None, name, flags).await
     }
@@ -186,7 +186,7 @@ impl World {
         self.launch_anything(program, words, log, &[&clusters[..], flags].concat())
     }
 
-    /// Starts a subcommand that is not told of the clusters of this world.
+    /// Starts a subcommand without the clusters of this world.
     pub fn launch_bare(&self, command: &str, flags: &[&str]) -> Manager {
         let name = format!("{command}-{}.log", free_port());
         self.launch_anything(&mcm(), &[command], &name, flags)
@@ -272,14 +272,15 @@ impl World {
         self.change(json!({"spec": {"template": {"spec": {"class": {"name": class}}}}})).await;
     }
 
-    /// Waits until the deployment `pool` has what it wants and says so.
+    /// Waits until the deployment `pool` has the desired machines and reports it.
     pub async fn settled(&self, count: usize, class: &str) {
         let all = i32::try_from(count).unwrap();
         let what = format!("{count} machines of class {class} that serve");
         self.until(&what, |scene| scene.settled(count, class) && scene.complete("pool", all)).await;
     }
 
-    /// Waits until the sets have so many machines, all of a class, and all serve; there may be others that no set owns.
+    /// Waits until the sets have so many machines, all of a class, and all serve; other machines without a set are
+    /// ignored.
     pub async fn pool_serves(&self, count: usize, class: &str) {
         let what = format!("{count} machines of class {class} that serve in sets");
         self.until(&what, |scene| {
@@ -352,7 +353,7 @@ impl Manager {
 }
 
 impl Drop for Manager {
-    /// A failed test shows what waits in the queues, and how old the caches are. In any other case no metric has a secret.
+    /// A failed test shows the queues and the age of the caches. Otherwise no metric has a secret.
     fn drop(&mut self) {
         let address = self.url.trim_start_matches("http://");
         let metrics = said(address, "/metrics").unwrap_or_else(|error| format!("no answer: {error}"));

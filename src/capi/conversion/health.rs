@@ -109,7 +109,7 @@ impl Health {
     }
 }
 
-/// Refuses what the native health check cannot express.
+/// Refuses settings that the native health check cannot express.
 pub(super) fn check(spec: &MachineHealthCheckSpec, report: &mut Report) {
     let conditions = &spec.checks.unhealthy_node_conditions;
     let path = |index: usize, field: &str| format!("spec.checks.unhealthyNodeConditions[{index}].{field}");

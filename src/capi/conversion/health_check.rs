@@ -138,7 +138,7 @@ pub(super) fn of_owner(checks: Option<Checks>, place: &Place<'_>, notes: &mut No
     let checks = checks?;
     let check = match noted {
         Some(mut noted) => {
-            // Notes are annotations, which anybody may write.
+            // Notes are annotations, which any client may write.
             noted.metadata.namespace = namespace(place.namespace);
             MachineHealthCheck { spec: MachineHealthCheckSpec { checks, ..noted.spec }, ..noted }
         }
@@ -169,7 +169,7 @@ fn plain(checks: Checks, place: &Place<'_>) -> MachineHealthCheck {
     MachineHealthCheck { metadata, spec, status: None }
 }
 
-/// Checks a health check for itself: what it says, and that it covers something.
+/// Checks a health check by itself: its fields, and that it covers a machine.
 pub(super) fn check(check: &MachineHealthCheck, covers: &[Coverage], report: &mut Report) {
     health::check(&check.spec, report);
     if let Err(error) = Selector::parse(Some(&check.spec.selector)) {

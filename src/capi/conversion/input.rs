@@ -154,12 +154,12 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// Calls `found` with the path of everything that was given and is not known. Zero values are what Go leaves out.
+/// Calls `found` with the path of every unknown field. Zero values are omitted by Go.
 fn unknown_fields(path: &str, given: &Value, known: &Value, found: &mut impl FnMut(String)) {
     match (given, known) {
         (Value::Object(given), Value::Object(known)) => {
             for (key, value) in given {
-                // Both sides compute the status anew.
+                // Both sides compute the status again.
                 if path.is_empty() && key == "status" {
                     continue;
                 }

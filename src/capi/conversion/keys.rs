@@ -109,7 +109,8 @@ pub(super) struct Pair {
     /// Of the Machine.
     #[serde(default)]
     pub machine: Keys,
-    /// Of the Node: on the native side all that the Machine gives it, on the other side what the Machine does not have.
+    /// Of the Node: on the native side all keys from the Machine, on the other side those that the Machine does not
+    /// have.
     #[serde(default)]
     pub node: Keys,
 }

@@ -35,7 +35,7 @@ const KIND: &str = "MCMMachinePool";
 const TEMPLATE_KIND: &str = "MCMMachineTemplate";
 const REFERENCE: &str = "spec.template.spec.infrastructureRef";
 
-/// A pool as it was, but the number of its machines and what controllers write.
+/// A pool as noted, without the number of its machines and the fields that controllers write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Noted {
     pool: MachinePool,
@@ -68,7 +68,7 @@ pub(super) struct Restored {
     pub outcome: Outcome,
 }
 
-/// All pools that come back. What does not fit any more is reported for each of its deployments.
+/// All restored pools. Differences are reported for each of their deployments.
 pub(super) fn restored(input: &Input<'_>, options: &Options) -> (Vec<Restored>, Report) {
     let mut groups: BTreeMap<(&str, &str), Vec<&Document<'_>>> = BTreeMap::new();
     for document in input.documents.iter().filter(|one| one.group == machine::GROUP && one.kind == "MachineDeployment")
@@ -112,7 +112,7 @@ impl Noted {
         noted
     }
 
-    /// Notes are annotations, which anybody may write.
+    /// Notes are annotations, which any client may write.
     fn in_namespace(mut self, namespace: &str) -> Self {
         for metadata in [&mut self.pool.metadata, &mut self.infrastructure.metadata] {
             metadata.namespace = super::metadata::namespace(namespace);

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::report::Report;
 
-/// Annotation on a converted object: what the conversion could not put elsewhere. mcm writes and reads it.
+/// Annotation on a converted object with the values that the other side cannot hold. mcm writes and reads it.
 pub const UNMAPPED: &str = "conversion.mcm/unmapped";
 /// Annotation on a native object or template: the version of Kubernetes. Its change in a template is a rollout.
 pub const VERSION: &str = "conversion.mcm/version";

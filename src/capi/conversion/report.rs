@@ -69,7 +69,7 @@ impl Report {
         Self { object: self.object.clone(), ..Self::default() }
     }
 
-    /// Adds what another report has and this one has not.
+    /// Adds entries of another report that this one lacks.
     pub(super) fn add(&mut self, other: Self) {
         self.losses.extend(other.losses.into_iter().filter(|one| !self.losses.contains(one)).collect::<Vec<_>>());
         self.refusals.extend(other.refusals.into_iter().filter(|one| !self.refusals.contains(one)).collect::<Vec<_>>());

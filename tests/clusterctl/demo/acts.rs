@@ -202,7 +202,7 @@ impl Play<'_> {
     }
 }
 
-/// All Machines of the deployment run, and it says so.
+/// All Machines of the deployment run, and its status shows it.
 fn is_complete(props: &Props) -> bool {
     let is_ready = |deployment: &Value| deployment["status"]["readyReplicas"] == MACHINES;
     props.running(DEPLOYMENT).len() == MACHINES && props.find(Kind::MachineDeployment, DEPLOYMENT).is_some_and(is_ready)
@@ -229,7 +229,7 @@ fn health_check() -> Value {
     })
 }
 
-/// Runs `mcm adopt apply`; what it printed.
+/// Runs `mcm adopt apply`; returns its output.
 fn adopt(world: &World, to: &str) -> String {
     let mut command = Command::new(mcm());
     command.args(["adopt", "apply", "--cluster", NAME, "--namespace", NAME, "--deployment", DEPLOYMENT, "--to", to]);

@@ -33,7 +33,7 @@ struct Member {
     way: Way,
 }
 
-/// A way to an API server that can be cut. Then nothing is said on it, and later its connections end.
+/// A connection to an API server that can be cut. Then no data passes, and later its connections end.
 struct Way {
     address: SocketAddr,
     is_cut: watch::Sender<bool>,

@@ -1,4 +1,4 @@
-//! `clusterctl move` there and back, again and again, while our manager is killed at another moment of each move.
+//! `clusterctl move` there and back, repeatedly, while our manager is killed at another moment of each move.
 
 use std::{
     process::{Child, Stdio},
@@ -17,12 +17,12 @@ use crate::{
 
 const NATIVE: &str = "machines.machine.sapcloud.io";
 
-/// A moment of a move, and whose manager dies then.
+/// A moment of a move, and the manager that is killed then.
 struct Moment {
     what: &'static str,
     /// At the target; otherwise at the source.
     is_at_target: bool,
-    /// Whether it has come, from what source and target have.
+    /// Whether it has come, from the objects of source and target.
     has_come: fn(&Scene, &Scene) -> bool,
 }
 

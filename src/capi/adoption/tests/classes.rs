@@ -11,7 +11,7 @@ use crate::{
 const THERE: Way = Way::FromOther;
 const BACK: Way = Way::ToOther;
 
-/// A template that says all that a class needs, and no class.
+/// A template with all fields of a class, and no class.
 fn without_a_class() -> World {
     let mut world = World::of_other(1);
     world.s.objects.remove(&Id::new(Kind::Class, "t"));

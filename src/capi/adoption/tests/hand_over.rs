@@ -134,7 +134,7 @@ fn s8_a_hand_over_that_stops_anywhere_goes_on(#[values(0, 1, 2)] turns: usize) {
     }
 }
 
-/// S6: nothing is deleted before the native side has the authority, whatever is wanted.
+/// S6: nothing is deleted before the native side has the authority, whatever is requested.
 #[test]
 fn s8_nothing_is_removed_before_the_native_side_has_the_authority() {
     let mut world = World::of_stand_in();

@@ -115,7 +115,7 @@ impl World {
     }
 }
 
-/// Path B of 4.4: core keeps its objects, mcm has the VMs, nothing of the other provider is left but its template.
+/// Path B of 4.4: core keeps its objects, mcm has the VMs, and only the template of the other provider is left.
 #[test]
 fn core_keeps_its_machines_when_mcm_takes_them_over() {
     let mut world = World::of_other(3);
@@ -177,7 +177,7 @@ fn machines_of_another_provider_become_native_ones_by_way_of_mcm() {
     assert_eq!(world.references(), before);
 }
 
-/// 4.4 step 1 and "what can go wrong": nothing is begun while something is on its way, unknown, or cannot be taken over.
+/// 4.4 step 1 and "what can go wrong": nothing is begun while an object is changing, unknown, or cannot be adopted.
 #[rstest]
 #[case::deleting(
     Kind::AwsMachine, "d-abc-1", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
@@ -293,7 +293,7 @@ fn another_provider_that_confirms_a_pause_is_waited_for() {
     assert_eq!(world.plan(THERE).todo.waits, ["the condition Paused of AWSMachine d-abc-0"]);
 }
 
-/// Nothing refers to an MCMMachine before the provider mcm was seen to be there.
+/// Nothing refers to an MCMMachine before the provider mcm has confirmed that it runs.
 #[test]
 fn without_the_provider_mcm_nothing_is_switched() {
     let mut world = World::of_other(1);

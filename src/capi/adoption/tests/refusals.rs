@@ -82,7 +82,7 @@ fn nothing_is_begun_while_something_is_not_as_it_must_be(
     assert!(failed.iter().any(|text| text.starts_with(expected)), "{failed:#?}");
 }
 
-/// 2, unknown is not absent: what the cloud was not asked, or did not answer, does not pass.
+/// 2, unknown is not absent: without an answer of the cloud the check fails.
 #[test]
 fn what_the_cloud_did_not_say_does_not_pass() {
     let world = World::of_cluster_api(1);
@@ -186,7 +186,8 @@ fn a_native_manager_that_does_not_confirm_gets_an_empty_set_and_no_machine() {
     assert!(world.s.all(Kind::Machine).all(|native| native.label("node").is_none()));
 }
 
-/// 8, a late cache: a set that does not see its machines would make others, so it has to count them before the switch.
+/// 8, a late cache: a set that does not see its machines would create others, so it has to count them before the
+/// switch.
 #[test]
 fn the_authority_is_not_switched_before_the_set_counts_its_machines() {
     let mut world = World::of_cluster_api(2);

@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// Removes a deleted object without finalizers, and with it what it owns.
+    /// Removes a deleted object without finalizers, and its dependents.
     fn collect(&mut self, id: &Id) {
         let Some(object) = self.s.objects.get(id) else { return };
         let has_finalizers = object.value["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
@@ -332,7 +332,7 @@ impl World {
         }
     }
 
-    /// Core makes a Machine the owner of what it refers to, and the Cluster that of a Machine without a set.
+    /// Core makes a Machine the owner of the objects it refers to, and the Cluster that of a Machine without a set.
     fn own(&mut self, machine: &Object) {
         if machine.at("/metadata/ownerReferences").is_null() {
             let owners =
@@ -393,7 +393,8 @@ impl World {
     }
 }
 
-/// Whether the controllers of an object leave it alone: the rules of core, of the provider and of the native controllers.
+/// Whether the controllers of an object have paused it: the rules of core, of the provider and of the native
+/// controllers.
 pub fn is_held(object: &Object) -> bool {
     match object.kind {
         Kind::CapiDeployment

@@ -31,7 +31,7 @@ impl Fields {
         format!("{}.{name}", self.path)
     }
 
-    /// Whether a field is there and not null.
+    /// Whether a field is present and not null.
     pub fn has(&self, name: &str) -> bool {
         self.key(name).and_then(|key| self.fields.get(&key)).is_some_and(|value| !value.is_null())
     }
@@ -42,7 +42,7 @@ impl Fields {
         exact.or_else(|| self.fields.keys().find(|key| key.eq_ignore_ascii_case(name)).cloned())
     }
 
-    /// A field that is there and not null.
+    /// A field that is present and not null.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.fields.remove(&self.key(name)?).filter(|value| !value.is_null())
     }
@@ -61,7 +61,7 @@ impl Fields {
         }
     }
 
-    /// A text that must be there.
+    /// A required text.
     pub fn required(&mut self, name: &str, report: &mut Report, reason: &str, advice: &str) -> String {
         match self.take(name) {
             Some(Value::String(text)) if !text.is_empty() => text,
@@ -150,7 +150,7 @@ impl Fields {
         }
     }
 
-    /// Refuses what is left.
+    /// Refuses the remaining fields.
     pub fn finish(self, report: &mut Report) {
         for (name, _) in self.fields.iter().filter(|(_, value)| has_value(value)) {
             report.refuse(self.path(name), "has no counterpart: the VM would be another one", "remove it");

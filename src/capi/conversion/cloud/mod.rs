@@ -45,7 +45,7 @@ impl Cloud {
         }
     }
 
-    /// Kind of the object with what the machines of a cluster have in common.
+    /// Kind of the object with the common settings of a cluster's machines.
     pub const fn cluster_kind(self) -> &'static str {
         match self {
             Self::Aws => "AWSCluster",
@@ -104,7 +104,7 @@ pub fn class_of(document: &Document<'_>, input: &Input<'_>, report: &mut Report)
     Some(MachineClass { metadata, provider_spec, provider: cloud.driver().to_owned(), ..MachineClass::default() })
 }
 
-/// `spec.template.spec` of a template. What else it says is refused or reported.
+/// `spec.template.spec` of a template. Other fields are refused or reported.
 fn machine_spec_of(document: &Document<'_>, report: &mut Report) -> Value {
     let mut spec = Fields::of("spec", document.value["spec"].clone(), report);
     let mut template = spec.object("template", report);
@@ -160,7 +160,7 @@ fn copied(path: &str, mut all: Keys, report: &mut Report) -> Keys {
     all
 }
 
-/// A template without what its side writes into it.
+/// A template without the fields that its provider writes.
 pub fn without_bookkeeping(template: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "labels", "annotations"] {
@@ -177,7 +177,7 @@ pub fn without_bookkeeping(template: &Value) -> Value {
     })
 }
 
-/// Whether a noted value is a template in this namespace. Notes are annotations, which anybody may write.
+/// Whether a noted value is a template in this namespace. Notes are annotations, which any client may write.
 pub fn is_template_in(value: &Value, namespace: &str) -> bool {
     let kind = value["kind"].as_str().unwrap_or_default();
     let version = Cloud::of_kind(kind).map(|cloud| format!("{INFRASTRUCTURE_GROUP}/{}", cloud.version()));

@@ -98,7 +98,7 @@ pub fn to_native(name: &str, place: &Place<'_>, report: &mut Report) -> Option<V
     serde_json::to_value(Secret { metadata, data, ..Secret::default() }).ok()
 }
 
-/// [`to_native`] for a Secret alone. An error says why its data cannot be used, and never what they are.
+/// [`to_native`] for a Secret alone. An error contains the reason, and never the data.
 pub fn user_data_secret(source: &Value) -> Result<Value, String> {
     let objects = [source.clone()];
     let (input, options) = (Input::of(&objects), Options::default());

@@ -1,4 +1,4 @@
-//! The infrastructure object of a machine of Cluster API: what is noted of it on the native object.
+//! The infrastructure object of a machine of Cluster API, as noted on the native object.
 
 use std::collections::BTreeMap;
 
@@ -126,7 +126,7 @@ pub fn object_of(noted: &Noted, place: &Place<'_>) -> Value {
     value.unwrap_or_default()
 }
 
-/// The infrastructure object that a reference names: what is noted of it, and its spec.
+/// The infrastructure object of a reference: its noted fields, and its spec.
 pub fn infrastructure_object(
     reference: &ObjectRef,
     place: &Place<'_>,

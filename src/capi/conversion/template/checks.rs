@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Refuses what no native controller honours.
+/// Refuses fields that no native controller honours.
 pub fn check_capi(meta: &MachineMeta, spec: &MachineSpec, place: &Place<'_>, report: &mut Report) {
     let at = place.prefix();
     if place.owner != Owner::Machine && meta.labels.contains_key(names::CONTROL_PLANE) {
@@ -67,7 +67,7 @@ pub fn check_capi(meta: &MachineMeta, spec: &MachineSpec, place: &Place<'_>, rep
     }
 }
 
-/// Refuses what Cluster API cannot hold, and reports what has no effect there.
+/// Refuses fields that Cluster API cannot hold, and reports fields without effect there.
 pub fn check_native(template: &machine::MachineTemplate, place: &Place<'_>, report: &mut Report) {
     let at = place.prefix();
     let spec = &template.spec;

@@ -1,4 +1,4 @@
-//! The object around a template, and what of the template depends on it.
+//! The object around a template, and the parts of the template that depend on it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 

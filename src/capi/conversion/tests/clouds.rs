@@ -1,4 +1,4 @@
-//! Objects of other providers and what belongs to them.
+//! Objects of other providers and their related objects.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn a_deployment_of_another_provider_is_restored(#[case] mut given: Vec<Value>, #
     assert_eq!(of_kind(&back, kind), &given[1]);
 }
 
-/// Notes are annotations, which anybody may write: they must not become objects of any kind.
+/// Notes are annotations, which any client may write: they must not become objects of any kind.
 #[rstest]
 #[case("kind", json!("ClusterRoleBinding"))]
 #[case("apiVersion", json!("rbac.authorization.k8s.io/v1"))]

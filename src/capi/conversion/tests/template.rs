@@ -100,7 +100,7 @@ fn r35_a_class_without_a_secret_is_not_used_as_it_is() {
     assert_ne!(of_kind(&made, "MachineDeployment")["spec"]["template"]["spec"]["class"]["name"], "small");
 }
 
-/// Native classes can be changed; what was derived from another class is then no longer that class.
+/// Native classes can be changed; a class derived from the former one is then outdated.
 #[test]
 fn r35_a_derived_class_that_was_changed_stays() {
     let mut given = capi_deployment();

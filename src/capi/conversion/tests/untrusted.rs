@@ -1,4 +1,4 @@
-//! Input is not trusted: whatever it says, there is a result, and nothing confidential in what is reported.
+//! Input is not trusted: any input has a result, and reports contain nothing confidential.
 
 use proptest::{
     collection, option,
@@ -127,7 +127,7 @@ proptest! {
         prop_assert_eq!(all.len(), 3);
     }
 
-    /// Notes are annotations, which anybody may write.
+    /// Notes are annotations, which any client may write.
     #[test]
     fn no_note_breaks_the_conversion(native in any::native_deployment(), value in value(), at in proptest::arbitrary::any::<Index>()) {
         let mut capi = to_capi_with(&native, &Options { cluster: Some("c1".into()), ..Options::default() }).objects;
@@ -140,7 +140,7 @@ proptest! {
         to_native(&capi);
     }
 
-    /// Wherever Secrets or what cannot be read contain it.
+    /// Secrets and undecodable values contain it in any place.
     #[test]
     fn confidential_values_are_in_no_report(
         capi in any::capi_deployment(),
@@ -160,7 +160,7 @@ proptest! {
     }
 }
 
-/// A decoder quotes what it cannot read.
+/// A decoder quotes undecodable values.
 #[rstest]
 #[case("/spec/replicas", json!(SECRET), "spec.replicas", "is not valid: expected i32")]
 #[case("/spec/template/spec/drainTimeout", json!(SECRET), "spec.template.spec.drainTimeout", "is not valid")]

@@ -25,7 +25,7 @@ fn lease(holder: &str, version: &str) -> Lease {
     }
 }
 
-/// T26: renewals show that a Lease is held; without one it expires by the own clock, whatever its times say.
+/// T26: renewals show that a Lease is held; without one it expires by our clock, regardless of its times.
 #[test]
 fn a_lease_is_held_until_it_was_not_renewed_for_as_long_as_it_is_valid() {
     let managers = Managers::default();
@@ -70,7 +70,7 @@ fn nothing_is_done_before_the_leases_were_read() {
     assert_eq!(managers.of("ns"), None);
 }
 
-/// A Lease that is not renewed is looked at again when it may have expired.
+/// A Lease that is not renewed is read again when it may have expired.
 #[test]
 fn the_answer_is_good_until_a_lease_may_have_expired() {
     let managers = Managers::default();

@@ -24,7 +24,7 @@ fn native(change: &Value) -> ObjectMeta {
     serde_json::from_value(meta).unwrap()
 }
 
-/// A cell whose caches are filled and have nothing.
+/// A cell with synchronized, empty caches.
 fn empty() -> Surroundings {
     fn filled<K: Kept>() -> Arc<Cache<K>> {
         let cache = K::cache();
@@ -139,7 +139,7 @@ fn t26_native_objects_are_held_beside_a_native_manager() {
     assert_eq!(said(&around, &elsewhere), None);
 }
 
-/// MV6: only a pause of its Cluster lets a VM that may be in the making be looked for.
+/// MV6: a VM that may be under creation is looked up only during a pause of its Cluster.
 #[test]
 fn mv6_a_hold_says_whether_the_cluster_is_paused() {
     let around = empty();

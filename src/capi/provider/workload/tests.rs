@@ -23,7 +23,7 @@ fn connect(version: &str) -> Option<Action> {
     Some(Action::Connect(version.to_owned()))
 }
 
-/// Row `Cluster` of 3.6: the kubeconfig is followed; what is connected stays so while its Secret is away.
+/// Row `Cluster` of 3.6: the kubeconfig is followed; a connection stays while its Secret is missing.
 #[rstest]
 #[case::first(cluster(), true, secret("1"), None, connect("1"))]
 #[case::connected(cluster(), true, secret("1"), attempt("1", None), None)]

@@ -110,7 +110,7 @@ fn native_of(world: &Snapshot) -> &native::Machine {
     world.native.known().unwrap()
 }
 
-/// S5, T1: the Node, the ID as the Node has it, and what core would write.
+/// S5, T1: the Node, the ID in the form of the Node, and the fields that core would write.
 #[test]
 fn s5_a_native_machine_is_shown_with_its_node_and_the_id_that_its_node_has() {
     let mut world = world();
@@ -140,7 +140,7 @@ fn s5_a_native_machine_is_shown_with_its_node_and_the_id_that_its_node_has() {
     assert!(!is_true("Deleting"));
 }
 
-/// S7: what the autoscaler and users expect; after a live look for core.
+/// S7: deletions by the autoscaler and users, after a live check for core.
 #[rstest]
 #[case::deleted(json!({ "metadata": { "deletionTimestamp": DELETED } }))]
 #[case::remediated(json!({ "metadata": { "annotations": { "cluster.x-k8s.io/remediate-machine": "" } } }))]
@@ -267,7 +267,7 @@ fn a_terminating_native_machine_is_not_shown_again() {
 }
 
 proptest! {
-    /// AU8: whatever the native machine is, showing it once is enough.
+    /// AU8: one write is enough to show any native machine.
     #[test]
     fn au8_a_machine_in_step_is_written_no_more(
         phase in prop::sample::select(vec!["", "Pending", "Running", "Unknown", "Failed", "Terminating", "CrashLoopBackOff", "Available"]),

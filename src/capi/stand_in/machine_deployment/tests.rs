@@ -25,7 +25,7 @@ fn known<K>(view: &View<K>) -> &Arc<K> {
     view.known().unwrap()
 }
 
-/// A deployment that a user just wrote, with what it names.
+/// A deployment as a user creates it, with the objects it names.
 fn fresh() -> Snapshot {
     Snapshot {
         standing: Standing::Serving,
@@ -118,7 +118,7 @@ fn apply(world: &mut Snapshot, action: Action) {
     }
 }
 
-/// Plans and carries out until nothing is left; what was done, in order.
+/// Plans and executes until nothing is left; returns the steps in order.
 fn settle(world: &mut Snapshot) -> Vec<String> {
     let mut done = Vec::new();
     world.session = Session::default();
@@ -182,7 +182,7 @@ fn s5_a_deployment_becomes_a_native_one_with_a_class_and_the_bootstrap_data() {
     assert_eq!(world.classes[&derived].secret_ref.as_ref().unwrap().name, "join-userdata");
 }
 
-/// S1, S2: no kind of Cluster API is written, and nothing native; an object of ours says why.
+/// S1, S2: no kind of Cluster API is written, and nothing native; an object of ours has the reason.
 #[rstest]
 #[case::not_asked(Standing::NotAsked, None)]
 #[case::core(Standing::Core("Lease a/b".into()), Some("CoreProviderPresent"))]
@@ -226,7 +226,7 @@ fn s2_s6_a_vanished_deployment_deletes_nothing_and_says_so() {
 
 const DELETED: &str = "2026-01-01T00:00:00Z";
 
-/// S6: by our finalizer, after a live look for core.
+/// S6: by our finalizer, after a live check for core.
 #[test]
 fn s6_a_deleted_deployment_that_has_the_authority_takes_the_native_one_along() {
     let mut world = served();
@@ -442,7 +442,7 @@ fn s7_machines_are_read_and_chosen_before_there_are_fewer() {
     assert!(settle(&mut world)[0].starts_with("patch native MachineDeployment"), "more machines need no look");
 }
 
-/// Z1, Z2: a pause ends what the stand-in does, but for the condition.
+/// Z1, Z2: a pause stops all writes of the stand-in, except for the condition.
 #[rstest]
 #[case::cluster(false)]
 #[case::annotation(true)]
@@ -469,7 +469,7 @@ fn s4_a_deployment_that_is_moved_is_left_alone() {
 }
 
 proptest! {
-    /// AU8: what is in step stays untouched, whatever a user wrote, and the same facts are never written twice.
+    /// AU8: objects in step are not written, whatever a user wrote, and the same facts are never written twice.
     #[test]
     fn au8_a_deployment_in_step_is_written_no_more(
         replicas in 0..9_i32,

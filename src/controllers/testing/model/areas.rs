@@ -7,9 +7,9 @@ use std::env;
 pub(super) struct Areas {
     /// Nodes are updated in place.
     pub in_place: bool,
-    /// Users ask for the preservation of Machines.
+    /// Users request the preservation of Machines.
     pub preservation: bool,
-    /// VMs without Machines, VMs of others, and a cloud that lists them.
+    /// VMs without Machines, VMs of other owners, and a cloud that lists them.
     pub orphans: bool,
     /// Too many Machines, sets that are frozen, and a target that does not answer for long.
     pub freezes: bool,

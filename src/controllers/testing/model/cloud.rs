@@ -1,4 +1,4 @@
-//! VMs, and the driver that makes them.
+//! VMs, and the driver that creates them.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ pub(super) struct Cloud {
     pub lists: bool,
     /// The error that answers every creation.
     pub refuses: Option<Code>,
-    /// How many VMs are those of others.
+    /// The number of VMs of other owners.
     pub foreign: usize,
     /// Another namespace has VMs with the tag of this cluster.
     pub is_shared: bool,
@@ -46,7 +46,7 @@ pub(super) struct Server {
     /// UID of its Machine.
     pub owner: String,
     pub node: String,
-    /// Name of the Machine that it was made for, and its class, as they are in its tags.
+    /// Name and class of the Machine for which it was created, as in its tags.
     machine: String,
     class: String,
     /// Marker of its owner, as it is in its tags.
@@ -84,9 +84,9 @@ const OF_OTHERS: [Option<&str>; 3] = [Some("team-b"), None, Some("team-b")];
 /// The result of a create.
 enum Made {
     New(String),
-    /// A VM of the Machine was there, and is answered.
+    /// A VM of the Machine existed, and was returned.
     Found(String),
-    /// A VM of the Machine was there, and now there are two.
+    /// A VM of the Machine existed, and now there are two.
     Second(String),
 }
 
@@ -159,7 +159,7 @@ impl Cloud {
         id
     }
 
-    /// The VMs of a class, as their tags say.
+    /// The VMs of a class, according to their tags.
     fn list(&self, class: &str) -> Listed {
         let listed = self.vms.iter().filter(|(_, server)| server.is_tagged && server.class == class);
         listed.map(|(id, server)| (id.clone(), ListedVm::new(&server.machine, server.marker.clone()))).collect()
@@ -272,7 +272,7 @@ impl ModelDriver {
         self.world.upgrade().ok_or_else(|| DriverError::new(Code::Canceled, "the world has ended"))
     }
 
-    /// Carries out a call, or not. A code that would be a statement about VMs is no accident.
+    /// Executes a call, or makes it fail. A code that is a statement about VMs is never injected.
     async fn call<T>(
         &self,
         what: &str,

@@ -23,7 +23,7 @@ impl World {
         self.is_quiet() && self.differences().is_empty()
     }
 
-    /// Everything that is not as it should be in the end.
+    /// The differences from the desired state.
     pub(super) fn differences(&self) -> Vec<String> {
         let desired = self.desired.lock().clone();
         let mut missing = if desired.is_deleted { self.what_is_left() } else { self.what_is_amiss(&desired) };
@@ -164,7 +164,7 @@ impl World {
         left.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what} left")).collect()
     }
 
-    /// Everything there is, for a person.
+    /// The whole state, for a reader.
     pub(super) fn describe(&self) -> String {
         let mut lines = format!("-- {:?}\n", self.desired.lock());
         let going = |object: &Object| if object.is_terminating() { ", going" } else { "" };

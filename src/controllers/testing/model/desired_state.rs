@@ -14,7 +14,7 @@ use crate::api::labels;
 
 pub(super) const POOL: &str = "pool";
 const TEMPLATES: i64 = 3;
-/// Key of the label of the template that is its version. There is none at first.
+/// Key of the label of the template with its version. It is missing at first.
 const VERSION: &str = "version";
 /// Every class refers to it.
 const SECRET: &str = "secret";
@@ -150,7 +150,7 @@ impl DesiredState {
         self.version = (self.version + 1) % TEMPLATES;
     }
 
-    /// Wishes for something else, and says what.
+    /// Changes the desired state, and returns a description.
     pub(super) fn change(&mut self, rng: &mut Rng, areas: Areas) -> String {
         if areas.preservation && rng.one_in(5) {
             self.preserved = Some((rng.within(0..3), rng.within(5..20)));

@@ -28,9 +28,9 @@ pub(super) struct Rates {
     pub late: usize,
     /// Watches that end early.
     pub broken: usize,
-    /// Of what happens outside, how much is bad faults.
+    /// External events that are faults.
     pub mishaps: usize,
-    /// Longest time on the way there, and back, in milliseconds.
+    /// Longest latency of a request, and of its answer, in milliseconds.
     pub latency: i64,
 }
 
@@ -64,7 +64,7 @@ impl Rates {
     }
 }
 
-/// Rng, and the story of what they brought. The network of both API servers.
+/// The random numbers and the log of a run; injects faults into the network of both API servers.
 pub(super) struct Faults {
     pub clock: VirtualClock,
     /// Ends the run.
@@ -78,7 +78,7 @@ struct State {
     log: Vec<String>,
     failure: Option<String>,
     script: Option<Script>,
-    /// Kinds whose watches show changes so late.
+    /// Kinds whose watches deliver changes late, with the delay.
     stalled: Vec<(&'static Kind, Duration)>,
 }
 
@@ -102,7 +102,7 @@ impl Faults {
         self.state.lock().rates = rates;
     }
 
-    /// Decides what becomes of the requests that it answers for.
+    /// Decides the fate of some requests.
     pub(super) fn script(&self, script: impl FnMut(&Call) -> Option<Outcome> + Send + 'static) {
         self.state.lock().script = Some(Box::new(script));
     }

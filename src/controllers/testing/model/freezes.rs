@@ -81,7 +81,7 @@ impl World {
         drop(edited);
     }
 
-    /// For longer than any probe has patience.
+    /// Longer than the time limit of any probe.
     fn lose_target(self: &Arc<Self>) {
         if self.faults.rates().mishaps == 0 || self.ledger.lock().target_is_away() {
             return;

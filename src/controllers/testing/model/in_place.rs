@@ -100,7 +100,7 @@ impl World {
         self.later(after, move |world| world.select(&node));
     }
 
-    /// A user selects a Node, if that is what users do.
+    /// A user selects a Node, if users do the selection.
     fn select(&self, name: &str) {
         let Some(node) = self.target.get(&NODES, "", name) else { return };
         if is_candidate(&node) && !is_selected(&node) && result_of(&node).is_empty() && self.desired.lock().is_manual()

@@ -18,7 +18,7 @@ pub(super) const POD_LABEL: &str = "app";
 const CONTACT: Duration = Duration::from_secs(40);
 
 impl World {
-    /// A VM that was just made boots, or does not.
+    /// A new VM boots, or fails to boot.
     pub(super) fn boot(self: &Arc<Self>, id: &str) {
         if self.faults.rates().mishaps > 0 && self.faults.one_in(12) {
             return self.say("  it will never boot");
@@ -158,7 +158,7 @@ impl World {
         drop(self.target.create(&PODS, pod));
     }
 
-    /// Watches what becomes of pods, as kubelets do.
+    /// Ends pods, as kubelets do.
     pub(super) fn saw_pod(self: &Arc<Self>, write: &Write<'_>) {
         let (Some(before), Some(pod)) = (write.before, write.after) else { return };
         if before.is_terminating() || !pod.is_terminating() {

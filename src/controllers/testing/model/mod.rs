@@ -48,16 +48,16 @@ use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::Subsc
 
 use self::{areas::Areas, process_lifecycle::Lifecycle, world::World};
 
-/// Seeds that are played when nothing else is asked for: with the kept ones what two cores play in less than five minutes.
+/// Seeds that are played by default: with the kept ones, two cores play them in less than five minutes.
 const SEEDS: u64 = 700;
 /// Areas, and seeds that are played in each.
 const AREAS: [&str; 7] =
     ["in-place", "preservation", "orphans", "freezes", "volumes", "external-writers", "autoscaler"];
 const IN_AREAS: Range<u64> = 0..10;
-/// Lines of a story that a failure shows.
+/// Lines of the log that a failure shows.
 const SHOWN: usize = 70;
 
-/// Plays a seed; what went wrong and how it came to that otherwise.
+/// Plays a seed. An error contains the failure and the log before it.
 fn play(seed: u64, areas: Areas, shown: usize) -> Result<Vec<String>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let (world, outcome, seconds) = runtime.block_on(async {
@@ -88,7 +88,7 @@ fn kept_seeds() -> impl Iterator<Item = (u64, Areas)> {
     })
 }
 
-/// How many were played, and what failed. It ends when so many fail that more say nothing new.
+/// The number of played seeds, and the failures. It ends early after many failures.
 fn play_all(seeds: &[(u64, Areas)]) -> (usize, Vec<String>) {
     let next = Arc::new(AtomicU64::new(0));
     let threads = thread::available_parallelism().map_or(1, usize::from);

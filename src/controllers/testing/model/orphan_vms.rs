@@ -32,14 +32,14 @@ impl World {
         let twin = machine.as_ref().and_then(|name| self.control.get(&MACHINES, NAMESPACE, name));
         let class = twin.and_then(|twin| twin.value["spec"]["class"]["name"].as_str().map(str::to_owned));
         let class = class.unwrap_or_else(|| self.faults.rng(any_class));
-        // One without a marker stays for ever where others use the tag.
+        // A VM without a marker stays for ever where other owners use the tag.
         let is_marked = self.cloud.lock().is_shared || self.faults.one_in(2);
         let id = self.cloud.lock().make_orphan_vm(machine, &class, is_marked.then_some(NAMESPACE));
         self.say(format!("user: make VM {id} of {class}"));
         self.ledger.lock().stranded(&id);
     }
 
-    /// Deletes a Machine and lets it go at once. Its VM stays.
+    /// Deletes a Machine without its finalizers. Its VM stays.
     fn free_some_machine(&self) {
         let Some(name) = self.some(&MACHINES) else { return };
         self.say(format!("user: remove the finalizers of machine {name}"));

@@ -1,4 +1,4 @@
-//! Users who ask for the preservation of Machines, by annotations of Machines and Nodes.
+//! Users who request the preservation of Machines, by annotations of Machines and Nodes.
 
 use std::sync::Arc;
 

@@ -30,23 +30,23 @@ const REST: Duration = Duration::from_mins(30);
 const NAP: Duration = Duration::from_mins(4);
 /// Period of the checks for convergence.
 const LOOK: Duration = Duration::from_secs(5);
-/// Without elections a successor must not start before what its predecessor sent has arrived.
+/// Without elections a successor must not start before the requests of its predecessor have arrived.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The longest time after which a watch that says nothing is opened anew.
+/// The longest time after which a silent watch is reopened.
 const SILENCE: Duration = Liveness::CONTROL.idle_timeout.saturating_add(Liveness::CONTROL.open_timeout);
 /// The duration of a few requests, including the delay before changes are acted on.
 const SOON: Duration = Duration::from_secs(3);
 /// The longest a VM takes to become a Node that is ready.
 const BOOT: Duration = Duration::from_mins(3);
-/// The longest grace period of a pod, and what lies around a drain.
+/// The longest grace period of a pod, and the time before and after a drain.
 const DRAIN: Duration = Duration::from_mins(5);
-/// How much longer a drain takes whose volumes move a few at a time, some of them late.
+/// Additional time of a drain whose volumes move a few at a time, some of them late.
 const VOLUMES: Duration = Duration::from_mins(30);
-/// How long a user's last word is on its way.
+/// Delay until a user's last change takes effect.
 const ON_ITS_WAY: Duration = Duration::from_secs(70);
 
-/// The drain of a Node, the work of its agent, and what users and others do around it.
+/// The drain of a Node, the work of its agent, and the actions of users around it.
 const UPDATE: Duration = Duration::from_mins(8);
 
 pub(super) struct Lifecycle {
@@ -102,7 +102,7 @@ impl Lifecycle {
         self.probe().await?;
         let rest = if self.world.faults.one_in(8) { REST } else { NAP };
         self.rest(rest).await?;
-        // A process that knows nothing finds nothing to do either.
+        // A restarted process without memory must find nothing to do.
         self.processes.iter_mut().for_each(|process| *process = None);
         sleep(TAKE_OVER).await;
         self.start_missing();

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{controllers, driver::Code};
 
-/// VMs boot within this time, and then some requests are made.
+/// VMs boot within this time, and a few requests follow.
 const BOOTED: Duration = Duration::from_mins(3);
 
 fn world(replicas: i32, style: Style) -> Arc<World> {
@@ -250,7 +250,7 @@ async fn a_creation_that_the_cloud_refused_is_tried_again_after_a_change(
     until(&world, Duration::from_secs(8), "a VM", || vms(&world).len() == 1).await;
 }
 
-/// Classes, Nodes and sets that wait for every Machine to be readable are looked at again when it is.
+/// Classes, Nodes and sets that wait for every Machine to be decodable are reconciled again when it is.
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_a_machine_to_be_readable_goes_on_when_it_is() {
     let world = world(2, Style::SIMPLE);
@@ -288,7 +288,7 @@ async fn a_machine_that_can_be_read_again_is_replaced_if_its_node_was_deleted_me
     until(&world, BOOTED * 3, "the desired state", || world.differences().is_empty()).await;
 }
 
-/// A refusal that only says "conflict" is no proof that another Node has the name.
+/// A refusal with only the reason "conflict" does not prove that another Node has the name.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_does_not_prove_that_a_node_was_deleted() {
     let world = world(1, Style::SIMPLE);

@@ -42,7 +42,7 @@ pub(super) const TAKE_OVER: Duration = Duration::from_secs(90);
 /// The program to start.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    /// Name of the process: callers, identity and story use it.
+    /// Name of the process in callers, identity and log.
     pub name: String,
     pub roles: Vec<Role>,
     /// Waits for its Leases; otherwise it works at once.
@@ -99,10 +99,10 @@ impl Process {
         self.task.is_finished()
     }
 
-    /// SIGTERM: what is under way is finished, and the Leases are released.
+    /// SIGTERM: running reconciles are finished, and the Leases are released.
     pub(super) async fn stop(self) {
         self.stop.cancel();
-        // It ends by itself or was lost already.
+        // The role has ended or its Lease was already lost.
         let _ = self.task.await;
     }
 }

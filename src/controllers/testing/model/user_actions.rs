@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// Its Machines go with it, and the deployment makes it again if it has to.
+    /// Its Machines are deleted with it, and the deployment recreates it if needed.
     fn delete_some_set(&self) {
         if self.faults.rates().mishaps == 0 {
             return;

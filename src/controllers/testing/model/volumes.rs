@@ -10,7 +10,7 @@ use super::{
     world::World,
 };
 
-/// Longer than anybody awaits a volume.
+/// Longer than any wait for a volume.
 const STUCK: Duration = Duration::from_mins(20);
 /// Keeps an attachment until the volume is detached.
 const FINALIZER: &str = "external-attacher/model";

@@ -1,4 +1,4 @@
-//! All there is: two API servers, a cloud, people, and the processes under test.
+//! The world: two API servers, a cloud, users, and the processes under test.
 
 use std::{
     collections::BTreeMap,
@@ -113,12 +113,12 @@ impl World {
         metrics.lines().filter(|line| line.starts_with("mcm_plans_flawed_total")).map(str::to_owned).collect()
     }
 
-    /// Nothing more will happen by itself.
+    /// Nothing more will happen without a change.
     pub(super) fn is_quiet(&self) -> bool {
         self.pending.load(Ordering::Relaxed) == 0
     }
 
-    /// How many requests of each kind there were, for a person.
+    /// The number of requests of each kind, for a reader.
     pub(super) fn traffic(&self) -> BTreeMap<String, usize> {
         let mut traffic = BTreeMap::new();
         for call in self.control.calls().iter().chain(&self.target.calls()) {

@@ -1,4 +1,4 @@
-//! One full example for each direction, for people to read.
+//! One full example for each direction, as readable text.
 
 use serde::Deserialize;
 use serde_json::Value;

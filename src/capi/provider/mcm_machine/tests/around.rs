@@ -24,7 +24,7 @@ fn a_class_that_the_object_describes_comes_back(#[values(false, true)] is_deleti
     assert_eq!(world.native.as_ref().unwrap()["metadata"]["deletionTimestamp"].is_string(), is_deleting);
 }
 
-/// MV6: clusterctl waits for a Machine whose VM may be in the making. One that is adopted has its ID.
+/// MV6: clusterctl waits for a Machine whose VM may be under creation. An adopted Machine has its ID.
 #[test]
 fn mv6_a_native_machine_without_a_vm_blocks_a_move() {
     const MARK: &str = "clusterctl.cluster.x-k8s.io/block-move";

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::world::World;
 
-/// A member whose Machine core has made, with the native Machine of a set of its pool.
+/// A member whose Machine core has created, with the native Machine of a set of its pool.
 fn world() -> World {
     let mut world = World::new();
     world.set_object(&json!({ "metadata": { "labels": { "machine.mcm/pool": "p" } } }));

@@ -63,7 +63,7 @@ fn a_machine_of_a_pool_boots_without_data_of_its_own() {
     assert!(world.native.unwrap()["metadata"]["annotations"]["machine.mcm/user-data-secret"].is_null());
 }
 
-/// I6: the zone is honoured, or there is no VM.
+/// I6: the zone is honoured, or no VM is created.
 #[rstest]
 #[case::class_is_there("a", None, Some("small"))]
 #[case::variant("b", Some(json!({ "small": "small-b" })), Some("small-b"))]
@@ -106,7 +106,7 @@ fn the_object_shows_the_id_as_the_node_has_it(#[case] driver: &str, #[case] zone
     assert_eq!((world.condition("Ready").as_str(), world.status().failure_domain.as_str()), ("True Provisioned", zone));
 }
 
-/// I1, I4: the cloud knows the zone of a VM better than its class, which may have another text or none.
+/// I1, I4: the zone reported by the cloud takes precedence over that of the class, which may have another form or none.
 #[rstest]
 #[case::class_is_wrong("eu-west-1a", "False FailureDomainUnavailable")]
 #[case::class_is_right("eu-west-1b", "True Resolved")]
@@ -176,7 +176,7 @@ fn a_vm_that_is_gone_or_stopped_is_not_ready_until_it_is_back(#[case] reason: &s
     assert!(!world.log.iter().any(|line| line.starts_with("create")), "no other VM is made: {:?}", world.log);
 }
 
-/// F1, F3: a failure is told with its code, nothing is replaced, and a later success ends it.
+/// F1, F3: a failure is reported with its code, nothing is replaced, and a later success ends it.
 #[test]
 fn a_vm_that_cannot_be_created_is_told_with_the_code_of_the_cloud_and_retried() {
     let mut world = World::with_data();
@@ -227,7 +227,7 @@ fn the_native_machine_has_the_name_of_the_object_which_controls_it() {
     assert_eq!(native["metadata"]["finalizers"], json!(["machine.sapcloud.io/machine-controller-manager"]));
 }
 
-/// I14, I17: whatever is lost, there is one VM.
+/// I14, I17: whatever is lost, there is only one VM.
 #[test]
 fn no_second_vm_is_made_when_status_or_native_machine_are_lost() {
     let mut world = World::provisioned();
@@ -295,7 +295,7 @@ fn an_object_takes_over_the_vm_of_a_former_one_that_was_removed_by_force(
     assert_eq!(world.condition("Ready"), if is_taken_over { "True Provisioned" } else { "False NameTaken" });
 }
 
-/// The VM stays, and the object says what happened.
+/// The VM stays, and the object reports the event.
 #[test]
 fn a_native_machine_that_is_deleted_directly_is_shown() {
     let mut world = World::provisioned();
@@ -323,7 +323,7 @@ fn the_vm_is_released_before_the_native_machine_is_deleted(#[values(false, true)
     assert!(is_deleted_already || at("patch native Machine") < at("delete native Machine"), "{:?}", world.log);
 }
 
-/// A1: a VM has one machine. What only claims it neither takes it nor deletes it.
+/// A1: a VM has one machine. Another object that claims it neither adopts nor deletes it.
 #[rstest]
 fn a_vm_that_another_native_machine_has_is_neither_taken_nor_deleted(#[values(true, false)] is_seen: bool) {
     let mut world = World::new();
@@ -366,7 +366,7 @@ fn finalizer_owner_and_labels_heal() {
     assert_eq!(native["labels"]["cluster.x-k8s.io/cluster-name"], "c");
 }
 
-/// F4, T18, I19: idle means idle, and what others wrote stays.
+/// F4, T18, I19: an idle object causes no writes, and fields of other clients stay.
 #[test]
 fn an_object_that_is_provisioned_is_not_written_again() {
     let mut world = World::provisioned();

@@ -1,4 +1,4 @@
-//! The life of an MCMMachine, for people to read.
+//! The life of an MCMMachine, as readable text.
 
 use serde_json::json;
 

@@ -108,7 +108,7 @@ impl World {
         world
     }
 
-    /// The same when the VM is there.
+    /// The same for an existing VM.
     pub fn provisioned() -> Self {
         let mut world = Self::with_data();
         world.pass();
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// Plans and executes until there is nothing to do. Returns what the object waits for.
+    /// Plans and executes until there is nothing to do. Returns the waits of the object.
     pub fn pass(&mut self) -> Vec<String> {
         let mut session = Session::default();
         for _ in 0..20 {

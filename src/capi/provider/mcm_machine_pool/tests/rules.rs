@@ -17,7 +17,7 @@ fn nothing_is_written_before_core_made_the_machine_pool_an_owner() {
     assert_eq!(world.log, [""; 0], "not even the condition Paused");
 }
 
-/// P1, P2, P3, P4, P7, trap T2: core reads `ready`, the document says `provisioned`.
+/// P1, P2, P3, P4, P7, trap T2: core reads `ready`, the contract documents `provisioned`.
 #[test]
 fn a_pool_shows_its_vms_as_nodes_name_them() {
     let mut world = World::new();
@@ -48,7 +48,7 @@ fn an_id_has_the_zone_of_the_class_of_its_machine() {
     assert!(world.ids().contains(&"aws:///eu-west-1a/i-0".to_owned()), "{:?}", world.ids());
 }
 
-/// P1: the cloud knows it better.
+/// P1: the zone reported by the cloud takes precedence.
 #[test]
 fn an_id_has_the_zone_that_the_cloud_reports() {
     let mut world = World::running();
@@ -120,7 +120,7 @@ fn a_pool_says_why_a_machine_is_missing() {
     assert_eq!(ready.message, "machine p-1: the cloud is full");
 }
 
-/// I9, I10, P9, P11: nothing is made before everything is there.
+/// I9, I10, P9, P11: nothing is created before all prerequisites exist.
 #[rstest]
 #[case::cluster(|world: &mut World| world.set_cluster(&json!({ "status": null })), "WaitingForClusterInfrastructureReady")]
 #[case::class(|world: &mut World| world.classes.clear(), "ClassMissing")]
@@ -136,7 +136,7 @@ fn a_pool_without_something_it_needs_has_no_machines(#[case] change: fn(&mut Wor
     assert!(!world.status().ready);
 }
 
-/// A workload cluster that is away stops neither scaling nor status: the native controllers know what they must not do.
+/// An unreachable workload cluster stops neither scaling nor status: the native controllers handle it.
 #[test]
 fn a_pool_is_scaled_while_its_workload_cluster_is_away() {
     let mut world = World::running();
@@ -300,7 +300,7 @@ fn another_label_of_the_manager_rolls_no_machines(#[case] stored: Option<&str>, 
     }
 }
 
-/// T6a: what an autoscaler reads to scale from zero.
+/// T6a: the status that an autoscaler reads to scale from zero.
 #[rstest]
 #[case::class(json!({}))]
 #[case::described(json!({ "spec": { "machineClassRef": null, "machineClass": class("small", "a") } }))]
@@ -367,7 +367,7 @@ fn renewed_bootstrap_data_change_no_template_and_other_data_do() {
     assert_eq!(world.template()["metadata"]["annotations"]["machine.mcm/user-data-secret"], "boot-2");
 }
 
-/// T6, 3.7: what rolls machines, and what reaches them in place.
+/// T6, 3.7: changes that roll machines, and changes that are applied in place.
 #[rstest]
 #[case::version(json!({ "spec": { "version": "v1.34.0" } }), true)]
 #[case::node_label(json!({ "metadata": { "labels": { "node-role.kubernetes.io/worker": "" } } }), false)]
@@ -510,7 +510,7 @@ fn a_failure_domain_without_a_class_has_no_machines_and_the_others_wait_for_it()
     assert_eq!(world.condition("Ready"), "False FailureDomainUnavailable");
 }
 
-/// The machines of a zone that was left go once those of the others are there.
+/// The machines of a removed zone are deleted once those of the other zones are complete.
 #[test]
 fn a_failure_domain_is_left_without_a_gap() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! The life of an MCMMachinePool, for people to read.
+//! The life of an MCMMachinePool, as readable text.
 
 use serde_json::json;
 

@@ -163,7 +163,7 @@ impl World {
         self.set_object(&deleted());
     }
 
-    /// The native controllers made all machines of each deployment, and have no others.
+    /// Simulates native controllers that have created all machines of each deployment, and no others.
     pub fn catch_up(&mut self) {
         self.natives.clear();
         for (name, deployment) in &mut self.deployments {
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// Plans and executes until there is nothing to do. Returns what the object waits for.
+    /// Plans and executes until there is nothing to do. Returns the waits of the object.
     pub fn pass(&mut self) -> Vec<String> {
         let mut session = Session::default();
         for _ in 0..20 {

@@ -15,11 +15,11 @@ pub(super) struct MachineFacts {
     pub name: String,
     /// UID of its set.
     pub set: String,
-    /// Name of its Node, if it says so.
+    /// Name of its Node, if known.
     pub node: String,
     pub phase: String,
     pub phase_since: Value,
-    /// Its health timeout began anew, because its Node could not report.
+    /// Its health timeout was restarted, because its Node could not report.
     pub is_reset: bool,
     pub provider_id: String,
     /// Its labels are those of the pool.
@@ -146,7 +146,7 @@ pub(super) struct SetFacts {
     pub deleted_at: Option<Instant>,
     /// Since when it is frozen.
     pub frozen_since: Option<Instant>,
-    /// Replicas, and until when they were asked for.
+    /// Replicas, and the end of the time for which they were requested.
     former: VecDeque<(Instant, usize)>,
     replicas: usize,
 }
@@ -175,7 +175,7 @@ impl SetFacts {
     }
 
     pub(super) fn least_replicas(&self, within: Duration) -> usize {
-        // Before it was made, it asked for none.
+        // Before it was created, it requested none.
         self.recent(within).min().unwrap_or_default()
     }
 }

@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use super::{super::faults::Faults, Ledger, MachineFacts, NEWS};
 
-/// After so much silence every process knows that it sees nothing: a probe that fails, and one that was under way.
+/// After this time every process has noticed the silence: a probe that fails, after one that was in flight.
 const NOTICED: Duration = Duration::from_mins(3);
 
 impl Ledger {
-    /// A user makes so many Machines, which may exist beside all others, of whatever template.
+    /// A user creates Machines, which may exist beside all others, with any template.
     pub(in super::super) fn made_by_hand(&mut self, count: usize) {
         self.last_write = Instant::now();
         self.span.by_hand += count;
@@ -25,7 +25,7 @@ impl Ledger {
         self.target_away_since = (!answers).then(Instant::now);
     }
 
-    /// A set made a Machine.
+    /// A set created a Machine.
     pub(super) fn check_freeze(&self, new: &MachineFacts, faults: &Faults) {
         let frozen = self.sets.get(&new.set).and_then(|set| set.frozen_since).map(|since| since.elapsed());
         faults.must(frozen.is_none_or(|time| time <= NEWS), || {
@@ -33,7 +33,7 @@ impl Ledger {
         });
     }
 
-    /// A Machine became unhealthy, as a process says.
+    /// A process marked a Machine as unhealthy.
     pub(super) fn check_sight(&self, machine: &MachineFacts, faults: &Faults) {
         let away = self.target_away_since.map(|since| since.elapsed());
         // One that has no Node fails because of the cloud.

@@ -76,7 +76,7 @@ impl Ledger {
         self.moved.push((Instant::now(), new.set.clone()));
     }
 
-    /// Another phase of a Machine whose Node is updated: nothing fails before its time.
+    /// Another phase of a Machine whose Node is updated: it must not fail before its time.
     pub(super) fn check_update_phase(&self, old: &MachineFacts, new: &MachineFacts, faults: &Faults) {
         let Some(node) = self.nodes.get(&new.node) else { return };
         let (name, has_waited) = (&new.name, old.phase_entered_at.elapsed() + CLOCKS);
@@ -111,7 +111,7 @@ impl Ledger {
         }
     }
 
-    /// Machines that sets are about to make.
+    /// Machines that sets are about to create.
     fn missing(&self) -> usize {
         let own = |uid: &str| self.machines.values().filter(|it| it.set == uid && !it.is_terminating()).count();
         let sets = self.sets.iter().filter(|(_, set)| set.deleted_at.is_none());

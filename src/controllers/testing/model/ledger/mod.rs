@@ -1,7 +1,7 @@
 //! Invariants after every write and every call of the cloud (no VM lost or doubled, bounds at every instant, nothing
 //! written without a precondition).
 //!
-//! Everything here is read from the API servers and the cloud themselves, never from what a process believes.
+//! All facts are read from the API servers and the cloud themselves, never from a process.
 
 mod external_writers;
 mod facts;
@@ -33,7 +33,7 @@ use crate::{
     runtime::clock::Clock,
 };
 
-/// A process may not know yet what became true so short a time ago: watches are late, and requests travel.
+/// A process may not know a younger fact yet: watches are late, and requests take time.
 const NEWS: Duration = Duration::from_secs(70);
 /// The same if a watch of the control cluster has fallen silent: it is opened again after a while.
 const SILENT_NEWS: Duration = Duration::from_secs(110);
@@ -52,7 +52,7 @@ pub(super) struct Ledger {
     left: Vec<(Instant, String)>,
     /// UIDs of sets that got a Machine of another set, and when.
     moved: Vec<(Instant, String)>,
-    /// UIDs of Machines that were given up for bad health.
+    /// UIDs of Machines that were replaced for bad health.
     given_up: BTreeSet<String>,
     /// How long ago the write was sent that is being checked: an API server that does not answer carries it out later.
     on_its_way: Duration,
@@ -60,7 +60,7 @@ pub(super) struct Ledger {
     target_away_since: Option<Instant>,
     /// Volumes of pods that were evicted.
     moves: Vec<volumes::Move>,
-    /// Pods whose eviction was asked for, by process.
+    /// Pods whose eviction was requested, by process.
     asked: BTreeSet<(Arc<str>, String)>,
     /// VMs without a Machine, and since when.
     orphan_vms: BTreeMap<String, Instant>,
@@ -68,12 +68,12 @@ pub(super) struct Ledger {
     collected: Vec<Instant>,
     /// Marks that a Node is not managed, put on and taken off.
     marks: BTreeMap<String, usize>,
-    /// Writes of processes that are no housekeeping.
+    /// Writes of processes, without housekeeping.
     pub writes: usize,
     pub last_write: Instant,
 }
 
-/// A Machine that went away without a process, or whose Node a user selected for its update.
+/// A Machine that was deleted without a process, or whose Node a user selected for its update.
 struct Taken {
     at: Instant,
     /// UID of its set.
@@ -81,11 +81,11 @@ struct Taken {
     served: bool,
 }
 
-/// The extremes of all desired states since everything was last as it should be: any of them may still be on its way.
+/// The extremes of all desired states since the world last converged: actions for any of them may still be in flight.
 #[derive(Debug)]
 struct Span {
     most: usize,
-    /// Machines beside all desired states, because users made them or scaled a set.
+    /// Machines beside all desired states, because users created them or scaled a set.
     by_hand: usize,
     least: usize,
     /// The smallest number of replicas.
@@ -176,7 +176,7 @@ impl Ledger {
         self.lost.clear();
     }
 
-    /// How often a process said or took back of a Node that it is not managed.
+    /// The number of times a process marked a Node as not managed, or removed the mark.
     pub(super) fn marks(&self, node: &str) -> usize {
         self.marks.get(node).copied().unwrap_or_default()
     }
@@ -375,7 +375,7 @@ impl Ledger {
         let is_wanted_gone = machine.is_marked || machine.priority < labels::DEFAULT_PRIORITY;
         let is_free_choice = !set_goes && !lost_its_node && !is_wanted_gone && machine.has_served_for(self.news());
         if is_wanted_gone && machine.priority_since.elapsed() <= self.news() {
-            // Others may have been chosen before it was known that a user wants this one to go.
+            // Others may have been chosen before the user's choice of this one was visible.
             self.taken.push(Taken { at: Instant::now(), set: String::new(), served: machine.is_available() });
         }
         if lost_its_node {
@@ -383,7 +383,7 @@ impl Ledger {
             self.taken.push(Taken { at: Instant::now(), set: machine.set.clone(), served: false });
         }
         if let Some(at) = set.and_then(|set| set.deleted_at).filter(|_| machine.is_available()) {
-            // Others may have been chosen before it was known that a user deleted this set.
+            // Others may have been chosen before the user's deletion of this set was visible.
             self.taken.push(Taken { at, set: machine.set.clone(), served: true });
         }
         if lost_its_node && machine.is_available() {
@@ -468,7 +468,8 @@ impl Ledger {
         });
     }
 
-    /// A VM is about to be made for a Machine. One that has named its VM gets no other: nothing would lead to it.
+    /// A VM is about to be created for a Machine. A Machine with a provider ID gets no other VM: it would not be found
+    /// again.
     pub(super) fn vm_is_made(&self, faults: &Faults, machine: &Machine) {
         let held = self.machines.get(&machine.uid().unwrap()).map(|held| &held.provider_id);
         faults.must(held.is_none_or(String::is_empty), || {

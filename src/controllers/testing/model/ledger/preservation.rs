@@ -1,4 +1,4 @@
-//! Preservation: what is asked to be kept is kept until its time is over, and no longer.
+//! Preservation: a Machine is preserved on request until its time is over, and no longer.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -26,7 +26,7 @@ impl MachineFacts {
         }
     }
 
-    /// It is to be kept, every process knows, and no clock says otherwise.
+    /// It is to be preserved, every process has seen that, and no clock differs.
     pub(super) fn is_certainly_kept(&self, now: Timestamp) -> bool {
         let is_request_known = self.is_asked_for() && self.requested_since.elapsed() > NEWS;
         let is_known = self.kept_since.is_some_and(|since| since.elapsed() > NEWS);

@@ -33,7 +33,7 @@ impl Ledger {
     }
 }
 
-/// Events are told twice rather than never, and a bootstrap token has a name that only one Machine has.
+/// Events may be written twice, and a bootstrap token has a name that only one Machine uses.
 fn is_harmless(call: &Call) -> bool {
     call.kind.plural == "events" || call.kind.plural == "secrets" && call.name.starts_with("bootstrap-token-")
 }

@@ -53,7 +53,7 @@ impl Move {
         self.detached_at.is_none() && self.since.elapsed() + CLOCKS < self.grace + DETACH
     }
 
-    /// Every process that knows of it awaits it.
+    /// Every process that has seen it awaits it.
     fn is_certainly_under_way(&self) -> bool {
         match self.detached_at {
             _ if !self.is_answered => false,
@@ -67,7 +67,7 @@ impl Move {
 }
 
 impl Ledger {
-    /// A process that starts knows of no move.
+    /// A starting process has seen no move.
     pub(in super::super) fn process_starts(&mut self, name: &str) {
         self.moves.retain(|it| it.by != name);
         self.asked.retain(|(by, _)| &**by != name);
