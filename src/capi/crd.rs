@@ -1,4 +1,4 @@
-//! The custom resource definitions of the infrastructure provider and of the stand-in for core, generated from the types.
+//! The CRDs of the infrastructure provider and of the stand-in for core, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, ValidationRule,
@@ -14,7 +14,7 @@ use crate::api::crd::{roots, tidy};
 /// The only version of all kinds, and the contract that it speaks.
 const VERSION: &str = "v1beta2";
 
-/// The definitions of all kinds.
+/// The CRDs of all kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut cluster = of::<MCMCluster>();
     for root in roots(&mut cluster) {

@@ -11,7 +11,7 @@ use crate::{
     api::GoDuration,
     capi::{provider, stand_in},
     controllers::{MACHINES, SETS, machine, machine_deployment, node, orphans, overshoot},
-    drain::Patience,
+    drain::VolumeTimeouts,
     process::{
         self, CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
     },
@@ -233,7 +233,7 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         in_place_update_timeout: options.machine_in_place_update_timeout.into(),
         preserve_timeout: options.machine_preserve_timeout.into(),
         max_evict_retries: i32::try_from(options.machine_max_evict_retries).unwrap_or(i32::MAX),
-        volumes: Patience {
+        volumes: VolumeTimeouts {
             detach: GoDuration::from(options.machine_pv_detach_timeout).as_signed(),
             reattach: GoDuration::from(options.machine_pv_reattach_timeout).as_signed(),
         },

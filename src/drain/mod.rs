@@ -49,7 +49,7 @@ pub use policy::{DrainPolicy, Mode, Preparation};
 pub use releases::Allowance;
 pub use rounds::Rounds;
 pub use rules::Round;
-pub use volumes::{Attachments, ClaimFacts, ClaimRef, Patience, Volume, Volumes};
+pub use volumes::{Attachments, ClaimFacts, ClaimRef, Volume, VolumeTimeouts, Volumes};
 
 /// Identifies one incarnation of a pod. A call about it carries the UID as precondition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

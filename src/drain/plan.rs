@@ -73,7 +73,7 @@ impl DrainPlan {
     /// A terminating pod is awaited itself; after that, its volumes are.
     fn add_move(&mut self, it: &Move, pods: &[&PodFacts], round: &Round<'_>) {
         let (names, node) = (it.names(), round.node);
-        let (kind, text, until) = match it.stage(round.patience, round.now) {
+        let (kind, text, until) = match it.stage(round.timeouts, round.now) {
             Stage::Over => return,
             Stage::Stuck { since } => {
                 let until = after(since, TOLD_FOR);
@@ -101,7 +101,7 @@ impl DrainPlan {
 
     /// At the end of a drain: volumes that are attached to the Node although no pod uses them.
     fn add_left(&mut self, pods: &[&PodFacts], round: &Round<'_>) {
-        let Some(left) = round.volumes.left(pods, round.patience, TOLD_FOR, round.now) else { return };
+        let Some(left) = round.volumes.left(pods, round.timeouts, TOLD_FOR, round.now) else { return };
         let node = round.node;
         let (text, until) = match (left.names.as_str(), round.now < left.until) {
             ("", true) => (format!("the VolumeAttachments of node {node} to become readable"), left.until),

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     Allowance, Answer, Attempt, Attempts, Method, Mode, PodFacts, Rounds, after,
-    volumes::{Patience, Volumes},
+    volumes::{VolumeTimeouts, Volumes},
 };
 use crate::plan::WaitKind;
 
@@ -36,7 +36,7 @@ pub struct Round<'a> {
     pub volumes: &'a Volumes,
     /// Why the volumes of some pods could not be read; `None` if they could.
     pub unread: Option<&'a str>,
-    pub patience: Patience,
+    pub timeouts: VolumeTimeouts,
     /// Pods whose turn has not come, by UID, with what they wait for.
     pub held: &'a BTreeMap<Arc<str>, String>,
     /// Current allowances of disruption budgets, by `namespace/name`: only budgets that are watched and refused an

@@ -57,7 +57,8 @@ static NO_VOLUMES: LazyLock<Volumes> = LazyLock::new(Volumes::default);
 static NO_ALLOWANCES: BTreeMap<String, Allowance> = BTreeMap::new();
 static NONE_RELEASED: BTreeSet<Arc<str>> = BTreeSet::new();
 static NOBODY: BTreeMap<Arc<str>, String> = BTreeMap::new();
-const PATIENCE: Patience = Patience { detach: SignedDuration::from_secs(120), reattach: SignedDuration::from_secs(90) };
+const TIMEOUTS: VolumeTimeouts =
+    VolumeTimeouts { detach: SignedDuration::from_secs(120), reattach: SignedDuration::from_secs(90) };
 
 pub(super) fn round_with<'a>(attempts: &'a Attempts, rounds: &'a Rounds, volumes: &'a Volumes) -> Round<'a> {
     Round {
@@ -69,7 +70,7 @@ pub(super) fn round_with<'a>(attempts: &'a Attempts, rounds: &'a Rounds, volumes
         rounds,
         volumes,
         unread: None,
-        patience: PATIENCE,
+        timeouts: TIMEOUTS,
         held: &NOBODY,
         allowances: &NO_ALLOWANCES,
         released: &NONE_RELEASED,

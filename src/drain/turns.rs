@@ -29,7 +29,7 @@ struct Ahead<'a> {
 /// - Pods that share a volume are evicted one after the other.
 /// - At most [`MOST_MOVING`] volumes, or those of one pod, are moved at the same time.
 pub(super) fn held(pods: &[&PodFacts], round: &Round<'_>) -> BTreeMap<Arc<str>, String> {
-    let moving = round.volumes.moves().filter(|it| it.is_under_way(round.patience, round.now));
+    let moving = round.volumes.moves().filter(|it| it.is_under_way(round.timeouts, round.now));
     let mut ahead: Vec<Ahead<'_>> = moving
         .map(|it| Ahead { pod: &it.pod, priority: it.priority, volumes: it.volumes.clone(), is_moving: true })
         .collect();

@@ -72,7 +72,7 @@ impl ClaimFacts {
 
 /// How long volumes are awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct VolumeTimeouts {
     /// Until they are detached, on top of the grace period of their pod (`--machine-pv-detach-timeout`).
     pub detach: SignedDuration,
     /// From then until they are attached to another Node (`--machine-pv-reattach-timeout`).
@@ -230,8 +230,8 @@ impl Volumes {
     }
 
     /// Whether some move is not over.
-    pub fn are_moving(&self, patience: Patience, now: Timestamp) -> bool {
-        self.moves.values().any(|it| it.is_under_way(patience, now))
+    pub fn are_moving(&self, timeouts: VolumeTimeouts, now: Timestamp) -> bool {
+        self.moves.values().any(|it| it.is_under_way(timeouts, now))
     }
 
     /// A pod was told to go: by us, or it terminates already.
@@ -312,11 +312,11 @@ impl Volumes {
     pub fn left(
         &self,
         pods: &[&PodFacts],
-        patience: Patience,
+        timeouts: VolumeTimeouts,
         told_for: SignedDuration,
         now: Timestamp,
     ) -> Option<Left> {
-        let until = |since: Timestamp| after(since, patience.detach);
+        let until = |since: Timestamp| after(since, timeouts.detach);
         let left: Vec<_> = self.left_beside(pods).filter(|(_, since)| now < after(until(*since), told_for)).collect();
         let until = left.iter().map(|(_, since)| until(*since)).max()?;
         Some(Left { names: names_of(left.into_iter().map(|(attachment, _)| attachment)), until })
@@ -343,23 +343,23 @@ fn names_of<'a>(attachments: impl Iterator<Item = &'a Attachment>) -> String {
 }
 
 impl Move {
-    pub fn stage(&self, patience: Patience, now: Timestamp) -> Stage {
-        let detached_by = after(after(self.since, self.grace), patience.detach);
+    pub fn stage(&self, timeouts: VolumeTimeouts, now: Timestamp) -> Stage {
+        let detached_by = after(after(self.since, self.grace), timeouts.detach);
         match (self.detached_at, self.reattached_at) {
             (None, _) if now < detached_by => Stage::Detaching { until: detached_by },
             (None, _) => Stage::Stuck { since: detached_by },
             // It was given up already.
             (Some(detached), _) if detached > detached_by => Stage::Over,
             (Some(detached), None) => {
-                let until = after(detached, patience.reattach);
+                let until = after(detached, timeouts.reattach);
                 if now < until { Stage::Reattaching { until } } else { Stage::Over }
             }
             (Some(_), Some(_)) => Stage::Over,
         }
     }
 
-    pub fn is_under_way(&self, patience: Patience, now: Timestamp) -> bool {
-        matches!(self.stage(patience, now), Stage::Detaching { .. } | Stage::Reattaching { .. })
+    pub fn is_under_way(&self, timeouts: VolumeTimeouts, now: Timestamp) -> bool {
+        matches!(self.stage(timeouts, now), Stage::Detaching { .. } | Stage::Reattaching { .. })
     }
 
     /// Names of its volumes, for people.

@@ -158,7 +158,7 @@ pub(super) fn next(
         rounds: &snapshot.memory.rounds,
         volumes: &snapshot.memory.volumes,
         unread: snapshot.learned.unread_volumes.as_deref(),
-        patience: policy.volumes,
+        timeouts: policy.volumes,
         held: &held,
         allowances: &snapshot.learned.allowances,
         released: &released,

@@ -2,7 +2,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{GoDuration, labels, machine::Machine},
-    drain::Patience,
+    drain::VolumeTimeouts,
     safety::meltdown,
 };
 
@@ -23,7 +23,7 @@ pub struct Policy {
     pub max_evict_retries: i32,
     /// How long the volumes of drained pods are awaited (`--machine-pv-detach-timeout`,
     /// `--machine-pv-reattach-timeout`).
-    pub volumes: Patience,
+    pub volumes: VolumeTimeouts,
     /// Conditions that must be False on a healthy Node (`--node-conditions`).
     pub node_conditions: Vec<String>,
     /// Retry period after a stock-out or exhausted quota (`--resource-exhausted-retry`); zero means 10 min.
@@ -45,7 +45,7 @@ impl Default for Policy {
             in_place_update_timeout: GoDuration::from_secs(20 * 60),
             preserve_timeout: GoDuration::from_secs(96 * 60 * 60),
             max_evict_retries: 360,
-            volumes: Patience { detach: SignedDuration::from_mins(2), reattach: SignedDuration::from_secs(90) },
+            volumes: VolumeTimeouts { detach: SignedDuration::from_mins(2), reattach: SignedDuration::from_secs(90) },
             node_conditions: conditions.map(str::to_owned).to_vec(),
             resource_exhausted_retry: GoDuration::from_secs(10 * 60),
             bootstrap_token_groups: String::new(),

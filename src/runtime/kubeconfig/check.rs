@@ -18,7 +18,7 @@ pub struct ServerInfo {
 }
 
 /// Timing of a check.
-struct Patience {
+struct Timeouts {
     /// Between two attempts.
     interval: Duration,
     /// Time limit of one attempt.
@@ -27,8 +27,8 @@ struct Patience {
     total: Duration,
 }
 
-const PATIENCE: Patience =
-    Patience { interval: Duration::from_secs(1), attempt: Duration::from_secs(3), total: Duration::from_secs(10) };
+const TIMEOUTS: Timeouts =
+    Timeouts { interval: Duration::from_secs(1), attempt: Duration::from_secs(3), total: Duration::from_secs(10) };
 
 /// An API server serves a kind a moment after its CRD was created.
 const KINDS_PATIENCE: Duration = Duration::from_secs(5);
@@ -46,14 +46,14 @@ pub async fn check(client: &Client, server: &Uri) -> Result<ServerInfo, StartErr
         if missing.is_empty() {
             return Ok(info);
         }
-        if Instant::now() + PATIENCE.interval >= deadline {
+        if Instant::now() + TIMEOUTS.interval >= deadline {
             return Err(StartError::KindsMissing { server: address(server), missing });
         }
         if !std::mem::replace(&mut is_told, true) {
             let missing = missing.join(", ");
             tracing::info!(server = address(server), missing, "waiting for kinds to be served");
         }
-        sleep(PATIENCE.interval).await;
+        sleep(TIMEOUTS.interval).await;
     }
 }
 
@@ -77,23 +77,23 @@ async fn missing_kinds(client: &Client, server: &Uri) -> Result<Vec<&'static str
 /// # Errors
 /// It cannot be reached, rejects the credentials, or cannot be trusted.
 pub async fn wait_until_ready(client: &Client, server: &Uri) -> Result<ServerInfo, StartError> {
-    wait(client, server, &PATIENCE).await
+    wait(client, server, &TIMEOUTS).await
 }
 
-async fn wait(client: &Client, server: &Uri, patience: &Patience) -> Result<ServerInfo, StartError> {
-    let deadline = Instant::now() + patience.total;
+async fn wait(client: &Client, server: &Uri, timeouts: &Timeouts) -> Result<ServerInfo, StartError> {
+    let deadline = Instant::now() + timeouts.total;
     loop {
-        let cause = match timeout(patience.attempt, ask(client, server)).await {
+        let cause = match timeout(timeouts.attempt, ask(client, server)).await {
             Ok(Ok(info)) => return Ok(info),
             Ok(Err(Failure::Final(error))) => return Err(error),
             Ok(Err(Failure::Passing(cause))) => cause,
-            Err(_) => format!("no response within {} s", patience.attempt.as_secs()),
+            Err(_) => format!("no response within {} s", timeouts.attempt.as_secs()),
         };
         tracing::debug!(server = address(server), cause, "API server not ready");
-        if Instant::now() + patience.interval >= deadline {
-            return Err(StartError::Unreachable { server: address(server), cause, seconds: patience.total.as_secs() });
+        if Instant::now() + timeouts.interval >= deadline {
+            return Err(StartError::Unreachable { server: address(server), cause, seconds: timeouts.total.as_secs() });
         }
-        sleep(patience.interval).await;
+        sleep(timeouts.interval).await;
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    const HURRIED: Patience = Patience {
+    const HURRIED: Timeouts = Timeouts {
         interval: Duration::from_millis(1),
         attempt: Duration::from_millis(500),
         total: Duration::from_millis(50),
