@@ -1,5 +1,5 @@
-//! Limits of what an API server sends. A server may be broken, or in the hands of an attacker who tries to make this process run
-//! out of memory.
+//! Limits the size of responses. An API server may be broken, or controlled by an attacker who tries to exhaust the
+//! memory of this process.
 
 use std::{
     pin::Pin,
@@ -21,11 +21,11 @@ const MIB: u64 = 1 << 20;
 /// Limits of one response, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Of a response that is no watch.
+    /// Limit of a response that is not a watch.
     whole: u64,
     /// From here on, a response waits until it is one of the [`LARGE_AT_ONCE`].
     large: u64,
-    /// Of one event of a watch.
+    /// Limit of one event of a watch.
     event: u64,
 }
 
@@ -93,7 +93,7 @@ impl Bounded {
         }
     }
 
-    /// Counts what was read, from the last line feed if it is a watch.
+    /// Counts read bytes, from the last line feed if it is a watch.
     fn count(&mut self, data: &[u8]) -> Result<(), TooLarge> {
         let start = if self.is_watch { data.iter().rposition(|byte| *byte == b'\n') } else { None };
         match start {

@@ -18,7 +18,7 @@ use super::{
     limiter::{Rate, is_watch},
 };
 
-/// For what a budget is. Renewals of Leases must not wait for other requests.
+/// The purpose of a budget. Renewals of Leases must not wait for other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     Requests,

@@ -1,4 +1,4 @@
-//! One rate for many: tokens go round among the keys that wait, so that a key with many requests does not delay others.
+//! Distributes one rate among keys in turn, so that a key with many requests does not delay others.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -78,7 +78,7 @@ impl Waiting {
         std::mem::replace(&mut self.is_served, true)
     }
 
-    /// The first waiter of the key whose turn it is.
+    /// The first waiter of the next key.
     fn next(&mut self) -> Option<oneshot::Sender<()>> {
         while let Some(key) = self.turns.pop_front() {
             let Some(line) = self.waiters.get_mut(&key) else { continue };

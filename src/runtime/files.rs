@@ -17,7 +17,7 @@ pub(crate) const CONFIG: u64 = 16 << 20;
 /// Reads a file.
 ///
 /// # Errors
-/// It is no regular file, has more than `most` bytes, or cannot be read.
+/// It is not a regular file, has more than `most` bytes, or cannot be read.
 pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     check(path, most)?;
     let mut bytes = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
 /// Checks a file that another library reads.
 ///
 /// # Errors
-/// It is no regular file, has more than `most` bytes, or its metadata cannot be read.
+/// It is not a regular file, has more than `most` bytes, or its metadata cannot be read.
 pub(crate) fn check(path: &Path, most: u64) -> io::Result<()> {
     // Before it is opened: opening a pipe waits for its other end.
     let metadata = fs::metadata(path)?;

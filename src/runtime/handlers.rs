@@ -24,12 +24,12 @@ impl<F: ?Sized> Handlers<F> {
         self.each_of(|| "an event".to_owned(), call);
     }
 
-    /// The same; `what` names the event in the log of a panic.
+    /// Like [`Self::each`]; `what` names the event in the log of a panic.
     pub fn each_of(&self, what: impl Fn() -> String, call: impl Fn(&F)) {
         self.0.read().iter().for_each(|handler| panics::caught_in(Place::Handler, &what, || call(handler)));
     }
 
-    /// Drops all, and what they hold.
+    /// Drops all handlers with their captured values.
     pub fn forget(&self) {
         // Dropped after the lock is released: a handler may hold the last reference to anything.
         let _forgotten = std::mem::take(&mut *self.0.write());

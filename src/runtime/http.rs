@@ -1,5 +1,5 @@
 //! The HTTP endpoints: `/healthz`, `/readyz`, `/metrics`, `/configz` and a stub for `/debug/pprof`. Plain HTTP, for
-//! probes and scrapers inside the cluster; or TLS, for those whom the API server allows. Anybody in the cluster can reach
+//! probes and scrapers inside the cluster; or TLS, for users that the API server authorizes. Any pod can reach
 //! them, so the number and duration of connections is limited.
 
 mod access;
@@ -77,7 +77,7 @@ pub enum HttpError {
         #[source]
         source: io::Error,
     },
-    /// There is no certificate.
+    /// No certificate can be used.
     #[error("serve diagnostics over TLS")]
     Certificate(#[from] CertificateError),
 }
@@ -189,7 +189,7 @@ struct Checks {
 type Question = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl Readiness {
-    /// The readiness of a process with many cells. It is ready whatever the state of a cell is.
+    /// The readiness of a process with many cells. It does not depend on the state of a cell.
     pub fn of_cells() -> Self {
         Self(Arc::new(Checks { is_of_cells: true, ..Checks::default() }))
     }
@@ -251,7 +251,8 @@ impl Part {
         self.set(None);
     }
 
-    /// The part is not ready, or no longer. `/readyz` shows the reason to anybody, so it must not contain secrets.
+    /// The part is not ready, or no longer. `/readyz` shows the reason without authentication, so it must not contain
+    /// secrets.
     pub fn missing(&self, why: impl Into<String>) {
         self.set(Some(why.into()));
     }

@@ -50,7 +50,7 @@ pub enum TargetKubeconfig {
     Path(PathBuf),
 }
 
-/// Where to look for a kubeconfig if none is given and the process runs outside a pod.
+/// The default kubeconfig of a process outside a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// Nowhere.

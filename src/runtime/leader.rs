@@ -4,12 +4,12 @@
 //! over `lease_duration` after they *saw* it. Each uses its own monotonic clock. Times in the Lease are for people; no
 //! decision reads them. Every write carries the resource version on which it is based.
 //!
-//! A monotonic clock stops while a computer is suspended or a VM is paused. A leader that resumes believes to be the
+//! A monotonic clock stops while a computer is suspended or a VM is paused. A leader that resumes considers itself the
 //! leader until its next renewal, at most one retry period later; client-go has the same gap. Meanwhile resource
 //! versions guard writes to existing objects, and a VM is looked up before it is created.
 //!
 //! The RBAC of the reference grants create, get, watch and update of Leases, so this code uses neither list nor patch. Where
-//! the namespace is being deleted there can be no Lease; `leader/terminating.rs` says what counts then.
+//! the namespace is being deleted there can be no Lease; `leader/terminating.rs` has the rules for that case.
 
 mod standby;
 mod terminating;
@@ -69,7 +69,7 @@ pub enum InvalidTiming {
         "the renew deadline must be longer than 1.2 retry periods; raise --leader-elect-renew-deadline or lower --leader-elect-retry-period"
     )]
     Renew,
-    /// There would be no pause between attempts.
+    /// Attempts would follow each other without a pause.
     #[error("the retry period must be longer than zero; raise --leader-elect-retry-period")]
     Retry,
 }
@@ -147,7 +147,7 @@ pub fn is_own_form(identity: &str) -> bool {
     suffix.len() == 32 && suffix.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// An election in which this process takes part.
+/// An election with this process as a candidate.
 #[derive(Debug)]
 pub struct Election {
     leases: Api<Lease>,
@@ -338,7 +338,7 @@ fn is_terminating(status: &Status) -> bool {
     status.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// A create was refused because there is no such namespace.
+/// A create was refused because the namespace does not exist.
 fn is_of_namespace(status: &Status) -> bool {
     status.code == 404 && status.details.as_ref().is_some_and(|details| details.kind == "namespaces")
 }
@@ -372,7 +372,7 @@ async fn keep(election: Election, mut term: Term, lost: DropGuard, release: Canc
 
 /// Retries until the Lease is renewed; `None` if another process holds it.
 async fn renew(election: &Election, term: &Term) -> Option<Term> {
-    // Without a version there is no Lease.
+    // Without a version the Lease does not exist.
     let mut base = term.lease.metadata.resource_version.is_some().then(|| term.lease.clone());
     loop {
         let refusal = match election.claim(base.as_ref()).await {

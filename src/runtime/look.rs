@@ -10,7 +10,7 @@ use super::{
 
 /// How often to look.
 const PERIOD: Duration = Duration::from_secs(30);
-/// The same after a look that failed: others may wait for one that succeeds.
+/// The period after a failed poll: other reconciles may wait for its result.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The read that a poller repeats.
@@ -18,10 +18,10 @@ pub(crate) trait Look: Send + Sync + 'static {
     /// Name of its queue in metrics.
     const NAME: &'static str;
 
-    /// Looks, and remembers the answer for others.
+    /// Polls, and stores the result.
     fn look(&self) -> impl Future<Output = Seen> + Send;
 
-    /// Forgets the answer. What a standby remembers may be old.
+    /// Drops the result, which may be old on a standby.
     fn forget(&self);
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    /// When to look again.
+    /// The pause before the next poll.
     fn pause(self) -> Duration {
         match self {
             Self::Answer => PERIOD,
@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// Asks for a look.
+/// Requests polls.
 #[derive(Clone)]
 pub(crate) struct Looks(Arc<Queue<&'static str>>);
 

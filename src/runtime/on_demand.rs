@@ -50,7 +50,7 @@ struct Waiting {
 }
 
 impl<K: Cached> OnDemand<K> {
-    /// Not watched yet. `make` returns an empty cache, and `term` is what waiters name.
+    /// A cache without a watch. `make` returns an empty cache, and `term` identifies an object for waiters.
     pub fn new(client: &Client, make: fn(&Client) -> Arc<Objects<K>>, term: fn(&K) -> String) -> Arc<Self> {
         let state = State { running: None, waiting: BTreeMap::new(), needed_until: Instant::now() };
         Arc::new(Self { client: client.clone(), make, term, state: Mutex::new(state) })
@@ -131,7 +131,7 @@ async fn until_idle<K: Cached>(own: Weak<OnDemand<K>>) {
     }
 }
 
-/// Drops what nothing reads.
+/// Drops fields that are never read.
 pub(crate) fn prune<K: Resource>(object: &mut K) {
     let meta = object.meta_mut();
     *meta = ObjectMeta {

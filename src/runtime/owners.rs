@@ -48,7 +48,7 @@ impl Owners {
     /// The owner of the VMs of a namespace.
     ///
     /// # Errors
-    /// The Namespace cannot be read, and was not before. That the process may not read it is no error: the name identifies
+    /// The Namespace cannot be read, and was not before. A missing permission is not an error: the name identifies
     /// the owner then.
     pub async fn of(&self, namespace: &str) -> Result<Owner, UnknownOwner> {
         let mut known = self.known.lock().await;

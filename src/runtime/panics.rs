@@ -73,7 +73,7 @@ pub(crate) fn cell() -> Arc<str> {
     CELL.try_with(Arc::clone).unwrap_or_default()
 }
 
-/// Does work and catches its panic. `what` names the object or task in the log.
+/// Runs work and catches its panic. `what` names the object or task in the log.
 pub(crate) async fn caught<F: Future>(
     place: Place,
     what: impl FnOnce() -> String,
@@ -130,7 +130,7 @@ pub(super) fn counts() -> Vec<(&'static str, Arc<str>, u32)> {
     none.chain(all.iter().map(|((place, cell), count)| (place.as_str(), Arc::clone(cell), *count))).collect()
 }
 
-/// Forgets the counts of a cell that ended.
+/// Drops the counts of a cell that ended.
 pub(crate) fn forget(cell: &str) {
     CAUGHT.lock().retain(|(_, of), _| &**of != cell);
 }

@@ -51,7 +51,7 @@ pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Identity, PemError> {
     Ok((chain, key))
 }
 
-/// Reads the certificates of a file, perhaps none. `what` is for errors.
+/// Reads the certificates of a file, perhaps none. `what` names the file in errors.
 pub(crate) fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let text = read(what, path)?;
     Ok(CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect())

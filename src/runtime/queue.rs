@@ -36,7 +36,7 @@ impl Pacing {
 /// Upper bound of the pause after an expensive plan, because a throttled or suspended process measures too much.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Keys that are handled at least between two looks for idle ones.
+/// Keys that are handled between two removals of idle keys, at least.
 const SWEEP: usize = 256;
 
 /// The keys of one controller.
@@ -139,7 +139,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         self.schedule(key, Haste::Paced);
     }
 
-    /// Enqueues a key without pacing: the desired state changed, and what is in flight may be wrong.
+    /// Enqueues a key without pacing: the desired state changed, and writes in flight may be wrong.
     pub fn add_now(&self, key: T) {
         self.schedule(key, Haste::Now);
     }
@@ -294,7 +294,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         }
     }
 
-    /// Drops keys whose interval is over, which a new key would not have either. Not at each call: it reads all of them.
+    /// Drops keys whose interval is over, which equal new keys. Not at each call: it reads all of them.
     fn drop_idle(&mut self, now: Instant) {
         self.done += 1;
         if self.done < SWEEP.max(self.keys.len()) {

@@ -1,5 +1,5 @@
 //! The reconcile loop: resolve writes of unknown outcome, then observe, plan and apply until no steps are left. It also
-//! contains what every kind needs around that: status pacing, unresolved writes, memory, requeue.
+//! contains the common part of all kinds: status pacing, unresolved writes, memory, requeue.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
     type Action: Display + Send;
     /// In-memory facts that earlier reconciles of an object leave for later plans. Losing them costs a repeated call.
     type Memory: Clone + Default + Send + 'static;
-    /// State of the running reconcile: results of calls, and what it holds until it ends.
+    /// State of the running reconcile: results of calls, and guards that are released when it ends.
     type Session: Default + Send;
 
     /// State with which a reconcile begins. It is dropped when the reconcile ends, however that ends.
@@ -108,7 +108,7 @@ pub(crate) struct UnresolvedWrite {
     pub key: Key,
 }
 
-/// Rounds of one reconcile. After more of them, others get their turn.
+/// Most rounds of one reconcile. After them, other keys have their turn.
 const ROUNDS: usize = 32;
 /// The number of rounds in which the same step appears when a plan does not converge. In a large rollout each round has
 /// other steps.

@@ -86,7 +86,7 @@ impl fmt::Display for NodeKey {
 /// Assignment of objects of the control cluster to targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Assignment {
-    /// There is no target cluster.
+    /// The object has no target cluster.
     None,
     /// All objects have the same target.
     One(TargetId),
@@ -101,7 +101,7 @@ pub(crate) enum Assignment {
 pub(crate) enum Placement {
     /// In no cluster.
     Nowhere,
-    /// It cannot be told.
+    /// The target is unknown.
     Unknown,
     /// In this target.
     In(TargetId),
@@ -234,7 +234,7 @@ impl Targets {
         self.trust_handlers.add(Box::new(handler));
     }
 
-    /// Drops all handlers, and what they hold.
+    /// Drops all handlers with their captured values.
     pub fn forget_handlers(&self) {
         self.handlers.forget();
         self.trust_handlers.forget();

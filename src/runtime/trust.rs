@@ -171,7 +171,7 @@ impl Record {
         }
     }
 
-    /// How long the trust stays as it is unless something is heard; `None` if that is for ever.
+    /// Time for which the trust stays as it is without a sign of life; `None` if for ever.
     fn holds_for(&self, now: Moment) -> Option<Duration> {
         let left = |limit: Duration, since| limit.checked_sub(now.since(since));
         let settles = self.silence.and_then(|(_, ended)| left(SETTLE, ended)).filter(|left| !left.is_zero());

@@ -56,7 +56,7 @@ pub(crate) enum ReconcileError {
         key: String,
         /// The last step.
         step: String,
-        /// When its waits end: a stage that does not come to rest must not delay the others.
+        /// When its waits end: a plan that does not converge must not delay the others.
         due: Option<Timestamp>,
     },
     /// It panicked.
@@ -196,7 +196,7 @@ impl<H: Handler> Workers<H> {
         left.is_positive().then(|| left.unsigned_abs())
     }
 
-    /// An object was deleted: forgets its failures.
+    /// An object was deleted: drops its failures.
     pub fn forget(&self, key: &H::Key) {
         self.failures.lock().remove(key);
         self.queue.forget(key);
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::runtime::{cache::Key, clock::SystemClock, metrics::Metrics, queue::Pacing};
 
-    /// Answers in turn what it was given, then rests.
+    /// Returns the given results in turn, then none.
     struct Scripted {
         answers: Mutex<Vec<Result<Requeue, ReconcileError>>>,
         handled: Mutex<Vec<(&'static str, Instant)>>,

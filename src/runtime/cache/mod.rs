@@ -139,7 +139,7 @@ impl<K: Cached> Cache<K> {
         self.trust_handlers.add(Box::new(handler));
     }
 
-    /// Drops all handlers, and what they hold.
+    /// Drops all handlers with their captured values.
     pub fn forget_handlers(&self) {
         self.handlers.forget();
         self.trust_handlers.forget();

@@ -63,7 +63,7 @@ impl<K: Cached> Store<K> {
         }
     }
 
-    /// Forgets the objects that were deleted before the last call but one.
+    /// Drops the objects that were deleted before the last call but one.
     pub fn forget_gone(&mut self) {
         self.gone.age_in_time();
     }
@@ -132,7 +132,7 @@ impl<K: Cached> Store<K> {
         self.unconfirmed.get(key).is_some_and(|written| *written >= self.listing)
     }
 
-    /// Whether there are objects of which only another list can tell whether they exist, unless the watch shows them.
+    /// Whether there are objects whose existence only another list can decide, unless the watch delivers them.
     pub fn is_in_doubt(&self) -> bool {
         !self.doubtful.is_empty()
     }
@@ -180,7 +180,7 @@ impl<K: Cached> Store<K> {
         readable.chain(self.unreadable.values().map(|held| &held.meta))
     }
 
-    /// One object of a live read, which may be older than what is held.
+    /// One object of a live read, which may be older than the stored one.
     pub fn read(&mut self, object: Guard<K>) -> Option<Change<K>> {
         let key = Key::of(object.meta());
         let change = self.put(object, Rule::Newer)?;

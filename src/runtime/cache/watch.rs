@@ -32,7 +32,7 @@ use crate::runtime::{
 const PAGE: u32 = 500;
 /// Time for the watch to show an object that a list did not have, and that was read or written while it was under way.
 const DOUBT: Duration = Duration::from_secs(10);
-/// For how long deleted objects are remembered at least: longer than any response is on its way.
+/// Minimum time for which deleted objects are remembered: longer than any response takes.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Pause before a relist after an error of the watch.
 const BREATH: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl<K: Cached> Cache<K> {
         let trust = self.pulse.trust();
         let is_lost = matches!(trust, Trust::Untrusted { .. });
         let was_lost = self.is_trust_lost.swap(is_lost, Ordering::AcqRel);
-        // A cache may be trusted before its first list is complete; what it does not have is unknown until then.
+        // A cache may be trusted before its first list is complete; objects missing from it are unknown until then.
         let is_news = self.is_synced() && !self.is_filling_told.swap(true, Ordering::AcqRel);
         if was_lost == is_lost && !is_news {
             return;

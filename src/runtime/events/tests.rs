@@ -13,7 +13,7 @@ use crate::{
     runtime::clock::ManualClock,
 };
 
-/// Remembers the calls; answers each with what was sent, or with a code.
+/// Records the calls; answers each with the sent object, or with a code.
 #[derive(Clone, Default)]
 struct Server {
     calls: Arc<Mutex<Vec<(String, String, Value)>>>,

@@ -41,7 +41,7 @@ enum Verdict {
     Forbidden,
 }
 
-/// Asks the API server, and remembers its answers for a short time. Clones share them.
+/// Asks the API server, and caches its answers for a short time. Clones share them.
 #[derive(Clone)]
 pub struct Access(Arc<Inner>);
 
@@ -116,7 +116,7 @@ impl Access {
     }
 }
 
-/// The API server cannot be asked.
+/// The review failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("the API server takes longer than {} s", PATIENCE.as_secs())]
@@ -139,7 +139,7 @@ impl From<kube::Error> for Failure {
     }
 }
 
-/// Lets requests through that the API server allows. What it does not answer is not allowed.
+/// Lets requests through that the API server authorizes. Without an answer a request is refused.
 pub(super) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
     let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim).filter(|token| !token.is_empty());

@@ -1,4 +1,5 @@
-//! The certificate of an endpoint: from files that are read again when they change, or self-signed and made at the start.
+//! The certificate of an endpoint: from files that are read again when they change, or self-signed and created at the
+//! start.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -26,7 +27,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// There is no certificate to serve with.
+/// The endpoint has no usable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be used.
@@ -41,7 +42,7 @@ pub enum CertificateError {
         #[source]
         source: rustls::Error,
     },
-    /// None could be made.
+    /// No self-signed certificate could be created.
     #[error("make a self-signed certificate")]
     SelfSigned(#[source] rcgen::Error),
     /// It cannot be used.

@@ -57,7 +57,7 @@ impl Bounded {
         Self { listener, table: Arc::default(), limits }
     }
 
-    /// Accepts a connection, whose headers are not waited for.
+    /// Accepts a connection, without waiting for its headers.
     pub async fn next(&mut self) -> (Connection, SocketAddr) {
         loop {
             // Errors concern one connection or pass when file descriptors are free again; axum's listener waits for that.
@@ -149,7 +149,7 @@ impl Table {
 }
 
 impl Connections {
-    /// Closes the oldest idle connection of some; false if there is none.
+    /// Closes the oldest idle of these connections; false if none is idle.
     fn close_oldest(&mut self, is_eligible: impl Fn(&State) -> bool) -> bool {
         let idle = |state: &&Arc<State>| !state.has_request.load(Ordering::Acquire) && is_eligible(state);
         let Some(oldest) = self.open.values().find(idle).cloned() else { return false };

@@ -169,7 +169,7 @@ impl Collect for Gate {
     }
 }
 
-/// The gate of a running server; opened at last, for the runtime waits for what is held up.
+/// The gate of a running server; opened in the end, because the runtime waits for blocked requests.
 struct Keeper(Arc<Gate>);
 
 impl Keeper {
@@ -202,7 +202,7 @@ impl Running {
         stream
     }
 
-    /// Until as many scrapes are held up, and then for as long as it takes to answer to others.
+    /// Waits until as many scrapes are blocked, and then as long as other answers take.
     async fn until_held(&self, gate: &Keeper, count: usize) {
         while gate.held().now < count {
             self.get("/healthz").await;

@@ -72,7 +72,7 @@ async fn missing_kinds(client: &Client, server: &Uri) -> Result<Vec<&'static str
     Ok(KINDS.into_iter().filter(|kind| !served.iter().any(|name| name == kind)).collect())
 }
 
-/// Waits up to 10 s until an API server is healthy, and asks for its version.
+/// Waits up to 10 s until an API server is healthy, and reads its version.
 ///
 /// # Errors
 /// It cannot be reached, rejects the credentials, or cannot be trusted.

@@ -105,8 +105,7 @@ impl Cluster {
     /// process. Makes no network calls.
     ///
     /// # Errors
-    /// The text is no kubeconfig, is incomplete, or asks for what it may not. `origin` and `name` say in the error where
-    /// it is from.
+    /// The text is not a kubeconfig, is incomplete, or uses a forbidden feature. `origin` and `name` are its source in the error.
     pub async fn from_text(text: &str, origin: &'static str, name: &str) -> Result<Self, StartError> {
         let refused = |error| StartError::from_kubeconfig(origin, Some(Path::new(name)), error);
         let kubeconfig = Kubeconfig::from_yaml(text).map_err(refused)?;
@@ -165,7 +164,7 @@ fn in_pod(origin: &'static str) -> Result<Cluster, StartError> {
 }
 
 /// The client would retry a create whose response was lost, and an eviction that a budget refused.
-/// Only the caller knows what may be retried, and when.
+/// Only the caller can decide what may be retried, and when.
 fn with_our_retries(mut config: Config) -> Config {
     config.default_retry = false;
     config
@@ -260,7 +259,7 @@ pub(super) fn is_proxied(server: &Uri, proxy: &Uri, no_proxy: &str) -> bool {
     let host = server.host().unwrap_or_default();
     let proxy = proxy.to_string();
     let matcher = Matcher::builder().http(proxy.clone()).https(proxy).no(no_proxy).build();
-    // Go also knows entries with a port.
+    // Go also supports entries with a port.
     let port = server.port_u16().unwrap_or(443);
     let is_named = no_proxy.split(',').any(|entry| entry.trim() == "*" || entry.trim() == format!("{host}:{port}"));
     !is_loopback(host) && !is_named && matcher.intercept(server).is_some()

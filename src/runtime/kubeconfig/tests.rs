@@ -11,7 +11,7 @@ use super::*;
 
 const TOKEN: &str = "hush-hush";
 
-/// A kubeconfig of one cluster, and what else its cluster and user have.
+/// A kubeconfig of one cluster, with additional fields of its cluster and user.
 fn kubeconfig(server: &str, cluster: &str, user: &str) -> String {
     format!(
         r#"{{"apiVersion": "v1", "kind": "Config", "current-context": "it",

@@ -51,7 +51,7 @@ pub(super) async fn wait(election: &Election) -> Term {
     }
 }
 
-/// Why there is no Lease, as last logged.
+/// The reason for which there is no Lease, as last logged.
 #[derive(Default)]
 struct Complaint(Option<(String, Instant)>);
 

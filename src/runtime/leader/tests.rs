@@ -39,7 +39,7 @@ struct State {
 
 struct Faults {
     rng: StdRng,
-    /// Longest time on the way there, and back, in milliseconds.
+    /// Longest latency of a request, and of its answer, in milliseconds.
     latency: u64,
     /// Share of requests that never arrive, and of answers that never come back.
     loss: f64,
@@ -493,7 +493,7 @@ async fn the_lease_duration_of_the_holder_counts_not_ours() {
 async fn a_term_that_was_over_when_its_answer_came_is_not_used() {
     let server = Server::new();
     let state = server.clone();
-    // This process is held up between the write of the lease and the moment it looks at the answer.
+    // This process is suspended between the write of the lease and the read of its response.
     let held_up = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let once = Arc::clone(&held_up);
     let client = Client::new(
@@ -553,7 +553,7 @@ async fn in_a_terminating_namespace_a_leader_leads_by_an_annotation_until_its_ob
     sleep(Duration::from_secs(60)).await;
     assert!(!leader.token().is_cancelled() && !standby.is_finished());
 
-    // Another client makes the namespace anew, and another process is faster.
+    // Another client recreates the namespace, and another process is faster.
     server.state().is_terminating = false;
     server.put(held_by("go-host", "2026-01-01T00:00:00.000000Z"));
     tokio::time::timeout(Duration::from_secs(3), leader.lost()).await.unwrap();
@@ -650,7 +650,7 @@ fn two_processes_on_one_host_have_two_identities() {
     assert_eq!(one.rsplit_once('_').unwrap().0, other.rsplit_once('_').unwrap().0);
 }
 
-/// T26 of Cluster API: the Go programs are told from ours by their identities.
+/// T26 of Cluster API: the Go programs are distinguished from ours by their identities.
 #[test]
 fn an_identity_of_a_go_program_is_not_of_our_form() {
     assert!(is_own_form(&identity()));

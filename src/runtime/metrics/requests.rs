@@ -29,7 +29,7 @@ const LATENCY: Desc<2> = Desc::histogram(
     "Duration of requests to an API server in seconds, including the wait for the client's own limits.",
     ["verb", "url"],
 );
-/// Instead of a code, if there was no response.
+/// Label in place of a code, if there was no response.
 const NO_ANSWER: &str = "<error>";
 
 /// Observes the clients of API servers. Clones share the metrics.

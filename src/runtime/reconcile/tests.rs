@@ -162,7 +162,7 @@ async fn the_memory_of_an_object_is_kept_while_it_is_undecodable_and_dropped_wit
     }
 }
 
-/// Its status is out of date whenever it is looked at, which takes a while.
+/// Its status is out of date whenever it is read, which takes a while.
 #[derive(Default)]
 struct Counting {
     written: Mutex<usize>,

@@ -1,4 +1,4 @@
-//! Endpoints over TLS, for those whom the API server allows.
+//! Endpoints over TLS, for users that the API server authorizes.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::super::*;
 
-/// An API server that knows two users, and counts its questions.
+/// An API server with two users that counts its reviews.
 struct Reviewer {
     client: Client,
     asked: Arc<AtomicUsize>,
