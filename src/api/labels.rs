@@ -94,12 +94,13 @@ pub const POOL: &str = "machine.mcm/pool";
 /// Annotation on a Machine or MachineDeployment of the provider for Cluster API: its VMs are deleted with it. The provider
 /// writes it before it deletes the object. A user writes it to delete the VM of an object whose owner was removed by force.
 pub const DELETE_VM: &str = "machine.mcm/delete-vm";
-/// Annotation on a Machine of the provider for Cluster API whose VM may be in the making: `clusterctl move` waits for its end.
+/// Annotation on a Machine of the provider for Cluster API whose VM may be under creation: `clusterctl move` waits for
+/// its end.
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// Annotation on objects of both sides while `mcm adopt` moves them: the name of their MCMMigration. No controller touches a
 /// native object that has it.
 pub const MIGRATION: &str = "machine.mcm/migration";
-/// Annotation on a native Machine while `mcm adopt` moves it: what it was before, as JSON.
+/// Annotation on a native Machine while `mcm adopt` migrates it: its former state, as JSON.
 pub const BEFORE_MIGRATION: &str = "machine.mcm/before-migration";
 /// Label on a Namespace whose objects of Cluster API the stand-in serves, with the value [`SERVED`]. Users write it. On native
 /// On an object of a namespace that is being deleted, followed by the name of a Lease: who leads in place of its holder.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::plan::{Wait, WaitKind};
 
-/// How long it is told that volumes were not detached in time. The reference's pause until the next attempt.
+/// Time for which volumes that were not detached in time are reported. The reference's pause until the next attempt.
 const TOLD_FOR: SignedDuration = SignedDuration::from_secs(5);
 
 /// In the words of the reference.

@@ -16,7 +16,8 @@ pub struct Allowance {
     pub disruptions: i32,
 }
 
-/// The refused pods, by UID, that their budgets may let go now: of each budget as many as it allows, because the others
+/// The refused pods, by UID, whose budgets allow an eviction now: of each budget as many as it allows, because the
+/// others
 /// would only be refused again.
 pub(super) fn released(pods: &[&PodFacts], round: &Round<'_>) -> BTreeSet<Arc<str>> {
     let mut left: BTreeMap<&str, i32> = BTreeMap::new();

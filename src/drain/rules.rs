@@ -37,7 +37,7 @@ pub struct Round<'a> {
     /// Why the volumes of some pods could not be read; `None` if they could.
     pub unread: Option<&'a str>,
     pub timeouts: VolumeTimeouts,
-    /// Pods whose turn has not come, by UID, with what they wait for.
+    /// Pods that wait for other pods, by UID, with the reason.
     pub held: &'a BTreeMap<Arc<str>, String>,
     /// Current allowances of disruption budgets, by `namespace/name`: only budgets that are watched and refused an
     /// eviction.
@@ -54,7 +54,7 @@ pub enum Verdict {
     Undecided,
     /// The pod is not drained.
     NotDrained,
-    /// The pod is left alone and not awaited.
+    /// The pod is not touched and not awaited.
     Leave { error: Option<String> },
     /// Call now. The report becomes an event.
     Call { method: Method, report: Option<String>, problem: Problem },
@@ -230,7 +230,7 @@ fn evict_or_delete(pod: &PodFacts, round: &Round<'_>) -> Verdict {
     Verdict::Call { method, report, problem }
 }
 
-/// The reason of a failed call: a text for people, and the error in the words of the reference that programs search
+/// The reason of a failed call: a text for users, and the error in the words of the reference that programs search
 /// for.
 fn failure_of(pod: &PodFacts, node: &str, answer: &Answer) -> (String, Problem) {
     let name = &pod.pod.name;

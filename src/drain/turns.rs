@@ -1,4 +1,4 @@
-//! When pods with volumes are evicted: which of them have to wait for others.
+//! The order of evictions of pods with volumes.
 
 use std::{
     cmp::Reverse,
@@ -8,8 +8,8 @@ use std::{
 
 use super::{Answer, PodFacts, PodRef, Round, after, rules::eviction_backoff, volumes::Volume};
 
-/// Volumes on the move at a time, per Node. The `external-attacher` of a CSI driver works on 10 attachments at a time
-/// for the whole cluster, by default: one drain leaves half of it to others, and two drains use it up. More would only
+/// Volumes that move at the same time, per Node. The `external-attacher` of a CSI driver works on 10 attachments at a
+/// time for the whole cluster, by default: one drain uses half of them, and two drains use all. More moves would only
 /// wait there.
 pub(super) const MOST_MOVING: usize = 5;
 
@@ -18,7 +18,7 @@ struct Ahead<'a> {
     pod: &'a PodRef,
     priority: i32,
     volumes: BTreeSet<Volume>,
-    /// It was told to go, or is told now.
+    /// It was evicted, or is evicted in this round.
     is_moving: bool,
 }
 

@@ -120,7 +120,7 @@ fn a_pod_that_cannot_be_followed_is_awaited_all_the_same() {
     assert_eq!(waits(&plan), ["pod ns/a to terminate"]);
 }
 
-/// Told to go at `NOW`, with a grace period of 30 s and 120 s to detach.
+/// Evicted at `NOW`, with a grace period of 30 s and 120 s to detach.
 #[rstest]
 #[case::detached_and_attached(&[], &["x"], 1, &[], None)]
 #[case::not_detached(&["x"], &[], 1, &["volumes x of pod ns/a to be detached from node n"], None)]

@@ -1,9 +1,9 @@
-//! The volumes of drained pods: which of them can be followed, and how far each has come on its way to another Node.
+//! The volumes of drained pods: the volumes that can be followed, and their moves to another Node.
 //!
-//! A pod whose volumes can be followed is on the **move** from the time it is told to go until its volumes are detached
-//! from the Node and attached to another one, or until the time for that is over. A volume that another pod of the Node
-//! uses too stays attached, so it is awaited only with the last of these pods. The volume of a generic ephemeral claim
-//! is deleted with its pod, so it is never attached again.
+//! The volumes of a pod **move** from the eviction of the pod until they are detached from the Node and attached to
+//! another one, or until the time for that is over. A volume that another pod of the Node also uses stays attached, so
+//! it is awaited only with the last of these pods. The volume of a generic ephemeral claim is deleted with its pod, so
+//! it is never attached again.
 //!
 //! Other volumes may be attached to the Node as well: their pods were evicted by other clients or before a restart, or
 //! the driver does not report their IDs. Volumes that no pod of the Node uses are **left**, and the end of the drain
@@ -79,7 +79,7 @@ pub struct VolumeTimeouts {
     pub reattach: SignedDuration,
 }
 
-/// A pod that was told to go, and its volumes.
+/// An evicted or terminating pod, and its volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     pub pod: PodRef,
@@ -88,7 +88,7 @@ pub struct Move {
     pub volumes: BTreeSet<Volume>,
     /// Names of the volumes that will be attached to another Node.
     reattached: BTreeSet<Arc<str>>,
-    /// When the pod was told to go, and its grace period.
+    /// The time of the pod's eviction, and its grace period.
     since: Timestamp,
     grace: SignedDuration,
     detached_at: Option<Timestamp>,
@@ -98,11 +98,11 @@ pub struct Move {
 /// How far a [`Move`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its volumes are detached by this time, or it is given up.
+    /// Its volumes must be detached by this time; afterwards they are no longer awaited.
     Detaching {
         until: Timestamp,
     },
-    /// Its volumes are attached elsewhere by this time, or it is given up.
+    /// Its volumes must be attached elsewhere by this time; afterwards they are no longer awaited.
     Reattaching {
         until: Timestamp,
     },
@@ -174,9 +174,9 @@ impl Attachment {
 /// The volumes that are left on the Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Their names, for people; empty if it is unknown whether there are any.
+    /// Their names, for users; empty if it is unknown whether there are any.
     pub names: String,
-    /// They are detached by this time, or given up.
+    /// They must be detached by this time; afterwards they are no longer awaited.
     pub until: Timestamp,
 }
 
@@ -234,7 +234,7 @@ impl Volumes {
         self.moves.values().any(|it| it.is_under_way(timeouts, now))
     }
 
-    /// A pod was told to go: by us, or it terminates already.
+    /// A pod was evicted by us, or is already terminating.
     pub fn told_to_go(&mut self, pod: &PodFacts, at: Timestamp) {
         let volumes = self.of(pod);
         if volumes.is_empty() || self.moves.contains_key(&pod.pod.uid) {
@@ -308,7 +308,7 @@ impl Volumes {
         free.map(|(attachment, since)| (attachment, *since))
     }
 
-    /// The volumes that are left on the Node. They are named until some time after they were given up.
+    /// The volumes that are left on the Node. They are named until some time after their time limit.
     pub fn left(
         &self,
         pods: &[&PodFacts],
@@ -348,7 +348,7 @@ impl Move {
         match (self.detached_at, self.reattached_at) {
             (None, _) if now < detached_by => Stage::Detaching { until: detached_by },
             (None, _) => Stage::Stuck { since: detached_by },
-            // It was given up already.
+            // Its time limit is over.
             (Some(detached), _) if detached > detached_by => Stage::Over,
             (Some(detached), None) => {
                 let until = after(detached, timeouts.reattach);
@@ -362,7 +362,7 @@ impl Move {
         matches!(self.stage(timeouts, now), Stage::Detaching { .. } | Stage::Reattaching { .. })
     }
 
-    /// Names of its volumes, for people.
+    /// Names of its volumes, for users.
     pub fn names(&self) -> String {
         self.volumes.iter().map(|volume| &*volume.name).collect::<Vec<_>>().join(", ")
     }

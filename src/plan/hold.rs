@@ -9,8 +9,8 @@ pub struct Hold {
     /// Whether the cluster of the object is paused and this process manages the object again afterwards. Then a VM that
     /// may be under creation is still looked up.
     pub is_pause: bool,
-    /// Whether the VM of the object is kept because its owner was removed by force. The object says so with the condition
-    /// `Paused`, if [`Self::is_confirmed`].
+    /// Whether the VM of the object is kept because its owner was removed by force. The condition `Paused` shows it, if
+    /// [`Self::is_confirmed`].
     pub is_kept: bool,
 }
 

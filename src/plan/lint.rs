@@ -18,13 +18,13 @@ pub(crate) enum Rule {
     ActsOnUnknown,
     /// Creations and deletions of Machines in one plan.
     CreatesAndDeletes,
-    /// Deletion of an object that others still use.
+    /// Deletion of an object that is still in use.
     DeletesInUse,
     /// Deletion of a preserved Machine.
     DeletesPreserved,
     /// Eviction of pods, or a cordon, without a deletion of the Machine, or its failure.
     DisturbsPods,
-    /// The end of a preservation while it is asked for, or while its Node shows it.
+    /// The end of a preservation while it is requested, or while its Node shows it.
     EndsPreservation,
     /// Creation of Machines for a set that must not be scaled up.
     GrowsWhileFrozen,

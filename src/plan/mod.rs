@@ -1,6 +1,6 @@
 //! Plans: ordered steps with their reasons, and waits.
 //!
-//! This module is below controllers, drain, safety, drivers and runtime, and knows no kind.
+//! This module is below controllers, drain, safety, drivers and runtime, and does not depend on any kind.
 
 mod event;
 mod hold;

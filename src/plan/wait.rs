@@ -7,7 +7,7 @@ use jiff::Timestamp;
 pub struct Wait {
     /// For programs.
     pub kind: WaitKind,
-    /// For people; completes "waiting for".
+    /// Text for users; completes "waiting for".
     pub text: String,
     /// When to reconcile again even if nothing changes.
     pub until: Option<Timestamp>,

@@ -141,7 +141,8 @@ pub struct OutOfService {
     blockers: Vec<String>,
 }
 
-/// The permit to replace a Machine, in all its groups. One Machine of a group at a time holds it, while the others are
+/// The permit to replace a Machine, in all its groups. Only one Machine of a group holds it at a time, while the others
+/// are
 /// counted and its status is written. The executor keeps the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Permit {
@@ -190,7 +191,7 @@ impl PermitKey {
     }
 }
 
-/// The groups of some permits, for people.
+/// The groups of some permits, for users.
 pub fn names(permits: &[PermitKey]) -> String {
     permits.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }

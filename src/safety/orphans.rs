@@ -118,7 +118,7 @@ pub fn seen<'a>(before: &Sightings, shown: impl IntoIterator<Item = &'a str>, no
     shown.into_iter().map(|id| (id.to_owned(), before.get(id).copied().unwrap_or(now))).collect()
 }
 
-/// Whether something was seen for long enough, in this list and in one that is `patience` older.
+/// Whether a VM was seen for long enough, in this list and in one that is `patience` older.
 pub fn is_proven(sightings: &Sightings, id: &str, patience: SignedDuration, now: Timestamp) -> bool {
     sightings.get(id).is_some_and(|since| *since < now && now.duration_since(*since) >= patience)
 }

@@ -57,7 +57,7 @@ impl TargetTrust {
         }
     }
 
-    /// Whether something that lasts since then began during the last interruption. What lasted before it is believed.
+    /// Whether a state that lasts since then began during the last interruption. A state from before it is trusted.
     /// Stored times are whole seconds, so whole seconds are compared.
     pub fn interrupted(&self, since: Timestamp) -> bool {
         match self {

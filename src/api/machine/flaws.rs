@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::MachineClass;
 
-/// A mistake in a class, whatever its provider. No machine is created from the class.
+/// A mistake in a class, of any provider. No machine is created from the class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
     /// Path of the field.

@@ -287,7 +287,7 @@ impl Machine {
         self.is_infrastructure() || own.is_some_and(|own| own.contains_key(labels::POOL))
     }
 
-    /// `clusterctl move` waits for it, because its VM may be in the making.
+    /// `clusterctl move` waits for it, because its VM may be under creation.
     pub fn blocks_move(&self) -> bool {
         self.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(labels::BLOCK_MOVE))
     }

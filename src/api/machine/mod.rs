@@ -35,7 +35,7 @@ pub const GROUP: &str = "machine.sapcloud.io";
 pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of owner references.
 pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
-/// More replicas than anybody can have. Sums of the replicas of several sets fit into the type of the field.
+/// More replicas than any user can have. Sums of the replicas of several sets fit into the type of the field.
 pub const MOST_REPLICAS: i32 = 1_000_000;
 
 #[cfg(test)]

@@ -245,7 +245,7 @@ pub(super) fn value_rule(rule: &str, message: &str) -> ValidationRule {
     ValidationRule { rule: rule.into(), message: Some(message.into()), ..ValidationRule::default() }
 }
 
-/// [`tolerant`], for a field that must be there.
+/// [`tolerant`], for a required field.
 fn required(field: &str, message: &str, holds: impl Fn(&str) -> String) -> ValidationRule {
     ValidationRule {
         message: Some(message.into()),

@@ -1,4 +1,4 @@
-//! The types on the wire: documents as Go writes them, and what we write.
+//! The types as JSON: documents as Go writes them, and our documents.
 
 pub(crate) mod any;
 
