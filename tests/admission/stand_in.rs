@@ -112,7 +112,7 @@ fn owner(kind: &str, is_controller: bool) -> Value {
     })
 }
 
-/// An object as the stand-in makes it.
+/// An object as the stand-in creates it.
 fn mirror(kind: &str, name: &str) -> Value {
     let spec = match kind {
         "Machine" => machine_spec(),

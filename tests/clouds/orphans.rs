@@ -54,7 +54,7 @@ async fn unmarked_vms_stay_while_a_class_of_another_namespace_has_their_tag_in_t
 }
 
 async fn an_orphan_is_collected_and_nothing_else(cloud: Arc<dyn Simulation>) {
-    // As the Go program, or an older version, made them.
+    // As created by the Go program, or by an older version.
     cloud.create("orphan", CLUSTER).await;
     cloud.create("stranger", "another").await;
     let pool = Pool::start(Arc::clone(&cloud), &FLAGS).await;

@@ -57,7 +57,7 @@ pub struct Proxy {
     http: reqwest::Client,
     pub settings: Mutex<Settings>,
     memory: Mutex<Memory>,
-    /// Creations, one after the other: concurrent ones with one token make one VM.
+    /// Creations, one after the other: concurrent ones with one token create one VM.
     run: tokio::sync::Mutex<()>,
 }
 

@@ -56,7 +56,7 @@ fn time() -> Option<Duration> {
 struct Figures {
     /// Machines that had a VM, by UID.
     machines: BTreeSet<String>,
-    /// When each orphan was made that is still there.
+    /// The creation times of the orphans that still exist.
     orphans: BTreeMap<String, Instant>,
     /// The delay of each deletion.
     collected: Vec<Duration>,

@@ -27,7 +27,7 @@ const OF_CLUSTER_API: [&str; 4] =
 /// Native kinds without objects while core has the machines.
 const NATIVE: [&str; 2] = ["machinedeployments.machine.sapcloud.io", "machinesets.machine.sapcloud.io"];
 
-/// A Cluster with machines, and the native controllers in the same namespace. They look for orphans all the time.
+/// A Cluster with machines, and the native controllers in the same namespace. They search for orphans all the time.
 pub struct Adoption {
     pub scene: Scene,
     natives: Manager,
@@ -76,7 +76,7 @@ impl Adoption {
         out
     }
 
-    /// Runs `mcm adopt apply` and kills it whenever it begins something that it never began before, until it ends by itself.
+    /// Runs `mcm adopt apply` and kills it at the beginning of each new step, until it ends by itself.
     /// Where it was killed: at the beginning of each step at least, and at some write. A write may be faster than the kill.
     pub fn apply_with_kills(&self, ends: &[&str]) -> BTreeSet<String> {
         let mut killed = BTreeSet::new();

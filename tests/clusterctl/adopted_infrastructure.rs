@@ -44,7 +44,7 @@ fn is_of_class(object: &Value) -> bool {
         && object["kind"].as_str().is_some_and(|kind| kind.ends_with("Template"))
 }
 
-/// The object as it is created again: without what the API server and controllers gave it.
+/// The object as it is created again: without fields from the API server and controllers.
 fn again(object: &Value) -> Value {
     let meta = &object["metadata"];
     let mut next = json!({
@@ -121,7 +121,7 @@ fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
             })
             .await;
 
-        // The machine is there already, so its bootstrap data are empty.
+        // The machine already exists, so its bootstrap data are empty.
         create(
             world,
             &json!({

@@ -123,7 +123,7 @@ pub async fn is_gone_from(scene: &Scene) {
         .await;
 }
 
-/// MV1 to MV5, Z4, Z5, T9, T10, T11: 20 machines, there and back: no VM is made, none is deleted, no Node changes.
+/// MV1 to MV5, Z4, Z5, T9, T10, T11: 20 machines, there and back: no VM is created, none is deleted, no Node changes.
 #[test]
 fn a_cluster_moves_there_and_back_and_the_cloud_does_not_notice() {
     play(async |world: &'static World| {

@@ -57,7 +57,7 @@ impl OtherProvider {
         Self { deeds, task }
     }
 
-    /// VMs that it made and deleted, in order.
+    /// VMs that it created and deleted, in order.
     pub fn deeds(&self) -> Vec<String> {
         self.deeds.lock().unwrap().clone()
     }

@@ -120,7 +120,7 @@ fn machines_of_another_provider_come_to_mcm_and_return_and_nobody_notices() {
         assert_eq!(lost_or_doubled(scene, &from, &ids), [""; 0], "the cloud noticed");
         adoption.found_no_orphans();
 
-        // It is alive: the other provider makes one more, and deletes them all.
+        // It works: the other provider creates one more, and deletes them all.
         scene.scale(MACHINES + 1);
         scene.until("one more Machine", async || scene.has_running(MACHINES + 1)).await;
         scene.kubectl(&["delete", "cluster", "foreign", "--timeout=170s"]);

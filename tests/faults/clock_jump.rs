@@ -49,7 +49,7 @@ async fn nothing_is_deleted_when_the_clock_jumps_an_hour() {
         stage.world.scene.always("every machine is kept", move |scene| {
             scene.live().count() == count && scene.count(MachinePhase::Failed) == 0
         });
-        // There, and back again. No machine is made in between: it would seem to be an hour old.
+        // There, and back again. No machine is created in between: it would seem to be an hour old.
         for (offset, what) in [(seconds, "away from"), (0, "back to")] {
             stage.run.say(format!("the clock of the manager jumps {what} ours: {offset:+} s"));
             set(&clock, offset);

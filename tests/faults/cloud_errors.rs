@@ -101,7 +101,7 @@ async fn no_vm_is_lost_or_doubled_while_the_cloud_fails_and_all_recovers() {
         let made_now = stage.recorder.made();
         stage.run.exactly(format!("{trouble:?}: VMs made so far"), made_now, made);
     }
-    // The next complete list is made after a minute at most.
+    // The next complete list follows after a minute at most.
     wait::until_within(Duration::from_secs(90), "a list of VMs", async || {
         let (_, metrics) = manager.get("/metrics").await;
         metrics.contains("mcm_orphan_vms{").then_some(())

@@ -62,7 +62,7 @@ pub struct MachineStory {
 pub struct VmStory {
     /// Name of its Machine.
     pub machine: String,
-    /// UID of its Machine; empty if it was made by hand.
+    /// UID of its Machine; empty if it was created by hand.
     pub token: String,
     pub made: Instant,
     /// When its deletion was seen to begin.
@@ -91,7 +91,7 @@ impl Recorder {
         lock(&self.seen)
     }
 
-    /// How many VMs were made for Machines.
+    /// The number of VMs created for Machines.
     pub fn made(&self) -> usize {
         self.now().vms.values().filter(|vm| !vm.token.is_empty()).count()
     }
@@ -146,7 +146,7 @@ impl Recorder {
 }
 
 impl Seen {
-    /// Machines for which more than one VM was made.
+    /// Machines for which more than one VM was created.
     fn doubled(&self) -> Vec<(&str, usize)> {
         let mut by_token = BTreeMap::<&str, usize>::new();
         for vm in self.vms.values().filter(|vm| !vm.token.is_empty()) {

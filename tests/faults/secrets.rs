@@ -38,7 +38,7 @@ const TOKENS: &str = "kube-system";
 /// Values that must not be found anywhere.
 pub struct Markers {
     planted: Vec<String>,
-    /// Secrets of the bootstrap tokens that were made.
+    /// Secrets of the created bootstrap tokens.
     tokens: Arc<Mutex<BTreeSet<String>>>,
     watch: AbortHandle,
 }

@@ -80,7 +80,7 @@ async fn nothing_is_written_and_hardly_any_cpu_is_used_when_nothing_happens() {
     let theirs = cost(&stage, &control, &[&sets, &others], "Go", machines, time).await;
     stage.run.measured("Go: writes", theirs.writes, "");
     stage.run.measured("Go: share of a core", theirs.own, "");
-    // They may make a machine too many.
+    // They may create a machine too many.
     stage.judge(None, &[]).await;
     drop((sets, others));
     let theirs = theirs.server - server_alone(&stage, &control, "Go", time).await;

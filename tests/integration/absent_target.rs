@@ -1,5 +1,5 @@
-//! The target cluster is away, or its Nodes are not heard of, while a pool grows. Nothing that runs is given up, and the
-//! process says that it does not know.
+//! The target cluster is unreachable, or its Nodes send no heartbeats, while a pool grows. No running machine is
+//! replaced, and the process reports that it cannot see the Nodes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -103,7 +103,7 @@ async fn made(world: &World, count: usize) {
     wait::until("the VMs", async || (world.cloud.vms().await.len() == count).then_some(())).await;
 }
 
-/// From now on no machine fails, is deleted or made.
+/// From now on no machine fails, is deleted or created.
 fn keep_all(world: &World, count: usize) {
     world.scene.always("every machine is kept", move |scene| {
         scene.live().count() == count

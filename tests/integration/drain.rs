@@ -54,7 +54,7 @@ async fn a_drain_evicts_pods_one_by_one_where_a_budget_says_so() {
     assert_eq!(world.cloud.count("/alive").await, 0);
 }
 
-/// The reason is there to be read at once, whether the budget allows nothing for now or never will.
+/// The reason is shown at once, whether the budget allows nothing for now or never will.
 #[rstest]
 #[case::for_now(1, OperationState::Processing, "Evictions are refused by the disruption budget BUDGET. ")]
 #[case::for_ever(
@@ -98,7 +98,7 @@ async fn a_drain_that_a_budget_blocks_says_so_and_gives_way_to_force(
     assert_eq!(scene.phases(&machine).last(), Some(&MachinePhase::Terminating));
 }
 
-/// However few refusals a pool puts up with: what was accepted is no refusal.
+/// An accepted eviction does not count as a refusal, whatever the number of allowed refusals.
 #[tokio::test]
 async fn an_accepted_eviction_has_its_grace_period() {
     const GRACE: Duration = Duration::from_secs(40);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::support::{scene::Scene, world::World};
 
-/// "At once" for a person at a screen, on a busy machine.
+/// "At once" for a user at a screen, on a busy machine.
 const SECONDS: Duration = Duration::from_secs(10);
 
 #[tokio::test]

@@ -77,7 +77,7 @@ async fn two_cells_of_one_process_do_not_meet() {
     serve(first, 3, "small").await;
     assert_eq!(second.scene.now().machines[twin].metadata.uid, survivor, "the twin in the other cell");
 
-    // Rollouts in both cells, while the process is killed again and again.
+    // Rollouts in both cells, while the process is killed repeatedly.
     first.roll("large").await;
     second.roll("large").await;
     for _ in 0..KILLS {
@@ -135,7 +135,7 @@ async fn two_cells_of_one_process_do_not_meet() {
 impl Fleet {
     async fn new() -> Self {
         let shared = ControlPlane::shared().await;
-        // The same seed makes the same IDs.
+        // The same seed leads to the same IDs.
         let flags = ["--heartbeat-period=0s", "--seed=7"];
         let first = World::between(shared, shared, "fleet-a", &flags).await;
         let second = World::between(shared, ControlPlane::second().await, "fleet-b", &flags).await;

@@ -18,7 +18,7 @@ use crate::support::{
 const ELECTION: [&str; 3] =
     ["--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"];
 
-/// The namespace controller looks again after growing pauses.
+/// The namespace controller retries after growing pauses.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// VMs need longer than a leader can do without its Lease. The rights of a ServiceAccount would go with the namespace, so

@@ -89,7 +89,7 @@ async fn a_hanging_driver_is_reported_and_used_again_once_it_responds() {
         })
         .await;
     assert!(told.operation.description.contains("driver simulated at unix://"), "{told:?}");
-    // Whichever notices first: the look at the driver, or the pings on the connection of the calls.
+    // Noticed either by the poll of the driver, or by the pings on the connection of the calls.
     let notices = ["did not respond within", "timed out"];
     assert!(notices.iter().any(|text| told.operation.description.contains(text)), "{told:?}");
 

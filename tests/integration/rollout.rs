@@ -99,7 +99,7 @@ async fn a_rollout_is_paused_scaled_resumed_and_taken_back() {
     assert!(survivors >= 2, "machines of the wanted template were replaced: {survivors} of the first four are left");
 }
 
-/// A typed client, such as the autoscaler's, drops what it does not know when it writes the whole object.
+/// A typed client, such as the autoscaler's, drops unknown fields when it writes the whole object.
 #[tokio::test]
 async fn a_key_that_nobody_knows_rolls_nothing_when_it_comes_or_goes() {
     let world = World::new("unknown-key").await;

@@ -1,4 +1,4 @@
-//! The samples as a user applies them, and what kubectl prints of them.
+//! The samples as a user applies them, and kubectl's output about them.
 
 use std::{
     io::Write,
@@ -61,7 +61,7 @@ fn header(table: &str) -> Vec<&str> {
     table.lines().next().unwrap().split_whitespace().collect()
 }
 
-/// Standard output, or what was wrong.
+/// Standard output, or the error.
 fn kubectl(world: &World, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut child = Command::new(ControlPlane::programs().unwrap().join("kubectl"))
         .arg("--kubeconfig")

@@ -1,4 +1,4 @@
-//! As many machines as wanted: none too many on the way up, no other than the surplus on the way down.
+//! As many machines as desired: never too many while scaling up, and only the surplus is deleted while scaling down.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ async fn a_scale_down_removes_exactly_the_surplus(#[case] many: u32) {
     assert_eq!(scene.ever, before, "machines were made on the way down");
 }
 
-/// Creations and deletions in flight follow the wish. With the limits of the drop-in programs they take many seconds.
+/// Creations and deletions in flight follow the desired number. With the limits of the drop-in programs they take many
+/// seconds.
 #[tokio::test]
 async fn a_wish_that_changes_stops_what_is_under_way() {
     let world = World::patient("changed").await;
@@ -45,11 +46,11 @@ async fn a_wish_that_changes_stops_what_is_under_way() {
         .find("five machines", limit, |scene| (scene.machines.len() == 5 && scene.available() == 5).then_some(()))
         .await;
     let ever = world.scene.now().ever.len();
-    // So many the reference makes, which creates a hundred at most before it looks again.
+    // As many as the reference creates, which stops at a hundred before it observes again.
     assert!(ever <= 100, "{ever} machines were made");
 }
 
-/// Helm, Flux and others apply a manifest, and the API server removes what it does not contain any more.
+/// Helm, Flux and others apply a manifest, and the API server removes fields that it no longer contains.
 #[tokio::test]
 async fn replicas_that_a_manifest_loses_are_kept() {
     let world = World::new("manifest").await;

@@ -34,7 +34,7 @@ async fn two_managers_of_one_target_leave_each_other_s_nodes_alone() {
     first.scene.always("every state of the nodes is written down", move |scene| {
         watched.iter().filter_map(|name| scene.nodes.get(name)).all(|node| sender.send(state(node)).is_ok())
     });
-    // Not a wait for a state: it is counted what happens in a time.
+    // Not a wait for a state: events in a time are counted.
     tokio::time::sleep(WATCHED).await;
     first.scene.forget_rules();
 

@@ -86,7 +86,7 @@ fn pool(scene: &Scene) -> impl Iterator<Item = &Machine> {
     scene.live().filter(|machine| machine.metadata.owner_references.is_some())
 }
 
-/// Makes a Machine that no set owns, and waits until it serves.
+/// Creates a Machine without a set, and waits until it serves.
 async fn stand_alone(world: &World, name: &str) {
     world.apply(objects::machine(name)).await;
     world.until("the machine to serve", |scene| scene.phase(name) == Some(MachinePhase::Running)).await;

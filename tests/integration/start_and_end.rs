@@ -1,4 +1,4 @@
-//! Clusters that do not answer when a process starts, an end at any moment, and what its environment may change meanwhile.
+//! Clusters that do not answer when a process starts, an end at any moment, and changes of its environment meanwhile.
 
 use std::{
     net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket},
@@ -24,10 +24,10 @@ use crate::support::{
     world::World,
 };
 
-/// A pod has 30 s to end, and a person less patience.
+/// A pod has 30 s to end, and a user less patience.
 const END: Duration = Duration::from_secs(10);
 const EARLY: Duration = Duration::from_secs(2);
-/// Longer than anybody waits who gives up.
+/// Longer than any wait that is abandoned.
 const AWAY: Duration = Duration::from_secs(15);
 /// How long new credentials may take to be used.
 const RELOAD: Duration = Duration::from_secs(150);
@@ -50,7 +50,7 @@ async fn a_process_that_waits_for_the_target_ends_when_it_is_told_to(
     door.ignore(unanswered, usize::MAX);
     let mut manager = world.launch_run(flags);
     wait::until("the target to be asked", async || (door.ignored() > 0).then_some(())).await;
-    // Not a wait for a state: whoever takes a lease too early has it by then.
+    // Not a wait for a state: a process that takes a lease too early has it by then.
     tokio::time::sleep(EARLY).await;
 
     manager.program.terminate();
@@ -141,7 +141,7 @@ async fn a_proxy_is_not_used_for_servers_that_the_environment_excepts() {
     assert_eq!(asked.load(Ordering::SeqCst), 0, "calls that went to the proxy");
 }
 
-/// Under which address others reach this host. Nothing is sent.
+/// The address under which others reach this host. Nothing is sent.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;

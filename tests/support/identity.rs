@@ -30,7 +30,7 @@ pub struct Identity {
     pub target: PathBuf,
 }
 
-/// Makes an account in each cluster, in a namespace that both have, and writes their kubeconfigs into a folder.
+/// Creates an account in each cluster, in a namespace that both have, and writes their kubeconfigs into a folder.
 pub async fn create(control: &ControlPlane, target: &ControlPlane, namespace: &str, folder: &Path) -> Identity {
     let client = control.client();
     for mut object in documents(CONTROL) {

@@ -23,7 +23,7 @@ pub fn pod(name: &str, node: &str) -> Value {
     })
 }
 
-/// Makes the pod, running and ready, and answers its UID.
+/// Creates the pod, running and ready, and returns its UID.
 pub async fn run(client: &Client, namespace: &str, mut pod: Value) -> String {
     pod["metadata"]["namespace"] = namespace.into();
     let name = objects::apply(client, &pod).await.name_any();

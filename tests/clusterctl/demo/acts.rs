@@ -169,7 +169,7 @@ impl Play<'_> {
         let (world, cluster) = (self.world, self.cluster);
         let doing = aside(async move || {
             cluster.kubectl(&["delete", "cluster", NAME, "--timeout=120s"]);
-            // With the record of the migrations, and the class that it made.
+            // Includes the record of the migrations, and the derived class.
             world.kubectl(&["delete", "namespace", NAME, "--timeout=60s"]);
             world.stop_provider().await;
             world.must(&["delete", "--infrastructure", "mcm", "--include-crd", "--include-namespace"]);

@@ -255,7 +255,7 @@ impl Manager {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// How many calls it has made, by the address of the API server.
+    /// The number of its calls, by the address of the API server.
     async fn calls(&self) -> BTreeMap<String, f64> {
         let text = reqwest::get(&self.metrics).await.unwrap().text().await.unwrap();
         assert!(!secrets::are_in(&text), "a planted secret is in the metrics");

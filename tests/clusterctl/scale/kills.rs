@@ -61,7 +61,7 @@ fn is_being_removed(scene: &Scene) -> bool {
     scene.all(NATIVE).iter().any(|machine| !machine["metadata"]["annotations"][mark].is_null())
 }
 
-/// MV3, MV4, Z5: whenever our manager dies, no VM is made, none is deleted, and no Node changes.
+/// MV3, MV4, Z5: whenever our manager is killed, no VM is created, none is deleted, and no Node changes.
 #[test]
 fn a_cluster_moves_there_and_back_while_our_manager_is_killed_at_every_moment() {
     play(async |world: &'static World| {

@@ -101,7 +101,7 @@ async fn names(scene: &Scene, prefix: &str) -> BTreeSet<String> {
     scene.vms().await.into_keys().filter(|name| name.starts_with(prefix)).collect()
 }
 
-/// The control plane has no controller here, so its machine is made as one would make it.
+/// The control plane has no controller here, so its machine is created as a controller would.
 fn add_control_plane(scene: &Scene) {
     let template = scene.get("mcmmachinetemplate", &format!("{}-md-0", scene.name));
     let name = format!("{}-cp-0", scene.name);
