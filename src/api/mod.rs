@@ -9,6 +9,7 @@ pub mod patch;
 pub mod reasons;
 pub(crate) mod selector;
 pub mod syntax;
+pub mod vm_owner;
 pub mod volume_attachment;
 pub(crate) mod wire;
 

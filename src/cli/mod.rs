@@ -12,6 +12,7 @@ mod dispatch;
 pub mod driver;
 mod error;
 pub mod flags;
+mod format;
 pub mod logging;
 mod normalize;
 pub mod objects;

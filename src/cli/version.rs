@@ -1,6 +1,6 @@
 //! `mcm version`.
 
-use crate::{driver::drivers_of_build, runtime::kubeconfig::API_VERSION};
+use crate::{process::drivers_of_build, runtime::kubeconfig::API_VERSION};
 
 /// Name, version, commit if known, drivers, the API group, and the platform as Go and container images call it.
 pub fn text() -> String {

@@ -36,34 +36,19 @@ pub mod rules;
 mod turns;
 pub mod volumes;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use pdb::{Refusal, is_of_several};
+pub use pdb::{Allowance, Refusal, is_of_several};
 pub use plan::{DrainPlan, plan};
 #[cfg(test)]
 pub use pods::Claim;
-pub use pods::PodFacts;
+pub use pods::{ClaimRef, PodFacts, PodRef};
 pub use policy::{DrainPolicy, Mode, Preparation};
-pub use releases::Allowance;
 pub use rounds::Rounds;
 pub use rules::Round;
-pub use volumes::{Attachments, ClaimFacts, ClaimRef, Volume, VolumeTimeouts, Volumes};
-
-/// Identifies one incarnation of a pod. A call about it carries the UID as precondition.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PodRef {
-    pub namespace: String,
-    pub name: String,
-    pub uid: Arc<str>,
-}
-
-impl fmt::Display for PodRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
+pub use volumes::{Attachments, ClaimFacts, Volume, VolumeTimeouts, Volumes};
 
 /// How a pod is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +92,4 @@ fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {
 }
 
 #[cfg(test)]
-mod pace_tests;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod volume_tests;

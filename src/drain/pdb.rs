@@ -5,6 +5,15 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use super::PodFacts;
 use crate::api::selector::Selector;
 
+/// The number of disruptions that a budget allows now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// `metadata.resourceVersion` of the budget.
+    pub version: String,
+    /// `status.disruptionsAllowed`.
+    pub disruptions: i32,
+}
+
 /// A refused eviction and the budget that refused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

@@ -7,15 +7,6 @@ use std::{
 
 use super::{Answer, PodFacts, Round};
 
-/// The number of disruptions that a budget allows now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// `metadata.resourceVersion` of the budget.
-    pub version: String,
-    /// `status.disruptionsAllowed`.
-    pub disruptions: i32,
-}
-
 /// The refused pods, by UID, whose budgets allow an eviction now: of each budget as many as it allows, because the
 /// others
 /// would only be refused again.

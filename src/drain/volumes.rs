@@ -11,26 +11,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
 };
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{PodFacts, PodRef, after};
-
-/// Which PersistentVolumeClaim.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClaimRef {
-    pub namespace: String,
-    pub name: String,
-}
-
-impl fmt::Display for ClaimRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
+use super::{ClaimRef, PodFacts, PodRef, after};
 
 /// A volume that can be followed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

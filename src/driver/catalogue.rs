@@ -8,8 +8,6 @@ use super::aws;
 use super::gcp;
 #[cfg(feature = "remote")]
 use super::remote::{RemoteDriver, Texts};
-#[cfg(feature = "simulated")]
-use super::simulated;
 use super::{
     environment::{Environment, OpenError},
     guard::{Guards, Observer},
@@ -18,22 +16,24 @@ use super::{
 };
 use crate::api::machine::MachineClass;
 
-/// The built-in drivers, one line each.
-const BUILT_IN: &[BuiltIn] = &[
+/// The drivers of clouds in this build, one line each.
+const CLOUDS: &[BuiltIn<'static>] = &[
     #[cfg(feature = "aws")]
-    BuiltIn { provider: aws::NAME, open: aws::open },
+    BuiltIn { provider: aws::NAME, open: &aws::open },
     #[cfg(feature = "gcp")]
-    BuiltIn { provider: gcp::NAME, open: gcp::open },
-    #[cfg(feature = "simulated")]
-    BuiltIn { provider: simulated::NAME, open: simulated::open },
+    BuiltIn { provider: gcp::NAME, open: &gcp::open },
 ];
 
 /// Opens a driver, whose requests are observed.
-type Open = fn(&Environment<'_>, &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError>;
+pub(crate) type Open<'a> =
+    dyn Fn(&Environment<'_>, &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> + Sync + 'a;
 
-struct BuiltIn {
-    provider: &'static str,
-    open: Open,
+/// A driver in this build.
+#[derive(Clone, Copy)]
+pub(crate) struct BuiltIn<'a> {
+    /// Its name in `MachineClass.provider`.
+    pub provider: &'static str,
+    pub open: &'a Open<'a>,
 }
 
 /// Drivers by their name in `MachineClass.provider` (case-insensitive), each with its [`Guards`].
@@ -77,27 +77,28 @@ pub(crate) enum NotValidated {
 }
 
 impl Catalogue {
-    /// Opens the built-in drivers and those in other processes, or only the one of `provider`.
+    /// Opens the drivers of clouds, the other built-in drivers and those in other processes, or only the one of `provider`.
     ///
     /// # Errors
     /// No driver has the name `provider`, or a driver cannot be opened.
     pub(crate) fn open(
+        others: &[BuiltIn<'_>],
         environment: &Environment<'_>,
         provider: Option<&str>,
         guards: &Guards,
     ) -> Result<Self, OpenError> {
-        let chosen = |built_in: &&BuiltIn| provider.is_none_or(|name| name.eq_ignore_ascii_case(built_in.provider));
-        let chosen = BUILT_IN.iter().filter(chosen);
+        let built_in: Vec<BuiltIn<'_>> = CLOUDS.iter().chain(others).copied().collect();
+        let chosen = |one: &&BuiltIn<'_>| provider.is_none_or(|name| name.eq_ignore_ascii_case(one.provider));
+        let chosen = built_in.iter().filter(chosen);
         #[cfg(feature = "remote")]
-        let chosen = chosen.filter(|built_in| !environment.has_remote(built_in.provider));
-        let drivers: Vec<_> =
-            chosen.map(|built_in| (built_in.open)(environment, &guards.observer)).collect::<Result<_, _>>()?;
+        let chosen = chosen.filter(|one| !environment.has_remote(one.provider));
+        let drivers: Vec<_> = chosen.map(|one| (one.open)(environment, &guards.observer)).collect::<Result<_, _>>()?;
         #[cfg(feature = "remote")]
         let drivers: Vec<_> = drivers.into_iter().chain(remote_drivers(environment, provider, guards)).collect();
         match provider {
             Some(provider) if drivers.is_empty() => Err(OpenError::NotBuiltIn {
                 provider: provider.to_owned(),
-                known: BUILT_IN.iter().map(|built_in| built_in.provider).collect(),
+                known: built_in.iter().map(|one| one.provider).collect(),
             }),
             _ => Ok(Self::of(drivers, guards)),
         }
@@ -194,9 +195,9 @@ fn advice_for(provider: &str, known: &[String]) -> String {
     }
 }
 
-/// Names of the built-in drivers, and those of drivers that this build lacks.
-pub(crate) fn drivers_of_build() -> (Vec<&'static str>, Vec<&'static str>) {
-    let built_in = BUILT_IN.iter().map(|one| one.provider).collect();
+/// Names of the clouds whose drivers are in this build, and of those whose drivers it lacks.
+pub(crate) fn clouds_of_build() -> (Vec<&'static str>, Vec<&'static str>) {
+    let built_in = CLOUDS.iter().map(|one| one.provider).collect();
     (built_in, LEFT_OUT.iter().map(|(name, _)| *name).collect())
 }
 
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
     use crate::{
         driver::{SecretPolicy, fake::FakeDriver},
-        simulated_cloud::{Cloud, CloudApi, Control},
+        simulated_cloud::{self, Cloud, Control},
     };
     use rstest::rstest;
 
@@ -232,10 +233,9 @@ mod tests {
 
     #[test]
     fn each_driver_is_in_the_build_or_left_out_of_it() {
-        let (built_in, left_out) = drivers_of_build();
+        let (built_in, left_out) = clouds_of_build();
         let mut all: Vec<&str> = built_in.iter().chain(&left_out).copied().collect();
         all.sort_unstable();
-        all.retain(|name| *name != "simulated");
         assert_eq!(all, ["AWS", "GCP"]);
         for name in left_out {
             let error = catalogue(&["simulated"]).get(&class(name)).err().unwrap().to_string();
@@ -266,15 +266,22 @@ mod tests {
         assert_eq!(error.to_string(), expected);
     }
 
+    const SIMULATED: &[BuiltIn<'static>] = &[BuiltIn {
+        provider: simulated_cloud::driver::NAME,
+        open: &|_, _| simulated_cloud::driver::open(Ok(Arc::new(Cloud::new(1, Control::default())))),
+    }];
+
     fn open(provider: Option<&str>) -> Result<Catalogue, OpenError> {
-        let cloud = || Ok(Arc::new(Cloud::new(1, Control::default())) as Arc<dyn CloudApi>);
         let environment = Environment {
-            simulated_cloud: &cloud,
             secrets: &SecretPolicy::default(),
             #[cfg(feature = "remote")]
             remote: &[],
         };
-        Catalogue::open(&environment, provider, &Guards::unobserved())
+        Catalogue::open(SIMULATED, &environment, provider, &Guards::unobserved())
+    }
+
+    fn names_of_all() -> Vec<&'static str> {
+        CLOUDS.iter().chain(SIMULATED).map(|one| one.provider).collect()
     }
 
     #[cfg(feature = "remote")]
@@ -289,10 +296,9 @@ mod tests {
         #[case] provider: Option<&str>,
         #[case] expected: &[&str],
     ) {
-        let cloud = || Ok(Arc::new(Cloud::new(1, Control::default())) as Arc<dyn CloudApi>);
         let remote = [format!("{name}=unix:///nonexistent/socket").parse().unwrap()];
-        let environment = Environment { simulated_cloud: &cloud, secrets: &SecretPolicy::default(), remote: &remote };
-        let catalogue = Catalogue::open(&environment, provider, &Guards::unobserved()).unwrap();
+        let environment = Environment { secrets: &SecretPolicy::default(), remote: &remote };
+        let catalogue = Catalogue::open(SIMULATED, &environment, provider, &Guards::unobserved()).unwrap();
         // This test is not about built-in clouds other than the simulated one.
         let names: Vec<_> =
             catalogue.names().into_iter().filter(|name| !["AWS", "GCP"].contains(&name.as_str())).collect();
@@ -313,15 +319,14 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_name_all_built_in_drivers_are_opened() {
-        let names: Vec<&str> = BUILT_IN.iter().map(|built_in| built_in.provider).collect();
-        assert_eq!(open(None).unwrap().names(), names);
+        assert_eq!(open(None).unwrap().names(), names_of_all());
     }
 
     #[test]
     fn a_provider_that_is_not_built_in_is_refused_with_those_that_are() {
         let text = open(Some("nonesuch")).unwrap_err().to_string();
-        let known: Vec<&str> = BUILT_IN.iter().map(|built_in| built_in.provider).collect();
-        assert_eq!(text, format!("--provider nonesuch is not built in: use one of {}", known.join(", ")));
+        let known = names_of_all().join(", ");
+        assert_eq!(text, format!("--provider nonesuch is not built in: use one of {known}"));
     }
 
     #[tokio::test]

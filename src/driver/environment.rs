@@ -1,14 +1,9 @@
-use std::sync::Arc;
-
 #[cfg(feature = "remote")]
 use super::remote::Endpoint;
 use super::secret_policy::SecretPolicy;
-use crate::simulated_cloud::{CloudApi, InvalidAddress};
 
 /// The settings that a process passes to its drivers.
 pub(crate) struct Environment<'a> {
-    /// The simulated cloud, in the process or beside it.
-    pub simulated_cloud: &'a dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress>,
     /// Restricts the Secrets of classes.
     pub secrets: &'a SecretPolicy,
     /// Drivers in other processes. They replace built-in ones of the same name.
@@ -37,5 +32,5 @@ pub(crate) enum OpenError {
     },
     /// The address of its cloud is invalid.
     #[error(transparent)]
-    Address(#[from] InvalidAddress),
+    Address(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -29,15 +29,13 @@ pub(crate) mod operation;
 #[cfg(feature = "remote")]
 pub mod remote;
 pub(crate) mod secret_policy;
-#[cfg(feature = "simulated")]
-mod simulated;
 pub(crate) mod spec;
 #[cfg(feature = "cloud")]
 pub(crate) mod tester;
 mod vm;
 
 pub(crate) use account::Account;
-pub(crate) use catalogue::{Catalogue, drivers_of_build};
+pub(crate) use catalogue::{BuiltIn, Catalogue, clouds_of_build};
 pub(crate) use code::Code;
 pub(crate) use environment::{Environment, OpenError};
 pub(crate) use error::DriverError;

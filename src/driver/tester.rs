@@ -10,10 +10,7 @@ use super::{
     error::DriverError,
     interface::Driver,
 };
-use crate::{
-    api::machine::{Machine, MachineClass},
-    simulated_cloud::{Cloud, Control},
-};
+use crate::api::machine::{Machine, MachineClass};
 
 /// The owner of the VMs.
 pub const OWNER: &str = "tester";
@@ -39,18 +36,16 @@ pub struct Failed {
 impl Tester {
     /// The driver that a process would use for a class. `None` if none is built in.
     pub fn new(class: MachineClass, secret: BTreeMap<String, Vec<u8>>) -> Option<Self> {
-        let cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as _);
         let guards = Guards::unobserved();
         // Simulations of clouds are on this host.
         let endpoints = "http://127.0.0.1".parse().into_iter().collect();
         let secrets = SecretPolicy { endpoints, ..SecretPolicy::default() };
         let environment = Environment {
-            simulated_cloud: &cloud,
             secrets: &secrets,
             #[cfg(feature = "remote")]
             remote: &[],
         };
-        let catalogue = Catalogue::open(&environment, Some(&class.provider), &guards).ok()?;
+        let catalogue = Catalogue::open(&[], &environment, Some(&class.provider), &guards).ok()?;
         let driver = catalogue.get(&class).ok()?;
         Some(Self { driver, class: Arc::new(class), secret: SecretData(secret) })
     }

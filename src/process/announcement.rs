@@ -1,6 +1,6 @@
 //! The first line of the log.
 
-use crate::driver::drivers_of_build;
+use super::built_in::drivers_of_build;
 
 /// Logs the version, the drivers of this build, and the arguments.
 pub(super) fn announce() {

@@ -7,10 +7,10 @@ use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    Host,
     clients::{self, Clients},
     connect::{Connection, connect},
     drivers::{self, DriverOptions},
+    host::Host,
     options::{CellOptions, ProcessOptions, TargetKubeconfigs},
 };
 use crate::{

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use super::drivers;
+use super::{built_in::DriverSources, drivers};
 use crate::{
     driver::{
-        Catalogue, Environment, SecretPolicy,
+        SecretPolicy,
         remote::{self, ListenOptions},
     },
     runtime::{metrics::Metrics, shutdown},
@@ -39,8 +39,8 @@ pub(crate) async fn serve_drivers(options: DriverServerOptions) -> Result<()> {
             None => Arc::new(Cloud::new(rand::random(), Control::default())),
         })
     };
-    let environment = Environment { simulated_cloud: &simulated_cloud, secrets: &options.secrets, remote: &[] };
-    let drivers = Catalogue::open(&environment, options.provider.as_deref(), &drivers::guards(&Metrics::new()))?;
+    let sources = DriverSources { simulated_cloud: &simulated_cloud, secrets: &options.secrets, remote: &[] };
+    let drivers = sources.open(options.provider.as_deref(), &drivers::guards(&Metrics::new()))?;
     let names = drivers.names().join(", ");
     let started = |address: &str| tracing::info!(address, drivers = names, "drivers served");
     remote::serve(&options.listen, drivers, started, &stop).await?;

@@ -13,8 +13,9 @@ use http::Uri;
 use kube::Client as KubeClient;
 use tokio_util::sync::CancellationToken;
 
+use super::built_in::DriverSources;
 use crate::{
-    driver::{Catalogue, Code, Environment, Guards, Observer, OpenError, Operation, SecretPolicy},
+    driver::{Catalogue, Code, Guards, Observer, OpenError, Operation, SecretPolicy},
     runtime::metrics::Metrics,
     simulated_cloud::{
         Client, Cloud, CloudApi, Control, CreateVm, Failure, ListedVms, Selector, TagRequest, VmView, keep_nodes,
@@ -54,13 +55,13 @@ pub(crate) fn open(
             None => Arc::new(Embedded::new(options, stop)),
         })
     };
-    let environment = Environment {
+    let sources = DriverSources {
         simulated_cloud: &simulated_cloud,
         secrets: options.secrets,
         #[cfg(feature = "remote")]
         remote: options.remote,
     };
-    Catalogue::open(&environment, options.provider, guards)
+    sources.open(options.provider, guards)
 }
 
 /// The wrappers of every driver. Each cell has its own limits, because the same account name can mean different

@@ -9,8 +9,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use futures::future::join_all;
-use http::Uri;
-use parking_lot::Mutex;
 use rand::seq::SliceRandom;
 use serde::Deserialize;
 use tokio::{
@@ -20,17 +18,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Host, cell,
-    census::Census,
-    clients::Sharing,
+    cell,
+    host::{Fleet, Host},
     options::{CellOptions, TargetKubeconfigs},
 };
 use crate::runtime::{
-    budget::Budgets,
-    cell::{Scope, Shared},
+    cell::Scope,
     files,
-    http::Readiness,
-    kubeconfig::{ControlKubeconfig, TargetKubeconfig, address},
+    kubeconfig::{ControlKubeconfig, TargetKubeconfig},
     objects::chain,
     panics::{self, Place},
 };
@@ -41,11 +36,6 @@ const PERIOD: Duration = Duration::from_secs(2);
 const RESTART: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Pause between the starts of two cells. Replicas start them in random order, so that each gets a share of the Leases.
 const SPREAD: Duration = Duration::from_millis(100);
-
-/// File descriptors of the process itself: endpoints, files, drivers.
-const RESERVED: u64 = 256;
-/// File descriptors of one cell: a dozen when it rests, and more while it works.
-const PER_CELL: u64 = 24;
 
 /// Content of the cells file.
 #[derive(Debug, Deserialize)]
@@ -225,84 +215,6 @@ async fn follow(
     }
 }
 
-/// State that the cells of a file share.
-pub(super) struct Fleet {
-    pub census: Arc<Census>,
-    budgets: Budgets,
-    /// The cell that has each namespace of Leases, by server.
-    registered: Arc<Mutex<BTreeMap<(String, String), String>>>,
-    /// As many as there are file descriptors for.
-    most_cells: usize,
-    refused: Mutex<Vec<String>>,
-}
-
-impl Fleet {
-    /// For a process with so many file descriptors.
-    pub fn new(readiness: &Readiness, shared: &Shared, descriptors: Option<u64>) -> Arc<Self> {
-        let census = Census::new(readiness, &shared.caches);
-        shared.metrics.attach(&census);
-        let (registered, refused) = Default::default();
-        let most_cells = descriptors.map_or(usize::MAX, most_cells);
-        Arc::new(Self { census, budgets: Budgets::default(), registered, most_cells, refused })
-    }
-
-    /// For the clients of a cell.
-    pub fn sharing(&self, cell: &str) -> Sharing {
-        Sharing { budgets: self.budgets.clone(), cell: cell.to_owned() }
-    }
-
-    /// Registers the Leases of a cell, until the result is dropped.
-    ///
-    /// # Errors
-    /// Another cell has the same Leases, so one of the two would never lead.
-    pub fn register(&self, options: &CellOptions, server: &Uri) -> Result<Registered> {
-        let key = (address(server), options.leases.clone());
-        let mut registered = self.registered.lock();
-        if let Some(other) = registered.get(&key) {
-            bail!("cell {other} has the Leases of namespace {} on {} already: remove one of the two", key.1, key.0);
-        }
-        registered.insert(key.clone(), options.name.clone());
-        Ok(Registered { key, all: Arc::clone(&self.registered) })
-    }
-
-    /// Reports cells for which there are no file descriptors.
-    fn refuse(&self, names: &[&String]) {
-        let mut sorted: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
-        sorted.sort();
-        let mut refused = self.refused.lock();
-        let most = self.most_cells;
-        for name in &sorted {
-            let error =
-                format!("not started: file descriptors suffice for {most} cells; raise the limit of open files");
-            self.census.started(name).missing(error);
-        }
-        if !sorted.is_empty() && sorted.len() != refused.len() {
-            let cells = sorted.join(", ");
-            tracing::error!(cells, most, "cells not started: raise the limit of open files (ulimit -n, LimitNOFILE)");
-        }
-        for gone in refused.iter().filter(|name| !sorted.contains(name)) {
-            self.census.ended(gone);
-        }
-        *refused = sorted;
-    }
-}
-
-fn most_cells(descriptors: u64) -> usize {
-    usize::try_from(descriptors.saturating_sub(RESERVED) / PER_CELL).unwrap_or(usize::MAX)
-}
-
-/// The Leases of a cell.
-pub(super) struct Registered {
-    key: (String, String),
-    all: Arc<Mutex<BTreeMap<(String, String), String>>>,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.all.lock().remove(&self.key);
-    }
-}
-
 /// Runs a cell and restarts it after a failure or a panic. Other cells are not affected.
 async fn keep_running<F>(name: &str, stop: &CancellationToken, failed: impl Fn(&str), run: impl Fn() -> F)
 where
@@ -337,7 +249,10 @@ where
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use http::Uri;
+
     use super::*;
+    use crate::runtime::{cell::Shared, http::Readiness};
 
     #[test]
     fn a_file_names_cells_with_their_namespaces_and_targets() {

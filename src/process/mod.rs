@@ -1,6 +1,7 @@
 //! Assembles a process: clients, drivers, cells with their roles and Leases, endpoints, shutdown.
 
 mod announcement;
+mod built_in;
 mod cell;
 mod census;
 mod clients;
@@ -9,19 +10,13 @@ mod connect;
 mod driver_server;
 mod drivers;
 mod fleet;
+mod host;
 mod options;
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use connect::Connection;
-#[cfg(feature = "remote")]
-pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
-pub(crate) use options::{
-    CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
-};
 
-use crate::driver::Guards;
 use crate::runtime::{
     cell::Shared,
     clock::{Clock, SteadyClock},
@@ -30,17 +25,15 @@ use crate::runtime::{
     metrics::Metrics,
     shutdown, trust,
 };
+use connect::Connection;
+use host::{Fleet, Host};
 
-/// State that all cells of a process share.
-#[derive(Clone)]
-struct Host {
-    options: Arc<ProcessOptions>,
-    shared: Shared,
-    readiness: Readiness,
-    guards: Arc<Guards>,
-    /// State that the cells of a file share; `None` for a single cell.
-    fleet: Option<Arc<fleet::Fleet>>,
-}
+pub(crate) use built_in::{DriverSources, drivers_of_build};
+#[cfg(feature = "remote")]
+pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
+pub(crate) use options::{
+    CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
+};
 
 /// Runs the controllers until a signal arrives or a Lease is lost.
 ///
@@ -79,7 +72,7 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let mut serving = vec![Server::bind(options.listen).await?.serve(endpoints.clone())];
     serving.extend(serve_diagnostics(&options, endpoints, connection.as_ref()).await?);
     let guards = Arc::new(drivers::guards(&shared.metrics));
-    let fleet = matches!(options.cells, Cells::File(_)).then(|| fleet::Fleet::new(&readiness, &shared, descriptors));
+    let fleet = matches!(options.cells, Cells::File(_)).then(|| Fleet::new(&readiness, &shared, descriptors));
     let host = Host { options: Arc::new(options), shared, readiness, guards, fleet };
     let outcome = match (&host.options.cells, &connection) {
         (Cells::One(cell), Some(connection)) => cell::run_connected(&host, cell, connection, &stop).await,

@@ -4,10 +4,11 @@
 //! a count, and rate-limits events per object.
 
 mod correlate;
+mod occurrence;
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use correlate::{Correlator, Verdict};
 use k8s_openapi::{
     api::core::v1::{Event as CoreEvent, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -23,9 +24,8 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{clock::Clock, metrics::Metrics};
+use super::{clock::Clock, events::occurrence::Occurrence, metrics::Metrics};
 use crate::plan::Event;
-use correlate::{Correlator, Verdict};
 
 /// Events that may wait to be written.
 const WAITING: usize = 1024;
@@ -47,15 +47,6 @@ pub struct Events {
 enum Job {
     Write(Box<Occurrence>),
     Flush(oneshot::Sender<()>),
-}
-
-/// One occurrence of an event.
-#[derive(Clone, Debug, PartialEq)]
-struct Occurrence {
-    component: &'static str,
-    regarding: ObjectReference,
-    event: Event,
-    at: Timestamp,
 }
 
 impl Events {

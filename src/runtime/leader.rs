@@ -11,6 +11,7 @@
 //! The RBAC of the reference grants create, get, watch and update of Leases, so this code uses neither list nor patch. Where
 //! the namespace is being deleted there can be no Lease; `leader/terminating.rs` has the rules for that case.
 
+mod leadership;
 mod standby;
 mod terminating;
 
@@ -25,15 +26,12 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, Resource, api::PostParams, core::Status};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::AbortOnDropHandle,
-};
-use tracing::{debug, info, warn};
+use tokio::time::{Instant, timeout};
 
-use super::{clock::Clock, events::Events, http::Part, kubeconfig::cause, shutdown};
+use super::{clock::Clock, events::Events, http::Part, kubeconfig::cause};
 use crate::{api::reasons::EventReason, plan::Event};
+
+pub use leadership::Leadership;
 
 /// Timing of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,18 +185,6 @@ impl Election {
         Self { readiness: Some(readiness), ..self }
     }
 
-    /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.
-    pub async fn acquire(self) -> Leadership {
-        let term = standby::wait(&self).await;
-        info!(lease = self.config.name, identity = self.config.identity, "became leader");
-        self.record(&term.lease, "became leader");
-        let lost = CancellationToken::new();
-        let release = CancellationToken::new();
-        // When the task ends for any reason, even before it began, this process is no longer leader.
-        let keeper = tokio::spawn(keep(self, term, lost.clone().drop_guard(), release.clone()));
-        Leadership { lost, release, keeper: AbortOnDropHandle::new(keeper) }
-    }
-
     /// Writes the Lease with our identity: a renewal if it is ours already, otherwise an acquisition.
     async fn claim(&self, base: Option<&Lease>) -> Result<Term, Refusal> {
         let sent_at = Instant::now();
@@ -261,41 +247,6 @@ impl Election {
     }
 }
 
-/// This process is the leader. When dropped, the Lease is no longer renewed, and others take over when it expires.
-#[derive(Debug)]
-pub struct Leadership {
-    lost: CancellationToken,
-    release: CancellationToken,
-    keeper: AbortOnDropHandle<()>,
-}
-
-impl Leadership {
-    /// Waits until this process is no longer leader. After that nothing may be written, and the process should end.
-    pub async fn lost(&self) {
-        self.lost.cancelled().await;
-    }
-
-    /// Cancelled when this process is no longer leader.
-    #[cfg(test)]
-    fn token(&self) -> CancellationToken {
-        self.lost.clone()
-    }
-
-    /// Stops renewing without a release, so others wait until the Lease expires. For a shutdown with running
-    /// reconciles: their calls, especially to clouds, have that long to end before another process begins.
-    pub fn abandon(self) {
-        warn!("lease not released because reconciles are still running; it expires");
-        drop(self);
-    }
-
-    /// Releases the Lease. Only if no reconcile is running; see [`abandon`](Self::abandon).
-    pub async fn release(self) {
-        self.release.cancel();
-        // If the task failed, the Lease is not released and expires.
-        let _ = self.keeper.await;
-    }
-}
-
 /// The Lease as acquired or renewed, and until when it is valid.
 #[derive(Clone, Debug)]
 struct Term {
@@ -345,101 +296,6 @@ fn is_of_namespace(status: &Status) -> bool {
 
 fn holder(spec: &LeaseSpec) -> &str {
     spec.holder_identity.as_deref().unwrap_or_default()
-}
-
-/// Renews until the lease is released or lost.
-async fn keep(election: Election, mut term: Term, lost: DropGuard, release: CancellationToken) {
-    loop {
-        tokio::select! {
-            biased;
-            () = release.cancelled() => break,
-            () = sleep(election.config.timing.retry_period) => {}
-        }
-        match timeout_at(term.ends_at, renew(&election, &term)).await {
-            Ok(Some(renewed)) => term = renewed,
-            Ok(None) | Err(_) => {
-                drop(lost);
-                warn!(lease = election.config.name, identity = election.config.identity, "stopped leading");
-                election.record(&term.lease, "stopped leading");
-                return;
-            }
-        }
-    }
-    // All work must have stopped before others can acquire the Lease.
-    drop(lost);
-    hand_over(&election, term).await;
-}
-
-/// Retries until the Lease is renewed; `None` if another process holds it.
-async fn renew(election: &Election, term: &Term) -> Option<Term> {
-    // Without a version the Lease does not exist.
-    let mut base = term.lease.metadata.resource_version.is_some().then(|| term.lease.clone());
-    loop {
-        let refusal = match election.claim(base.as_ref()).await {
-            Ok(term) => return Some(term),
-            Err(Refusal::Terminating) => match terminating::renew(election, term).await {
-                Ok(term) => return Some(term),
-                Err(Refusal::Taken(by)) => {
-                    warn!(lease = election.config.name, by, "lease taken by another process");
-                    return None;
-                }
-                Err(Refusal::Conflict) => {
-                    sleep(BREATH).await;
-                    continue;
-                }
-                Err(refusal) => refusal,
-            },
-            Err(Refusal::Conflict) => match election.read().await {
-                Ok(Some(lease)) if lease.spec.as_ref().map(holder) != Some(&election.config.identity) => {
-                    let by = lease.spec.as_ref().map(holder).unwrap_or_default();
-                    warn!(lease = election.config.name, by, "lease taken by another process");
-                    return None;
-                }
-                // Our response was lost, or another client changed or deleted the object.
-                Ok(lease) => {
-                    base = lease;
-                    sleep(BREATH).await;
-                    continue;
-                }
-                Err(refusal) => refusal,
-            },
-            Err(refusal) => refusal,
-        };
-        debug!(lease = election.config.name, %refusal, "lease not renewed, retrying");
-        sleep(election.config.timing.retry_period).await;
-    }
-}
-
-/// Releases the Lease as client-go does, by an empty holder.
-async fn hand_over(election: &Election, term: Term) {
-    let Term { mut lease, ends_at } = term;
-    let told = lease.clone();
-    let is_lease = lease.metadata.resource_version.is_some();
-    let now = Some(MicroTime(election.clock.now()));
-    let spec = lease.spec.get_or_insert_default();
-    spec.holder_identity = Some(String::new());
-    spec.lease_duration_seconds = Some(1);
-    spec.acquire_time = now.clone();
-    spec.renew_time = now;
-    let name = &election.config.name;
-    let params = PostParams::default();
-    let write = async {
-        let is_gone =
-            |refusal: &Refusal| matches!(refusal, Refusal::Api(kube::Error::Api(status)) if status.code == 404);
-        match is_lease {
-            true => match election.call(election.leases.replace(name, &params, &lease)).await {
-                Err(refusal) if is_gone(&refusal) => terminating::release(election).await,
-                outcome => outcome.map(drop),
-            },
-            false => terminating::release(election).await,
-        }
-    };
-    match timeout_at(ends_at.min(Instant::now() + shutdown::LEASE), write).await {
-        Ok(Ok(())) => info!(lease = name, identity = election.config.identity, "released the lease"),
-        Ok(Err(refusal)) => warn!(lease = name, %refusal, "lease not released, it expires"),
-        Err(_) => warn!(lease = name, "lease not released in time, it expires"),
-    }
-    election.record(&told, "stopped leading");
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{cell::Builder, objects::chain};
-use crate::safety::orphans::Owner;
+use crate::api::vm_owner::Owner;
 
 /// A Namespace is read again after this time: permissions change, and another one may get its name.
 const KEPT: Duration = Duration::from_mins(10);

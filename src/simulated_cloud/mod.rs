@@ -5,6 +5,8 @@ mod client;
 mod clock;
 mod cloud;
 mod control;
+#[cfg(feature = "simulated")]
+pub(crate) mod driver;
 mod faults;
 mod inventory;
 mod journal;

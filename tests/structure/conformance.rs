@@ -177,7 +177,7 @@ mod outer {
 ";
     let found: Vec<String> = tests_in(text).collect();
     assert_eq!(found, ["at_the_top", "outer::tests::with_cases", "outer::tests::a_property", "outer::beside_it"]);
-    assert_eq!(super::module_of(Path::new("integration/main.rs")), ["integration"]);
+    assert_eq!(super::tree::module_of(Path::new("integration/main.rs")), ["integration"]);
 }
 
 /// How many rows may be so.
@@ -313,7 +313,7 @@ fn tests_below(root: &Path) -> BTreeSet<String> {
                     folders.push(path);
                 } else if path.extension().is_some_and(|extension| extension == "rs") {
                     let file: PathBuf = path.strip_prefix(&base).unwrap().to_owned();
-                    let module = super::module_of(&file);
+                    let module = super::tree::module_of(&file);
                     let text = fs::read_to_string(&path).unwrap();
                     found.extend(tests_in(&text).map(|test| [&module[..], &[test]].concat().join("::")));
                 }

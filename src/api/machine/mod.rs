@@ -10,6 +10,7 @@ mod preservation;
 pub(crate) mod schema;
 mod set;
 mod shared;
+mod template;
 
 pub use class::{ClassNodeTemplate, MachineClass, SecretRef};
 pub use compare::{rollout_key, same_template, update_in_place};
@@ -27,7 +28,8 @@ pub use machine::{
 pub(crate) use preservation::is_auto_preserved;
 pub use preservation::{AUTO_PRESERVED, NOT_PRESERVED, PreserveMode};
 pub use set::{MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus};
-pub use shared::{ClassSpec, MachineSummary, MachineTemplate, NodeTemplate, TemplateMeta};
+pub use shared::{ClassSpec, NodeTemplate, TemplateMeta};
+pub use template::{MachineSummary, MachineTemplate};
 
 /// The API group.
 pub const GROUP: &str = "machine.sapcloud.io";

@@ -1,30 +1,13 @@
 //! What the caches have of the objects around an infrastructure object.
 
-use std::sync::Arc;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::view::View;
 use crate::{
     api::labels,
-    capi::types::{CORE_GROUP, Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachinePool, names},
-    controllers::object::prune,
-    runtime::{
-        cache::{Cache, Cached, Index, Key},
-        cell::Kept,
-    },
+    capi::types::{CORE_GROUP, Cluster, INFRASTRUCTURE_GROUP, MCMCluster, names},
+    runtime::cache::{Cache, Cached, Key},
 };
-
-/// Index: the Cluster in the label.
-pub(in crate::capi) const POOLS_BY_CLUSTER: &Index<MCMMachinePool, Key> = &Index::new("cluster", |pool| {
-    cluster_name(&pool.metadata).map(|name| Key::beside(&pool.metadata, name)).into_iter().collect()
-});
-
-impl Kept for MCMMachinePool {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[POOLS_BY_CLUSTER], prune)
-    }
-}
 
 /// An object of a cache.
 pub(in crate::capi) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {

@@ -1,5 +1,12 @@
-use super::workload::Connect;
-use crate::controllers;
+use std::sync::Arc;
+
+use crate::{
+    controllers,
+    runtime::{kubeconfig, reload::ClientError, target::TargetClients},
+};
+
+/// Makes the clients of a cluster.
+pub(crate) type Connect = Arc<dyn Fn(&kubeconfig::Cluster) -> Result<TargetClients, ClientError> + Send + Sync>;
 
 /// The role of all kinds: one Lease, as users of Cluster API expect.
 pub(super) const ROLE_NAME: &str = "provider";

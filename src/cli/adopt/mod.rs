@@ -10,9 +10,9 @@ mod view;
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::flags::value;
+use super::{flags::value, format::Format};
 use crate::capi::{
     adoption::{Plan, Stage, Unit, Way, apply::Stopped, observe::World, way_of},
     types::Authority,
@@ -91,15 +91,6 @@ struct Patience {
     /// How long the controllers may take for one step
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = value::duration)]
     timeout: Duration,
-}
-
-/// Format of an answer: text or json.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tables.
-    Text,
-    /// One JSON document.
-    Json,
 }
 
 /// Shows the plans of everything that is meant. False if a check failed.

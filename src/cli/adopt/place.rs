@@ -12,7 +12,8 @@ use crate::{
         types::{MCMMigration, Side, names},
     },
     cli::{error::Misuse, flags::DriverOptions},
-    driver::{Catalogue, Environment, Guards},
+    driver::{Catalogue, Guards},
+    process::DriverSources,
     runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
     simulated_cloud::{Client, Cloud, CloudApi, Control},
 };
@@ -121,13 +122,13 @@ impl Place {
         {
             bail!("credentials would travel unencrypted to {}: use https://, or --driver-insecure", exposed.address);
         }
-        let environment = Environment {
+        let sources = DriverSources {
             simulated_cloud: &simulated_cloud,
             secrets: &self.drivers.secrets.policy(),
             #[cfg(feature = "remote")]
             remote: &remote,
         };
-        Ok(Catalogue::open(&environment, self.drivers.provider.as_deref(), &Guards::unobserved())?)
+        Ok(sources.open(self.drivers.provider.as_deref(), &Guards::unobserved())?)
     }
 
     /// The migrations of the Cluster. What the stand-in serves is not one.

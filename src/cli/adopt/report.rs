@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::Format;
 use crate::{
     capi::adoption::{Check, OF_MACHINE, Plan, Progress, Stage},
-    cli::table::table,
+    cli::{format::Format, table::table},
 };
 
 /// The most waits that are named.

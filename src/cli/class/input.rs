@@ -6,7 +6,10 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{NotChecked, report::Line, report::Verdict};
+use super::{
+    error::NotChecked,
+    report::{Line, Verdict},
+};
 use crate::{
     api::machine::{API_VERSION, MachineClass},
     cli::objects,

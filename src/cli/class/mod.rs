@@ -1,26 +1,29 @@
 //! Checks classes before they are applied.
 
+mod error;
 mod input;
 mod report;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use tokio::time::timeout;
 
-#[cfg(feature = "remote")]
-use super::flags::RemoteOptions;
-use super::flags::SecretOptions;
-use super::objects::ObjectsError;
+use super::{flags::SecretOptions, format::Format};
 use crate::{
-    api::machine::{API_VERSION, MachineClass},
-    driver::{Catalogue, Code, DriverError, Environment, Guards, SecretData, inspection::Presence, spec::Problems},
+    api::machine::MachineClass,
+    driver::{Catalogue, Code, DriverError, Guards, SecretData, inspection::Presence, spec::Problems},
+    process::DriverSources,
     simulated_cloud::{Cloud, CloudApi, Control},
 };
 use input::Input;
-pub use report::Report;
 use report::{Checked, Line, Verdict};
+
+#[cfg(feature = "remote")]
+use super::flags::RemoteOptions;
+pub use error::NotChecked;
+pub use report::Report;
 
 /// What to do with classes.
 #[derive(Debug, Subcommand)]
@@ -56,48 +59,6 @@ pub struct CheckOptions {
     #[cfg(feature = "remote")]
     #[command(flatten)]
     remote: RemoteOptions,
-}
-
-/// Format of the report: text or json.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table for each class.
-    Text,
-    /// One JSON document.
-    Json,
-}
-
-/// Classes that could not be checked.
-#[derive(Debug, thiserror::Error)]
-pub enum NotChecked {
-    /// A file cannot be used.
-    #[error(transparent)]
-    File(#[from] ObjectsError),
-    /// An object in it is none of its kind.
-    #[error("{object}: {problem}")]
-    Invalid {
-        /// Kind and name.
-        object: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// An object of a kind that is not served in this version.
-    #[error("{object}: apiVersion {given} is not served: write {API_VERSION}")]
-    Version {
-        /// Kind and name.
-        object: String,
-        /// Its `apiVersion`.
-        given: String,
-    },
-    /// There is nothing to check.
-    #[error("there is no MachineClass in {0}")]
-    Nothing(String),
-    /// Credentials would be readable by others.
-    #[error("credentials would travel unencrypted to {0}: use https://, or --driver-insecure")]
-    Exposed(String),
-    /// A driver cannot be used.
-    #[error("{0}")]
-    Driver(String),
 }
 
 /// Looking into a cloud may take so long.
@@ -139,13 +100,13 @@ fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
     }
     // Nothing is created in it.
     let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
-    let environment = Environment {
+    let sources = DriverSources {
         simulated_cloud: &simulated_cloud,
         secrets: &options.secrets.policy(),
         #[cfg(feature = "remote")]
         remote: &remote,
     };
-    Catalogue::open(&environment, None, &Guards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
+    sources.open(None, &Guards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
 }
 
 /// What the driver says of the fields.

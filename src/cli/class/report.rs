@@ -3,8 +3,10 @@
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use super::Format;
-use crate::{api::machine::MachineClass, cli::table::table};
+use crate::{
+    api::machine::MachineClass,
+    cli::{format::Format, table::table},
+};
 
 /// What is said of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]

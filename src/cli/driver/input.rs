@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec, Secret};
 use serde::de::DeserializeOwned;
 
-use super::{NotTested, TestOptions};
+use super::{error::NotTested, options::TestOptions};
 use crate::{
     api::machine::MachineClass,
     cli::objects::{self, ObjectsError},

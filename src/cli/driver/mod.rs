@@ -1,25 +1,27 @@
 //! Drivers as processes of their own.
 
+mod error;
 mod input;
+mod options;
 mod report;
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::{
-    flags::{LogOptions, SecretOptions, value},
-    objects::ObjectsError,
-};
+use super::flags::{LogOptions, SecretOptions, value};
 use crate::{
     driver::{
         Guards, conformance,
-        remote::{Address, Endpoint, Listen, ListenOptions, RemoteDriver, Texts, TlsFiles},
+        remote::{Endpoint, Listen, ListenOptions, RemoteDriver, Texts, TlsFiles},
     },
     process::{self, DriverServerOptions},
 };
 use input::Input;
+
+pub use error::NotTested;
+pub use options::TestOptions;
 pub use report::Report;
 
 /// What to do with drivers.
@@ -68,85 +70,6 @@ pub struct ServeOptions {
     /// Logs.
     #[command(flatten)]
     pub log: LogOptions,
-}
-
-/// Flags of `mcm driver test`.
-#[derive(Args, Clone, Debug)]
-pub struct TestOptions {
-    /// Where the driver listens: unix:///PATH, https://HOST:PORT or http://HOST:PORT
-    #[arg(value_name = "ADDRESS", value_parser = value::driver_address)]
-    address: Address,
-    /// A file or folder with the MachineClass from which VMs are created, or with its Secrets; may be repeated
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
-    files: Vec<PathBuf>,
-    /// A file with Secrets: credentials and user data; may be repeated
-    #[arg(long, value_name = "FILE")]
-    secret: Vec<PathBuf>,
-    /// A file with a MachineClass that the driver must reject
-    #[arg(long, value_name = "FILE")]
-    invalid_class: Option<PathBuf>,
-    /// A file with a MachineClass of another cluster, whose VMs must stay out of sight
-    #[arg(long, value_name = "FILE")]
-    foreign_class: Option<PathBuf>,
-    /// A file with PersistentVolumes; the annotation "volume-id" is what the driver must return, without it nothing
-    #[arg(long, value_name = "FILE")]
-    volumes: Option<PathBuf>,
-    /// First part of the names of machines; a random one follows
-    #[arg(long, value_name = "NAME", default_value = "mcm-test")]
-    prefix: String,
-    /// CA of the certificate of the driver, for https
-    #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
-    /// Certificate for the driver
-    #[arg(long, value_name = "FILE", requires = "key_file")]
-    cert_file: Option<PathBuf>,
-    /// Key of that certificate
-    #[arg(long, value_name = "FILE", requires = "cert_file")]
-    key_file: Option<PathBuf>,
-    /// Name in the certificate of the driver, if it is not the host
-    #[arg(long, value_name = "NAME")]
-    server_name: Option<String>,
-    /// Allow http:// to other hosts: credentials travel unencrypted
-    #[arg(long)]
-    insecure: bool,
-    /// Format of the report
-    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
-    output: Format,
-}
-
-/// Format of the report: text or json.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table.
-    Text,
-    /// One JSON document.
-    Json,
-}
-
-/// A driver that could not be tested.
-#[derive(Debug, thiserror::Error)]
-pub enum NotTested {
-    /// A file cannot be read.
-    #[error(transparent)]
-    Objects(#[from] ObjectsError),
-    /// A file has not what it must have.
-    #[error("read {}", .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: anyhow::Error,
-    },
-    /// It is not there.
-    #[error("{0}")]
-    Unreachable(String),
-    /// Credentials would be readable by others.
-    #[error("credentials would travel unencrypted to {0}: use https://, or --insecure")]
-    Exposed(Address),
-    /// It does not end.
-    #[error("the test did not end within {0:?}")]
-    Endless(Duration),
 }
 
 /// Serves drivers until the process is told to stop.

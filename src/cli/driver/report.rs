@@ -5,9 +5,8 @@ use std::fmt::Write;
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::Format;
 use crate::{
-    cli::table::table,
+    cli::{format::Format, table::table},
     driver::{
         conformance::{self, CheckResult, Outcome},
         remote::Endpoint,

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{
     Action, Policy, Snapshot,
-    delete::progress::Progress,
     memory::{Call, NodeWrite},
     policy::{after, created_at},
+    progress::Progress,
     views::{ClassView, NodeAnswer, NodeView, PodsView, SecretView, VmView},
 };
 use crate::{

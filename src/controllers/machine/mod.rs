@@ -20,6 +20,7 @@
 mod action;
 mod answers;
 mod apply;
+mod cache;
 mod conditions;
 mod create;
 mod delete;
@@ -31,6 +32,7 @@ mod observe;
 mod plan;
 mod policy;
 mod preserve;
+mod progress;
 mod refused;
 mod register;
 mod retry;
@@ -44,15 +46,15 @@ mod watch_vm;
 
 pub use action::{Action, BootstrapToken};
 pub(crate) use apply::{HeldPermit, Permits, look_at_permit, secrets_of_class, take_permit};
+pub(crate) use cache::{BY_CONTROLLER, BY_DEPLOYMENT, naming_class, of_node, unreadable_of_node};
 pub use create::may_call_driver;
 #[cfg(test)]
 pub use memory::Call;
 pub use memory::{Memory, NodeWrite};
 pub(crate) use observe::trust_of;
-use plan::forced_from;
 pub use plan::plan;
 pub use policy::Policy;
-pub(crate) use register::{BY_CONTROLLER, BY_DEPLOYMENT, KIND, Ports, naming_class, of_node, unreadable_of_node};
+pub(crate) use register::KIND;
 pub(crate) use snapshot::is_same_vm;
 pub use snapshot::{Rivals, Snapshot};
 pub use views::{ClassView, Learned, NodeKey, NodeView, PodCall, PodsView, SecretFacts};

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
 use super::{
-    ClassView, Memory, NodeKey, NodeView, Ports, Rivals, Snapshot,
-    apply::{Machines, Session},
+    ClassView, Memory, NodeKey, NodeView, Rivals, Snapshot,
+    apply::{Machines, Ports, Session},
 };
 use crate::{
     api::machine::Machine,

@@ -1,11 +1,7 @@
 //! Writes of a Machine that the API server refused: by validation, such as of label values, or by a webhook. A retry
 //! fails until something changes, so retries become ever rarer, and the status shows the refusal.
 
-use super::{
-    Action, Snapshot, create,
-    delete::{self, progress::Progress},
-    memory::RefusedWrite,
-};
+use super::{Action, Snapshot, create, delete, memory::RefusedWrite, progress::Progress};
 use crate::{
     api::reasons::EventReason,
     plan::{Event, Plan, Step, WaitKind},

@@ -1,39 +1,21 @@
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
 use super::{
-    Policy, Snapshot,
-    apply::{Lanes, Machines, Permits},
-    may_call_driver,
-    metrics::{self, MachineMetrics},
+    apply::{Machines, Ports},
+    cache::{BY_USER_DATA, naming_class, of_node},
+    may_call_driver, metrics,
 };
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass, node_name},
-    },
-    controllers::{
-        self, Kind, SETS, Settings,
-        api_servers::ApiServers,
-        machine_class, node,
-        object::{self, in_place, owner, prune},
-        secret::MetadataOfSecret,
-    },
-    driver::Catalogue,
+    api::machine::{Machine, MachineClass},
+    controllers::{self, Kind, Settings, api_servers::ApiServers, machine_class, node, secret::MetadataOfSecret},
     runtime::{
-        cache::{AnyIndex, Cache, Change, Index, Key},
-        cell::{Builder, Kept, Role},
-        clock::Clock,
-        events::Events,
-        holds::Holds,
-        objects::Objects,
-        owners::Owners,
+        cache::{Change, Key},
+        cell::Builder,
         queue::{Pacing, Queue},
         reconcile::States,
-        secrets::Secrets,
-        target::{NodeKey, Target, TargetOf, Targets},
+        target::{NodeKey, Target, TargetOf},
         trust::Trust,
     },
 };
@@ -42,139 +24,6 @@ pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register 
 
 /// Workers beyond the slots of the lanes, for reconciles that need no slot.
 const BESIDE_SLOTS: usize = 64;
-
-/// Index: UID of the controller; empty for Machines without one.
-pub(crate) const BY_CONTROLLER: &Index<Machine, String> =
-    &Index::new("controller", |machine| vec![owner::controller_uid(machine)]);
-/// Index: name of the Node, in whatever target.
-const BY_NODE: &Index<Machine, String> =
-    &Index::new("node", |machine| machine.node_name().map(str::to_owned).into_iter().collect());
-/// Index: the class.
-const BY_CLASS: &Index<Machine, Key> =
-    &Index::new("class", |machine| vec![Key::beside(&machine.metadata, &machine.spec.class.name)]);
-/// Index: value of the label `name`.
-pub(crate) const BY_DEPLOYMENT: &Index<Machine, String> = &Index::new("deployment", |machine| {
-    let labels = machine.metadata.labels.iter();
-    labels.filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned()).collect()
-});
-
-/// Index: the Secret with its own user data.
-const BY_USER_DATA: &Index<Machine, Key> = &Index::new("user data", |machine| {
-    let secret = machine.user_data_secret().map(|name| Key::beside(&machine.metadata, name));
-    secret.into_iter().collect()
-});
-
-const INDEXES: &[&dyn AnyIndex<Machine>] = &[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA];
-
-impl Kept for Machine {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(INDEXES, |machine| {
-            prune(machine);
-            machine.status.iter_mut().for_each(|status| status.conditions.shrink_to_fit());
-        })
-    }
-
-    /// Sets and deployments read one of the conditions, and write no status. The others are a third of a Machine.
-    fn cache_for(roles: &[Role]) -> Arc<Cache<Self>> {
-        if roles != [SETS] {
-            return Self::cache();
-        }
-        Cache::new(INDEXES, |machine| {
-            prune(machine);
-            if let Some(status) = &mut machine.status {
-                status.conditions.retain(in_place::is_progress);
-                status.conditions.shrink_to_fit();
-            }
-        })
-    }
-}
-
-/// The Machines that name a class, whatever `class.kind` says.
-pub(crate) fn naming_class(machines: &Cache<Machine>, class: &Key) -> impl Iterator<Item = Arc<Machine>> + use<> {
-    machines.by(BY_CLASS, class).into_iter()
-}
-
-/// The Machines whose Node this is.
-pub(crate) fn of_node<'a>(
-    machines: &Cache<Machine>,
-    targets: &'a Targets,
-    node: &'a NodeKey,
-) -> impl Iterator<Item = Arc<Machine>> + use<'a> {
-    let named = machines.by(BY_NODE, &node.name).into_iter();
-    named.filter(move |machine| targets.node_key(&machine.metadata, &node.name).as_ref() == Some(node))
-}
-
-/// The metadata of the Machines whose Node this is and that cannot be decoded.
-pub(crate) fn unreadable_of_node<'a>(
-    machines: &Cache<Machine>,
-    targets: &'a Targets,
-    node: &'a NodeKey,
-) -> impl Iterator<Item = ObjectMeta> + use<'a> {
-    let named = machines.unreadable().into_iter().map(|machine| machine.meta);
-    named.filter(move |meta| {
-        node_name(meta) == Some(&node.name) && targets.node_key(meta, &node.name).as_ref() == Some(node)
-    })
-}
-
-/// What Machines are reconciled with.
-pub(crate) struct Ports {
-    pub machines: Arc<Objects<Machine>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Secrets,
-    pub owners: Arc<Owners>,
-    pub targets: Arc<Targets>,
-    pub drivers: Arc<Catalogue>,
-    pub lanes: Arc<Lanes>,
-    pub queue: Arc<Queue<Key>>,
-    pub permits: Arc<Permits>,
-    pub servers: Arc<ApiServers>,
-    pub holds: Arc<Holds>,
-    pub policy: Policy,
-    pub events: Events,
-    pub measured: Arc<MachineMetrics>,
-    pub clock: Arc<dyn Clock>,
-}
-
-impl Ports {
-    fn new(builder: &mut Builder<'_>, settings: &Settings, queue: &Arc<Queue<Key>>) -> Self {
-        let secrets = builder.objects::<MetadataOfSecret>();
-        let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
-        let holds = object::holds(builder);
-        let owners = Owners::of_cell(builder);
-        let (machines, classes) = (builder.objects(), builder.objects());
-        let config = builder.config();
-        Self {
-            machines,
-            classes,
-            secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
-            owners,
-            targets: Arc::clone(&config.targets),
-            drivers: Arc::clone(&settings.drivers),
-            lanes: Arc::new(Lanes::new(settings.slots, Arc::clone(queue))),
-            queue: Arc::clone(queue),
-            permits,
-            servers,
-            holds,
-            policy: settings.machine.clone(),
-            events: config.events.with_component(controllers::MACHINES.lease),
-            measured: config.shared.metrics.of(),
-            clock: Arc::clone(&config.shared.clock),
-        }
-    }
-
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    /// The cluster of a Machine's Node, or why there is none.
-    pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<Target>, &'static str> {
-        match self.targets.of(&snapshot.machine.metadata) {
-            TargetOf::Known(target) => Ok(target),
-            TargetOf::NoTarget => Err("this process has no target cluster"),
-            TargetOf::Unknown => Err("the target cluster of the machine is not connected"),
-        }
-    }
-}
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let queue = Queue::new("machine", Pacing::default());
@@ -287,7 +136,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{capi::provider, controllers::MACHINES, runtime::guard::Guard};
+    use crate::{
+        capi::provider,
+        controllers::{MACHINES, SETS},
+        runtime::{
+            cell::{Kept, Role},
+            guard::Guard,
+        },
+    };
 
     #[rstest]
     #[case::sets(&[SETS], &["InPlaceUpdate"])]

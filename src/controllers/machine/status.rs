@@ -3,12 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeAddress;
 
-pub(super) use super::conditions::stamp;
-use super::{conditions, delete::progress::Progress};
+use super::{conditions, progress::Progress};
 use crate::{
     api::machine::{CurrentStatus, LastOperation, Machine, MachinePhase, MachineStatus, OperationState, OperationType},
     driver::Code,
 };
+
+pub(super) use super::conditions::stamp;
 
 /// How long a similar failure is not written again.
 const REPEAT_AFTER: SignedDuration = SignedDuration::from_mins(30);
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn another_step_in_similar_words_and_the_end_of_preservation_are_news() {
-        use super::super::delete::progress::Progress::{DeleteNode, DeleteVm};
+        use super::super::progress::Progress::{DeleteNode, DeleteVm};
         let story = "the same long story about what failed and why it will be tried again, word for word. ";
         let (old, new) = (failure(&DeleteVm.after(story), 0), failure(&DeleteNode.after(story), 60));
         assert!(is_news(&old, &new, at(60)), "a crash would go back to the former step");

@@ -1,13 +1,27 @@
-use super::{Action, Reconciler, Snapshot};
+use std::sync::Arc;
+
+use super::{Action, Snapshot};
 use crate::{
+    api::machine::{Machine, MachineClass},
+    controllers::secret::MetadataOfSecret,
+    driver::Catalogue,
     plan::Step,
-    runtime::{reconcile::Next, worker::ReconcileError},
+    runtime::{events::Events, objects::Objects, reconcile::Next, worker::ReconcileError},
 };
+
+/// Reconciles MachineClasses.
+pub(crate) struct MachineClasses {
+    pub classes: Arc<Objects<MachineClass>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub drivers: Arc<Catalogue>,
+    pub events: Events,
+}
 
 pub(super) async fn apply(
     snapshot: &Snapshot,
     steps: Vec<Step<Action>>,
-    with: &Reconciler,
+    with: &MachineClasses,
 ) -> Result<Next, ReconcileError> {
     for step in steps {
         match step.action {

@@ -2,6 +2,7 @@
 //! reports what is wrong with a class.
 
 mod apply;
+mod cache;
 mod observe;
 mod plan;
 mod problems;
@@ -16,9 +17,6 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-pub(crate) use plan::plan;
-pub(crate) use register::{KIND, Reconciler, is_missing, is_unusable, naming};
-
 use crate::{
     api::{
         machine::{MachineClass, SecretRef},
@@ -26,6 +24,10 @@ use crate::{
     },
     driver::spec::Problems,
 };
+
+pub(crate) use cache::{is_missing, is_unusable, naming};
+pub(crate) use plan::plan;
+pub(crate) use register::KIND;
 
 /// The input of a plan for a class.
 #[derive(Clone, Debug)]

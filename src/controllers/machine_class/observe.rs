@@ -1,12 +1,12 @@
 use kube::ResourceExt;
 
-use super::{Reconciler, SecretState, Snapshot, secret_names};
+use super::{SecretState, Snapshot, apply::MachineClasses, secret_names};
 use crate::{
     controllers::{machine, object::unreadable_names},
     runtime::cache::Key,
 };
 
-pub(super) fn observe(key: &Key, caches: &Reconciler) -> Option<Snapshot> {
+pub(super) fn observe(key: &Key, caches: &MachineClasses) -> Option<Snapshot> {
     let class = caches.classes.cache.get(key)?;
     let machines = &caches.machines.cache;
     let secrets = &caches.secrets.cache;

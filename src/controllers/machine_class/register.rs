@@ -1,18 +1,20 @@
 use std::sync::Arc;
 
-use super::{Action, Snapshot, apply, observe, plan, secret_refs};
+use super::{
+    Action, Snapshot,
+    apply::{self, MachineClasses},
+    observe, plan,
+};
 use crate::{
     api::machine::{Machine, MachineClass},
-    controllers::{self, Kind, Settings, object::prune, secret::MetadataOfSecret},
-    driver::{Catalogue, ProblemsHook},
+    controllers::{self, Kind, Settings, secret::MetadataOfSecret},
+    driver::ProblemsHook,
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Cached, Change, Index, Key},
-        cell::{Builder, Kept},
-        events::Events,
-        objects::Objects,
+        cache::{Change, Key},
+        cell::Builder,
         queue::{Pacing, Queue},
-        reconcile::{self, Next, States, Turn},
+        reconcile::{Next, Reconciler, States, Turn},
         worker::ReconcileError,
     },
 };
@@ -21,45 +23,7 @@ pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register 
 
 const WORKERS: usize = 16;
 
-/// Index: the Secrets that a class refers to.
-const BY_SECRET: &Index<MachineClass, Key> = &Index::new("secret", |class| {
-    secret_refs(class).map(|secret| Key::beside(&class.metadata, &secret.name)).collect()
-});
-
-impl Kept for MachineClass {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_SECRET], prune)
-    }
-}
-
-/// The classes that name a Secret.
-pub(crate) fn naming(classes: &Cache<MachineClass>, secret: &Key) -> impl Iterator<Item = Arc<MachineClass>> + use<> {
-    classes.by(BY_SECRET, secret).into_iter()
-}
-
-/// Whether an object certainly does not exist.
-pub(crate) fn is_missing<K: Cached>(cache: &Cache<K>, key: &Key) -> bool {
-    cache.is_synced() && !cache.is_unreadable(key) && cache.get(key).is_none()
-}
-
-/// Whether a class, or a Secret that it names, certainly does not exist, so no driver can be called for it.
-pub(crate) fn is_unusable(classes: &Cache<MachineClass>, secrets: &Cache<MetadataOfSecret>, class: &Key) -> bool {
-    let Some(found) = classes.get(class) else { return is_missing(classes, class) };
-    secret_refs(&found).any(|reference| {
-        let is_elsewhere = !reference.namespace.is_empty() && reference.namespace != class.namespace;
-        is_elsewhere || is_missing(secrets, &Key::new(&class.namespace, &reference.name))
-    })
-}
-
-pub(crate) struct Reconciler {
-    pub(super) classes: Arc<Objects<MachineClass>>,
-    pub(super) machines: Arc<Objects<Machine>>,
-    pub(super) secrets: Arc<Objects<MetadataOfSecret>>,
-    pub(super) drivers: Arc<Catalogue>,
-    pub(super) events: Events,
-}
-
-impl reconcile::Reconciler for Reconciler {
+impl Reconciler for MachineClasses {
     type Key = Key;
     type Snapshot = Snapshot;
     type Action = Action;
@@ -85,7 +49,7 @@ impl reconcile::Reconciler for Reconciler {
 }
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let reconciler = Reconciler {
+    let reconciler = MachineClasses {
         classes: builder.objects::<MachineClass>(),
         machines: builder.objects::<Machine>(),
         secrets: builder.objects::<MetadataOfSecret>(),
@@ -97,7 +61,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.controller(
         reconciler,
         &queue,
-        &Arc::<States<Reconciler>>::default(),
+        &Arc::<States<MachineClasses>>::default(),
         WORKERS,
         |_: &Change<MachineClass>| true,
     );

@@ -3,6 +3,9 @@
 
 mod apply;
 mod autoscaler;
+mod bounds;
+mod cache;
+mod counts;
 mod lost_replicas;
 pub(crate) mod metrics;
 mod nodes;
@@ -23,20 +26,20 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-pub(crate) use autoscaler::chosen;
-pub(crate) use plan::plan;
-pub(crate) use register::KIND;
-pub(crate) use rollout::bounds::IntOrPercent;
-
+use super::machine_set::InFlight;
 use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
         node::Node,
         patch::{self, Packed},
     },
-    controllers::machine_set::InFlight,
     plan::Hold,
 };
+
+pub(crate) use autoscaler::chosen;
+pub(crate) use bounds::IntOrPercent;
+pub(crate) use plan::plan;
+pub(crate) use register::KIND;
 
 /// The input of a plan for a deployment.
 #[derive(Clone, Debug)]

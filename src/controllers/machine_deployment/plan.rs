@@ -1,6 +1,8 @@
 use super::{
-    Action, Policy, Snapshot, lost_replicas,
-    rollout::{RolloutPlanner, bounds::Bounds},
+    Action, Policy, Snapshot,
+    bounds::Bounds,
+    lost_replicas,
+    rollout::RolloutPlanner,
     sets::OwnedSets,
     status::{self, Facts},
     steps::{emit_deployment, emit_status, machines, wait_for_unreadable, with_finalizer},

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use super::{
     Action, Snapshot,
     apply::{MachineDeployments, Memory, Session},
-    lost_replicas::prune_unless_needed,
     metrics, plan,
     rollout::lint::lint,
 };
@@ -23,7 +22,7 @@ use crate::{
     plan::{Plan, Step},
     runtime::{
         cache::{Cache, Change, Key},
-        cell::{Builder, Kept},
+        cell::Builder,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         target::NodeKey,
@@ -34,12 +33,6 @@ use crate::{
 pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
-
-impl Kept for MachineDeployment {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune_unless_needed)
-    }
-}
 
 impl Reconciler for MachineDeployments {
     type Key = Key;

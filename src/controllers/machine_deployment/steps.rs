@@ -6,7 +6,7 @@ use kube::ResourceExt;
 
 use super::{
     Action, Snapshot,
-    rollout::bounds::Bounds,
+    bounds::Bounds,
     sets::{OwnedSets, SetView, revision},
 };
 use crate::{

@@ -2,10 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::rollout::bounds::{Bounds, IntOrPercent};
-use crate::{
-    api::machine::{MOST_REPLICAS, MachineDeployment, MachineDeploymentSpec, StrategyType},
-    api::selector::{InvalidSelector, Selector},
+use super::bounds::{Bounds, IntOrPercent};
+use crate::api::{
+    machine::{MOST_REPLICAS, MachineDeployment, MachineDeploymentSpec, StrategyType},
+    selector::{InvalidSelector, Selector},
 };
 
 /// A valid spec.

@@ -284,3 +284,10 @@ fn is_replaced_for_health(machine: &Machine) -> bool {
     let operation = machine.status.as_ref().and_then(|status| status.last_operation.type_.as_ref());
     machine.phase() == MachinePhase::Failed && operation == Some(&OperationType::HealthCheck)
 }
+
+/// In-memory facts that one reconcile of a set leaves for the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// The last create or delete failed.
+    pub(super) failure: Option<Failure>,
+}

@@ -2,6 +2,7 @@
 //! Machines, status.
 
 mod apply;
+mod cache;
 mod claim;
 mod construct;
 mod in_flight;
@@ -24,11 +25,6 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-pub(crate) use apply::{InFlightWrites, MachineSets};
-pub(crate) use in_flight::InFlight;
-pub(crate) use plan::plan;
-pub(crate) use register::{BY_CONTROLLER, KIND};
-
 use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
@@ -36,6 +32,12 @@ use crate::{
     },
     plan::Hold,
 };
+
+pub(crate) use apply::{InFlightWrites, MachineSets};
+pub(crate) use cache::BY_CONTROLLER;
+pub(crate) use in_flight::InFlight;
+pub(crate) use plan::plan;
+pub(crate) use register::KIND;
 
 /// The input of a plan for a set.
 #[derive(Clone, Debug)]

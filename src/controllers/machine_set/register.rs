@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{Action, Failure, InFlightWrites, MachineSets, Snapshot, lint::lint, metrics, plan};
+use super::{Action, BY_CONTROLLER, InFlightWrites, MachineSets, Snapshot, apply::Memory, lint::lint, metrics, plan};
 use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineSet},
@@ -8,12 +8,12 @@ use crate::{
     },
     controllers::{
         self, Kind, Settings,
-        object::{self, owner, prune},
+        object::{self, owner},
     },
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Change, Index, Key},
-        cell::{Builder, Kept},
+        cache::{Cache, Change, Key},
+        cell::Builder,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         worker::ReconcileError,
@@ -23,23 +23,6 @@ use crate::{
 pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
-
-/// Index: UID of the controller; empty for sets without one.
-pub(crate) const BY_CONTROLLER: &Index<MachineSet, String> =
-    &Index::new("controller", |set| vec![owner::controller_uid(set)]);
-
-impl Kept for MachineSet {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CONTROLLER], prune)
-    }
-}
-
-/// In-memory facts that one reconcile of a set leaves for the next.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Memory {
-    /// The last create or delete failed.
-    pub(super) failure: Option<Failure>,
-}
 
 impl Reconciler for MachineSets {
     type Key = Key;
@@ -165,6 +148,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::runtime::cell::Kept;
 
     #[test]
     fn a_machine_without_a_set_wakes_every_set_of_its_namespace_that_selects_it() {

@@ -1,18 +1,37 @@
 //! Executes plans for Nodes.
 
-use super::{Action, Mark, Memory, Nodes, Snapshot, Subject, plan};
+use std::sync::Arc;
+
+use super::{Action, Mark, Memory, Policy, Snapshot, Subject, plan};
 use crate::{
-    controllers::machine::{HeldPermit, look_at_permit, take_permit},
+    api::machine::Machine,
+    controllers::{
+        api_servers::ApiServers,
+        machine::{HeldPermit, Permits, look_at_permit, take_permit},
+    },
     plan::{Plan, Step},
     runtime::{
         cache::Key,
-        objects::chain,
+        clock::Clock,
+        holds::Holds,
+        objects::{Objects, chain},
         reconcile::{Next, Reconciler, Turn},
-        target::NodeKey,
+        target::{NodeKey, Targets},
         worker::ReconcileError,
     },
     safety::meltdown::Permit,
 };
+
+/// What Nodes are reconciled with.
+pub(crate) struct Nodes {
+    pub machines: Arc<Objects<Machine>>,
+    pub targets: Arc<Targets>,
+    pub permits: Arc<Permits>,
+    pub servers: Arc<ApiServers>,
+    pub holds: Arc<Holds>,
+    pub clock: Arc<dyn Clock>,
+    pub policy: Policy,
+}
 
 /// State of one reconcile: results of its calls, and the permit it holds.
 #[derive(Default)]

@@ -2,56 +2,18 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use kube::ResourceExt;
 
-use super::{Action, Policy, Snapshot};
+use super::{Action, GoneNode, Policy, Snapshot};
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase},
-        node::Node,
-    },
-    controllers::machine::is_same_vm,
+    api::machine::Machine,
     plan::{Plan, WaitKind},
     safety::{meltdown::Permit, trust::TargetTrust},
 };
 
 /// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
-
-/// A Node whose deletion the watch reported.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GoneNode {
-    pub name: String,
-    /// Its `spec.providerID`; may be empty.
-    pub provider_id: String,
-    /// The Machine in its label.
-    pub machine: Option<String>,
-    pub seen_at: Timestamp,
-}
-
-impl GoneNode {
-    /// The facts to remember of a deleted Node.
-    pub fn of(node: &Node, seen_at: Timestamp) -> Self {
-        let machine = node.labels().get(labels::MACHINE_NAME).filter(|name| !name.is_empty());
-        Self { name: node.name_any(), provider_id: node.spec.provider_id.clone(), machine: machine.cloned(), seen_at }
-    }
-
-    /// Whether it was the Node of a Machine that names it. A younger Machine, or a Machine whose Node has not joined yet,
-    /// only has the same Node name.
-    fn was_of(&self, machine: &Machine) -> bool {
-        let created = machine.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
-        if created.is_some_and(|created| created >= self.seen_at.as_second()) {
-            return false;
-        }
-        match (&self.machine, self.provider_id.as_str(), machine.spec.provider_id.as_str()) {
-            (Some(owner), ..) => *owner == machine.name_any(),
-            (None, "", _) | (None, _, "") => matches!(machine.phase(), MachinePhase::Running | MachinePhase::Unknown),
-            (None, of_node, of_machine) => is_same_vm(of_node, of_machine),
-        }
-    }
-}
 
 /// Only for a deletion that the watch reported. A Node that is merely missing may not have joined yet.
 pub(super) fn plan(

@@ -17,6 +17,7 @@
 //! with a deletion timestamp is a user's request: its Machine is deleted immediately.)
 
 mod apply;
+mod cache;
 mod gone;
 mod observe;
 mod plan;
@@ -28,19 +29,25 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::Value;
 
-pub use gone::GoneNode;
-pub use plan::plan;
-#[cfg(test)]
-pub(crate) use register::cache;
-pub(crate) use register::{BY_MACHINE, KIND, Nodes, cache_for, is_relevant};
-
+use super::machine::is_same_vm;
 use crate::{
-    api::{machine::Machine, node::Node, patch},
+    api::{
+        labels,
+        machine::{Machine, MachinePhase},
+        node::Node,
+        patch,
+    },
     safety::{
         meltdown::{self, Permit, PermitKey},
         trust::TargetTrust,
     },
 };
+
+#[cfg(test)]
+pub(crate) use cache::cache;
+pub(crate) use cache::{BY_MACHINE, cache_for};
+pub use plan::plan;
+pub(crate) use register::{KIND, is_relevant};
 
 /// The input of a plan for a Node.
 #[derive(Clone, Debug)]
@@ -169,6 +176,39 @@ impl Memory {
     pub(crate) fn mark_removed(&mut self, now: Timestamp) {
         self.unmarked = self.unmarked.saturating_add(1);
         self.unmarked_at = Some(now);
+    }
+}
+
+/// A Node whose deletion the watch reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoneNode {
+    pub name: String,
+    /// Its `spec.providerID`; may be empty.
+    pub provider_id: String,
+    /// The Machine in its label.
+    pub machine: Option<String>,
+    pub seen_at: Timestamp,
+}
+
+impl GoneNode {
+    /// The facts to remember of a deleted Node.
+    pub fn of(node: &Node, seen_at: Timestamp) -> Self {
+        let machine = node.labels().get(labels::MACHINE_NAME).filter(|name| !name.is_empty());
+        Self { name: node.name_any(), provider_id: node.spec.provider_id.clone(), machine: machine.cloned(), seen_at }
+    }
+
+    /// Whether it was the Node of a Machine that names it. A younger Machine, or a Machine whose Node has not joined yet,
+    /// only has the same Node name.
+    fn was_of(&self, machine: &Machine) -> bool {
+        let created = machine.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+        if created.is_some_and(|created| created >= self.seen_at.as_second()) {
+            return false;
+        }
+        match (&self.machine, self.provider_id.as_str(), machine.spec.provider_id.as_str()) {
+            (Some(owner), ..) => *owner == machine.name_any(),
+            (None, "", _) | (None, _, "") => matches!(machine.phase(), MachinePhase::Running | MachinePhase::Unknown),
+            (None, of_node, of_machine) => is_same_vm(of_node, of_machine),
+        }
     }
 }
 

@@ -1,4 +1,7 @@
-use super::{Memory, Nodes, Snapshot, Subject, apply::Session};
+use super::{
+    Memory, Snapshot, Subject,
+    apply::{Nodes, Session},
+};
 use crate::{
     controllers::machine,
     runtime::target::{NodeKey, TargetOf},

@@ -2,76 +2,22 @@ use std::sync::{Arc, atomic::Ordering};
 
 use k8s_openapi::api::core::v1::NodeCondition;
 
-use super::{GoneNode, Policy};
+use super::{GoneNode, apply::Nodes};
 use crate::{
-    api::{
-        labels,
-        machine::Machine,
-        node::{Node, NodeStatus},
-    },
-    controllers::{
-        self, Kind, Settings,
-        api_servers::ApiServers,
-        machine::Permits,
-        object::{self, prune},
-    },
+    api::{machine::Machine, node::Node},
+    controllers::{self, Kind, Settings, api_servers::ApiServers, machine::Permits, object},
     runtime::{
-        cache::{Cache, Change, Index, Key},
-        cell::{Builder, Role},
-        clock::Clock,
-        holds::Holds,
-        objects::Objects,
+        cache::{Change, Key},
+        cell::Builder,
         queue::{Pacing, Queue},
         reconcile::States,
-        target::{NodeKey, Targets},
+        target::NodeKey,
     },
 };
 
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 const WORKERS: usize = 16;
-
-/// Index: name of the Machine in the label of a Node.
-pub(crate) const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node| {
-    node.metadata.labels.iter().filter_map(|all| all.get(labels::MACHINE_NAME).cloned()).collect()
-});
-
-/// An empty cache of the Nodes of one target.
-pub(crate) fn cache() -> Arc<Cache<Node>> {
-    Cache::new(&[BY_MACHINE], |node| {
-        prune_node(node);
-        node.status.conditions.shrink_to_fit();
-    })
-}
-
-/// An empty cache of Nodes of which only metadata and spec are read. The status is half of a Node.
-fn cache_without_status() -> Arc<Cache<Node>> {
-    Cache::new(&[], |node| {
-        prune_node(node);
-        node.status = NodeStatus::default();
-    })
-}
-
-fn prune_node(node: &mut Node) {
-    prune(node);
-    node.spec.taints.shrink_to_fit();
-}
-
-/// Makes the caches of Nodes in a process with these roles. Sets alone are reconciled without the status of Nodes.
-pub(crate) fn cache_for(roles: &[Role]) -> fn() -> Arc<Cache<Node>> {
-    if roles == [controllers::SETS] { cache_without_status } else { cache }
-}
-
-/// What Nodes are reconciled with.
-pub(crate) struct Nodes {
-    pub(super) machines: Arc<Objects<Machine>>,
-    pub(super) targets: Arc<Targets>,
-    pub(super) permits: Arc<Permits>,
-    pub(super) servers: Arc<ApiServers>,
-    pub(super) holds: Arc<Holds>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) policy: Policy,
-}
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());

@@ -30,15 +30,18 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use plan::plan;
-pub(crate) use register::KIND;
-
 use crate::{
-    api::machine::{Machine, MachineClass, MachinePhase},
+    api::{
+        machine::{Machine, MachineClass, MachinePhase},
+        vm_owner::Owner,
+    },
     driver::Listed,
     plan::Event,
-    safety::orphans::{Claim, Owner, Sightings},
+    safety::orphans::{Claim, Sightings},
 };
+
+pub use plan::plan;
+pub(crate) use register::KIND;
 
 /// The input of a plan.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! The secret controller: a Secret carries a finalizer while a class names it.
 
 mod apply;
+mod cache;
 mod observe;
 mod plan;
 mod register;
@@ -9,10 +10,11 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub(crate) use plan::plan;
-pub(crate) use register::{KIND, MetadataOfSecret, Reconciler};
-
 use crate::api::machine::MachineClass;
+
+pub(crate) use cache::MetadataOfSecret;
+pub(crate) use plan::plan;
+pub(crate) use register::KIND;
 
 /// The input of a plan for a Secret, without its data.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
-use super::{Reconciler, Snapshot};
+use super::{Snapshot, apply::ClassSecrets};
 use crate::{controllers::object::unreadable_names, runtime::cache::Key};
 
-pub(super) fn observe(key: &Key, caches: &Reconciler) -> Option<Snapshot> {
+pub(super) fn observe(key: &Key, caches: &ClassSecrets) -> Option<Snapshot> {
     let secret = caches.secrets.cache.get(key)?;
     let classes = &caches.classes.cache;
     Some(Snapshot {

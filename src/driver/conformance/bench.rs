@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 
-use super::Subject;
+use super::subject::Subject;
 use crate::{
     api::machine::{Machine, MachineClass},
     driver::{

@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc, task::Poll, time::Duration
 use futures::future::{BoxFuture, join_all, poll_fn};
 
 use super::{
-    Subject,
     bench::{Bench, OWNER, Verdict, fail, skip, with_id},
+    subject::Subject,
 };
 use crate::{
     api::machine::MachineClass,

@@ -6,35 +6,18 @@
 mod advice;
 mod bench;
 mod checks;
+mod subject;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use k8s_openapi::api::core::v1::PersistentVolumeSpec;
-
-use super::interface::{Driver, SecretData};
-use crate::api::machine::MachineClass;
-#[cfg(feature = "remote")]
-pub(crate) use advice::advice;
 use bench::{Bench, Verdict};
 
-/// A driver and the inputs of its checks.
-pub(crate) struct Subject<'a> {
-    pub driver: &'a dyn Driver,
-    /// A class from which VMs can be created.
-    pub class: MachineClass,
-    /// A class that the driver must reject.
-    pub invalid_class: Option<MachineClass>,
-    /// A class of another cluster, whose VMs must stay invisible.
-    pub foreign_class: Option<MachineClass>,
-    /// Credentials and user data. No part of it may appear in any text.
-    pub secret: SecretData,
-    /// Volumes with their expected IDs; those without an ID are of an unknown type.
-    pub volumes: Vec<(PersistentVolumeSpec, Option<String>)>,
-    /// Prefix of Machine names; unique per run.
-    pub prefix: String,
-}
+pub(crate) use subject::Subject;
+
+#[cfg(feature = "remote")]
+pub(crate) use advice::advice;
 
 /// Result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,15 +15,15 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::{
+    api::machine::MachineClass,
     driver::{
         code::Code,
         error::DriverError,
-        interface::{Capabilities, MachineRequest},
-        simulated::SimulatedDriver,
+        interface::{Capabilities, Driver, MachineRequest, SecretData},
         spec::Problems,
         vm::{Listed, ListedVm, Vm},
     },
-    simulated_cloud::{Client, Cloud, Control, CreateVm, router},
+    simulated_cloud::{Client, Cloud, Control, CreateVm, driver::SimulatedDriver, router},
 };
 
 fn cloud() -> Arc<Cloud> {

@@ -5,13 +5,13 @@
 //! deleted object stays deleted, by UID, even if a late response contains it. A list is authoritative: it repairs
 //! everything that went wrong before.
 
+mod entry;
 mod index;
 mod store;
 mod watch;
 
 use std::{
     borrow::Borrow,
-    fmt::Debug,
     hash::Hash,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
@@ -20,10 +20,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 use parking_lot::RwLock;
-use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-
-pub use index::{AnyIndex, Index, Term};
 
 use super::{
     guard::Guard,
@@ -32,70 +29,8 @@ use super::{
 };
 use store::Store;
 
-/// A kind that can be cached.
-pub trait Cached: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
-impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> Cached for K {}
-
-/// Namespace and name; the namespace is empty for cluster-scoped kinds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-}
-
-impl Key {
-    /// The key of an object.
-    pub fn of(meta: &ObjectMeta) -> Self {
-        Self { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
-    }
-
-    /// The key of this name in the namespace of an object.
-    pub fn beside(meta: &ObjectMeta, name: &str) -> Self {
-        Self::new(meta.namespace.clone().unwrap_or_default(), name)
-    }
-
-    /// A name in a namespace.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
-    }
-}
-
-impl std::fmt::Display for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace)?;
-        }
-        f.write_str(&self.name)
-    }
-}
-
-/// A change of one object.
-#[derive(Debug)]
-pub struct Change<K> {
-    /// Which object.
-    pub key: Key,
-    /// Its metadata, as last known.
-    pub meta: ObjectMeta,
-    /// The object before; `None` if none was stored or it was unreadable.
-    pub old: Option<Arc<K>>,
-    /// The object now; `None` if it was deleted or is unreadable.
-    pub new: Option<Arc<K>>,
-    /// It was deleted.
-    pub gone: bool,
-    /// The decoding error, if it exists and cannot be decoded.
-    pub unreadable: Option<String>,
-}
-
-/// An object that exists and cannot be decoded.
-#[derive(Clone, Debug)]
-pub struct Unreadable {
-    /// Its metadata.
-    pub meta: ObjectMeta,
-    /// The decoding error.
-    pub error: String,
-}
+pub use entry::{Cached, Change, Key, Unreadable};
+pub use index::{AnyIndex, Index, Term};
 
 type Handler<K> = dyn Fn(&Change<K>) + Send + Sync;
 type TrustHandler = dyn Fn(&Trust) + Send + Sync;

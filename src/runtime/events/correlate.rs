@@ -8,7 +8,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Occurrence;
+use super::occurrence::Occurrence;
 
 /// How long after its last occurrence a repetition increments the count of an event.
 const FOLD: SignedDuration = SignedDuration::from_mins(10);

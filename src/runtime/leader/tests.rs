@@ -13,6 +13,8 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::time::sleep;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tower::service_fn;
 
 use super::*;

@@ -1,14 +1,32 @@
 //! Executes plans for MCMClusters.
 
-use super::{Action, MCMClusters, Snapshot};
+use std::sync::Arc;
+
+use super::{Action, Snapshot};
 use crate::{
-    api::patch,
+    api::{machine::MachineClass, patch},
+    capi::types::{Cluster, MCMCluster},
+    controllers::secret::MetadataOfSecret,
     plan::Step,
     runtime::{
+        clock::Clock,
+        events::Events,
+        objects::Objects,
         reconcile::{Next, Turn},
         worker::ReconcileError,
     },
 };
+
+/// Reconciles MCMClusters.
+pub(super) struct MCMClusters {
+    pub objects: Arc<Objects<MCMCluster>>,
+    pub clusters: Arc<Objects<Cluster>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub watch_filter: Option<String>,
+    pub events: Events,
+    pub clock: Arc<dyn Clock>,
+}
 
 pub(super) async fn apply(
     kind: &MCMClusters,

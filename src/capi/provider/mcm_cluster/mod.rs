@@ -2,6 +2,7 @@
 //! provisioned once what it names exists.
 
 mod apply;
+mod cache;
 mod observe;
 mod plan;
 mod register;
@@ -17,7 +18,6 @@ use super::view::View;
 use crate::capi::types::{Cluster, MCMCluster, MCMClusterStatus};
 
 pub(super) use register::KIND;
-use register::MCMClusters;
 
 /// The input of a plan for an MCMCluster.
 #[derive(Clone, Debug)]

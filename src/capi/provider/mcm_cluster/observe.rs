@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{MCMClusters, Snapshot};
+use super::{Snapshot, apply::MCMClusters};
 use crate::{
     capi::provider::{
         observe::{owner, owner_of, view},

@@ -1,20 +1,21 @@
 use std::sync::Arc;
 
-use super::{Action, Snapshot, apply, plan};
+use super::{
+    Action, Snapshot,
+    apply::{self, MCMClusters},
+    plan,
+};
 use crate::{
     api::machine::MachineClass,
     capi::{
         provider::settings::{COMPONENT, ROLE_NAME, Settings},
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster},
     },
-    controllers::{object::prune, secret::MetadataOfSecret},
+    controllers::secret::MetadataOfSecret,
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Key},
-        cell::{Builder, Kept, Kind},
-        clock::Clock,
-        events::Events,
-        objects::Objects,
+        cache::Key,
+        cell::{Builder, Kind},
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         worker::ReconcileError,
@@ -22,23 +23,6 @@ use crate::{
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-impl Kept for MCMCluster {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
-
-/// Reconciles MCMClusters.
-pub(super) struct MCMClusters {
-    pub objects: Arc<Objects<MCMCluster>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub watch_filter: Option<String>,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
-}
 
 impl Reconciler for MCMClusters {
     type Key = Key;

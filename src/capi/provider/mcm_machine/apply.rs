@@ -1,17 +1,47 @@
 //! Executes plans for MCMMachines.
 
+use std::sync::Arc;
+
 use kube::api::ListParams;
 
-use super::{Action, MCMMachines, Snapshot};
+use super::{Action, Snapshot};
 use crate::{
-    api::patch,
-    capi::provider::apply::{known_after, read},
+    api::{
+        machine::{self as native, MachineClass},
+        patch,
+    },
+    capi::{
+        provider::{
+            apply::{known_after, read},
+            native_managers::Managers,
+        },
+        types::{Cluster, MCMCluster, MCMMachine, Machine},
+    },
+    controllers::secret::MetadataOfSecret,
     plan::Step,
     runtime::{
+        clock::Clock,
+        events::Events,
+        objects::Objects,
         reconcile::{Next, Turn},
         worker::ReconcileError,
     },
 };
+
+/// Reconciles MCMMachines.
+pub(super) struct MCMMachines {
+    pub objects: Arc<Objects<MCMMachine>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub clusters: Arc<Objects<Cluster>>,
+    pub infrastructures: Arc<Objects<MCMCluster>>,
+    pub natives: Arc<Objects<native::Machine>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub managers: Arc<Managers>,
+    pub watch_filter: Option<String>,
+    pub events: Events,
+    pub clock: Arc<dyn Clock>,
+}
 
 /// Objects of one answer of the API server.
 const PAGE: u32 = 500;

@@ -7,6 +7,7 @@
 //! - the finalizer goes only after a live read showed that the native Machine, and so its VM, is gone.
 
 mod apply;
+mod cache;
 mod native;
 mod observe;
 mod parts;
@@ -31,8 +32,8 @@ use crate::{
     capi::types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
 };
 
-use register::MCMMachines;
-pub(super) use register::{BY_CLUSTER, KIND};
+pub(super) use cache::BY_CLUSTER;
+pub(super) use register::KIND;
 
 /// The input of a plan for an MCMMachine.
 #[derive(Clone, Debug)]

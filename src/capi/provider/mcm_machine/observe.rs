@@ -1,6 +1,6 @@
 use kube::ResourceExt;
 
-use super::{MCMMachines, Session, Snapshot};
+use super::{Session, Snapshot, apply::MCMMachines};
 use crate::{
     api::machine as native_api,
     capi::{

@@ -1,24 +1,26 @@
 use std::sync::Arc;
 
-use super::{Action, Session, Snapshot, apply, plan};
+use super::{
+    Action, Session, Snapshot,
+    apply::{self, MCMMachines},
+    cache::{BY_BOOTSTRAP, BY_CLUSTER},
+    plan,
+};
 use crate::{
     api::machine::{self as native, MachineClass},
     capi::{
         provider::{
             apply::read,
-            native_managers::Managers,
             observe::cluster_name,
             settings::{COMPONENT, ROLE_NAME, Settings},
         },
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
     },
-    controllers::{object::prune, secret::MetadataOfSecret},
+    controllers::secret::MetadataOfSecret,
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Index, Key},
-        cell::{Builder, Kept, Kind},
-        clock::Clock,
-        events::Events,
+        cache::Key,
+        cell::{Builder, Kind},
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
@@ -27,55 +29,6 @@ use crate::{
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-/// Index: the Cluster in the label.
-pub(in super::super) const BY_CLUSTER: &Index<MCMMachine, Key> = &Index::new("cluster", |object| {
-    cluster_name(&object.metadata).map(|name| Key::beside(&object.metadata, name)).into_iter().collect()
-});
-/// Index: the Secret with bootstrap data.
-const BY_BOOTSTRAP: &Index<Machine, Key> = &Index::new("bootstrap", |machine| {
-    let name = machine.spec.bootstrap.data_secret_name.as_ref();
-    name.map(|name| Key::beside(&machine.metadata, name)).into_iter().collect()
-});
-
-impl Kept for MCMMachine {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CLUSTER], prune)
-    }
-}
-
-impl Kept for Machine {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_BOOTSTRAP], prune)
-    }
-}
-
-impl Kept for Cluster {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], |cluster| {
-            prune(cluster);
-            cluster.spec.other.clear();
-            if let Some(status) = &mut cluster.status {
-                status.other.clear();
-            }
-        })
-    }
-}
-
-/// Reconciles MCMMachines.
-pub(super) struct MCMMachines {
-    pub objects: Arc<Objects<MCMMachine>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub infrastructures: Arc<Objects<MCMCluster>>,
-    pub natives: Arc<Objects<native::Machine>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub managers: Arc<Managers>,
-    pub watch_filter: Option<String>,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
-}
 
 impl Reconciler for MCMMachines {
     type Key = Key;

@@ -4,20 +4,57 @@ use std::{collections::BTreeSet, io::Error, sync::Arc, time::Duration};
 
 use kube::{ResourceExt, api::ListParams};
 
-use super::{Action, MCMMachinePools, Snapshot};
+use super::{Action, Snapshot};
 use crate::{
-    api::{labels, node::Node, patch},
-    capi::provider::{
-        apply::{known_after, read},
-        workload::target_of,
+    api::{
+        labels,
+        machine::{self as native, MachineClass, MachineDeployment, MachineSet},
+        node::Node,
+        patch,
     },
+    capi::{
+        provider::{
+            apply::{known_after, read},
+            native_managers::Managers,
+            resume::Resumed,
+            workload::{Workloads, target_of},
+        },
+        types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool},
+    },
+    controllers::secret::MetadataOfSecret,
     plan::Step,
     runtime::{
         cache::Key,
+        clock::Clock,
+        events::Events,
+        objects::Objects,
         reconcile::{Next, Turn},
+        target::Targets,
         worker::{ReconcileError, Requeue},
     },
 };
+
+/// Reconciles MCMMachinePools.
+pub(super) struct MCMMachinePools {
+    pub objects: Arc<Objects<MCMMachinePool>>,
+    pub pools: Arc<Objects<MachinePool>>,
+    pub clusters: Arc<Objects<Cluster>>,
+    pub infrastructures: Arc<Objects<MCMCluster>>,
+    pub deployments: Arc<Objects<MachineDeployment>>,
+    pub sets: Arc<Objects<MachineSet>>,
+    pub natives: Arc<Objects<native::Machine>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub members: Arc<Objects<MCMMachine>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub targets: Arc<Targets>,
+    pub workloads: Arc<Workloads>,
+    pub resumed: Arc<Resumed>,
+    pub managers: Arc<Managers>,
+    pub watch_filter: Option<String>,
+    pub events: Events,
+    pub clock: Arc<dyn Clock>,
+}
 
 /// Taint of a Node that the autoscaler is about to delete.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";

@@ -9,6 +9,7 @@
 //! - the finalizer goes only after a live read showed that the native objects, and so the VMs, are gone.
 
 mod apply;
+mod cache;
 mod chosen;
 mod ids;
 mod members;
@@ -44,8 +45,8 @@ use crate::{
     capi::types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, MCMMachinePoolStatus, Machine, MachinePool},
 };
 
+pub(super) use cache::BY_CLUSTER;
 pub(super) use register::KIND;
-use register::MCMMachinePools;
 
 /// The input of a plan for an MCMMachinePool.
 #[derive(Clone, Debug)]

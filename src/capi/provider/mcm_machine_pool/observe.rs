@@ -6,7 +6,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::{MCMMachinePools, Member, Session, Snapshot, members, shares};
+use super::{Member, Session, Snapshot, apply::MCMMachinePools, members, shares};
 use crate::{
     api::machine::{Machine, MachineDeployment},
     capi::{

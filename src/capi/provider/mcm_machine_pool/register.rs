@@ -2,77 +2,35 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Action, Session, Snapshot, apply, plan};
+use super::{
+    Action, Session, Snapshot,
+    apply::{self, MCMMachinePools},
+    cache::{BY_BOOTSTRAP, BY_CLUSTER},
+    plan,
+};
 use crate::{
     api::machine::{self as native, MachineClass, MachineDeployment, MachineSet},
     capi::{
         provider::{
             apply::read,
-            native_managers::Managers,
-            observe::{POOLS_BY_CLUSTER, cluster_name, pool_of},
-            resume::Resumed,
+            observe::{cluster_name, pool_of},
             settings::{COMPONENT, ROLE_NAME, Settings},
-            workload::Workloads,
         },
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool},
     },
-    controllers::{
-        object::{owner, prune},
-        secret::MetadataOfSecret,
-    },
+    controllers::{object::owner, secret::MetadataOfSecret},
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Index, Key},
-        cell::{Builder, Kept, Kind},
-        clock::Clock,
-        events::Events,
+        cache::Key,
+        cell::{Builder, Kind},
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
-        target::Targets,
         worker::ReconcileError,
     },
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-/// Index: the Secret with bootstrap data.
-const BY_BOOTSTRAP: &Index<MachinePool, Key> = &Index::new("bootstrap", |pool| {
-    let name = pool.spec.template.spec.bootstrap.data_secret_name.as_ref();
-    name.map(|name| Key::beside(&pool.metadata, name)).into_iter().collect()
-});
-
-impl Kept for MachinePool {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_BOOTSTRAP], |pool| {
-            prune(pool);
-            pool.status = None;
-            pool.spec.provider_id_list.clear();
-        })
-    }
-}
-
-/// Reconciles MCMMachinePools.
-pub(super) struct MCMMachinePools {
-    pub objects: Arc<Objects<MCMMachinePool>>,
-    pub pools: Arc<Objects<MachinePool>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub infrastructures: Arc<Objects<MCMCluster>>,
-    pub deployments: Arc<Objects<MachineDeployment>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub natives: Arc<Objects<native::Machine>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub members: Arc<Objects<MCMMachine>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub targets: Arc<Targets>,
-    pub workloads: Arc<Workloads>,
-    pub resumed: Arc<Resumed>,
-    pub managers: Arc<Managers>,
-    pub watch_filter: Option<String>,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
-}
 
 impl Reconciler for MCMMachinePools {
     type Key = Key;
@@ -148,8 +106,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     of_natives(builder, &queue, &objects, &sets);
 
     let (all, of_attempt) = (Arc::clone(&objects), Arc::clone(&queue));
-    workloads
-        .on_change(move |cluster| keys(&all.cache.by(POOLS_BY_CLUSTER, cluster)).for_each(|key| of_attempt.add(key)));
+    workloads.on_change(move |cluster| keys(&all.cache.by(BY_CLUSTER, cluster)).for_each(|key| of_attempt.add(key)));
     let (all, beside) = (Arc::clone(&objects), Arc::clone(&queue));
     managers.on_change(move || keys(&all.cache.all()).for_each(|key| beside.add(key)));
     let (all, read) = (Arc::clone(&objects), Arc::clone(&queue));
@@ -180,13 +137,13 @@ fn of_core(
     });
     let (all, of_cluster) = (Arc::clone(objects), Arc::clone(queue));
     builder.on_change::<Cluster>(move |change| {
-        keys(&all.cache.by(POOLS_BY_CLUSTER, &change.key)).for_each(|key| of_cluster.add(key));
+        keys(&all.cache.by(BY_CLUSTER, &change.key)).for_each(|key| of_cluster.add(key));
     });
     let (all, of_infrastructure) = (Arc::clone(objects), Arc::clone(queue));
     builder.on_change::<MCMCluster>(move |change| {
         if let Some(name) = cluster_name(&change.meta) {
             let cluster = Key::new(&change.key.namespace, name);
-            keys(&all.cache.by(POOLS_BY_CLUSTER, &cluster)).for_each(|key| of_infrastructure.add(key));
+            keys(&all.cache.by(BY_CLUSTER, &cluster)).for_each(|key| of_infrastructure.add(key));
         }
     });
     let (pools, booted) = (Arc::clone(pools), Arc::clone(queue));

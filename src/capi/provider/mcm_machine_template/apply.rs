@@ -1,14 +1,26 @@
 //! Executes plans for MCMMachineTemplates.
 
-use super::{MCMMachineTemplates, Snapshot, WriteStatus};
+use std::sync::Arc;
+
+use super::{Snapshot, WriteStatus};
 use crate::{
-    api::patch,
+    api::{machine::MachineClass, patch},
+    capi::types::{Cluster, MCMMachineTemplate},
     plan::Step,
     runtime::{
+        objects::Objects,
         reconcile::{Next, Turn},
         worker::ReconcileError,
     },
 };
+
+/// Reconciles MCMMachineTemplates.
+pub(super) struct MCMMachineTemplates {
+    pub objects: Arc<Objects<MCMMachineTemplate>>,
+    pub clusters: Arc<Objects<Cluster>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub watch_filter: Option<String>,
+}
 
 pub(super) async fn apply(
     kind: &MCMMachineTemplates,

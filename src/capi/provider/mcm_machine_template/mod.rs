@@ -1,6 +1,7 @@
 //! MCMMachineTemplates: capacity and architecture of their VMs, so that an autoscaler can scale from zero.
 
 mod apply;
+mod cache;
 mod observe;
 mod plan;
 mod register;
@@ -14,7 +15,6 @@ use crate::{
 };
 
 pub(super) use register::KIND;
-use register::MCMMachineTemplates;
 
 /// The input of a plan for an MCMMachineTemplate.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-use super::{MCMMachineTemplates, Snapshot};
+use super::{Snapshot, apply::MCMMachineTemplates};
 use crate::{
     capi::provider::{
         observe::{cluster_name, view},

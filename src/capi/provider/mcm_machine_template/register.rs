@@ -1,18 +1,21 @@
 use std::sync::Arc;
 
-use super::{Snapshot, WriteStatus, apply, plan};
+use super::{
+    Snapshot, WriteStatus,
+    apply::{self, MCMMachineTemplates},
+    cache::BY_CLASS,
+    plan,
+};
 use crate::{
     api::machine::MachineClass,
     capi::{
         provider::settings::{ROLE_NAME, Settings},
         types::{Cluster, MCMMachineTemplate},
     },
-    controllers::object::prune,
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Index, Key},
-        cell::{Builder, Kept, Kind},
-        objects::Objects,
+        cache::Key,
+        cell::{Builder, Kind},
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         worker::ReconcileError,
@@ -20,25 +23,6 @@ use crate::{
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-/// Index: the class.
-const BY_CLASS: &Index<MCMMachineTemplate, Key> = &Index::new("class", |template| {
-    vec![Key::beside(&template.metadata, &template.spec.template.spec.machine_class_ref.name)]
-});
-
-impl Kept for MCMMachineTemplate {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CLASS], prune)
-    }
-}
-
-/// Reconciles MCMMachineTemplates.
-pub(super) struct MCMMachineTemplates {
-    pub objects: Arc<Objects<MCMMachineTemplate>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub watch_filter: Option<String>,
-}
 
 impl Reconciler for MCMMachineTemplates {
     type Key = Key;

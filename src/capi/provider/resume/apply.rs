@@ -1,15 +1,37 @@
 //! Reads native objects live, and remembers for which Clusters that was done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use kube::Client;
 use parking_lot::RwLock;
 
-use super::{Action, Resume};
+use super::Action;
 use crate::{
     api::machine::{Machine, MachineDeployment, MachineSet},
+    capi::types::{Cluster, MCMMachinePool},
     plan::Step,
-    runtime::{cell::Kept, handlers::Handlers, worker::ReconcileError},
+    runtime::{
+        cell::{Kept, Scope},
+        handlers::Handlers,
+        objects::Objects,
+        worker::ReconcileError,
+    },
 };
+
+/// Reads the native objects of Clusters that are not paused any more.
+pub(super) struct Resume {
+    pub clusters: Arc<Objects<Cluster>>,
+    pub pools: Arc<Objects<MCMMachinePool>>,
+    pub deployments: Arc<Objects<MachineDeployment>>,
+    pub sets: Arc<Objects<MachineSet>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub resumed: Arc<Resumed>,
+    pub control: Client,
+    pub scope: Scope,
+}
 
 type Handler = dyn Fn() + Send + Sync;
 

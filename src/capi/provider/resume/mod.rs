@@ -15,7 +15,6 @@ use std::{collections::BTreeSet, fmt};
 
 pub(super) use apply::Resumed;
 pub(super) use register::KIND;
-use register::Resume;
 
 /// The input of a plan.
 #[derive(Clone, Debug)]

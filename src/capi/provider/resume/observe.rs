@@ -1,4 +1,4 @@
-use super::{Resume, Snapshot};
+use super::{Snapshot, apply::Resume};
 use crate::{
     capi::provider::observe::{cluster_name, view},
     runtime::cache::Key,

@@ -1,18 +1,18 @@
 use std::sync::Arc;
 
-use kube::Client;
-
-use super::{Action, Resumed, Snapshot, apply, plan};
+use super::{
+    Action, Resumed, Snapshot,
+    apply::{self, Resume},
+    plan,
+};
 use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
     capi::{
         provider::settings::{ROLE_NAME, Settings},
         types::{Cluster, MCMMachinePool},
     },
     plan::{Plan, Step},
     runtime::{
-        cell::{Builder, Kind, Scope},
-        objects::Objects,
+        cell::{Builder, Kind},
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn},
         worker::ReconcileError,
@@ -23,18 +23,6 @@ pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, regist
 
 /// There is one key: one read serves all Clusters.
 const ALL: &str = "clusters";
-
-/// Reads the native objects of Clusters that are not paused any more.
-pub(super) struct Resume {
-    pub clusters: Arc<Objects<Cluster>>,
-    pub pools: Arc<Objects<MCMMachinePool>>,
-    pub deployments: Arc<Objects<MachineDeployment>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub resumed: Arc<Resumed>,
-    pub control: Client,
-    pub scope: Scope,
-}
 
 impl Reconciler for Resume {
     type Key = &'static str;

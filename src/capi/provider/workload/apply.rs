@@ -4,27 +4,52 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 
-use super::{Action, Attempt, WorkloadClusters, observe::kubeconfig_of};
+use super::{Action, Attempt};
 use crate::{
-    capi::types::names,
+    capi::{
+        provider::settings::Connect,
+        types::{Cluster, MCMMachinePool, names},
+    },
+    controllers::secret::MetadataOfSecret,
     plan::Step,
     runtime::{
         cache::Key,
         handlers::Handlers,
-        kubeconfig::Cluster,
-        objects::chain,
-        reload::ClientError,
-        target::{TargetClients, TargetId},
+        kubeconfig,
+        objects::{Objects, chain},
+        secrets::Secrets,
+        target::{TargetId, Targets},
         worker::ReconcileError,
     },
 };
 
-/// Makes the clients of a cluster.
-pub(crate) type Connect = Arc<dyn Fn(&Cluster) -> Result<TargetClients, ClientError> + Send + Sync>;
+/// Reconciles the workload clusters of Clusters.
+pub(super) struct WorkloadClusters {
+    pub clusters: Arc<Objects<Cluster>>,
+    pub pools: Arc<Objects<MCMMachinePool>>,
+    pub kubeconfigs: Arc<Objects<MetadataOfSecret>>,
+    pub secrets: Secrets,
+    pub targets: Arc<Targets>,
+    pub workloads: Arc<Workloads>,
+    pub connect: Connect,
+}
 
 /// The target of a cell that is the workload cluster of a Cluster.
 pub(in super::super) fn target_of(cluster: &Key) -> TargetId {
     TargetId::named(&cluster.to_string())
+}
+
+/// What follows the name of a Cluster in the name of the Secret with its kubeconfig.
+const SUFFIX: &str = "-kubeconfig";
+
+/// The Secret with the kubeconfig of a Cluster.
+pub(super) fn kubeconfig_of(cluster: &Key) -> Key {
+    Key::new(&cluster.namespace, format!("{}{SUFFIX}", cluster.name))
+}
+
+/// The Cluster whose kubeconfig a Secret has, by its name.
+pub(super) fn cluster_of(secret: &Key) -> Option<Key> {
+    secret.name.strip_suffix(SUFFIX).map(|name| Key::new(&secret.namespace, name))
 }
 
 type Handler = dyn Fn(&Key) + Send + Sync;
@@ -93,7 +118,7 @@ async fn connect(kind: &WorkloadClusters, cluster: &Key) -> Result<Result<(), St
     let Some(text) = text.and_then(|text| std::str::from_utf8(text).ok()) else {
         return Ok(Err(format!("Secret {key} has no text under the key {}", names::KUBECONFIG_KEY)));
     };
-    let config = match Cluster::from_text(text, "Secret", &key.to_string()).await {
+    let config = match kubeconfig::Cluster::from_text(text, "Secret", &key.to_string()).await {
         Ok(config) => config,
         Err(error) => return Ok(Err(chain(&error))),
     };

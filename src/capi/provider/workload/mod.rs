@@ -13,9 +13,8 @@ use std::fmt;
 use super::view::View;
 use crate::capi::types::Cluster;
 
-pub(super) use apply::{Connect, Workloads, target_of};
+pub(super) use apply::{Workloads, target_of};
 pub(super) use register::KIND;
-use register::WorkloadClusters;
 
 /// The input of a plan for the workload cluster of a Cluster.
 #[derive(Clone, Debug)]

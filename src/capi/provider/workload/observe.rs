@@ -1,9 +1,9 @@
-use super::{Snapshot, WorkloadClusters};
+use super::{
+    Snapshot,
+    apply::{WorkloadClusters, kubeconfig_of},
+};
 use crate::{
-    capi::provider::{
-        observe::{POOLS_BY_CLUSTER, view},
-        view::View,
-    },
+    capi::provider::{mcm_machine_pool, observe::view, view::View},
     runtime::cache::Key,
 };
 
@@ -17,22 +17,9 @@ impl WorkloadClusters {
         };
         Snapshot {
             cluster: view(&self.clusters.cache, cluster),
-            has_pools: self.pools.cache.with(POOLS_BY_CLUSTER, cluster, |pools| !pools.is_empty()),
+            has_pools: self.pools.cache.with(mcm_machine_pool::BY_CLUSTER, cluster, |pools| !pools.is_empty()),
             kubeconfig,
             attempt: self.workloads.attempt(cluster),
         }
     }
-}
-
-/// What follows the name of a Cluster in the name of the Secret with its kubeconfig.
-const SUFFIX: &str = "-kubeconfig";
-
-/// The Secret with the kubeconfig of a Cluster.
-pub(super) fn kubeconfig_of(cluster: &Key) -> Key {
-    Key::new(&cluster.namespace, format!("{}{SUFFIX}", cluster.name))
-}
-
-/// The Cluster whose kubeconfig a Secret has, by its name.
-pub(super) fn cluster_of(secret: &Key) -> Option<Key> {
-    secret.name.strip_suffix(SUFFIX).map(|name| Key::new(&secret.namespace, name))
 }

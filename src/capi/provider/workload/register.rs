@@ -1,9 +1,8 @@
 use std::sync::Arc;
 
 use super::{
-    Action, Snapshot, Workloads,
-    apply::{self, Connect},
-    observe::cluster_of,
+    Action, Snapshot,
+    apply::{self, WorkloadClusters, cluster_of},
     plan,
 };
 use crate::{
@@ -19,27 +18,14 @@ use crate::{
     runtime::{
         cache::Key,
         cell::{Builder, Kind},
-        objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn},
         secrets::Secrets,
-        target::Targets,
         worker::ReconcileError,
     },
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-/// Reconciles the workload clusters of Clusters.
-pub(super) struct WorkloadClusters {
-    pub clusters: Arc<Objects<Cluster>>,
-    pub pools: Arc<Objects<MCMMachinePool>>,
-    pub kubeconfigs: Arc<Objects<MetadataOfSecret>>,
-    pub secrets: Secrets,
-    pub targets: Arc<Targets>,
-    pub workloads: Arc<Workloads>,
-    pub connect: Connect,
-}
 
 impl Reconciler for WorkloadClusters {
     type Key = Key;

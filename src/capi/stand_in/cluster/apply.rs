@@ -1,9 +1,20 @@
-use super::{Action, Clusters, Snapshot};
+use std::sync::Arc;
+
+use super::{Action, Snapshot};
 use crate::{
     api::patch,
+    capi::{stand_in::observe::Ground, types::Cluster},
     plan::Step,
-    runtime::{reconcile::Turn, worker::ReconcileError},
+    runtime::{clock::Clock, objects::Objects, reconcile::Turn, worker::ReconcileError},
 };
+
+/// Reconciles Clusters.
+pub(super) struct Clusters {
+    pub objects: Arc<Objects<Cluster>>,
+    pub ground: Ground,
+    pub watch_filter: Option<String>,
+    pub clock: Arc<dyn Clock>,
+}
 
 pub(super) async fn apply(
     kind: &Clusters,

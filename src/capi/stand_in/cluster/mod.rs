@@ -14,7 +14,6 @@ use jiff::Timestamp;
 use super::{mirror, standing::Standing};
 use crate::capi::types::{Cluster, ClusterStatus};
 
-use register::Clusters;
 pub(super) use register::KIND;
 
 /// The input of a plan for a Cluster.

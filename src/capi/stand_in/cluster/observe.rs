@@ -1,4 +1,4 @@
-use super::{Clusters, Snapshot};
+use super::{Snapshot, apply::Clusters};
 use crate::runtime::cache::Key;
 
 impl Clusters {

@@ -1,6 +1,10 @@
 use std::sync::Arc;
 
-use super::{Action, Snapshot, apply, plan};
+use super::{
+    Action, Snapshot,
+    apply::{self, Clusters},
+    plan,
+};
 use crate::{
     capi::{
         provider::apply::read,
@@ -14,8 +18,6 @@ use crate::{
     runtime::{
         cache::Key,
         cell::{Builder, Kind},
-        clock::Clock,
-        objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         worker::ReconcileError,
@@ -23,14 +25,6 @@ use crate::{
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-/// Reconciles Clusters.
-pub(super) struct Clusters {
-    pub objects: Arc<Objects<Cluster>>,
-    pub ground: Ground,
-    pub watch_filter: Option<String>,
-    pub clock: Arc<dyn Clock>,
-}
 
 impl Reconciler for Clusters {
     type Key = Key;

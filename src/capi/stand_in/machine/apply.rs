@@ -1,14 +1,37 @@
-use super::{Action, Machines};
+use std::sync::Arc;
+
+use super::Action;
 use crate::{
-    api::patch,
-    capi::provider::apply::{known_after, read},
+    api::{
+        machine::{self as native, MachineClass},
+        patch,
+    },
+    capi::{
+        provider::apply::{known_after, read},
+        stand_in::observe::{Deployments, Ground},
+        types::{Machine, MachineSet},
+    },
     plan::Step,
     runtime::{
         cache::Key,
+        clock::Clock,
+        objects::Objects,
         reconcile::{Next, Turn},
         worker::ReconcileError,
     },
 };
+
+/// Reconciles Machines, by the names of native Machines.
+pub(super) struct Machines {
+    pub mirrors: Arc<Objects<Machine>>,
+    pub natives: Arc<Objects<native::Machine>>,
+    pub sets: Arc<Objects<MachineSet>>,
+    pub native_sets: Arc<Objects<native::MachineSet>>,
+    pub deployments: Arc<Deployments>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub ground: Ground,
+    pub clock: Arc<dyn Clock>,
+}
 
 pub(super) async fn apply(
     kind: &Machines,

@@ -34,7 +34,6 @@ use crate::{
 };
 
 pub(super) use register::KIND;
-use register::Machines;
 
 /// The input of a plan for a Machine.
 #[derive(Clone, Debug)]

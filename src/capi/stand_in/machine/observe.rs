@@ -1,6 +1,6 @@
 use kube::ResourceExt;
 
-use super::{Machines, Session, Snapshot};
+use super::{Session, Snapshot, apply::Machines};
 use crate::{
     api::labels,
     capi::{

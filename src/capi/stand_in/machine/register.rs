@@ -1,6 +1,10 @@
 use std::sync::Arc;
 
-use super::{Action, Session, Snapshot, apply, plan};
+use super::{
+    Action, Session, Snapshot,
+    apply::{self, Machines},
+    plan,
+};
 use crate::{
     api::machine::{self as native, MachineClass},
     capi::{
@@ -16,8 +20,6 @@ use crate::{
     runtime::{
         cache::Key,
         cell::{Builder, Kind},
-        clock::Clock,
-        objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         worker::ReconcileError,
@@ -25,18 +27,6 @@ use crate::{
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-/// Reconciles Machines, by the names of native Machines.
-pub(super) struct Machines {
-    pub mirrors: Arc<Objects<Machine>>,
-    pub natives: Arc<Objects<native::Machine>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub native_sets: Arc<Objects<native::MachineSet>>,
-    pub deployments: Arc<Deployments>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub ground: Ground,
-    pub clock: Arc<dyn Clock>,
-}
 
 impl Reconciler for Machines {
     type Key = Key;

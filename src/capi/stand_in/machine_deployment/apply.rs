@@ -1,34 +1,60 @@
 //! Executes plans for MachineDeployments.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::PartialObjectMetaExt,
 };
 use serde_json::json;
 
-use super::{Action, MachineDeployments, Snapshot};
+use super::{Action, Snapshot};
 use crate::{
-    api::{labels, patch},
+    api::{
+        labels,
+        machine::{self as native, MachineClass},
+        patch,
+    },
     capi::{
         conversion::user_data_secret,
         provider::{
             apply::{known_after, read},
             view::View,
         },
-        stand_in::mirror::is_mirror,
-        types::{MachineSet, names},
+        stand_in::{mirror::is_mirror, observe::Ground},
+        types::{Cluster, MCMMachineTemplate, MCMMigration, Machine, MachineDeployment, MachineSet, names},
     },
-    controllers::object::owner,
+    controllers::{object::owner, secret::MetadataOfSecret},
     plan::Step,
     runtime::{
         cache::Key,
-        objects::WriteError,
+        clock::Clock,
+        objects::{Objects, WriteError},
         reconcile::{Next, Turn},
         worker::ReconcileError,
     },
 };
+
+/// Reconciles MachineDeployments.
+pub(super) struct MachineDeployments {
+    pub objects: Arc<Objects<MachineDeployment>>,
+    pub migrations: Arc<Objects<MCMMigration>>,
+    pub clusters: Arc<Objects<Cluster>>,
+    pub templates: Arc<Objects<MCMMachineTemplate>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub natives: Arc<Objects<native::MachineDeployment>>,
+    pub native_sets: Arc<Objects<native::MachineSet>>,
+    pub native_machines: Arc<Objects<native::Machine>>,
+    pub sets: Arc<Objects<MachineSet>>,
+    pub machines: Arc<Objects<Machine>>,
+    pub ground: Ground,
+    pub control: Client,
+    pub watch_filter: Option<String>,
+    pub clock: Arc<dyn Clock>,
+}
 
 pub(super) async fn apply(
     kind: &MachineDeployments,

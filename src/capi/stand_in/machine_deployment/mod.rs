@@ -8,6 +8,7 @@
 //!   `Orphan`, that has the authority, and after a live look for core.
 
 mod apply;
+mod cache;
 mod native;
 mod observe;
 mod plan;
@@ -43,7 +44,6 @@ use crate::{
 };
 
 pub(super) use register::KIND;
-use register::MachineDeployments;
 
 /// The input of a plan for a MachineDeployment.
 #[derive(Clone, Debug)]

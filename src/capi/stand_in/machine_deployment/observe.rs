@@ -5,7 +5,7 @@ use std::{
 
 use kube::ResourceExt;
 
-use super::{MachineDeployments, Memory, Session, Snapshot};
+use super::{Memory, Session, Snapshot, apply::MachineDeployments};
 use crate::{
     api::{labels, machine::MachineClass},
     capi::{

@@ -1,9 +1,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Client;
 
-use super::{Action, Memory, Session, Snapshot, apply, plan};
+use super::{
+    Action, Memory, Session, Snapshot,
+    apply::{self, MachineDeployments},
+    plan,
+};
 use crate::{
     api::{
         labels,
@@ -15,17 +18,13 @@ use crate::{
             observe::{Ground, add_those_of, keys},
             settings::{ROLE_NAME, Settings},
         },
-        types::{Cluster, MCMMachineTemplate, MCMMigration, Machine, MachineDeployment, MachineSet},
+        types::{Cluster, MCMMachineTemplate, MCMMigration, MachineDeployment},
     },
-    controllers::{
-        object::{owner, prune},
-        secret::MetadataOfSecret,
-    },
+    controllers::{object::owner, secret::MetadataOfSecret},
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Key},
-        cell::{Builder, Kept, Kind},
-        clock::Clock,
+        cache::Key,
+        cell::{Builder, Kind},
         objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
@@ -34,37 +33,6 @@ use crate::{
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-impl Kept for MachineDeployment {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
-
-impl Kept for MCMMigration {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
-
-/// Reconciles MachineDeployments.
-pub(super) struct MachineDeployments {
-    pub objects: Arc<Objects<MachineDeployment>>,
-    pub migrations: Arc<Objects<MCMMigration>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub templates: Arc<Objects<MCMMachineTemplate>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub natives: Arc<Objects<native::MachineDeployment>>,
-    pub native_sets: Arc<Objects<native::MachineSet>>,
-    pub native_machines: Arc<Objects<native::Machine>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub ground: Ground,
-    pub control: Client,
-    pub watch_filter: Option<String>,
-    pub clock: Arc<dyn Clock>,
-}
 
 impl Reconciler for MachineDeployments {
     type Key = Key;

@@ -1,14 +1,31 @@
-use super::{Action, MachineSets};
+use std::sync::Arc;
+
+use super::Action;
 use crate::{
-    api::patch,
-    capi::provider::apply::{known_after, read},
+    api::{machine as native, patch},
+    capi::{
+        provider::apply::{known_after, read},
+        stand_in::observe::{Deployments, Ground},
+        types::MachineSet,
+    },
     plan::Step,
     runtime::{
         cache::Key,
+        clock::Clock,
+        objects::Objects,
         reconcile::{Next, Turn},
         worker::ReconcileError,
     },
 };
+
+/// Reconciles MachineSets, by the names of native sets.
+pub(super) struct MachineSets {
+    pub mirrors: Arc<Objects<MachineSet>>,
+    pub natives: Arc<Objects<native::MachineSet>>,
+    pub deployments: Arc<Deployments>,
+    pub ground: Ground,
+    pub clock: Arc<dyn Clock>,
+}
 
 pub(super) async fn apply(
     kind: &MachineSets,

@@ -4,6 +4,7 @@
 //! would have deleted it.
 
 mod apply;
+mod cache;
 mod observe;
 mod plan;
 mod register;
@@ -29,7 +30,6 @@ use crate::{
 };
 
 pub(super) use register::KIND;
-use register::MachineSets;
 
 /// The input of a plan for a MachineSet.
 #[derive(Clone, Debug)]

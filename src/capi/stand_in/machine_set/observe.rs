@@ -1,4 +1,4 @@
-use super::{MachineSets, Snapshot};
+use super::{Snapshot, apply::MachineSets};
 use crate::{
     capi::provider::{observe::view, view::View},
     runtime::cache::Key,

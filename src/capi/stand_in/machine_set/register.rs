@@ -1,6 +1,10 @@
 use std::sync::Arc;
 
-use super::{Action, Snapshot, apply, plan};
+use super::{
+    Action, Snapshot,
+    apply::{self, MachineSets},
+    plan,
+};
 use crate::{
     api::machine as native,
     capi::{
@@ -11,13 +15,11 @@ use crate::{
         },
         types::{Cluster, MCMMigration, MachineDeployment, MachineSet},
     },
-    controllers::{machine_set::BY_CONTROLLER, object::prune},
+    controllers::machine_set::BY_CONTROLLER,
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Key},
-        cell::{Builder, Kept, Kind},
-        clock::Clock,
-        objects::Objects,
+        cache::Key,
+        cell::{Builder, Kind},
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
         worker::ReconcileError,
@@ -25,21 +27,6 @@ use crate::{
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
-
-impl Kept for MachineSet {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
-
-/// Reconciles MachineSets, by the names of native sets.
-pub(super) struct MachineSets {
-    pub mirrors: Arc<Objects<MachineSet>>,
-    pub natives: Arc<Objects<native::MachineSet>>,
-    pub deployments: Arc<Deployments>,
-    pub ground: Ground,
-    pub clock: Arc<dyn Clock>,
-}
 
 impl Reconciler for MachineSets {
     type Key = Key;

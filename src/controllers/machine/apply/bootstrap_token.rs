@@ -6,10 +6,13 @@ use kube::{
 use rand::Rng;
 
 use super::{
-    super::{BootstrapToken, Snapshot},
     pods::{failed, target},
+    ports::Ports,
 };
-use crate::{controllers::machine::Ports, runtime::objects::chain};
+use crate::{
+    controllers::machine::{BootstrapToken, Snapshot},
+    runtime::objects::chain,
+};
 
 const TOKEN_NAMESPACE: &str = "kube-system";
 const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";

@@ -2,12 +2,9 @@ use std::{sync::Arc, time::Instant};
 
 use kube::ResourceExt;
 
-use super::{
-    super::{Action, ClassView, Snapshot, metrics, token},
-    Session,
-};
+use super::{ports::Ports, session::Session};
 use crate::{
-    controllers::machine::Ports,
+    controllers::machine::{Action, ClassView, Snapshot, metrics, token},
     driver::{Code, DriverError, MachineRequest, SecretData},
 };
 

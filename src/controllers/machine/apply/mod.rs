@@ -6,7 +6,9 @@ mod lanes;
 mod node;
 mod permits;
 mod pods;
+mod ports;
 mod secret_data;
+mod session;
 mod volumes;
 
 use std::{sync::Arc, time::Duration};
@@ -16,18 +18,12 @@ use kube::ResourceExt;
 use serde_json::Value;
 use tokio::time::Instant;
 
-pub(crate) use lanes::{Lanes, Visit};
-pub(crate) use permits::{Held as HeldPermit, Permits, look as look_at_permit, take as take_permit};
-pub(crate) use secret_data::of_class as secrets_of_class;
-
-use self::lanes::Lane;
 use super::{
-    Action, BootstrapToken, ClassView, Learned, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan, policy::after,
+    Action, BootstrapToken, ClassView, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan, policy::after,
 };
 use crate::{
     api::{machine::MachineStatus, patch},
-    controllers::machine::Ports,
-    driver::{Account, SecretData},
+    driver::Account,
     plan::{Event, Plan, Step},
     runtime::{
         cache::Key,
@@ -36,6 +32,14 @@ use crate::{
         worker::{ReconcileError, Requeue},
     },
 };
+use lanes::Lane;
+
+#[cfg(test)]
+pub(crate) use lanes::Lanes;
+pub(crate) use permits::{Held as HeldPermit, Permits, look as look_at_permit, take as take_permit};
+pub(crate) use ports::Ports;
+pub(crate) use secret_data::of_class as secrets_of_class;
+pub(crate) use session::Session;
 
 /// After this time a reconcile that has more steps gives its slot to the next Machine and is requeued.
 const YIELD_AFTER: Duration = Duration::from_secs(10);
@@ -43,27 +47,6 @@ const YIELD_AFTER: Duration = Duration::from_secs(10);
 /// The machine kind as a reconciler.
 pub(crate) struct Machines {
     pub context: Arc<Ports>,
-}
-
-/// State of one reconcile: what its calls returned, and what it holds until it ends.
-#[derive(Default)]
-pub(crate) struct Session {
-    /// UID of the Machine. Another Machine may get the same name while a call is in flight.
-    uid: Option<String>,
-    learned: Learned,
-    /// Data of the Secrets and the bootstrap token. Plans do not see it.
-    secret: SecretData,
-    token: Option<String>,
-    visit: Option<Visit>,
-    permit: Option<HeldPermit>,
-    began: Option<Instant>,
-}
-
-impl Session {
-    /// The results of calls for the Machine with this UID.
-    pub(super) fn learned_of(&self, uid: Option<&str>) -> Learned {
-        if self.uid.as_deref() == uid { self.learned.clone() } else { Learned::default() }
-    }
 }
 
 impl Reconciler for Machines {

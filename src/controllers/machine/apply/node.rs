@@ -4,13 +4,10 @@ use futures::FutureExt;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::{
-    super::{NodeKey, NodeWrite, Snapshot},
-    pods::in_time,
-};
+use super::{pods::in_time, ports::Ports};
 use crate::{
     api::{labels, node::Node, syntax},
-    controllers::machine::Ports,
+    controllers::machine::{NodeKey, NodeWrite, Snapshot},
     runtime::{
         cache::Key,
         objects::{Objects, WriteError, WriteFailure, chain},

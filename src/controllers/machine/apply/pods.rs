@@ -12,12 +12,11 @@ use kube::{
     api::{DeleteParams, ListParams, Preconditions},
 };
 use serde_json::{Value, json};
-
 use tokio::time::timeout;
 
-use super::super::{Action, PodCall, PodsView, Snapshot, forced_from};
+use super::ports::Ports;
 use crate::{
-    controllers::machine::Ports,
+    controllers::machine::{Action, PodCall, PodsView, Snapshot, plan::forced_from},
     drain::{Allowance, Answer, Method, PodFacts, PodRef, Refusal, is_of_several},
     plan::Step,
     runtime::{cache::Key, objects::chain, target::Target},

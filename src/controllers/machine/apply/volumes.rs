@@ -6,12 +6,12 @@ use kube::{Api, Client, api::ListParams};
 use tokio::time::timeout;
 
 use super::{
-    super::{ClassView, NodeWrite, Snapshot, forced_from},
     pods::{failed, in_time},
+    ports::Ports,
 };
 use crate::{
     api::volume_attachment::VolumeAttachment,
-    controllers::machine::Ports,
+    controllers::machine::{ClassView, NodeWrite, Snapshot, plan::forced_from},
     drain::{Attachments, ClaimFacts, ClaimRef, PodFacts, Volume},
     driver::Driver,
     runtime::{

@@ -5,25 +5,22 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{
-    super::{
-        Action, Policy, Snapshot, draining,
-        memory::NodeWrite,
-        policy::after,
-        status,
-        steps::{is_node_certain, wait_for_write},
-        views::{NodeView, PodsView},
-    },
-    advance, advance_recording,
-    progress::Progress,
-    record_blocked,
-};
+use super::record::{advance, advance_recording, record_blocked};
 use crate::{
     api::{
         labels,
         node::Node,
         reasons::{EventReason, NodeConditionType},
         syntax,
+    },
+    controllers::machine::{
+        Action, Policy, Snapshot, draining,
+        memory::NodeWrite,
+        policy::after,
+        progress::Progress,
+        status,
+        steps::{is_node_certain, wait_for_write},
+        views::{NodeView, PodsView},
     },
     drain::{DrainPlan, DrainPolicy, Mode, PodFacts, Preparation, Volumes, policy as drain_policy},
     plan::{Event, Plan, WaitKind},

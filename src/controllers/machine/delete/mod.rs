@@ -7,33 +7,30 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-mod drain;
-mod node;
-pub(super) mod progress;
-mod volumes;
-
-pub(super) use drain::forced_from;
-
 use super::{
-    Action, Policy, Snapshot, conditions,
-    memory::{Call, NeverMet},
+    Action, Policy, Snapshot,
+    memory::Call,
     policy::after,
-    retry, status,
+    progress::Progress,
+    retry,
     steps::{is_node_certain, set},
     views::{ClassView, NodeView, SecretView, VmView},
 };
 use crate::{
-    api::{
-        labels,
-        machine::{LastOperation, MachinePhase, OperationState, OperationType},
-        reasons::EventReason,
-        syntax,
-    },
+    api::{labels, machine::OperationState, reasons::EventReason, syntax},
     controllers::object::finalizer,
-    driver::{Code, DriverError, Vm},
+    driver::{DriverError, Vm},
     plan::{Event, Plan, WaitKind},
 };
-use progress::Progress;
+use record::{advance, write_progress};
+
+mod drain;
+mod node;
+mod record;
+mod volumes;
+
+pub(super) use drain::forced_from;
+pub(super) use record::record_blocked;
 
 /// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
@@ -242,79 +239,4 @@ fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
 /// Nothing failed.
 fn wait_for_cloud(plan: &mut Plan<Action>, error: &DriverError, until: Timestamp) {
     plan.wait(WaitKind::CloudOperation, format!("the cloud: {}", error.message), Some(until));
-}
-
-/// Stores the next step, unless it is stored already.
-pub(super) fn advance(plan: &mut Plan<Action>, snapshot: &Snapshot, next: Progress, story: &str, reason: &str) {
-    write_progress(plan, snapshot, OperationState::Processing, &next.after(story), reason, None);
-}
-
-/// As [`advance`], with an event.
-pub(super) fn advance_recording(
-    plan: &mut Plan<Action>,
-    snapshot: &Snapshot,
-    next: Progress,
-    story: &str,
-    reason: &str,
-    event: Event,
-) {
-    write_progress(plan, snapshot, OperationState::Processing, &next.after(story), reason, Some(event));
-}
-
-/// Stores that a step failed and will be retried, unless it is stored already.
-pub(super) fn record_blocked(plan: &mut Plan<Action>, snapshot: &Snapshot, step: Progress, story: &str, event: Event) {
-    write_progress(
-        plan,
-        snapshot,
-        OperationState::Failed,
-        &step.after(story),
-        "the status shows what the deletion waits for",
-        Some(event),
-    );
-}
-
-fn write_progress(
-    plan: &mut Plan<Action>,
-    snapshot: &Snapshot,
-    state: OperationState,
-    text: &str,
-    reason: &str,
-    event: Option<Event>,
-) {
-    let (machine, now) = (&snapshot.machine, snapshot.now);
-    let stored = status::stored(machine);
-    let mut next = stored.clone();
-    if stored.current_status.phase != MachinePhase::Terminating {
-        status::enter(&mut next, MachinePhase::Terminating, false, now);
-    }
-    next.current_status.preserve_expiry_time = None;
-    next.last_operation = operation(state, text, now);
-    let never_met = match Progress::of_text(text) {
-        Progress::Drain => snapshot.memory.never_met_budgets(),
-        _ => NeverMet::default(),
-    };
-    conditions::set_drain_blocked(&mut next.conditions, &never_met, now);
-    if let Some(state) = kept_driver_state(snapshot) {
-        next.last_known_state = state;
-    }
-    if !status::is_news(&stored, &next, now) {
-        return;
-    }
-    let action = Action::WriteStatus(Box::new(next));
-    match event {
-        Some(event) => plan.then_recording(action, reason, event),
-        None => plan.then(action, reason),
-    };
-}
-
-fn operation(state: OperationState, text: &str, now: Timestamp) -> LastOperation {
-    match state {
-        OperationState::Failed => status::failed_operation(OperationType::Delete, None::<Code>, text, now),
-        state => status::operation(OperationType::Delete, state, text, now),
-    }
-}
-
-/// The state that the driver returned with the error of its last delete.
-fn kept_driver_state(snapshot: &Snapshot) -> Option<String> {
-    snapshot.memory.failure_of(Call::Delete)?.error.last_known_state.clone()
 }

@@ -4,20 +4,19 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{
-    super::{
-        Action, Snapshot,
-        memory::NodeWrite,
-        steps::{delete_token, is_node_certain, wait_for_nodes},
-        views::NodeView,
-    },
-    advance,
-    progress::Progress,
-    record_blocked,
-};
+use super::record::{advance, record_blocked};
 use crate::{
     api::{labels, node::Node, reasons::EventReason},
-    controllers::object::finalizer,
+    controllers::{
+        machine::{
+            Action, Snapshot,
+            memory::NodeWrite,
+            progress::Progress,
+            steps::{delete_token, is_node_certain, wait_for_nodes},
+            views::NodeView,
+        },
+        object::finalizer,
+    },
     plan::{Event, Plan, WaitKind},
 };
 

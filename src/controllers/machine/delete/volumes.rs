@@ -1,12 +1,11 @@
 //! After a forced drain: the VolumeAttachments of the Node are deleted, so that its volumes can be attached elsewhere
 //! before the Node is deleted.
 
-use super::{
-    super::{Action, Snapshot, memory::NodeWrite, views::NodeView},
-    advance,
-    progress::Progress,
+use super::record::advance;
+use crate::{
+    controllers::machine::{Action, Snapshot, memory::NodeWrite, progress::Progress, views::NodeView},
+    plan::{Plan, WaitKind},
 };
-use crate::plan::{Plan, WaitKind};
 
 /// How often it is tried. A forced deletion must not wait for ever.
 const ATTEMPTS: u32 = 4;

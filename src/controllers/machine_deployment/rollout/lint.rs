@@ -422,5 +422,4 @@ fn length(count: usize) -> i64 {
 }
 
 #[cfg(test)]
-#[path = "lint_tests.rs"]
 mod tests;

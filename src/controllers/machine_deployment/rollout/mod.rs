@@ -1,14 +1,13 @@
 //! Plans a rollout: the replicas of each set, and the steps around them.
 //!
-//! One file per strategy; [`counts`] and [`bounds`] are the numbers they work on, [`lint`] checks the result.
+//! One file per strategy; `counts` and `bounds` are the numbers they work on, [`lint`] checks the result.
 
-pub(super) mod bounds;
-pub(super) mod counts;
 mod in_place;
 pub(super) mod lint;
 mod recreate;
 mod rolling_update;
-pub(super) mod scale;
+mod scale;
+mod updates;
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -16,6 +15,8 @@ use kube::ResourceExt;
 
 use super::{
     Action, Failure, Policy, Snapshot, autoscaler,
+    bounds::Bounds,
+    counts::Scalable,
     nodes::Nodes,
     sets::{OwnedSets, SetView, hash_label, history, naming::identity_for, revision, rollback},
     status::{self, Facts},
@@ -33,8 +34,8 @@ use crate::{
     controllers::object::draft::{Change, Draft, Drafts},
     plan::{Event, Plan, Wait, WaitKind},
 };
-use bounds::Bounds;
 use scale::Mode;
+use updates::paused_counts;
 
 /// Plans one reconcile of a valid deployment.
 pub(super) struct RolloutPlanner<'a> {
@@ -118,11 +119,9 @@ impl<'a> RolloutPlanner<'a> {
         self.strategy != StrategyType::Recreate
     }
 
-    fn scalable(&self) -> Vec<scale::Scalable> {
+    fn scalable(&self) -> Vec<Scalable> {
         let scalable = |set: &SetView| match self.strategy {
-            StrategyType::InPlaceUpdate => {
-                scale::Scalable { counts: in_place::paused_counts(self.snapshot, set), ..set.scalable() }
-            }
+            StrategyType::InPlaceUpdate => Scalable { counts: paused_counts(self.snapshot, set), ..set.scalable() },
             StrategyType::RollingUpdate | StrategyType::Recreate => set.scalable(),
         };
         self.sets.sets.iter().filter(|set| !set.is_deleting()).map(scalable).collect()

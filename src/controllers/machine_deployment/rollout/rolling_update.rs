@@ -1,7 +1,11 @@
 //! RollingUpdate: scales the new set up and the old ones down within the bounds.
 
-use super::{RolloutPlanner, bounds::Bounds, counts::ReplicaCounts};
-use crate::controllers::machine_deployment::steps::{Replicas, scale_set};
+use super::RolloutPlanner;
+use crate::controllers::machine_deployment::{
+    bounds::Bounds,
+    counts::ReplicaCounts,
+    steps::{Replicas, scale_set},
+};
 
 impl RolloutPlanner<'_> {
     pub(super) fn rolling_update(&mut self) {
@@ -146,7 +150,7 @@ fn available(new: &ReplicaCounts, old: &[ReplicaCounts]) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{
+    use super::super::super::{
         bounds::IntOrPercent,
         counts::examples::{any_counts, booting, healthy, with_outliving},
     };

@@ -1,27 +1,9 @@
 //! Distributes a change of `spec.replicas` over the sets, before the rollout continues.
 
-use super::{bounds::Bounds, counts::ReplicaCounts};
-
-/// The facts about a set that scaling needs. Sets are given oldest first. Sets being deleted are left out and count in
-/// [`Mode::departing`].
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Scalable {
-    pub counts: ReplicaCounts,
-    /// Live Machines that the autoscaler marked for deletion.
-    pub chosen: i32,
-    /// The set has the current template.
-    pub is_new: bool,
-    /// Replicas of the deployment when the set was last sized, as annotated.
-    pub desired: Option<i32>,
-    /// Replicas plus surge when the set was last sized, as annotated.
-    pub max: Option<i32>,
-}
-
-impl Scalable {
-    fn is_active(&self) -> bool {
-        self.counts.replicas > 0
-    }
-}
+use crate::controllers::machine_deployment::{
+    bounds::Bounds,
+    counts::{ReplicaCounts, Scalable},
+};
 
 /// Other inputs of scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

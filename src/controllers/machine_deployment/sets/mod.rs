@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use super::{
     Snapshot, UnreadableMachine,
     autoscaler::{Choice, Chosen},
-    rollout::{counts::ReplicaCounts, scale::Scalable},
+    counts::{ReplicaCounts, Scalable},
 };
 use crate::{
     api::{

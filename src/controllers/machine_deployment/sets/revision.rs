@@ -12,7 +12,7 @@ use crate::{
         machine::{MachineDeployment, MachineSet, MachineSetSpec, update_in_place},
     },
     controllers::{
-        machine_deployment::rollout::bounds::Bounds,
+        machine_deployment::bounds::Bounds,
         object::{draft::Draft, owner},
     },
 };

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use super::{
     Failure, Snapshot,
-    rollout::bounds::Bounds,
+    bounds::Bounds,
     sets::{OwnedSets, SetView, i32_count},
     steps::machines as machines_of,
 };

@@ -9,10 +9,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{
-    super::{Action, Policy, Snapshot, plan, rollout::lint::lint},
-    oracle::Tally,
-};
+use super::oracle::Tally;
 use crate::{
     api::{
         labels,
@@ -20,6 +17,7 @@ use crate::{
         node::Node,
     },
     controllers::{
+        machine_deployment::{Action, Policy, Snapshot, plan, rollout::lint::lint},
         object::{deletion_order::marked_at, suffix::Suffixes},
         testing::{Happening, World, merge},
     },

@@ -7,7 +7,6 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    super::{Action, Snapshot, rollout::lint::lint},
     drive::{Drive, deployment, in_place, rolling},
     support::{annotate_deployment, condition, planned, reads},
 };
@@ -20,6 +19,7 @@ use crate::{
         selector::Selector,
     },
     controllers::{
+        machine_deployment::{Action, Snapshot, rollout::lint::lint},
         object::{deletion_order::DeletionOrder, in_place as progress, owner},
         testing::Happening,
     },

@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::super::{Action, Found, Learned, Listing, Memory, Others, Policy, Snapshot, claim_of, plan};
 use crate::{
-    api::{machine::Machine, patch, reasons::EventReason},
+    api::{machine::Machine, patch, reasons::EventReason, vm_owner::Owner},
+    controllers::orphans::{Action, Found, Learned, Listing, Memory, Others, Policy, Snapshot, claim_of, plan},
     driver::{Listed, ListedVm},
     plan::Plan,
-    safety::orphans::{Owner, identity},
+    safety::orphans::identity,
 };
 
 pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);

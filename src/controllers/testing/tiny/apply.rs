@@ -1,10 +1,18 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
-use super::{Snapshot, register::ConfigMaps};
+use super::Snapshot;
 use crate::{
     plan::Step,
-    runtime::{reconcile::Next, worker::ReconcileError},
+    runtime::{objects::Objects, reconcile::Next, worker::ReconcileError},
 };
+
+/// Reconciles ConfigMaps.
+pub(super) struct ConfigMaps {
+    pub objects: Arc<Objects<ConfigMap>>,
+}
 
 pub(super) async fn apply(
     snapshot: &Snapshot,

@@ -5,6 +5,7 @@
 //! line that adds its `KIND` to a cell.
 
 mod apply;
+mod cache;
 #[cfg(test)]
 mod leading;
 mod observe;

@@ -1,4 +1,4 @@
-use super::{Snapshot, register::ConfigMaps};
+use super::{Snapshot, apply::ConfigMaps};
 use crate::runtime::cache::Key;
 
 pub(super) fn observe(key: &Key, maps: &ConfigMaps) -> Option<Snapshot> {

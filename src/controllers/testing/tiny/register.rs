@@ -3,14 +3,17 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
-use super::{Snapshot, apply, observe, plan};
+use super::{
+    Snapshot,
+    apply::{self, ConfigMaps},
+    observe, plan,
+};
 use crate::{
     plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Key},
-        cell::{Builder, Kept, Kind, Role},
+        cache::Key,
+        cell::{Builder, Kind, Role},
         metrics::{Desc, Exposition},
-        objects::Objects,
         queue::{Pacing, Queue},
         reconcile::{Next, Reconciler, Turn},
         worker::ReconcileError,
@@ -19,17 +22,6 @@ use crate::{
 
 pub(super) const ROLE: Role = Role { name: "tiny", lease: "tiny" };
 pub(super) const KIND: Kind<()> = Kind { role: ROLE.name, register };
-
-impl Kept for ConfigMap {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], |map| map.metadata.managed_fields = None)
-    }
-}
-
-/// Reconciles ConfigMaps.
-pub(super) struct ConfigMaps {
-    pub objects: Arc<Objects<ConfigMap>>,
-}
 
 impl Reconciler for ConfigMaps {
     type Key = Key;

@@ -4,11 +4,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::{
-    driver::{
-        conformance::{self, Outcome, Subject},
-        simulated::SimulatedDriver,
-    },
-    simulated_cloud::{Cloud, Control},
+    driver::conformance::{self, Outcome, Subject},
+    simulated_cloud::{Cloud, Control, driver::SimulatedDriver},
 };
 
 fn tested(endpoint: &Endpoint) -> RemoteDriver {

@@ -6,17 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{
-    super::super::{
-        Action, Policy, Snapshot, conditions,
-        delete::progress::Progress,
-        draining::{self, Outcome},
-        memory::{NeverMet, NodeWrite},
-        status,
-        steps::wait_for_write,
-    },
-    enter, node_of,
-};
+use super::condition::{enter, node_of};
 use crate::{
     api::{
         labels,
@@ -24,7 +14,17 @@ use crate::{
         node::Node,
         reasons::{EventReason, InPlaceUpdateReason as Reason},
     },
-    controllers::object::in_place,
+    controllers::{
+        machine::{
+            Action, Policy, Snapshot, conditions,
+            draining::{self, Outcome},
+            memory::{NeverMet, NodeWrite},
+            progress::Progress,
+            status,
+            steps::wait_for_write,
+        },
+        object::in_place,
+    },
     drain::DrainPolicy,
     plan::{Event, Plan},
 };

@@ -10,27 +10,28 @@
 //!
 //! The reason of the condition is the only state, so every process can continue from every moment.
 
+mod condition;
 mod drain;
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::NodeCondition;
-use serde_json::json;
 
-pub(in super::super) use drain::forced_from;
-
-use super::super::{
-    Action, Policy, Snapshot, conditions, memory::NodeWrite, status, steps::is_refused, views::NodeView,
-};
 use crate::{
     api::{
         machine::{MachinePhase, MachineStatus, OperationState, OperationType},
         node::Node,
-        reasons::{EventReason, InPlaceUpdateReason as Reason, NodeConditionType},
+        reasons::{EventReason, InPlaceUpdateReason as Reason},
     },
-    controllers::object::in_place::{self, UpdateResult},
+    controllers::{
+        machine::{Action, Policy, Snapshot, conditions, status},
+        object::in_place::{self, UpdateResult},
+    },
     plan::{Event, Plan, WaitKind},
 };
+use condition::{enter, node_of};
+
+pub(in super::super) use drain::forced_from;
 
 /// Plans the next step of the in-place update of the Machine's own Node.
 pub(in super::super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
@@ -101,16 +102,6 @@ pub(super) fn has_failed(status: &MachineStatus, node: &Node) -> bool {
         && in_place::result_of(node) != Some(UpdateResult::Successful)
 }
 
-/// The Node, if the Machine can be updated in place.
-fn node_of(snapshot: &Snapshot) -> Option<Arc<Node>> {
-    match snapshot.own_node() {
-        NodeView::Present(node) if node.metadata.deletion_timestamp.is_none() && !snapshot.machine.is_terminating() => {
-            Some(node)
-        }
-        _ => None,
-    }
-}
-
 /// The progress that the labels of the Node demand, if it is another one.
 fn next_of(node: &Node, progress: Option<Reason>) -> Option<Reason> {
     if !in_place::is_candidate(node) {
@@ -132,42 +123,6 @@ fn next_of(node: &Node, progress: Option<Reason>) -> Option<Reason> {
             (reported != progress).then_some(reported)
         }
     }
-}
-
-/// Sets the reason of the condition.
-fn enter(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>, reason: Reason) {
-    let purpose = NodeWrite::InPlaceUpdate;
-    if is_refused(plan, snapshot, purpose) {
-        return;
-    }
-    let name = node.metadata.name.as_deref().unwrap_or_default();
-    let (message, why) = match reason {
-        Reason::CandidateForUpdate => {
-            ("Node is a candidate for an in-place update".to_owned(), "the Node is a candidate")
-        }
-        Reason::SelectedForUpdate => ("Node is selected for an in-place update".to_owned(), "the Node was selected"),
-        Reason::DrainSuccessful => ("Node is drained".to_owned(), "no pod is left to drain"),
-        Reason::ReadyForUpdate => {
-            ("Node is ready for its in-place update".to_owned(), "the agent on the Node begins at this condition")
-        }
-        Reason::UpdateSuccessful => ("Node is updated".to_owned(), "the agent on the Node reported success"),
-        Reason::UpdateFailed => {
-            (format!("Update failed: {}", in_place::failure_of(node)), "the agent on the Node reported a failure")
-        }
-    };
-    let now = status::stamp(snapshot.now);
-    let patch = json!({ "status": { "conditions": [{
-        "type": NodeConditionType::InPlaceUpdate.as_str(), "status": "True", "reason": reason.as_str(),
-        "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now,
-    }] } });
-    let action = Action::PatchNodeStatus { node: Arc::clone(node), patch, purpose };
-    match reason {
-        Reason::SelectedForUpdate => {
-            let text = format!("draining Node {name} for its in-place update");
-            plan.then_recording(action, why, Event::normal(EventReason::Draining, text))
-        }
-        _ => plan.then(action, why),
-    };
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ use crate::{
     },
     controllers::{
         machine::{
-            Policy, Ports,
-            apply::{Lanes, Machines},
+            Policy,
+            apply::{Lanes, Machines, Ports},
         },
         node,
         secret::MetadataOfSecret,

@@ -5,7 +5,7 @@ use crate::api::machine::{Machine, MachinePhase};
 
 /// The next step of a deletion, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Progress {
+pub(super) enum Progress {
     /// Nothing is stored yet, or another controller wrote the text.
     Start,
     /// Find out which Node the Machine has.
@@ -27,7 +27,7 @@ impl Progress {
         [Self::GetVmStatus, Self::Drain, Self::DetachVolumes, Self::DeleteVm, Self::DeleteNode, Self::Release];
 
     /// Reads the status. Only the end of the text counts: the text before it may quote an error.
-    pub(in super::super) fn of(machine: &Machine) -> Self {
+    pub(super) fn of(machine: &Machine) -> Self {
         match &machine.status {
             Some(status) if status.current_status.phase == MachinePhase::Terminating => {
                 Self::of_text(&status.last_operation.description)
@@ -36,13 +36,13 @@ impl Progress {
         }
     }
 
-    pub(in super::super) fn of_text(description: &str) -> Self {
+    pub(super) fn of_text(description: &str) -> Self {
         let text = description.trim_end_matches(|c: char| c.is_whitespace() || c == '.');
         Self::STORED.into_iter().find(|step| text.ends_with(step.token())).unwrap_or(Self::Start)
     }
 
     /// Text of the step. Empty for [`Progress::Start`].
-    pub(in super::super) const fn token(self) -> &'static str {
+    pub(super) const fn token(self) -> &'static str {
         match self {
             Self::Start => "",
             Self::GetVmStatus => "Set machine status to termination. Now, getting VM Status",
@@ -55,7 +55,7 @@ impl Progress {
     }
 
     /// A text that ends with the name of this step.
-    pub(in super::super) fn after(self, story: &str) -> String {
+    pub(super) fn after(self, story: &str) -> String {
         format!("{story}{}", self.token())
     }
 }

@@ -8,9 +8,8 @@ use std::{
 use rstest::rstest;
 
 use super::{
-    plan::DrainPlan,
-    tests::{NOW, at, pod, refused, round_with, tried},
-    *,
+    super::{plan::DrainPlan, *},
+    NOW, at, pod, refused, round_with, tried,
 };
 
 const TIMED_OUT: &str = "timeout while waiting for PVs to detach from node";

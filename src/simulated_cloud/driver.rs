@@ -6,19 +6,14 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 use super::{
-    code::Code,
-    environment::{Environment, OpenError},
-    error::DriverError,
-    guard::Observer,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
-    spec::Problems,
-    vm::{Listed, ListedVm, Vm},
+    CloudApi, CreateVm, Failure, InvalidAddress, ListedVm as Listing, PROVIDER_ID_PREFIX, ProviderSpec, Selector,
+    TagRequest, VmState, VmView,
 };
 use crate::{
     api::machine::MachineClass,
-    simulated_cloud::{
-        CloudApi, CreateVm, Failure, ListedVm as Listing, PROVIDER_ID_PREFIX, ProviderSpec, Selector, TagRequest,
-        VmState, VmView,
+    driver::{
+        Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, OpenError, SecretData, Vm,
+        spec::Problems,
     },
 };
 
@@ -28,10 +23,11 @@ pub const NAME: &str = "simulated";
 /// An environment variable for runs with faults (docs/faults.md): the creation of the machine of this name panics.
 const POISON: &str = "MCM_SIMULATED_PANIC";
 
-/// Opens the driver, for the list of built-in drivers.
-pub(super) fn open(environment: &Environment<'_>, _: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+/// Opens the driver of a cloud, or says why its address is invalid.
+pub(crate) fn open(cloud: Result<Arc<dyn CloudApi>, InvalidAddress>) -> Result<Arc<dyn Driver>, OpenError> {
+    let cloud = cloud.map_err(|error| OpenError::Address(Box::new(error)))?;
     let poisoned = std::env::var(POISON).ok();
-    Ok(Arc::new(SimulatedDriver { poisoned, ..SimulatedDriver::new((environment.simulated_cloud)()?) }))
+    Ok(Arc::new(SimulatedDriver { poisoned, ..SimulatedDriver::new(cloud) }))
 }
 
 /// The driver of a simulated cloud, in this process or another.

@@ -1,6 +1,4 @@
-//! Looks for core, and remembers what came of it.
-
-use std::sync::Arc;
+//! What was last seen of core, and the reads that show it.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -10,29 +8,15 @@ use kube::{
 use parking_lot::RwLock;
 
 use crate::{
-    capi::{
-        stand_in::{
-            observe::{Definition, Ground},
-            settings::{ROLE_NAME, Settings},
-            standing::{self, Answer},
-        },
-        types::names,
-    },
-    runtime::{
-        cell::{Builder, Kind},
-        handlers::Handlers,
-        look::{self, Look, Seen},
-        objects::chain,
-    },
+    capi::{stand_in::standing::Answer, types::names},
+    runtime::{handlers::Handlers, objects::chain},
 };
-
-pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
 type Handler = dyn Fn() + Send + Sync;
 
 /// The last look. Kinds of one cell share it.
 #[derive(Default)]
-pub(in super::super) struct Core {
+pub(in crate::capi::stand_in) struct Core {
     asked: RwLock<Option<Answer>>,
     handlers: Handlers<Handler>,
 }
@@ -49,11 +33,11 @@ impl Core {
     }
 
     /// Nobody has looked yet.
-    fn forget(&self) {
+    pub(super) fn forget(&self) {
         *self.asked.write() = None;
     }
 
-    pub(super) fn heard(&self, answer: Answer) {
+    pub(in super::super) fn heard(&self, answer: Answer) {
         let before = self.asked.write().replace(answer.clone());
         if before != Some(answer) {
             self.handlers.each(|handler| handler());
@@ -84,36 +68,4 @@ async fn signs(client: &Client, has_inventory: bool) -> kube::Result<Option<Stri
     Ok(core.map(|provider| {
         format!("Provider {}/{} of clusterctl", provider.namespace().unwrap_or_default(), provider.name_any())
     }))
-}
-
-/// Looks for core.
-struct Signals {
-    core: Arc<Core>,
-    ground: Ground,
-    control: Client,
-}
-
-impl Look for Signals {
-    const NAME: &'static str = "coreprovider";
-
-    async fn look(&self) -> Seen {
-        self.core.ask(&self.control, self.ground.has_inventory()).await;
-        if matches!(self.core.asked(), Some(Err(_))) { Seen::Failure } else { Seen::Answer }
-    }
-
-    fn forget(&self) {
-        self.core.forget();
-    }
-}
-
-fn register(builder: &mut Builder<'_>, _: &Settings) {
-    let core = builder.shared::<Core>();
-    let signals = Signals { core, ground: Ground::new(builder), control: builder.config().control.clone() };
-    let looks = look::register(builder, signals);
-    // clusterctl labels the definitions of core before anything else, and those are watched.
-    builder.on_change::<Definition>(move |change| {
-        if standing::is_of_core(&change.key.name) || change.key.name == standing::INVENTORY {
-            looks.ask();
-        }
-    });
 }

@@ -1,9 +1,6 @@
 //! How long a drain takes, in a world of which time is the only cost.
 
-use super::{
-    tests::{NOW, pod, round_with},
-    *,
-};
+use super::{super::*, NOW, pod, round_with};
 
 const PODS: usize = 100;
 /// How many of them may be away at a time.

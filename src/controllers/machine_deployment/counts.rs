@@ -109,7 +109,7 @@ impl ReplicaCounts {
 pub(super) mod examples {
     use proptest::prelude::*;
 
-    use crate::controllers::machine_deployment::rollout::counts::ReplicaCounts;
+    use crate::controllers::machine_deployment::counts::ReplicaCounts;
 
     pub(crate) fn healthy(replicas: i32) -> ReplicaCounts {
         ReplicaCounts { replicas, live: replicas, available: replicas, ..ReplicaCounts::default() }
@@ -131,6 +131,27 @@ pub(super) mod examples {
         ) -> ReplicaCounts {
             ReplicaCounts { replicas, live: available + expendable + other + deleting, deleting, unreadable, creating, terminating, available, expendable }
         }
+    }
+}
+
+/// The facts about a set that scaling needs. Sets are given oldest first. Sets being deleted are left out and count in
+/// `Mode::departing`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scalable {
+    pub counts: ReplicaCounts,
+    /// Live Machines that the autoscaler marked for deletion.
+    pub chosen: i32,
+    /// The set has the current template.
+    pub is_new: bool,
+    /// Replicas of the deployment when the set was last sized, as annotated.
+    pub desired: Option<i32>,
+    /// Replicas plus surge when the set was last sized, as annotated.
+    pub max: Option<i32>,
+}
+
+impl Scalable {
+    pub(super) fn is_active(&self) -> bool {
+        self.counts.replicas > 0
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::{net::TcpListener, time::Instant};
 use super::SimulatedDriver;
 use crate::{
     api::machine::{Machine, MachineClass},
-    driver::{Code, DriverError, Listed, ListedVm, MachineRequest, Operation, SecretData, Vm, interface::Driver},
+    driver::{Code, Driver, DriverError, Listed, ListedVm, MachineRequest, Operation, SecretData, Vm},
     simulated_cloud::{Client, Cloud, Control, CreateVm, KillMode, KillRequest, VmState, VolumesRequest, router},
 };
 

@@ -1,3 +1,6 @@
+mod pace;
+mod volumes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock},

@@ -1,0 +1,55 @@
+//! Looks for core, and remembers what came of it.
+
+use std::sync::Arc;
+
+use kube::Client;
+
+use crate::{
+    capi::stand_in::{
+        observe::{Definition, Ground},
+        settings::{ROLE_NAME, Settings},
+        standing,
+    },
+    runtime::{
+        cell::{Builder, Kind},
+        look::{self, Look, Seen},
+    },
+};
+
+mod memory;
+
+pub(in crate::capi::stand_in) use memory::Core;
+
+pub(in crate::capi::stand_in) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
+
+/// Looks for core.
+struct Signals {
+    core: Arc<Core>,
+    ground: Ground,
+    control: Client,
+}
+
+impl Look for Signals {
+    const NAME: &'static str = "coreprovider";
+
+    async fn look(&self) -> Seen {
+        self.core.ask(&self.control, self.ground.has_inventory()).await;
+        if matches!(self.core.asked(), Some(Err(_))) { Seen::Failure } else { Seen::Answer }
+    }
+
+    fn forget(&self) {
+        self.core.forget();
+    }
+}
+
+fn register(builder: &mut Builder<'_>, _: &Settings) {
+    let core = builder.shared::<Core>();
+    let signals = Signals { core, ground: Ground::new(builder), control: builder.config().control.clone() };
+    let looks = look::register(builder, signals);
+    // clusterctl labels the definitions of core before anything else, and those are watched.
+    builder.on_change::<Definition>(move |change| {
+        if standing::is_of_core(&change.key.name) || change.key.name == standing::INVENTORY {
+            looks.ask();
+        }
+    });
+}

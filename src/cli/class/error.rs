@@ -1,0 +1,36 @@
+//! Errors of a check.
+
+use crate::{api::machine::API_VERSION, cli::objects::ObjectsError};
+
+/// Classes that could not be checked.
+#[derive(Debug, thiserror::Error)]
+pub enum NotChecked {
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] ObjectsError),
+    /// An object in it is none of its kind.
+    #[error("{object}: {problem}")]
+    Invalid {
+        /// Kind and name.
+        object: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// An object of a kind that is not served in this version.
+    #[error("{object}: apiVersion {given} is not served: write {API_VERSION}")]
+    Version {
+        /// Kind and name.
+        object: String,
+        /// Its `apiVersion`.
+        given: String,
+    },
+    /// There is nothing to check.
+    #[error("there is no MachineClass in {0}")]
+    Nothing(String),
+    /// Credentials would be readable by others.
+    #[error("credentials would travel unencrypted to {0}: use https://, or --driver-insecure")]
+    Exposed(String),
+    /// A driver cannot be used.
+    #[error("{0}")]
+    Driver(String),
+}

@@ -1,0 +1,90 @@
+//! Everything that Machines are reconciled with.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{lanes::Lanes, permits::Permits};
+use crate::{
+    api::machine::{Machine, MachineClass},
+    controllers::{
+        self, Settings,
+        api_servers::ApiServers,
+        machine::{Policy, Snapshot, metrics::MachineMetrics},
+        object,
+        secret::MetadataOfSecret,
+    },
+    driver::Catalogue,
+    runtime::{
+        cache::Key,
+        cell::Builder,
+        clock::Clock,
+        events::Events,
+        holds::Holds,
+        objects::Objects,
+        owners::Owners,
+        queue::Queue,
+        secrets::Secrets,
+        target::{Target, TargetOf, Targets},
+    },
+};
+
+/// What Machines are reconciled with.
+pub(crate) struct Ports {
+    pub machines: Arc<Objects<Machine>>,
+    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Secrets,
+    pub owners: Arc<Owners>,
+    pub targets: Arc<Targets>,
+    pub drivers: Arc<Catalogue>,
+    pub lanes: Arc<Lanes>,
+    pub queue: Arc<Queue<Key>>,
+    pub permits: Arc<Permits>,
+    pub servers: Arc<ApiServers>,
+    pub holds: Arc<Holds>,
+    pub policy: Policy,
+    pub events: Events,
+    pub measured: Arc<MachineMetrics>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Ports {
+    pub fn new(builder: &mut Builder<'_>, settings: &Settings, queue: &Arc<Queue<Key>>) -> Self {
+        let secrets = builder.objects::<MetadataOfSecret>();
+        let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
+        let holds = object::holds(builder);
+        let owners = Owners::of_cell(builder);
+        let (machines, classes) = (builder.objects(), builder.objects());
+        let config = builder.config();
+        Self {
+            machines,
+            classes,
+            secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
+            owners,
+            targets: Arc::clone(&config.targets),
+            drivers: Arc::clone(&settings.drivers),
+            lanes: Arc::new(Lanes::new(settings.slots, Arc::clone(queue))),
+            queue: Arc::clone(queue),
+            permits,
+            servers,
+            holds,
+            policy: settings.machine.clone(),
+            events: config.events.with_component(controllers::MACHINES.lease),
+            measured: config.shared.metrics.of(),
+            clock: Arc::clone(&config.shared.clock),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The cluster of a Machine's Node, or why there is none.
+    pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<Target>, &'static str> {
+        match self.targets.of(&snapshot.machine.metadata) {
+            TargetOf::Known(target) => Ok(target),
+            TargetOf::NoTarget => Err("this process has no target cluster"),
+            TargetOf::Unknown => Err("the target cluster of the machine is not connected"),
+        }
+    }
+}

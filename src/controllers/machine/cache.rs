@@ -1,0 +1,97 @@
+//! The cache of Machines with its indexes.
+
+use std::sync::Arc;
+
+use kube::core::ObjectMeta;
+
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, node_name},
+    },
+    controllers::{
+        SETS,
+        object::{in_place, owner, prune},
+    },
+    runtime::{
+        cache::{AnyIndex, Cache, Index, Key},
+        cell::{Kept, Role},
+        target::{NodeKey, Targets},
+    },
+};
+
+/// Index: UID of the controller; empty for Machines without one.
+pub(crate) const BY_CONTROLLER: &Index<Machine, String> =
+    &Index::new("controller", |machine| vec![owner::controller_uid(machine)]);
+
+/// Index: name of the Node, in whatever target.
+const BY_NODE: &Index<Machine, String> =
+    &Index::new("node", |machine| machine.node_name().map(str::to_owned).into_iter().collect());
+
+/// Index: the class.
+const BY_CLASS: &Index<Machine, Key> =
+    &Index::new("class", |machine| vec![Key::beside(&machine.metadata, &machine.spec.class.name)]);
+
+/// Index: value of the label `name`.
+pub(crate) const BY_DEPLOYMENT: &Index<Machine, String> = &Index::new("deployment", |machine| {
+    let labels = machine.metadata.labels.iter();
+    labels.filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned()).collect()
+});
+
+/// Index: the Secret with its own user data.
+pub(super) const BY_USER_DATA: &Index<Machine, Key> = &Index::new("user data", |machine| {
+    let secret = machine.user_data_secret().map(|name| Key::beside(&machine.metadata, name));
+    secret.into_iter().collect()
+});
+
+const INDEXES: &[&dyn AnyIndex<Machine>] = &[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA];
+
+impl Kept for Machine {
+    fn cache() -> Arc<Cache<Self>> {
+        Cache::new(INDEXES, |machine| {
+            prune(machine);
+            machine.status.iter_mut().for_each(|status| status.conditions.shrink_to_fit());
+        })
+    }
+
+    /// Sets and deployments read one of the conditions, and write no status. The others are a third of a Machine.
+    fn cache_for(roles: &[Role]) -> Arc<Cache<Self>> {
+        if roles != [SETS] {
+            return Self::cache();
+        }
+        Cache::new(INDEXES, |machine| {
+            prune(machine);
+            if let Some(status) = &mut machine.status {
+                status.conditions.retain(in_place::is_progress);
+                status.conditions.shrink_to_fit();
+            }
+        })
+    }
+}
+
+/// The Machines that name a class, whatever `class.kind` says.
+pub(crate) fn naming_class(machines: &Cache<Machine>, class: &Key) -> impl Iterator<Item = Arc<Machine>> + use<> {
+    machines.by(BY_CLASS, class).into_iter()
+}
+
+/// The Machines whose Node this is.
+pub(crate) fn of_node<'a>(
+    machines: &Cache<Machine>,
+    targets: &'a Targets,
+    node: &'a NodeKey,
+) -> impl Iterator<Item = Arc<Machine>> + use<'a> {
+    let named = machines.by(BY_NODE, &node.name).into_iter();
+    named.filter(move |machine| targets.node_key(&machine.metadata, &node.name).as_ref() == Some(node))
+}
+
+/// The metadata of the Machines whose Node this is and that cannot be decoded.
+pub(crate) fn unreadable_of_node<'a>(
+    machines: &Cache<Machine>,
+    targets: &'a Targets,
+    node: &'a NodeKey,
+) -> impl Iterator<Item = ObjectMeta> + use<'a> {
+    let named = machines.unreadable().into_iter().map(|machine| machine.meta);
+    named.filter(move |meta| {
+        node_name(meta) == Some(&node.name) && targets.node_key(meta, &node.name).as_ref() == Some(node)
+    })
+}

@@ -1,0 +1,46 @@
+//! The caches of Nodes with their index.
+
+use std::sync::Arc;
+
+use crate::{
+    api::{
+        labels,
+        node::{Node, NodeStatus},
+    },
+    controllers::{self, object::prune},
+    runtime::{
+        cache::{Cache, Index},
+        cell::Role,
+    },
+};
+
+/// Index: name of the Machine in the label of a Node.
+pub(crate) const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node| {
+    node.metadata.labels.iter().filter_map(|all| all.get(labels::MACHINE_NAME).cloned()).collect()
+});
+
+/// An empty cache of the Nodes of one target.
+pub(crate) fn cache() -> Arc<Cache<Node>> {
+    Cache::new(&[BY_MACHINE], |node| {
+        prune_node(node);
+        node.status.conditions.shrink_to_fit();
+    })
+}
+
+/// An empty cache of Nodes of which only metadata and spec are read. The status is half of a Node.
+fn cache_without_status() -> Arc<Cache<Node>> {
+    Cache::new(&[], |node| {
+        prune_node(node);
+        node.status = NodeStatus::default();
+    })
+}
+
+fn prune_node(node: &mut Node) {
+    prune(node);
+    node.spec.taints.shrink_to_fit();
+}
+
+/// Makes the caches of Nodes in a process with these roles. Sets alone are reconciled without the status of Nodes.
+pub(crate) fn cache_for(roles: &[Role]) -> fn() -> Arc<Cache<Node>> {
+    if roles == [controllers::SETS] { cache_without_status } else { cache }
+}

@@ -1,0 +1,53 @@
+//! The drivers of a process: those in this build, and those in processes of their own.
+
+use std::sync::Arc;
+
+#[cfg(feature = "remote")]
+use crate::driver::remote::Endpoint;
+#[cfg(feature = "simulated")]
+use crate::simulated_cloud::driver as simulated;
+use crate::{
+    driver::{BuiltIn, Catalogue, Environment, Guards, OpenError, SecretPolicy, clouds_of_build},
+    simulated_cloud::{CloudApi, InvalidAddress},
+};
+
+/// Makes the client of a simulated cloud, or an embedded one.
+pub(crate) type SimulatedCloud<'a> = dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress> + Sync + 'a;
+
+/// Where the drivers of a process come from.
+pub(crate) struct DriverSources<'a> {
+    /// The simulated cloud, in the process or beside it. Only its driver needs it.
+    pub simulated_cloud: &'a SimulatedCloud<'a>,
+    /// What Secrets of classes may use.
+    pub secrets: &'a SecretPolicy,
+    /// Drivers in processes of their own. They replace built-in ones of the same name.
+    #[cfg(feature = "remote")]
+    pub remote: &'a [Endpoint],
+}
+
+impl DriverSources<'_> {
+    /// Opens all drivers, or only the one of `provider`.
+    ///
+    /// # Errors
+    /// There is none of `provider`, or a driver cannot be opened.
+    pub(crate) fn open(&self, provider: Option<&str>, guards: &Guards) -> Result<Catalogue, OpenError> {
+        let environment = Environment {
+            secrets: self.secrets,
+            #[cfg(feature = "remote")]
+            remote: self.remote,
+        };
+        let others = [
+            #[cfg(feature = "simulated")]
+            BuiltIn { provider: simulated::NAME, open: &|_, _| simulated::open((self.simulated_cloud)()) },
+        ];
+        Catalogue::open(&others, &environment, provider, guards)
+    }
+}
+
+/// Names of the drivers in this build, and of those that it lacks.
+pub(crate) fn drivers_of_build() -> (Vec<&'static str>, Vec<&'static str>) {
+    let (mut built_in, left_out) = clouds_of_build();
+    #[cfg(feature = "simulated")]
+    built_in.push(simulated::NAME);
+    (built_in, left_out)
+}

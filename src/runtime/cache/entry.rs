@@ -1,0 +1,73 @@
+//! Objects of a cache: their kinds, their keys, their changes.
+
+use std::{fmt::Debug, hash::Hash, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::de::DeserializeOwned;
+
+/// A kind that can be cached.
+pub trait Cached: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
+
+impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> Cached for K {}
+
+/// Namespace and name; the namespace is empty for cluster-scoped kinds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Key {
+    /// The key of an object.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
+    }
+
+    /// The key of this name in the namespace of an object.
+    pub fn beside(meta: &ObjectMeta, name: &str) -> Self {
+        Self::new(meta.namespace.clone().unwrap_or_default(), name)
+    }
+
+    /// A name in a namespace.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// A change of one object.
+#[derive(Debug)]
+pub struct Change<K> {
+    /// Which object.
+    pub key: Key,
+    /// Its metadata, as last known.
+    pub meta: ObjectMeta,
+    /// The object before; `None` if none was stored or it was unreadable.
+    pub old: Option<Arc<K>>,
+    /// The object now; `None` if it was deleted or is unreadable.
+    pub new: Option<Arc<K>>,
+    /// It was deleted.
+    pub gone: bool,
+    /// The decoding error, if it exists and cannot be decoded.
+    pub unreadable: Option<String>,
+}
+
+/// An object that exists and cannot be decoded.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// The decoding error.
+    pub error: String,
+}

@@ -1,0 +1,13 @@
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::plan::Event;
+
+/// One occurrence of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Occurrence {
+    pub component: &'static str,
+    pub regarding: ObjectReference,
+    pub event: Event,
+    pub at: Timestamp,
+}

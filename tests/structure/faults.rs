@@ -1,0 +1,188 @@
+//! Each rule finds the faults that it is for, in small trees.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use rstest::rstest;
+
+use super::{circles_of, imports_of_shells, impurities, misplaced_tests, upward_imports};
+use crate::tree::{Tree, circles, code_of, expand, words_of};
+
+/// A kind without faults: mod, plan, observe, apply and register.
+const KIND: [(&str, &str); 5] = [
+    (
+        "controllers/kind/mod.rs",
+        "mod apply;\nmod plan;\npub use plan::plan;\npub struct Snapshot;\npub struct Action;\n",
+    ),
+    ("controllers/kind/plan.rs", "use super::{Action, Snapshot};\nuse crate::plan::Plan;\nfn plan() {}\n"),
+    ("controllers/kind/observe.rs", "use super::{Snapshot, apply::Kinds};\nfn observe() {}\n"),
+    ("controllers/kind/apply.rs", "use super::Action;\nuse crate::runtime::Client;\npub struct Kinds;\n"),
+    ("controllers/kind/register.rs", "use super::{apply::Kinds, plan};\nfn register() {}\n"),
+];
+const PLAN: (&str, &str) = ("plan/mod.rs", "pub struct Plan;\n");
+const RUNTIME: (&str, &str) = ("runtime/mod.rs", "pub struct Client;\n");
+
+/// The kind with some files replaced or added.
+fn with(changed: &[(&str, &str)]) -> Tree {
+    let mut files: BTreeMap<&str, &str> = KIND.into_iter().chain([PLAN, RUNTIME]).collect();
+    files.extend(changed.iter().copied());
+    Tree::of(&files.into_iter().collect::<Vec<_>>())
+}
+
+#[test]
+fn a_kind_without_faults_passes_every_rule() {
+    let tree = with(&[]);
+    let all = [circles_of(&tree), imports_of_shells(&tree), upward_imports(&tree), impurities(&tree)];
+    assert_eq!(all.concat(), [""; 0]);
+}
+
+#[rstest]
+#[case::a_use_of_a_child(&[
+    ("a/mod.rs", "mod child;\nuse child::X;\npub struct Y;\n"),
+    ("a/child.rs", "use super::Y;\npub struct X;\n"),
+], "a/child.rs -> a/mod.rs")]
+#[case::a_use_of_a_child_with_braces(&[
+    ("a/mod.rs", "mod child;\nuse child::{X as Z, other};\npub struct Y;\n"),
+    ("a/child.rs", "use super::{self, Y};\npub struct X;\n"),
+], "a/child.rs -> a/mod.rs")]
+#[case::a_path_of_the_crate(&[
+    ("a.rs", "use crate::b::B;\npub struct A;\n"),
+    ("b.rs", "fn b() { crate::a::A.f() }\npub struct B;\n"),
+], "a.rs -> b.rs")]
+#[case::a_path_of_a_child_in_code(&[
+    ("a/mod.rs", "mod child;\nfn f() { child::g(Y) }\npub struct Y;\n"),
+    ("a/child.rs", "use super::Y;\npub fn g(_: Y) {}\n"),
+], "a/child.rs -> a/mod.rs")]
+#[case::a_name_that_is_passed_on_and_used(&[
+    ("a/mod.rs", "mod child;\npub use child::X;\npub struct Y(X);\n"),
+    ("a/child.rs", "use super::Y;\npub struct X;\n"),
+], "a/child.rs -> a/mod.rs")]
+#[case::by_way_of_a_folder_that_passes_a_name_on(&[
+    ("a/mod.rs", "mod child;\npub(crate) use child::X;\n"),
+    ("a/child.rs", "use crate::b::B;\npub struct X;\n"),
+    ("b.rs", "use crate::a::X;\npub struct B;\n"),
+], "a/child.rs -> b.rs")]
+#[case::three_files(&[
+    ("a.rs", "use super::b::B;\npub struct A;\n"),
+    ("b.rs", "use crate::{c::C, d::D};\npub struct B;\n"),
+    ("c.rs", "use crate::a::A;\npub struct C;\n"),
+    ("d.rs", "pub struct D;\n"),
+], "a.rs -> b.rs -> c.rs")]
+fn a_circle_is_found(#[case] files: &[(&str, &str)], #[case] expected: &str) {
+    assert_eq!(circles_of(&Tree::of(files)), [expected]);
+}
+
+#[rstest]
+#[case::a_name_that_is_only_passed_on(
+    "mod child;\npub use child::X;\npub struct Y;\n",
+    "use super::Y;\npub struct X;\n"
+)]
+#[case::a_visibility("mod child;\nuse child::X;\n", "pub(in crate::a) struct X;\n")]
+#[case::a_crate_of_the_name_of_no_child("use serde::X;\npub struct Y;\n", "use super::Y;\npub struct X;\n")]
+#[case::a_comment("mod child;\nuse child::X;\npub struct Y;\n", "// use super::Y;\npub struct X;\n")]
+#[case::a_test(
+    "mod child;\nuse child::X;\npub struct Y;\n",
+    "pub struct X;\n\n#[cfg(test)]\nmod tests {\n    use super::super::Y;\n}\n"
+)]
+fn no_circle_is_found_where_there_is_none(#[case] parent: &str, #[case] child: &str) {
+    assert_eq!(circles_of(&Tree::of(&[("a/mod.rs", parent), ("a/child.rs", child)])), [""; 0]);
+}
+
+#[rstest]
+#[case::by_its_path("use crate::driver::Code;\n")]
+#[case::in_code("fn f() { crate::driver::Code::new() }\n")]
+#[case::by_a_name_that_is_passed_on("use crate::{api::x::X, driver};\n")]
+fn an_upward_import_is_found(#[case] text: &str) {
+    let files =
+        [("runtime/queue.rs", text), ("driver/mod.rs", "mod code;\npub use code::Code;\n"), ("driver/code.rs", "")];
+    let found = upward_imports(&Tree::of(&files));
+    assert!(matches!(found.as_slice(), [one] if one.starts_with("runtime/queue.rs uses driver/")), "{found:?}");
+}
+
+#[rstest]
+#[case("simulated_cloud/mod.rs", "driver/mod.rs")]
+#[case("controllers/mod.rs", "driver/mod.rs")]
+#[case("driver/mod.rs", "runtime/mod.rs")]
+fn floors_are_used_from_above_only(#[case] above: &str, #[case] below: &str) {
+    let uses = |other: &str| format!("use crate::{}::X;\npub struct X;\n", other.trim_end_matches("/mod.rs"));
+    let downward = uses(below);
+    assert_eq!(upward_imports(&Tree::of(&[(above, &downward), (below, "pub struct X;\n")])), [""; 0]);
+    let upward = uses(above);
+    let found = upward_imports(&Tree::of(&[(above, "pub struct X;\n"), (below, &upward)]));
+    assert_eq!(found, [format!("{below} uses {above}")]);
+}
+
+#[rstest]
+#[case::an_executor("use super::apply::Kinds;\n", "apply.rs")]
+#[case::a_registration("use super::register::KIND;\n", "register.rs")]
+#[case::metrics("use crate::controllers::kind::metrics::count;\n", "metrics.rs")]
+#[case::in_code("fn plan() { super::apply::run() }\n", "apply.rs")]
+fn a_planning_file_that_imports_a_shell_is_found(#[case] text: &str, #[case] shell: &str) {
+    let tree = with(&[("controllers/kind/plan.rs", text), ("controllers/kind/metrics.rs", "")]);
+    assert_eq!(imports_of_shells(&tree), [format!("controllers/kind/plan.rs uses controllers/kind/{shell}")]);
+}
+
+#[test]
+fn a_planning_file_that_imports_a_folder_of_executors_is_found() {
+    let tree = with(&[
+        ("controllers/kind/apply.rs", "mod calls;\npub(crate) use calls::Calls;\n"),
+        ("controllers/kind/apply/calls.rs", "pub struct Calls;\n"),
+        ("controllers/kind/part.rs", "use super::apply::Calls;\n"),
+    ]);
+    let found = imports_of_shells(&tree);
+    assert_eq!(found, ["controllers/kind/part.rs uses controllers/kind/apply/calls.rs"]);
+}
+
+#[test]
+fn a_planning_file_may_use_what_observing_has_read() {
+    let tree = with(&[("controllers/kind/plan.rs", "use super::observe::observe;\n")]);
+    assert_eq!(imports_of_shells(&tree), [""; 0]);
+}
+
+#[test]
+fn impure_words_are_found_in_code_only() {
+    let text = "\
+//! tokio in a comment
+use kube::{Client, ResourceExt}; // Api in a comment
+const TEXT: &str = \"the Api of tokio\";
+fn plan() -> Timestamp { Timestamp::now() }
+mod runtime_of_nothing;
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+}
+";
+    let found = impurities(&Tree::of(&[("drain/plan.rs", text), ("drain/apply.rs", text)]));
+    let expected = [
+        "drain/plan.rs:2: Client is a client: use kube::{Client, ResourceExt};",
+        "drain/plan.rs:4: Timestamp::now is a clock: fn plan() -> Timestamp { Timestamp::now() }",
+    ];
+    assert_eq!(found, expected);
+    assert!(code_of(text).all(|(_, line)| words_of(&line).all(|word| word != "Instant")));
+}
+
+#[rstest]
+#[case("a::{b, c::{D, e as f}}", &["a::b", "a::c::D", "a::c::e"])]
+#[case("super::{self, a::{self, B}}", &["super", "super::a", "super::a::B"])]
+#[case("crate::{api::{labels, machine::Machine}, plan::Plan}", &["crate::api::labels", "crate::api::machine::Machine", "crate::plan::Plan"])]
+fn braces_of_a_use_are_expanded(#[case] tree: &str, #[case] expected: &[&str]) {
+    let paths: Vec<String> = expand(tree).into_iter().map(|path| path.join("::")).collect();
+    assert_eq!(paths, expected);
+}
+
+#[test]
+fn a_file_before_a_circle_is_not_part_of_it() {
+    let edge = |from: &str, to: &[&str]| (PathBuf::from(from), to.iter().map(PathBuf::from).collect());
+    let graph = [edge("a", &["b"]), edge("b", &["c"]), edge("c", &["b"]), edge("d", &["a"])].into();
+    assert_eq!(circles(&graph), [vec![PathBuf::from("b"), PathBuf::from("c")]]);
+}
+
+#[rstest]
+#[case::another_name(&["a/more_tests.rs"], &["a/more_tests.rs: name it tests.rs"])]
+#[case::both_forms(&["a/tests.rs", "a/tests/mod.rs", "a/tests/b.rs"], &["a: two"])]
+#[case::a_folder_without_its_root(&["a/tests.rs", "a/tests/b.rs"], &["a/tests/b.rs: its folder has no mod.rs"])]
+#[case::one_file(&["a/tests.rs"], &[])]
+#[case::a_folder(&["a/tests/mod.rs", "a/tests/b.rs"], &[])]
+fn a_misplaced_test_file_is_found(#[case] files: &[&str], #[case] expected: &[&str]) {
+    let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+    assert_eq!(misplaced_tests(&files), expected);
+}
