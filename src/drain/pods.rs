@@ -17,7 +17,7 @@ impl fmt::Display for PodRef {
     }
 }
 
-/// Which PersistentVolumeClaim.
+/// Identifies a PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimRef {
     pub namespace: String,
@@ -33,7 +33,7 @@ impl fmt::Display for ClaimRef {
 /// The facts about a pod that a drain needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
-    /// Which pod.
+    /// The pod.
     pub pod: PodRef,
     /// Its labels; disruption budgets select by them.
     pub labels: BTreeMap<String, String>,

@@ -72,9 +72,9 @@ struct Pool {
     made: usize,
 }
 
-/// Each swap kills or stops those who work at a random moment of an operation and starts others. Every operation makes as
-/// many VMs as it would without a swap. The Go program makes and deletes machines that it should not when its cache is
-/// stale, without a swap, too (docs/compatibility.md): those are counted, and so many VMs more are accepted.
+/// Each swap kills or stops the running programs at a random moment of an operation and starts others. Every operation
+/// creates as many VMs as it would without a swap. The Go program creates and deletes machines by mistake when its
+/// cache is stale, even without a swap (docs/compatibility.md): those are counted, and so many VMs more are accepted.
 #[tokio::test]
 async fn no_vm_is_made_or_deleted_because_of_a_swap() {
     let run = Run::start("take_over");

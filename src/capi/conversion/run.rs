@@ -101,8 +101,8 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
     run.finish()
 }
 
-/// Converts native objects to those of Cluster API. Classes and Secrets stay, because mcm's infrastructure provider uses
-/// them, too.
+/// Converts native objects to those of Cluster API. Classes and Secrets stay, because mcm's infrastructure provider
+/// also uses them.
 pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
     let input = Input::of(objects);
     let mut run = Run::default();

@@ -16,7 +16,7 @@ use crate::{
 
 /// One I/O operation that a plan for a Machine can contain.
 ///
-/// | Outcome | What the executor does |
+/// | Outcome | Reaction of the executor |
 /// |---|---|
 /// | an object was written | the response is in the cache before the next plan |
 /// | a call returned | calls the `Snapshot` method named as "Result" of the action |

@@ -15,7 +15,7 @@
 //! | `expendable` | live Machines that are not available and that the set deletes before any available one | 1: m3, not m2: it is preserved |
 //! | `current()` | Machines that exist | 6 |
 //! | `asked()` | Machines that stay or will be created: max(live + unreadable + creating, replicas) | 6 |
-//! | `planned()` | what counts against maxSurge: everything, including replacements of Machines being deleted | 8 |
+//! | `planned()` | counts against maxSurge: everything, including replacements of Machines being deleted | 8 |
 //! | `available_after(2)` | available Machines, in the worst case, once `replicas` is 2: of m1 m2 m3 the set deletes m3 | 1 |
 //! | `available_after(1)` | the same for 1: the set deletes m3 and m1 before m2 | 0 |
 //! | `outliving()` | Machines that are not available and that the set may keep longer than available ones | 2: m2 m6 |

@@ -79,7 +79,7 @@ pub struct MCMMachinePoolSpec {
     /// An existing native MachineDeployment that the pool shows and never changes.
     #[serde(skip_serializing_if = "is_zero")]
     pub machine_deployment_ref: ClassRef,
-    /// `Enabled` if each VM is a Machine of Cluster API, too: core drains it, and health checks and the autoscaler see it.
+    /// `Enabled` if each VM is also a Machine of Cluster API: core drains it, and health checks and the autoscaler see it.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::pool_machines")]
     pub machine_pool_machines: String,

@@ -56,8 +56,8 @@ pub(crate) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<
     Ok(merged)
 }
 
-/// Reads the data for calls about a Machine: that of its class, with the user data of the Machine, if it has some of its
-/// own. Those are used once, so they are not kept.
+/// Reads the data for calls about a Machine: that of its class, with the user data of the Machine, if it has any. The
+/// latter is used once, so it is not kept.
 ///
 /// # Errors
 /// As for [`of_class`].

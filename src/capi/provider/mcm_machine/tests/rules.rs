@@ -535,7 +535,7 @@ fn an_object_that_never_had_a_vm_is_deleted_at_once() {
     assert!(world.object.is_none() && world.native.is_none());
 }
 
-/// A VM that was named and never taken over is deleted, too: the ID is a claim.
+/// A named VM that was never adopted is also deleted: the ID is a claim.
 #[test]
 fn the_vm_of_an_object_that_never_came_to_adopt_it_is_deleted_by_way_of_a_native_machine() {
     let mut world = World::new();
