@@ -12,10 +12,10 @@ use crate::{
 /// A kind that a cell can reconcile.
 pub(crate) type Kind = cell::Kind<Settings>;
 
-/// Sets and deployments: what the Go program `machine-controller-manager` does.
+/// Sets and deployments: the kinds of the Go program `machine-controller-manager`.
 pub(crate) const SETS: Role = Role { name: "sets", lease: "machine-controller-manager" };
 
-/// Machines, with their classes, Secrets and Nodes: what the Go program `machine-controller` does.
+/// Machines, with their classes, Secrets and Nodes: the kinds of the Go program `machine-controller`.
 pub(crate) const MACHINES: Role = Role { name: "machines", lease: "machine-controller" };
 
 /// Settings from the flags, by kind.

@@ -1,4 +1,4 @@
-//! What the executors of several kinds do alike.
+//! The common part of the executors of several kinds.
 
 use crate::runtime::{
     cache::{Cached, Key},
@@ -6,7 +6,7 @@ use crate::runtime::{
     worker::ReconcileError,
 };
 
-/// What has the name of an object that could not be created is in the cache before the next plan.
+/// Reads the object with the name of one that could not be created, so that it is in the cache before the next plan.
 pub(in crate::capi) async fn known_after<K: Cached + serde::Serialize>(
     answer: Result<(), WriteError>,
     objects: &Objects<K>,

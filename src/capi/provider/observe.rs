@@ -1,4 +1,4 @@
-//! What the caches have of the objects around an infrastructure object.
+//! Reads the objects around an infrastructure object from the caches.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 

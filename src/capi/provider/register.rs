@@ -39,7 +39,7 @@ pub(crate) const KINDS: &[Kind<Settings>] = &[
     Kind { role: ROLE_NAME, register: |builder, settings| (secret::KIND.register)(builder, &settings.native) },
 ];
 
-/// Native objects, each held while its cluster is paused or somebody else has it. Where the Nodes of Machines are.
+/// Registers the hold check of native objects, and the clusters of the Machines' Nodes.
 fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {
     let holds = builder.shared::<Holds>();
     let around = Arc::new(Surroundings::new(builder, settings));

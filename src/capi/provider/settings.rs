@@ -5,7 +5,7 @@ use crate::{
     runtime::{kubeconfig, reload::ClientError, target::TargetClients},
 };
 
-/// Makes the clients of a cluster.
+/// Creates the clients of a cluster.
 pub(crate) type Connect = Arc<dyn Fn(&kubeconfig::Cluster) -> Result<TargetClients, ClientError> + Send + Sync>;
 
 /// The role of all kinds: one Lease, as users of Cluster API expect.

@@ -4,10 +4,10 @@
 //! keep, and its native sets and Machines are shown as MachineSets and Machines of Cluster API.
 //!
 //! Rules that hold in every plan:
-//! - nothing is written to a kind of Cluster API unless the namespace asks for it and nothing shows that core is there; what
-//!   cannot be read may be core;
+//! - nothing is written to a kind of Cluster API unless the namespace requests it and core is not installed; a failed
+//!   read counts as core;
 //! - no native object is owned by one of Cluster API, and none is deleted because one of Cluster API is missing;
-//! - one side has the authority over a deployment. The MCMMigration of its name says which.
+//! - one side has the authority over a deployment, as recorded in the MCMMigration of its name.
 
 mod cluster;
 mod machine;

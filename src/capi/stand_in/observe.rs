@@ -1,4 +1,4 @@
-//! The ground on which the stand-in acts: namespaces, definitions, and what was asked about core.
+//! Reads the preconditions of the stand-in: namespaces, CRDs, and the last answer about core.
 
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// Metadata of the objects of a cluster-scoped kind. They are cached whatever the scope of the cell.
+/// Metadata of the objects of a cluster-scoped kind. They are cached regardless of the scope of the cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub(super) struct OfCluster<K> {
@@ -95,7 +95,7 @@ impl<K: Resource<DynamicType = ()> + Clone + Debug + 'static> Kept for OfCluster
     }
 }
 
-/// The deployments on both sides, with all that decides whether what is below them is shown.
+/// The deployments on both sides, with all facts that decide whether their dependents are shown.
 pub(super) struct Deployments {
     own: Arc<Objects<MachineDeployment>>,
     natives: Arc<Objects<native::MachineDeployment>>,
@@ -118,7 +118,7 @@ impl Deployments {
         self.natives.cache.get(deployment).and_then(|one| one.metadata.uid.clone())
     }
 
-    /// What is above a native set; `None` if it cannot be read.
+    /// The objects above a native set; `None` if they cannot be read.
     pub fn above(&self, set: &native::MachineSet) -> Option<Above> {
         let Some(controller) = owner::controller_of(&set.metadata) else { return Some(Above::default()) };
         let key = Key::beside(&set.metadata, &controller.name);
@@ -204,7 +204,7 @@ impl Ground {
         self.definitions.cache.get(&Key::new("", standing::INVENTORY)).is_some()
     }
 
-    /// Looks live for whatever shows that core is there, before something is deleted.
+    /// Checks live whether core is installed, before something is deleted.
     pub async fn confirm(&self) -> Result<(), ReconcileError> {
         let definitions = Arc::clone(&self.definitions.cache);
         let read = Definition::refresh(definitions, &self.control, &Scope::All).await;

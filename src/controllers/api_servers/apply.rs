@@ -26,7 +26,7 @@ const NAME: &str = "dummy_name";
 
 type Handler = dyn Fn(&ApiServers) + Send + Sync;
 
-/// What probes have shown of the API servers of a cell.
+/// The results of probes of the API servers of a cell.
 #[derive(Default)]
 pub(crate) struct ApiServers {
     known: Mutex<BTreeMap<Server, Health>>,

@@ -40,7 +40,7 @@ pub type Answers = BTreeMap<Server, Result<(), String>>;
 /// The input of a plan.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// All API servers, and what is known of them; empty without a target.
+    /// All API servers, with their health; empty without a target.
     pub servers: BTreeMap<Server, Health>,
     /// Results of the probes of this reconcile, and whether they are stored already.
     pub probed: Option<(Answers, bool)>,
@@ -53,7 +53,7 @@ pub struct Snapshot {
 pub enum Action {
     /// Probe all API servers at the same time.
     Probe,
-    /// Store what the probes have shown.
+    /// Store the results of the probes.
     Conclude(BTreeMap<Server, Health>),
 }
 

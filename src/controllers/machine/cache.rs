@@ -24,7 +24,7 @@ use crate::{
 pub(crate) const BY_CONTROLLER: &Index<Machine, String> =
     &Index::new("controller", |machine| vec![owner::controller_uid(machine)]);
 
-/// Index: name of the Node, in whatever target.
+/// Index: name of the Node, in any target.
 const BY_NODE: &Index<Machine, String> =
     &Index::new("node", |machine| machine.node_name().map(str::to_owned).into_iter().collect());
 
@@ -69,12 +69,12 @@ impl Kept for Machine {
     }
 }
 
-/// The Machines that name a class, whatever `class.kind` says.
+/// The Machines that name a class, with any `class.kind`.
 pub(crate) fn naming_class(machines: &Cache<Machine>, class: &Key) -> impl Iterator<Item = Arc<Machine>> + use<> {
     machines.by(BY_CLASS, class).into_iter()
 }
 
-/// The Machines whose Node this is.
+/// The Machines of a Node.
 pub(crate) fn of_node<'a>(
     machines: &Cache<Machine>,
     targets: &'a Targets,
@@ -84,7 +84,7 @@ pub(crate) fn of_node<'a>(
     named.filter(move |machine| targets.node_key(&machine.metadata, &node.name).as_ref() == Some(node))
 }
 
-/// The metadata of the Machines whose Node this is and that cannot be decoded.
+/// The metadata of the undecodable Machines of a Node.
 pub(crate) fn unreadable_of_node<'a>(
     machines: &Cache<Machine>,
     targets: &'a Targets,

@@ -86,7 +86,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let waiting = Arc::clone(&queue);
     ports.permits.on_release(move |key| waiting.add(key.clone()));
 
-    // Decisions about the Nodes of this target, and postponed ones, have to be made again.
+    // Decisions about the Nodes of this target, including postponed ones, have to be made again.
     let unfrozen = Arc::clone(&ports.measured);
     builder.on_start(move || unfrozen.frozen(false));
     let (all_targets, frozen) = (Arc::clone(&targets), Arc::clone(&ports.measured));

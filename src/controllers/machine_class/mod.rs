@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub problems: Option<Problems>,
 }
 
-/// A Secret as one reconcile knows it.
+/// A Secret as one reconcile reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SecretState {
     /// It exists; its metadata.

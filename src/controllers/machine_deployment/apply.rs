@@ -50,7 +50,7 @@ pub(crate) struct MachineDeployments {
     pub clock: Arc<dyn Clock>,
 }
 
-/// In-memory facts that one reconcile of a deployment leaves for the next.
+/// In-memory facts about a deployment that are kept between reconciles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     /// The last create of a set failed.
@@ -184,7 +184,7 @@ impl MachineDeployments {
             return Ok(());
         };
         let failure = match error.failure() {
-            // Created by a call whose response was lost, or by somebody else. A live read tells which.
+            // Created by a call whose response was lost, or by another client. A live read distinguishes the two.
             WriteFailure::AlreadyExists => match self.sets.read_again(&Key::of(&set.metadata)).await {
                 Ok(Some(found)) => {
                     let uid = snapshot.deployment.uid().unwrap_or_default();

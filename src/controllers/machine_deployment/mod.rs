@@ -70,14 +70,14 @@ pub struct Snapshot {
     pub now: Timestamp,
 }
 
-/// A Machine that exists and cannot be decoded. It counts and is left alone.
+/// A Machine that exists and cannot be decoded. It counts and is not touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableMachine {
     /// Its name.
     pub name: String,
     /// UID of the set that controls it.
     pub set_uid: String,
-    /// Its metadata say that it is being deleted.
+    /// Whether it is being deleted, according to its metadata.
     pub is_terminating: bool,
 }
 

@@ -79,7 +79,7 @@ impl Reconciler for MachineDeployments {
         matches!(action, Action::WriteStatus(_))
     }
 
-    /// Clears the failure once there is no set left to create.
+    /// Clears the failure once no set is left to create.
     fn settle(memory: &mut Memory) -> bool {
         memory.failure.take().is_some()
     }

@@ -75,7 +75,7 @@ impl InFlightWrites {
         self.on_settled.add(Box::new(handler));
     }
 
-    /// Records writes that a set is about to make.
+    /// Records the next writes of a set.
     pub fn announce(&self, set: &MachineSet, writes: InFlight) {
         if writes.is_empty() {
             return;
@@ -86,7 +86,7 @@ impl InFlightWrites {
         present.deletes.extend(writes.deletes);
     }
 
-    /// The result of a write is in the cache, or the write will not be made.
+    /// The result of a write is in the cache, or the write is dropped.
     pub fn settle(&self, set: &MachineSet, machine: &str) {
         if self.remove(&set.uid().unwrap_or_default(), machine)
             && let Some(deployment) = owner::controller_of(&set.metadata)
@@ -119,7 +119,7 @@ struct Batch<'a> {
     kind: &'a MachineSets,
     turn: &'a Turn<'a, MachineSets>,
     seen: &'a MachineSet,
-    /// Announced writes whose outcome is not known yet.
+    /// Announced writes with an unknown outcome.
     open: Mutex<BTreeSet<String>>,
     has_failed: AtomicBool,
 }
@@ -154,8 +154,8 @@ impl MachineSets {
     }
 }
 
-/// The first failure, once no write is in flight any more: a request that is cut may still be carried out, and nobody would
-/// know.
+/// The first failure, after all writes in flight have ended: a request that is cancelled may still be executed
+/// unnoticed.
 async fn all_of(writes: impl Stream<Item = impl Future<Output = Result<(), WriteError>>>) -> Result<(), WriteError> {
     let results: Vec<_> = writes.buffer_unordered(WRITES_IN_FLIGHT).collect().await;
     results.into_iter().collect()
@@ -270,7 +270,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Announced writes that were not made are no longer in flight, also if the reconcile is aborted.
+/// Announced writes that were not sent are no longer in flight, even if the reconcile is aborted.
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         for machine in std::mem::take(&mut *self.open.lock()) {
@@ -285,7 +285,7 @@ fn is_replaced_for_health(machine: &Machine) -> bool {
     machine.phase() == MachinePhase::Failed && operation == Some(&OperationType::HealthCheck)
 }
 
-/// In-memory facts that one reconcile of a set leaves for the next.
+/// In-memory facts about a set that are kept between reconciles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     /// The last create or delete failed.

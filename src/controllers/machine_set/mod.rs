@@ -53,7 +53,7 @@ pub struct Snapshot {
     pub is_class_unusable: bool,
     /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are not touched.
     pub unreadable: Vec<String>,
-    /// How many of them are preserved automatically, as their annotation says.
+    /// The number of Machines that are preserved automatically, according to their annotation.
     pub unreadable_preserved: usize,
     /// The failure of the last plan, if it failed.
     pub failure: Option<Failure>,

@@ -22,7 +22,7 @@ use crate::{
     safety::meltdown::Permit,
 };
 
-/// What Nodes are reconciled with.
+/// The context of the Node reconciler.
 pub(crate) struct Nodes {
     pub machines: Arc<Objects<Machine>>,
     pub targets: Arc<Targets>,

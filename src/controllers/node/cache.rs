@@ -40,7 +40,7 @@ fn prune_node(node: &mut Node) {
     node.spec.taints.shrink_to_fit();
 }
 
-/// Makes the caches of Nodes in a process with these roles. Sets alone are reconciled without the status of Nodes.
+/// Creates the caches of Nodes in a process with these roles. Sets alone are reconciled without the status of Nodes.
 pub(crate) fn cache_for(roles: &[Role]) -> fn() -> Arc<Cache<Node>> {
     if roles == [controllers::SETS] { cache_without_status } else { cache }
 }

@@ -53,7 +53,7 @@ pub(crate) use register::{KIND, is_relevant};
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub subject: Subject,
-    /// The Machines whose label `node` is its name.
+    /// The Machines with its name in the label `node`.
     pub machines: Vec<Arc<Machine>>,
     /// Whether the list above is complete: the cache is filled and every Machine could be decoded.
     pub machines_complete: bool,
@@ -104,7 +104,8 @@ pub struct Memory {
 pub struct Policy {
     /// Age at which a Node without a Machine gets the mark (`--machine-creation-timeout`).
     pub creation_timeout: SignedDuration,
-    /// Whether it gets the mark although nothing says that it had a Machine. In a cluster of Cluster API, others have it.
+    /// Whether it gets the mark without a sign that it had a Machine. In a cluster of Cluster API, other managers have
+    /// it.
     pub marks_strangers: bool,
     /// Age at which the node controller adds the finalizer to a Node with a Machine. Before that, the machine
     /// controller adds it in one patch with the labels.
@@ -125,7 +126,7 @@ pub enum Action {
     RememberMark,
     /// Read whether a Node of this name exists, live.
     GetNode,
-    /// Look at the permit to replace a Machine without taking it: the Node is read only if it is free.
+    /// Read the permit to replace a Machine without taking it: the Node is read only if it is free.
     LookAtPermit { permits: Vec<PermitKey>, machine: Arc<Machine> },
     /// Take the permit to replace a Machine, then count the Machines out of service.
     TakePermit { permits: Vec<PermitKey>, machine: Arc<Machine> },

@@ -92,7 +92,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
 }
 
-/// A heartbeat is no change.
+/// A heartbeat does not count as a change.
 pub(crate) fn is_relevant(change: &Change<Node>) -> bool {
     let without_heartbeat = |node: &Arc<Node>| {
         let mut node = Node::clone(node);

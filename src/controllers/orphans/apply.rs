@@ -59,7 +59,7 @@ pub(crate) struct Orphans {
 #[derive(Default)]
 pub(crate) struct Session {
     pub(super) learned: Learned,
-    /// What the driver got for the list. Plans do not see it.
+    /// The Secret data for the list. Plans do not see it.
     secret: SecretData,
 }
 
@@ -221,7 +221,7 @@ fn labels_of(class: &Key) -> [&str; 2] {
     [&class.namespace, &class.name]
 }
 
-/// What the driver gets: name, namespace and provider ID, as from the reference.
+/// The Machine in a request to the driver: name, namespace and provider ID, as in the reference.
 fn orphan(class: &MachineClass, name: &str, id: &str) -> Machine {
     let mut machine = Machine::default();
     machine.metadata.name = Some(name.to_owned());

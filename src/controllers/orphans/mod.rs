@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub class: Arc<MachineClass>,
     /// Whether this process has a driver for it that can list.
     pub can_list: bool,
-    /// Claims of all Machines that the process knows, of whatever class and namespace.
+    /// Claims of all known Machines, of any class and namespace.
     pub claims: Vec<Claim>,
     /// The Machines of this class.
     pub machines: Vec<Arc<Machine>>,
@@ -77,11 +77,12 @@ pub struct Memory {
     pub without_vm: Sightings,
     /// Machines without a VM that were reported, by UID.
     pub reported: BTreeSet<String>,
-    /// VMs without a Machine that are left alone because they carry no marker and others use the cluster tag, by identity.
+    /// VMs without a Machine that are not touched because they have no marker and others use the cluster tag, by
+    /// identity.
     pub left_alone: BTreeSet<String>,
     /// How many VMs carry the marker of another owner.
     pub foreign: usize,
-    /// VMs of which the driver does not tell the provider ID or the Machine, by provider ID.
+    /// VMs without a provider ID or Machine in the driver's answer, by provider ID.
     pub unidentified: BTreeSet<String>,
 }
 

@@ -83,7 +83,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let all = Arc::clone(&queue);
     let sightings = Arc::clone(&states);
     builder.on_start(move || {
-        // What an earlier term saw may have been corrected by another leader.
+        // Another leader may have corrected findings of an earlier term.
         sightings.clear();
         classes.cache.all().iter().for_each(|class| all.add(Key::of(&class.metadata)));
     });
@@ -107,7 +107,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
 }
 
-/// Its last operation newly failed because there are several VMs. As in the reference, the text says so.
+/// Its last operation newly failed because there are several VMs. As in the reference, the text contains that.
 fn has_several_vms(change: &Change<Machine>) -> bool {
     let says = |machine: &Arc<Machine>| {
         let status = machine.status.as_ref();

@@ -141,12 +141,12 @@ fn set_of(sets: &Cache<MachineSet>, change: &Change<Machine>) -> Option<Arc<Mach
     (set.metadata.uid.as_ref() == Some(&reference.uid)).then_some(set)
 }
 
-/// A user asks to unfreeze it.
+/// A user requests to unfreeze it.
 fn is_asked(object: &impl ResourceExt) -> bool {
     object.annotations().contains_key(labels::UNFREEZE)
 }
 
-/// Frozen by a controller, not by a label that somebody set by hand: that one stays until the next check.
+/// Frozen by a controller, not by a label that a user set: such a set stays frozen until the next check.
 fn is_frozen(set: &MachineSet) -> bool {
     let status = set.status.as_ref();
     status.is_some_and(|status| condition::find(&status.conditions, ConditionType::Frozen).is_some())

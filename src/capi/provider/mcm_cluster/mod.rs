@@ -1,5 +1,5 @@
-//! MCMClusters: the endpoint and the failure domains of a Cluster. There is no infrastructure of a whole cluster, so it is
-//! provisioned once what it names exists.
+//! MCMClusters: the endpoint and the failure domains of a Cluster. A whole cluster has no infrastructure, so it is
+//! provisioned once the named objects exist.
 
 mod apply;
 mod cache;

@@ -4,7 +4,7 @@
 //! - nothing is written before core has made the Machine an owner, and nothing but the condition `Paused` while the
 //!   object or its Cluster is paused;
 //! - an object that has the ID of a VM never leads to another VM;
-//! - the finalizer goes only after a live read showed that the native Machine, and so its VM, is gone.
+//! - the finalizer is removed only after a live read showed that the native Machine, and so its VM, is deleted.
 
 mod apply;
 mod cache;
@@ -46,9 +46,9 @@ pub(super) struct Snapshot {
     pub cluster: View<Cluster>,
     /// The infrastructure of the Cluster, if it is ours.
     pub infrastructure: View<MCMCluster>,
-    /// The class that it names, or the one for the zone of its Machine in its place.
+    /// The named class, or the class for the zone of its Machine in its place.
     pub class: View<MachineClass>,
-    /// The class of its own name, for a description in the object itself.
+    /// The class with the name of the object, for a description in the object itself.
     pub own_class: View<MachineClass>,
     /// The native Machine of its name.
     pub native: View<native_api::Machine>,
@@ -56,7 +56,7 @@ pub(super) struct Snapshot {
     pub rival: Option<String>,
     /// The Secret with bootstrap data that its Machine names.
     pub bootstrap: View<()>,
-    /// What live reads of this reconcile found.
+    /// Results of the live reads of this reconcile.
     pub session: Session,
     /// A native manager beside the provider.
     pub obstacle: Option<Obstacle>,
@@ -66,7 +66,7 @@ pub(super) struct Snapshot {
     pub now: Timestamp,
 }
 
-/// What live reads of a reconcile found.
+/// Results of the live reads of a reconcile.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Session {
     /// The native Machine does not exist.
@@ -82,7 +82,7 @@ pub(super) enum Action {
     PatchSelf(Value),
     /// Write its status.
     WriteStatus(Box<MCMMachineStatus>),
-    /// Create the class of its own.
+    /// Create the derived class.
     CreateClass(Box<MachineClass>),
     /// Create the native Machine.
     CreateNative(Box<native_api::Machine>),

@@ -44,7 +44,7 @@ impl MCMMachines {
             Some(View::Missing) | None => View::Missing,
         };
         let native = view(&self.natives.cache, key);
-        // Only before a native Machine is made: later the VM is its own.
+        // Only before a native Machine is created: later the VM is its own.
         let wanted = provider_id::to_native(&object.spec.provider_id);
         let is_new = matches!(native, View::Missing) && !wanted.is_empty();
         let has_vm = |one: &native_api::Machine| {

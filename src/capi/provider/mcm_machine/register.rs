@@ -98,7 +98,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (all, native) = (Arc::clone(&objects), Arc::clone(&queue));
     builder.on_change::<native::Machine>(move |change| {
         native.add(change.key.clone());
-        // Its VM, or its name, is free for others.
+        // Its VM, or its name, is free for other objects.
         if change.gone {
             keys(&waiting_in(&all, &change.key.namespace)).for_each(|key| native.add(key));
         }

@@ -58,7 +58,7 @@ pub(super) struct MCMMachinePools {
 
 /// Taint of a Node that the autoscaler is about to delete.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
-/// Pause until the watch has delivered what a live read found.
+/// Pause until the watch has delivered the objects of a live read.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn apply(
@@ -121,7 +121,7 @@ pub(super) async fn apply(
     Ok(Next::Plan)
 }
 
-/// The Machines that core made for the pool, as they are now.
+/// The Machines that core created for the pool, read live.
 async fn read_machines(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<(), ReconcileError> {
     let namespace = snapshot.object.namespace().unwrap_or_default();
     for name in snapshot.members.keys() {

@@ -4,9 +4,9 @@
 //! Rules that hold in every plan:
 //! - nothing is written before core has made the MachinePool an owner, and nothing but the condition `Paused` while the
 //!   object or its Cluster is paused;
-//! - an ID leaves `spec.providerIDList` only after its native Machine is gone, because core then deletes the Node;
+//! - an ID leaves `spec.providerIDList` only after its native Machine is deleted, because core then deletes the Node;
 //! - a deployment that is only shown is never written;
-//! - the finalizer goes only after a live read showed that the native objects, and so the VMs, are gone.
+//! - the finalizer is removed only after a live read showed that the native objects, and so the VMs, are deleted.
 
 mod apply;
 mod cache;
@@ -59,13 +59,13 @@ pub(super) struct Snapshot {
     pub cluster: View<Cluster>,
     /// The infrastructure of the Cluster, if it is ours.
     pub infrastructure: View<MCMCluster>,
-    /// The classes that it names or makes, and those of its Machines, by name.
+    /// The named or derived classes, and those of its Machines, by name.
     pub classes: BTreeMap<String, View<MachineClass>>,
     /// The classes that its sets and Machines use.
     pub used_classes: BTreeSet<String>,
-    /// The native deployments with its label or with a name that it needs, and the one that it shows, by name.
+    /// The native deployments with its label or with a name that it needs, and the shown one, by name.
     pub deployments: BTreeMap<String, Arc<MachineDeployment>>,
-    /// The native Machines of its own deployments or of the one that it shows, by name.
+    /// The native Machines of its owned deployments or of the shown one, by name.
     pub machines: BTreeMap<String, Arc<native_api::Machine>>,
     /// Names of its native Machines that cannot be decoded.
     pub unreadable_machines: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) struct Snapshot {
     pub is_resumed: bool,
     /// MCMMachines with its label or with the name of one of its native Machines, by name.
     pub members: BTreeMap<String, Member>,
-    /// What live reads of this reconcile found.
+    /// Results of the live reads of this reconcile.
     pub session: Session,
     /// A native manager beside the provider.
     pub obstacle: Option<Obstacle>,
@@ -89,7 +89,7 @@ pub(super) struct Snapshot {
     pub now: Timestamp,
 }
 
-/// What live reads of a reconcile found.
+/// Results of the live reads of a reconcile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     /// No native object of the pool exists.
@@ -100,12 +100,12 @@ pub(super) struct Session {
     pub to_be_deleted: Option<BTreeSet<String>>,
 }
 
-/// An MCMMachine of a pool whose VMs are Machines of Cluster API, too.
+/// An MCMMachine of a pool whose VMs are also Machines of Cluster API.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// The object.
     pub object: Arc<MCMMachine>,
-    /// The Machine of the same name, once core made it.
+    /// The Machine of the same name, once core has created it.
     pub machine: View<Machine>,
 }
 
@@ -116,9 +116,9 @@ pub(super) enum Action {
     PatchSelf(Value),
     /// Write its status.
     WriteStatus(Box<MCMMachinePoolStatus>),
-    /// Create a class of its own.
+    /// Create a derived class.
     CreateClass(Box<MachineClass>),
-    /// Delete a class of its own.
+    /// Delete a derived class.
     DeleteClass(Arc<MachineClass>),
     /// Create a native deployment.
     CreateDeployment(Box<MachineDeployment>),
@@ -132,13 +132,13 @@ pub(super) enum Action {
     CreateMember(Box<MCMMachine>),
     /// Patch of an MCMMachine of the pool.
     PatchMember { member: Arc<MCMMachine>, patch: Value },
-    /// Delete an MCMMachine of which core makes no Machine any more.
+    /// Delete an MCMMachine for which core creates no Machine any more.
     DeleteMember(Arc<MCMMachine>),
     /// Delete a Machine of Cluster API, so that core drains its Node.
     DeleteMachine(Arc<Machine>),
     /// Patch of the MachinePool.
     PatchOwner { pool: Arc<MachinePool>, patch: Value },
-    /// Look live for native objects of the pool.
+    /// Read the native objects of the pool live.
     ReadNatives,
     /// Read the Machines of Cluster API live.
     ReadMachines,

@@ -94,7 +94,7 @@ impl MCMMachinePools {
         all.map(|deployment| (deployment.name_any(), deployment)).collect()
     }
 
-    /// Those with the label, whatever became of their set; of a deployment that is only shown, those of its sets.
+    /// The Machines with the label, of any set; for a deployment that is only shown, the Machines of its sets.
     fn machines(
         &self,
         object: &MCMMachinePool,

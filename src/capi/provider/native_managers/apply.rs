@@ -1,4 +1,4 @@
-//! Reads Leases, and remembers what they say.
+//! Polls Leases, and records the results.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,12 +25,12 @@ use crate::{
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-/// What client-go writes if nothing else is said.
+/// The default of client-go.
 const VALIDITY: i32 = 15;
 
 type Handler = dyn Fn() + Send + Sync;
 
-/// What is known of native managers. Kinds of one cell share it.
+/// The known native managers. Kinds of one cell share it.
 #[derive(Default)]
 pub(in super::super) struct Managers {
     state: RwLock<State>,
@@ -39,7 +39,7 @@ pub(in super::super) struct Managers {
 
 #[derive(Default)]
 struct State {
-    /// The user says that they are being replaced.
+    /// The user declared that they are being replaced.
     is_ignored: bool,
     known: Vec<Known>,
     /// By namespace; `None` before the first look that succeeded.
@@ -85,13 +85,13 @@ impl Managers {
         self.state.write().is_ignored = true;
     }
 
-    /// What a standby remembers may be old.
+    /// The state on a standby may be old.
     pub(super) fn forget(&self) {
         let mut state = self.state.write();
         *state = State { is_ignored: state.is_ignored, ..State::default() };
     }
 
-    /// What the last look brought. A Lease that nobody renews is free as soon as it expires.
+    /// The result of the last poll. A Lease that is no longer renewed is free as soon as it expires.
     pub(super) fn seen(&self, now: Timestamp) -> Seen {
         let state = self.state.read();
         if state.problem.is_some() {
@@ -130,7 +130,7 @@ impl Managers {
     }
 }
 
-/// Looks for native managers.
+/// Polls for native managers.
 struct NativeManagers {
     managers: Arc<Managers>,
     control: Client,

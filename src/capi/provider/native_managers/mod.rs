@@ -1,7 +1,8 @@
-//! Machine Controller Managers beside the provider. A Go MCM takes every native Machine of its namespace for its own, so the
-//! provider touches nothing in a namespace whose Leases one holds. `mcm run` leaves what belongs to the provider alone.
+//! Machine Controller Managers beside the provider. A Go MCM considers every native Machine of its namespace its own,
+//! so the provider touches nothing in a namespace whose Leases a Go MCM holds. `mcm run` does not touch the provider's
+//! objects.
 //!
-//! Whether a Lease is held is seen from its renewals, with the own clock: times in a Lease are for people.
+//! Whether a Lease is held is decided from its renewals, by our clock: times in a Lease are for users.
 
 mod apply;
 mod leases;
@@ -13,7 +14,7 @@ pub(super) use apply::{KIND, Managers};
 /// Why nothing may be done in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Obstacle {
-    /// What has to happen; completes "waiting for".
+    /// The awaited event; completes "waiting for".
     pub on: String,
     /// It is known, and worth telling. At the start it is only not known yet whether there is one.
     pub is_certain: bool,

@@ -1,4 +1,4 @@
-//! Which native objects the provider may touch, and in which cluster the Nodes of their Machines are.
+//! The hold check of native objects, and the cluster of the Nodes of their Machines.
 
 mod observe;
 #[cfg(test)]

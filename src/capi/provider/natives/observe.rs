@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// What decides whether a native object may be touched.
+/// The objects on which the hold check of native objects depends.
 pub(in super::super) struct Surroundings {
     pub clusters: Arc<Cache<Cluster>>,
     pub objects: Arc<Cache<MCMMachine>>,
@@ -118,8 +118,8 @@ impl Surroundings {
         }
     }
 
-    /// The VM of a native Machine goes only if its MCMMachine, or a user, said so in the Machine itself. Without an
-    /// MCMMachine it was the garbage collector that deleted the Machine.
+    /// The VM of a native Machine is deleted only if its MCMMachine, or a user, requested it in the Machine itself.
+    /// Without an MCMMachine the garbage collector has deleted the Machine.
     fn kept_with_machine(&self, meta: &ObjectMeta, controller: &OwnerReference) -> Option<Hold> {
         let owner = owner_with(&self.objects, meta, controller);
         keep(meta, &format!("MCMMachine {}", controller.name), owner.known().map(|owner| &owner.metadata))
@@ -140,8 +140,8 @@ impl Surroundings {
         keep(meta, &format!("MCMMachinePool {pool}"), owner)
     }
 
-    /// At the source of a move, the Cluster and the pool may be gone before the rest is seen to go: then a set without
-    /// its Machines must not create others.
+    /// At the source of a move, the Cluster and the pool may be deleted before the deletion of the rest is observed:
+    /// then a set without its Machines must not create others.
     fn held_with_pool(&self, meta: &ObjectMeta, cluster: &View<Cluster>, pool: &str) -> Option<String> {
         if let Some(on) = hold::paused(meta, cluster) {
             return Some(on);
@@ -165,7 +165,7 @@ impl Surroundings {
         }
     }
 
-    /// A Machine of a pool whose VMs are Machines of Cluster API, too: core drains it before its VM goes.
+    /// A Machine of a pool whose VMs are also Machines of Cluster API: core drains it before its VM is deleted.
     fn held_by_member(&self, meta: &ObjectMeta) -> Option<String> {
         let member = self.member_of(meta)?;
         let is_drained = member.metadata.deletion_timestamp.is_some();
@@ -207,7 +207,7 @@ impl Surroundings {
         keys
     }
 
-    /// Those of all Clusters.
+    /// The native objects of all Clusters.
     pub fn all_natives(&self) -> BTreeSet<Key> {
         let mut keys = self.natives_of_pools(|_| true);
         keys.extend(self.objects.all().iter().map(|object| Key::of(&object.metadata)));

@@ -35,7 +35,7 @@ pub(super) struct Resume {
 
 type Handler = dyn Fn() + Send + Sync;
 
-/// The Clusters whose native objects are known. Kinds of one cell share it.
+/// The Clusters whose native objects were read. Kinds of one cell share it.
 #[derive(Default)]
 pub(in super::super) struct Resumed {
     /// By UID; `false` while the objects are being read.
@@ -54,7 +54,7 @@ impl Resumed {
         self.handlers.add(Box::new(handler));
     }
 
-    /// The Cluster is paused or gone: what is known of its objects may be out of date at the end of that.
+    /// The Cluster is paused or deleted: the cached state of its objects may be out of date when the pause ends.
     pub fn forget(&self, uid: &str) {
         self.clusters.write().remove(uid);
     }

@@ -19,7 +19,7 @@ pub(super) use register::KIND;
 /// The input of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    /// UIDs of Clusters with pools that are not paused, and whose objects were not read since.
+    /// UIDs of Clusters with pools that are not paused, and whose objects were not read since the pause.
     pub unread: BTreeSet<String>,
 }
 

@@ -80,7 +80,7 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
             first.add(ALL);
         }
     });
-    // A standby saw Clusters and their objects at different times, too.
+    // A standby also saw Clusters and their objects at different times.
     builder.on_start(move || {
         resumed.forget_all();
         queue.add(ALL);

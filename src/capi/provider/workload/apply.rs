@@ -1,4 +1,4 @@
-//! Connects workload clusters, and remembers what came of it.
+//! Connects workload clusters, and records the results.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -39,7 +39,7 @@ pub(in super::super) fn target_of(cluster: &Key) -> TargetId {
     TargetId::named(&cluster.to_string())
 }
 
-/// What follows the name of a Cluster in the name of the Secret with its kubeconfig.
+/// Suffix of the name of the Secret with the kubeconfig of a Cluster.
 const SUFFIX: &str = "-kubeconfig";
 
 /// The Secret with the kubeconfig of a Cluster.
@@ -47,7 +47,7 @@ pub(super) fn kubeconfig_of(cluster: &Key) -> Key {
     Key::new(&cluster.namespace, format!("{}{SUFFIX}", cluster.name))
 }
 
-/// The Cluster whose kubeconfig a Secret has, by its name.
+/// The name of the Cluster whose kubeconfig a Secret contains.
 pub(super) fn cluster_of(secret: &Key) -> Option<Key> {
     secret.name.strip_suffix(SUFFIX).map(|name| Key::new(&secret.namespace, name))
 }
@@ -108,7 +108,7 @@ pub(super) async fn apply(
     Ok(())
 }
 
-/// Connects with the kubeconfig of core. The inner error is what is wrong with it. The data are not kept.
+/// Connects with the kubeconfig of core. The inner error describes an invalid kubeconfig. The data are not kept.
 async fn connect(kind: &WorkloadClusters, cluster: &Key) -> Result<Result<(), String>, ReconcileError> {
     let key = kubeconfig_of(cluster);
     let data = kind.secrets.data(&key).await;

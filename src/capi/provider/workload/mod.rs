@@ -25,7 +25,7 @@ pub(super) struct Snapshot {
     pub has_pools: bool,
     /// Resource version of the Secret with its kubeconfig.
     pub kubeconfig: View<String>,
-    /// What the last attempt used and brought.
+    /// Input and result of the last attempt.
     pub attempt: Option<Attempt>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Attempt {
 pub(super) enum Action {
     /// Connect with the kubeconfig of this resource version, in place of an earlier one.
     Connect(String),
-    /// Remember that there is no kubeconfig.
+    /// Record that there is no kubeconfig.
     Miss,
     /// Disconnect.
     Disconnect,

@@ -1,4 +1,4 @@
-//! Clusters: only their condition `StandIn` is written. The stand-in makes neither control planes nor topologies.
+//! Clusters: only their condition `StandIn` is written. The stand-in supports neither control planes nor topologies.
 
 mod apply;
 mod observe;

@@ -1,8 +1,9 @@
 //! Machines: each shows a native Machine of a deployment that is served.
 //!
 //! Rules that hold in every plan:
-//! - a Machine that users delete goes after its native Machine, which is deleted only after a live look for core;
-//! - a Machine that is not shown any more loses its finalizer before it is deleted, so that its deletion is no request.
+//! - a Machine that users delete is deleted after its native Machine, which is deleted only after a live check for
+//! core;
+//! - a Machine that is no longer shown loses its finalizer before it is deleted, so that its deletion is not a request.
 
 mod apply;
 mod observe;
@@ -46,22 +47,22 @@ pub(super) struct Snapshot {
     pub native: View<native_api::Machine>,
     /// The MachineSet that shows its native set.
     pub set: Option<Arc<MachineSet>>,
-    /// What is above that.
+    /// The objects above the native Machine.
     pub above: Above,
     /// The class of the native Machine.
     pub class: Option<Arc<MachineClass>>,
     /// Its set is that of the current template.
     pub is_up_to_date: bool,
-    /// What this reconcile has done.
+    /// Progress of this reconcile.
     pub session: Session,
     /// The time.
     pub now: Timestamp,
 }
 
-/// What a reconcile has done.
+/// Progress of a reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Session {
-    /// It looked live for core.
+    /// Whether core was checked live.
     pub is_confirmed: bool,
     /// It read live that the native Machine does not exist.
     pub is_gone: bool,
@@ -84,7 +85,7 @@ pub(super) enum Action {
     DeleteNative(Arc<native_api::Machine>),
     /// Read the native Machine live.
     ReadNative,
-    /// Look live for core.
+    /// Check live for core.
     Confirm,
 }
 

@@ -2,7 +2,7 @@
 //! shows its status.
 //!
 //! Rules that hold in every plan:
-//! - what is refused changes nothing natively;
+//! - a refused MachineDeployment changes nothing natively;
 //! - annotations that choose machines reach these before a lower number of machines reaches the native deployment;
 //! - the native deployment is deleted only for a MachineDeployment that is being deleted, not with the propagation policy
 //!   `Orphan`, that has the authority, and after a live look for core.
@@ -70,13 +70,13 @@ pub(super) struct Snapshot {
     pub machines: Vec<(Arc<Machine>, Arc<native_api::Machine>)>,
     /// Resource version of the Secret with bootstrap data that it names.
     pub bootstrap: View<String>,
-    /// The native copy of that Secret: the resource version of what was copied; empty if the stand-in did not make it.
+    /// The native copy of that Secret: the resource version of the original; empty if the stand-in did not create it.
     pub copy: View<String>,
     /// Copies of the stand-in that no class names.
     pub stale_copies: BTreeSet<String>,
-    /// What earlier reconciles left.
+    /// Facts from earlier reconciles.
     pub memory: Memory,
-    /// What this reconcile has done.
+    /// Progress of this reconcile.
     pub session: Session,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
@@ -84,17 +84,17 @@ pub(super) struct Snapshot {
     pub now: Timestamp,
 }
 
-/// What one reconcile leaves for later ones.
+/// Facts that are kept between reconciles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     /// The resource version of a Secret with bootstrap data that cannot be used, and why.
     pub unusable: Option<(String, String)>,
 }
 
-/// What a reconcile has done.
+/// Progress of a reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Session {
-    /// It looked live for core.
+    /// Whether core was checked live.
     pub is_confirmed: bool,
     /// It read live whether the garbage collector released the sets that show the native ones.
     pub are_sets_released: Option<bool>,
@@ -139,12 +139,12 @@ pub(super) enum Action {
     ReadNative,
     /// Read the MachineSets of Cluster API live.
     ReadSets,
-    /// Look live for core.
+    /// Check live for core.
     Confirm,
 }
 
 impl Snapshot {
-    /// Who has the deployment; `None` before that was decided.
+    /// The owner of the deployment; `None` before it was decided.
     pub(super) fn authority(&self) -> Option<Authority> {
         mirror::authority(self.migration.known().map(Arc::as_ref))
     }

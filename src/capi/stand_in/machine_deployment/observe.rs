@@ -108,7 +108,7 @@ impl MachineDeployments {
         }
     }
 
-    /// A copy that a deployment is about to name again is made again.
+    /// A copy that a deployment is about to name again is created again.
     fn stale_copies(&self, namespace: &str) -> BTreeSet<String> {
         let secrets = self.secrets.cache.all();
         let own = secrets.iter().filter(|one| {
@@ -124,7 +124,7 @@ impl MachineDeployments {
     }
 }
 
-/// A deployment whose machines boot with the data that was copied.
+/// A deployment whose machines boot with the copied data.
 fn needs(deployment: &MachineDeployment, copy: &str) -> bool {
     let source = deployment.spec.template.spec.bootstrap.data_secret_name.as_deref();
     deployment.metadata.deletion_timestamp.is_none() && source.is_some_and(|source| user_data_of(source) == copy)

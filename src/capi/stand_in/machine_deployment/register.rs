@@ -128,7 +128,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
 }
 
-/// What a deployment names: all deployments of a namespace are few.
+/// The objects that a deployment names. All deployments of the namespace are enqueued, because they are few.
 fn around(builder: &mut Builder<'_>, queue: &Arc<Queue<Key>>, objects: &Arc<Objects<MachineDeployment>>) {
     let (all, target) = (Arc::clone(objects), Arc::clone(queue));
     let beside = Arc::new(move |meta: &ObjectMeta| {

@@ -1,7 +1,7 @@
 //! MachineSets: each shows a native set of a deployment that is served.
 //!
-//! A MachineSet has no finalizer: it is made again if somebody deletes it. An old set without machines is not shown, as core
-//! would have deleted it.
+//! A MachineSet has no finalizer: it is created again if a user deletes it. An old set without machines is not shown,
+//! as core would have deleted it.
 
 mod apply;
 mod cache;
@@ -40,7 +40,7 @@ pub(super) struct Snapshot {
     pub mirror: View<MachineSet>,
     /// The native set of its name.
     pub native: View<native_api::MachineSet>,
-    /// What is above it.
+    /// The objects above the native set.
     pub above: Above,
     /// A live read in this reconcile showed that the native set does not exist.
     pub is_gone: bool,

@@ -1,5 +1,5 @@
-//! What shows that core is there, besides its definitions: its entry in the inventory of clusterctl, and the Lease of its
-//! manager. Both are read at the start, whenever a definition of core changes, and from time to time.
+//! Signs of core besides its CRDs: its entry in the inventory of clusterctl, and the Lease of its manager. Both are
+//! read at the start, whenever a CRD of core changes, and periodically.
 
 mod apply;
 #[cfg(test)]

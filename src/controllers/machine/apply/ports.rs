@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// What Machines are reconciled with.
+/// The context of the Machine reconciler.
 pub(crate) struct Ports {
     pub machines: Arc<Objects<Machine>>,
     pub classes: Arc<Objects<MachineClass>>,
@@ -79,7 +79,7 @@ impl Ports {
         self.clock.now()
     }
 
-    /// The cluster of a Machine's Node, or why there is none.
+    /// The cluster of a Machine's Node, or the reason why it has none.
     pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<Target>, &'static str> {
         match self.targets.of(&snapshot.machine.metadata) {
             TargetOf::Known(target) => Ok(target),

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::{lanes::Visit, permits::Held};
 use crate::{controllers::machine::Learned, driver::SecretData};
 
-/// State of one reconcile: what its calls returned, and what it holds until it ends.
+/// State of one reconcile: results of its calls, and guards that are released when it ends.
 #[derive(Default)]
 pub(crate) struct Session {
     /// UID of the Machine. Another Machine may get the same name while a call is in flight.

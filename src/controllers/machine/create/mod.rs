@@ -95,7 +95,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     }
     match snapshot.learned.vm {
         VmView::NotFound => vm_missing(&mut plan, snapshot, policy),
-        // The driver continues what it began, and says how it ended.
+        // The driver continues its operation, and reports the result.
         VmView::NotAsked if may_continue(snapshot) => vm_missing(&mut plan, snapshot, policy),
         // Without a token no VM can be created, so there is no need to call the cloud.
         _ if snapshot.memory.token_failure().is_some() && !is_token_ready(&mut plan, snapshot, policy) => {}
@@ -161,7 +161,7 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
 fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm) {
     let machine = &snapshot.machine;
     let is_unlinked = snapshot.has_target() && machine.node_name().is_none();
-    // The Machine ran and lost its label: the Node of that name is its own, whatever the Node's provider ID.
+    // The Machine ran and lost its label: the Node of that name belongs to it, whatever the Node's provider ID.
     let is_new = matches!(snapshot.learned.vm, VmView::Created(_)) || is_unsettled(&machine.phase());
     let is_stale = is_unlinked && is_new && snapshot.is_node_of_another_vm(vm);
     let may_link = is_unlinked && !is_stale && snapshot.node != NodeView::Unknown;

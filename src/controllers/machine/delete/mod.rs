@@ -35,7 +35,7 @@ pub(super) use record::record_blocked;
 /// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// The way out if there is no VM: the API server deletes a Machine without finalizers at once.
+/// Without a VM: the API server deletes a Machine without finalizers at once.
 const OR_RELEASE: &str =
     "or, if there is no VM, remove the finalizer machine.sapcloud.io/machine-controller-manager from the Machine";
 

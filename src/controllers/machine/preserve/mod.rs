@@ -40,7 +40,7 @@ enum Stage {
 const EXPIRED: End = End { reason: "the time of its preservation is over", forgets: true };
 
 /// Plans the next step of a preservation. Nothing is decided while it is not certain whether there is a Node, because
-/// its annotation may say something else.
+/// its annotation may have another value.
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     let (machine, now) = (&snapshot.machine, snapshot.now);

@@ -89,7 +89,7 @@ impl OwnedSets {
         Self { released, ..Self::of_sets(snapshot, owned) }
     }
 
-    /// The sets that the deployment controls, whatever their labels: all of them go when it is deleted.
+    /// The sets that the deployment controls, with any labels: all of them are deleted with it.
     pub(super) fn controlled(snapshot: &Snapshot) -> Self {
         let own = snapshot.sets.iter().filter(|set| is_controlled(&snapshot.deployment, set));
         Self::of_sets(snapshot, own.cloned().map(Draft::of).collect())
@@ -221,7 +221,7 @@ impl SetView {
         machine.is_terminating() || self.in_flight.is_deleting(machine)
     }
 
-    /// When the set deletes a Machine, compared with others.
+    /// Position of a Machine in the deletion order of the set.
     fn order<'a>(&'a self, machine: &'a Machine) -> DeletionOrder<'a> {
         DeletionOrder::of(self.after_marks(machine), self.now)
     }
@@ -299,7 +299,7 @@ fn release(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) {
     draft.edit(reason, |set| set.metadata.owner_references = owners);
 }
 
-/// The oldest set of the template; one that is being deleted only if there is no other.
+/// The oldest set of the template; a terminating set only if there is no other.
 fn find_new(drafts: &[Draft<MachineSet>], template: &MachineTemplate) -> Option<usize> {
     let equal = || drafts.iter().enumerate().filter(|(_, draft)| draft.current().spec.makes(template));
     let is_deleting = |draft: &Draft<MachineSet>| draft.current().metadata.deletion_timestamp.is_some();

@@ -49,7 +49,7 @@ pub(super) fn status_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
     status
 }
 
-/// Between what happened and what it waits for now, in the message of `Progressing`.
+/// Separates the last event from the current wait in the message of `Progressing`.
 const WAITING: &str = "; waiting for ";
 
 /// Brings the message of `Progressing` up to date. Reason and times stay: the deadline of the rollout depends on them.

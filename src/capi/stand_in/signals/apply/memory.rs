@@ -22,7 +22,7 @@ pub(in crate::capi::stand_in) struct Core {
 }
 
 impl Core {
-    /// What the last look brought; `None` if there was none.
+    /// The result of the last poll; `None` if there was none.
     pub fn asked(&self) -> Option<Answer> {
         self.asked.read().clone()
     }
@@ -32,7 +32,7 @@ impl Core {
         self.handlers.add(Box::new(handler));
     }
 
-    /// Nobody has looked yet.
+    /// Resets to the state before the first poll.
     pub(super) fn forget(&self) {
         *self.asked.write() = None;
     }
@@ -44,14 +44,14 @@ impl Core {
         }
     }
 
-    /// Looks live.
+    /// Checks live.
     pub async fn ask(&self, client: &Client, has_inventory: bool) {
         let answer = signs(client, has_inventory).await.map_err(|error| chain(&error));
         self.heard(answer);
     }
 }
 
-/// What shows that core is there.
+/// The sign of core, if there is any.
 async fn signs(client: &Client, has_inventory: bool) -> kube::Result<Option<String>> {
     let by_name = ListParams::default().fields(&format!("metadata.name={}", names::CORE_LEASE));
     let leases = Api::<Lease>::all(client.clone()).list_metadata(&by_name).await?;

@@ -1,4 +1,4 @@
-//! Looks for core, and remembers what came of it.
+//! Checks for core, and records the result.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(in crate::capi::stand_in) use memory::Core;
 
 pub(in crate::capi::stand_in) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-/// Looks for core.
+/// Polls for signs of core.
 struct Signals {
     core: Arc<Core>,
     ground: Ground,

@@ -1,6 +1,6 @@
 //! In-place updates of a Node whose Machine stays.
 //!
-//! | Condition `InPlaceUpdate` of the Node | What happens |
+//! | Condition `InPlaceUpdate` of the Node | Action |
 //! |---|---|
 //! | `CandidateForUpdate` | the label `selected-for-update` is awaited |
 //! | `SelectedForUpdate` | the Node is cordoned and drained, then the Machine is `InPlaceUpdating` |

@@ -1,4 +1,4 @@
-//! The executor against an API server that records: what is read, with which preconditions, and what follows from answers.
+//! The executor against an API server that records: live reads, preconditions, and reactions to answers.
 
 mod calls;
 mod drains;
@@ -221,7 +221,7 @@ impl Shop {
         shop
     }
 
-    /// A Machine that its set made, with changes; in the API server and in the cache.
+    /// A Machine that its set created, with changes; in the API server and in the cache.
     fn machine(&self, name: &str, patch: Value) {
         let mut value = json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
