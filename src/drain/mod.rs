@@ -66,8 +66,8 @@ pub enum Answer {
     Accepted,
     /// Refused for now (429).
     Refused(Refusal),
-    /// Any other error, including 404 and 409: they may be about the disruption budget. Only a list shows that a pod is
-    /// gone.
+    /// Any other error, including 404 and 409: they may be about the disruption budget. Only a list proves that a pod
+    /// no longer exists.
     Failed(String),
 }
 

@@ -1,4 +1,4 @@
-//! The drivers of a process: those in this build, and those in processes of their own.
+//! The drivers of a process: those in this build, and drivers in other processes.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub(crate) type SimulatedCloud<'a> = dyn Fn() -> Result<Arc<dyn CloudApi>, Inval
 pub(crate) struct DriverSources<'a> {
     /// The simulated cloud, in the process or beside it. Only its driver needs it.
     pub simulated_cloud: &'a SimulatedCloud<'a>,
-    /// What Secrets of classes may use.
+    /// Restricts the Secrets of classes.
     pub secrets: &'a SecretPolicy,
-    /// Drivers in processes of their own. They replace built-in ones of the same name.
+    /// Drivers in other processes. They replace built-in ones of the same name.
     #[cfg(feature = "remote")]
     pub remote: &'a [Endpoint],
 }
@@ -44,7 +44,7 @@ impl DriverSources<'_> {
     }
 }
 
-/// Names of the drivers in this build, and of those that it lacks.
+/// Names of the drivers in this build, and of missing ones.
 pub(crate) fn drivers_of_build() -> (Vec<&'static str>, Vec<&'static str>) {
     let (mut built_in, left_out) = clouds_of_build();
     #[cfg(feature = "simulated")]

@@ -13,7 +13,7 @@ const TEST_NAMES: [&str; 3] = ["tests", "testing", "tests.rs"];
 /// Longest chain of re-exports that is followed.
 const DEPTH: usize = 8;
 
-/// Which file uses which.
+/// The imports of each file.
 pub type Graph = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
 /// Source files without tests, by their path below `src`.
@@ -70,8 +70,8 @@ impl Tree {
         self.0.iter().map(|(path, source)| (path.as_path(), source.text.as_str()))
     }
 
-    /// Which file uses which. A use of something that a folder passes on leads to the file that defines it; passing it on is
-    /// no use.
+    /// The imports of each file. An import of a re-exported item leads to the file that defines it; a re-export is not an
+    /// import.
     pub fn imports(&self) -> Graph {
         let used = |file: &PathBuf, source: &Source| {
             let paths = source.paths.iter().filter(|mention| mention.is_used);

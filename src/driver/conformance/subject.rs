@@ -1,4 +1,4 @@
-//! What a driver is tested with.
+//! The inputs of a conformance test.
 
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 

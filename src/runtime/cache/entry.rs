@@ -49,7 +49,7 @@ impl std::fmt::Display for Key {
 /// A change of one object.
 #[derive(Debug)]
 pub struct Change<K> {
-    /// Which object.
+    /// The object.
     pub key: Key,
     /// Its metadata, as last known.
     pub meta: ObjectMeta,

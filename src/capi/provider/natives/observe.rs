@@ -86,7 +86,8 @@ impl Surroundings {
         }
     }
 
-    /// The manager of a pool has its native objects, too: their own label is that of their template, and may be older.
+    /// The manager of a pool also manages its native objects: their own label is that of their template, and may be
+    /// older.
     fn of_another(&self, meta: &ObjectMeta) -> Option<String> {
         let pool = pool_of(meta).and_then(|pool| self.pools.get(&Key::beside(meta, pool)));
         let labelled = pool.as_ref().map_or(meta, |pool| &pool.metadata);

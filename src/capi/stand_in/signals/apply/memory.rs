@@ -1,4 +1,4 @@
-//! What was last seen of core, and the reads that show it.
+//! The last answer about core, and the reads for it.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
