@@ -18,8 +18,8 @@ use crate::{
         clock::Clock,
         handlers::Handlers,
         leader,
-        look::{self, Look, Seen},
         objects::chain,
+        poll::{self, Poll, PollResult},
     },
 };
 
@@ -92,15 +92,15 @@ impl Managers {
     }
 
     /// The result of the last poll. A Lease that is no longer renewed is free as soon as it expires.
-    pub(super) fn seen(&self, now: Timestamp) -> Seen {
+    pub(super) fn poll_result(&self, now: Timestamp) -> PollResult {
         let state = self.state.read();
         if state.problem.is_some() {
-            return Seen::Failure;
+            return PollResult::Failure;
         }
         let held = leases::held(&state.known, leader::is_own_form, now);
         match held.map(|lease| lease.validity).min().and_then(|end| end.try_into().ok()) {
-            Some(end) => Seen::AnswerFor(end),
-            None => Seen::Answer,
+            Some(end) => PollResult::AnswerFor(end),
+            None => PollResult::Answer,
         }
     }
 
@@ -138,17 +138,17 @@ struct NativeManagers {
     clock: Arc<dyn Clock>,
 }
 
-impl Look for NativeManagers {
+impl Poll for NativeManagers {
     const NAME: &'static str = "nativemanagers";
 
-    async fn look(&self) -> Seen {
+    async fn poll(&self) -> PollResult {
         let answer = self.leases().await.map_err(|error| chain(&error));
         if let Err(problem) = &answer {
             tracing::warn!(problem, "Leases of native managers not read");
         }
         let now = self.clock.now();
         self.managers.heard(answer, now);
-        self.managers.seen(now)
+        self.managers.poll_result(now)
     }
 
     fn forget(&self) {
@@ -176,7 +176,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     }
     let config = builder.config();
     let (control, scope, clock) = (config.control.clone(), config.scope.clone(), Arc::clone(&config.shared.clock));
-    look::register(builder, NativeManagers { managers, control, scope, clock });
+    poll::register(builder, NativeManagers { managers, control, scope, clock });
 }
 
 fn of(lease: v1::Lease) -> Lease {

@@ -6,7 +6,7 @@ use super::{
     Managers, Obstacle,
     leases::{self, Known, Lease},
 };
-use crate::runtime::look::Seen;
+use crate::runtime::poll::PollResult;
 
 const GO: &str = "machine-controller-7d9c5b8f6-x2x9k";
 const OURS: &str = "host_0123456789abcdef0123456789abcdef";
@@ -75,9 +75,9 @@ fn nothing_is_done_before_the_leases_were_read() {
 fn the_answer_is_good_until_a_lease_may_have_expired() {
     let managers = Managers::default();
     managers.heard(Err("no".to_owned()), at(0));
-    assert_eq!(managers.seen(at(0)), Seen::Failure);
+    assert_eq!(managers.poll_result(at(0)), PollResult::Failure);
     managers.heard(Ok(vec![lease(GO, "1")]), at(1));
-    assert_eq!(managers.seen(at(1)), Seen::AnswerFor(Duration::from_secs(15)));
+    assert_eq!(managers.poll_result(at(1)), PollResult::AnswerFor(Duration::from_secs(15)));
     managers.heard(Ok(vec![lease(OURS, "1")]), at(2));
-    assert_eq!(managers.seen(at(2)), Seen::Answer);
+    assert_eq!(managers.poll_result(at(2)), PollResult::Answer);
 }

@@ -12,7 +12,7 @@ use crate::{
     },
     runtime::{
         cell::{Builder, Kind},
-        look::{self, Look, Seen},
+        poll::{self, Poll, PollResult},
     },
 };
 
@@ -29,12 +29,12 @@ struct Signals {
     control: Client,
 }
 
-impl Look for Signals {
+impl Poll for Signals {
     const NAME: &'static str = "coreprovider";
 
-    async fn look(&self) -> Seen {
+    async fn poll(&self) -> PollResult {
         self.core.ask(&self.control, self.ground.has_inventory()).await;
-        if matches!(self.core.asked(), Some(Err(_))) { Seen::Failure } else { Seen::Answer }
+        if matches!(self.core.asked(), Some(Err(_))) { PollResult::Failure } else { PollResult::Answer }
     }
 
     fn forget(&self) {
@@ -45,11 +45,11 @@ impl Look for Signals {
 fn register(builder: &mut Builder<'_>, _: &Settings) {
     let core = builder.shared::<Core>();
     let signals = Signals { core, ground: Ground::new(builder), control: builder.config().control.clone() };
-    let looks = look::register(builder, signals);
+    let poller = poll::register(builder, signals);
     // clusterctl labels the definitions of core before anything else, and those are watched.
     builder.on_change::<Definition>(move |change| {
         if standing::is_of_core(&change.key.name) || change.key.name == standing::INVENTORY {
-            looks.ask();
+            poller.request();
         }
     });
 }

@@ -8,18 +8,18 @@ use super::{
     worker::{Handler, ReconcileError, Requeue},
 };
 
-/// How often to look.
+/// Period of polls.
 const PERIOD: Duration = Duration::from_secs(30);
 /// The period after a failed poll: other reconciles may wait for its result.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The read that a poller repeats.
-pub(crate) trait Look: Send + Sync + 'static {
+pub(crate) trait Poll: Send + Sync + 'static {
     /// Name of its queue in metrics.
     const NAME: &'static str;
 
     /// Polls, and stores the result.
-    fn look(&self) -> impl Future<Output = Seen> + Send;
+    fn poll(&self) -> impl Future<Output = PollResult> + Send;
 
     /// Drops the result, which may be old on a standby.
     fn forget(&self);
@@ -27,7 +27,7 @@ pub(crate) trait Look: Send + Sync + 'static {
 
 /// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum PollResult {
     /// An answer.
     Answer,
     /// The result is valid for this time, after which it may change without any write.
@@ -36,7 +36,7 @@ pub(crate) enum Seen {
     Failure,
 }
 
-impl Seen {
+impl PollResult {
     /// The pause before the next poll.
     fn pause(self) -> Duration {
         match self {
@@ -49,11 +49,11 @@ impl Seen {
 
 /// Requests polls.
 #[derive(Clone)]
-pub(crate) struct Looks(Arc<Queue<&'static str>>);
+pub(crate) struct Poller(Arc<Queue<&'static str>>);
 
-impl Looks {
-    /// Looks as soon as possible.
-    pub fn ask(&self) {
+impl Poller {
+    /// Polls as soon as possible.
+    pub fn request(&self) {
         self.0.add(ALL);
     }
 }
@@ -61,27 +61,27 @@ impl Looks {
 /// There is one key.
 const ALL: &str = "all";
 
-struct Looking<L>(Arc<L>);
+struct Polling<P>(Arc<P>);
 
-impl<L: Look> Handler for Looking<L> {
+impl<P: Poll> Handler for Polling<P> {
     type Key = &'static str;
 
     async fn handle(&self, _: &&'static str) -> Result<Requeue, ReconcileError> {
-        Ok(Requeue::After(self.0.look().await.pause()))
+        Ok(Requeue::After(self.0.poll().await.pause()))
     }
 }
 
-/// Looks while this process leads the role of the kind that registers.
-pub(crate) fn register<L: Look>(builder: &mut Builder<'_>, look: L) -> Looks {
-    let look = Arc::new(look);
-    let looks = Looks(Queue::new(L::NAME, Pacing::default()));
-    builder.workers(Looking(Arc::clone(&look)), &looks.0, 1);
-    let first = looks.clone();
+/// Polls while this process leads the role of the kind that registers.
+pub(crate) fn register<P: Poll>(builder: &mut Builder<'_>, poll: P) -> Poller {
+    let poll = Arc::new(poll);
+    let poller = Poller(Queue::new(P::NAME, Pacing::default()));
+    builder.workers(Polling(Arc::clone(&poll)), &poller.0, 1);
+    let first = poller.clone();
     builder.on_start(move || {
-        look.forget();
-        first.ask();
+        poll.forget();
+        first.request();
     });
-    looks
+    poller
 }
 
 #[cfg(test)]
@@ -91,12 +91,12 @@ mod tests {
 
     use super::*;
 
-    struct Told(Mutex<Seen>);
+    struct Told(Mutex<PollResult>);
 
-    impl Look for Told {
+    impl Poll for Told {
         const NAME: &'static str = "told";
 
-        async fn look(&self) -> Seen {
+        async fn poll(&self) -> PollResult {
             *self.0.lock()
         }
 
@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case::an_answer(Seen::Answer, 30)]
-    #[case::a_lease_that_may_expire(Seen::AnswerFor(Duration::from_secs(15)), 15)]
-    #[case::a_lease_that_is_valid_for_long(Seen::AnswerFor(Duration::from_secs(120)), 30)]
-    #[case::nothing(Seen::Failure, 5)]
+    #[case::an_answer(PollResult::Answer, 30)]
+    #[case::a_lease_that_may_expire(PollResult::AnswerFor(Duration::from_secs(15)), 15)]
+    #[case::a_lease_that_is_valid_for_long(PollResult::AnswerFor(Duration::from_secs(120)), 30)]
+    #[case::nothing(PollResult::Failure, 5)]
     #[tokio::test]
-    async fn the_next_look_is_when_the_answer_may_be_another_one(#[case] seen: Seen, #[case] seconds: u64) {
-        let looking = Looking(Arc::new(Told(Mutex::new(seen))));
-        assert_eq!(looking.handle(&ALL).await.unwrap(), Requeue::After(Duration::from_secs(seconds)));
+    async fn the_next_poll_is_when_the_answer_may_change(#[case] result: PollResult, #[case] seconds: u64) {
+        let polling = Polling(Arc::new(Told(Mutex::new(result))));
+        assert_eq!(polling.handle(&ALL).await.unwrap(), Requeue::After(Duration::from_secs(seconds)));
     }
 }
