@@ -13,7 +13,7 @@ pub(crate) mod fair;
 pub(crate) mod files;
 pub mod guard;
 pub(crate) mod handlers;
-pub(crate) mod holds;
+pub(crate) mod hold_check;
 pub mod http;
 pub mod kubeconfig;
 pub(crate) mod lead;

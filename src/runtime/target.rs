@@ -92,7 +92,7 @@ pub(crate) enum Assignment {
     One(TargetId),
     /// The value of this label names the target.
     Label(String),
-    /// A [rule](Targets::placed_by) of the cell tells it for each object.
+    /// A [rule](Targets::set_placement) of the cell tells it for each object.
     Rule,
 }
 
@@ -220,7 +220,7 @@ impl Targets {
     }
 
     /// Sets the rule of [`Assignment::Rule`]; only the first one counts.
-    pub fn placed_by(&self, rule: impl Fn(&ObjectMeta) -> Placement + Send + Sync + 'static) {
+    pub fn set_placement(&self, rule: impl Fn(&ObjectMeta) -> Placement + Send + Sync + 'static) {
         let _ = self.rule.set(Box::new(rule));
     }
 
@@ -416,7 +416,7 @@ mod tests {
     async fn a_rule_places_each_object_and_a_target_that_is_disconnected_is_unknown() {
         let targets = Targets::new(Assignment::Rule, cache);
         assert_eq!(known(targets.of(&in_cluster("a"))), "unknown", "there is no rule yet");
-        targets.placed_by(|meta| match meta.labels.as_ref().and_then(|labels| labels.get("cluster")) {
+        targets.set_placement(|meta| match meta.labels.as_ref().and_then(|labels| labels.get("cluster")) {
             Some(name) => Placement::In(TargetId::named(name)),
             None => Placement::Nowhere,
         });

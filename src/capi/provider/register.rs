@@ -17,7 +17,7 @@ use crate::{
     controllers::{machine, machine_class, machine_deployment, machine_set, node, overshoot, secret},
     runtime::{
         cell::{Builder, Kind, Role},
-        holds::Holds,
+        hold_check::HoldCheck,
     },
 };
 
@@ -41,12 +41,12 @@ pub(crate) const KINDS: &[Kind<Settings>] = &[
 
 /// Registers the hold check of native objects, and the clusters of the Machines' Nodes.
 fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {
-    let holds = builder.shared::<Holds>();
+    let holds = builder.shared::<HoldCheck>();
     let around = Arc::new(Surroundings::new(builder, settings));
     let judge = Arc::clone(&around);
-    holds.judged_by(move |meta| judge.held(meta));
+    holds.set(move |meta| judge.held(meta));
     let rule = Arc::clone(&around);
-    builder.config().targets.placed_by(move |meta| rule.placement(meta));
+    builder.config().targets.set_placement(move |meta| rule.placement(meta));
 
     let (of_cluster, changed) = (Arc::clone(&around), Arc::clone(&holds));
     builder.on_change::<Cluster>(move |change| {

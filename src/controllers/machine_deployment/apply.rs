@@ -20,7 +20,7 @@ use crate::{
         cache::Key,
         clock::Clock,
         events::Events,
-        holds::Holds,
+        hold_check::HoldCheck,
         objects::{Objects, WriteError, WriteFailure},
         reconcile::{Reconciler, Turn},
         target::{TargetOf, Targets},
@@ -44,7 +44,7 @@ pub(crate) struct MachineDeployments {
     pub targets: Arc<Targets>,
     /// Writes in flight of the sets, announced by the set controller.
     pub in_flight: Arc<InFlightWrites>,
-    pub holds: Arc<Holds>,
+    pub holds: Arc<HoldCheck>,
     pub policy: Policy,
     pub events: Events,
     pub clock: Arc<dyn Clock>,

@@ -27,7 +27,7 @@ use crate::{
         clock::Clock,
         events::Events,
         handlers::Handlers,
-        holds::Holds,
+        hold_check::HoldCheck,
         objects::{Objects, WriteError, WriteFailure},
         reconcile::Turn,
     },
@@ -47,7 +47,7 @@ pub(crate) struct MachineSets {
     pub secrets: Arc<Objects<MetadataOfSecret>>,
     /// Shared with the deployments.
     pub in_flight: Arc<InFlightWrites>,
-    pub holds: Arc<Holds>,
+    pub holds: Arc<HoldCheck>,
     pub events: Events,
     pub clock: Arc<dyn Clock>,
     pub measured: Arc<MachineMetrics>,

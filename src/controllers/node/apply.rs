@@ -13,7 +13,7 @@ use crate::{
     runtime::{
         cache::Key,
         clock::Clock,
-        holds::Holds,
+        hold_check::HoldCheck,
         objects::{Objects, chain},
         reconcile::{Next, Reconciler, Turn},
         target::{NodeKey, Targets},
@@ -28,7 +28,7 @@ pub(crate) struct Nodes {
     pub targets: Arc<Targets>,
     pub permits: Arc<Permits>,
     pub servers: Arc<ApiServers>,
-    pub holds: Arc<Holds>,
+    pub holds: Arc<HoldCheck>,
     pub clock: Arc<dyn Clock>,
     pub policy: Policy,
 }

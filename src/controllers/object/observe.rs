@@ -8,14 +8,14 @@ use super::authority;
 use crate::runtime::{
     cache::{Cache, Cached},
     cell::Builder,
-    holds::Holds,
+    hold_check::HoldCheck,
 };
 
 /// Decides which native objects a cell may touch. Unless the cell has a separate hold check, it is
 /// [`authority::of_native`].
-pub(crate) fn holds(builder: &mut Builder<'_>) -> Arc<Holds> {
-    let holds = builder.shared::<Holds>();
-    holds.judged_by(authority::of_native);
+pub(crate) fn holds(builder: &mut Builder<'_>) -> Arc<HoldCheck> {
+    let holds = builder.shared::<HoldCheck>();
+    holds.set(authority::of_native);
     holds
 }
 

@@ -216,7 +216,7 @@ async fn a_set_is_checked_with_its_deployment_or_by_itself() {
 #[tokio::test]
 async fn a_set_that_is_held_is_not_frozen() {
     let shell = Shell::new(3);
-    shell.runner.reconciler.holds.judged_by(|_| Some("Cluster c to be unpaused".to_owned().into()));
+    shell.runner.reconciler.holds.set(|_| Some("Cluster c to be unpaused".to_owned().into()));
     shell.check(&pool()).await.unwrap();
     assert_eq!(shell.wire.requests(), [""; 0]);
 }

@@ -8,25 +8,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{cache::Key, handlers::Handlers};
 use crate::plan::Hold;
 
-type Judge = Box<dyn Fn(&ObjectMeta) -> Option<Hold> + Send + Sync>;
+type Check = Box<dyn Fn(&ObjectMeta) -> Option<Hold> + Send + Sync>;
 type Handler = dyn Fn(&Key) + Send + Sync;
 
-/// Why objects of a cell may not be touched. Kinds of one cell share it.
+/// The check for holds on objects of a cell. Kinds of one cell share it.
 #[derive(Default)]
-pub(crate) struct Holds {
-    judge: OnceLock<Judge>,
+pub(crate) struct HoldCheck {
+    check: OnceLock<Check>,
     handlers: Handlers<Handler>,
 }
 
-impl Holds {
-    /// Sets who judges; only the first one counts.
-    pub fn judged_by(&self, judge: impl Fn(&ObjectMeta) -> Option<Hold> + Send + Sync + 'static) {
-        let _ = self.judge.set(Box::new(judge));
+impl HoldCheck {
+    /// Sets the check; only the first one counts.
+    pub fn set(&self, check: impl Fn(&ObjectMeta) -> Option<Hold> + Send + Sync + 'static) {
+        let _ = self.check.set(Box::new(check));
     }
 
     /// The reason for which the object must not be touched now; `None` if it may be.
     pub fn of(&self, meta: &ObjectMeta) -> Option<Hold> {
-        self.judge.get().and_then(|judge| judge(meta))
+        self.check.get().and_then(|check| check(meta))
     }
 
     /// Calls `handler` with each object for which the answer may have changed.
@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn nothing_is_held_without_a_check_and_changes_are_reported() {
-        let holds = Holds::default();
+        let holds = HoldCheck::default();
         let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         assert_eq!(holds.of(&named("a")), None);
-        holds.judged_by(|meta| meta.name.clone().filter(|name| name == "a").map(Hold::from));
+        holds.set(|meta| meta.name.clone().filter(|name| name == "a").map(Hold::from));
         assert_eq!((holds.of(&named("a")), holds.of(&named("b"))), (Some("a".to_owned().into()), None));
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
