@@ -97,7 +97,7 @@ pub(crate) struct Session {
 }
 
 impl Probes {
-    pub(super) async fn carry_out(&self, steps: Vec<Step<Action>>, session: &mut Session) {
+    pub(super) async fn execute(&self, steps: Vec<Step<Action>>, session: &mut Session) {
         for step in steps {
             match step.action {
                 Action::Probe => session.probed = Some((self.probe_all().await, false)),

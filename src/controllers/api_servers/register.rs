@@ -43,7 +43,7 @@ impl Reconciler for Probes {
         steps: Vec<Step<Action>>,
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
-        self.carry_out(steps, &mut turn.session).await;
+        self.execute(steps, &mut turn.session).await;
         Ok(Next::Plan)
     }
 }

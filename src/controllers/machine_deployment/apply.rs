@@ -96,7 +96,7 @@ pub(crate) struct Session {
 }
 
 impl MachineDeployments {
-    pub(super) async fn carry_out(
+    pub(super) async fn execute(
         &self,
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,

@@ -64,7 +64,7 @@ impl Reconciler for MachineDeployments {
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
         turn.remember(|memory| memory.node_retries.retain(|node, _| snapshot.nodes.contains_key(node)));
-        self.carry_out(&snapshot, steps, turn).await?;
+        self.execute(&snapshot, steps, turn).await?;
         Ok(Next::Plan)
     }
 

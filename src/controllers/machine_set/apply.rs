@@ -125,7 +125,7 @@ struct Batch<'a> {
 }
 
 impl MachineSets {
-    pub(super) async fn carry_out(
+    pub(super) async fn execute(
         &self,
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,

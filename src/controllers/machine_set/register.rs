@@ -53,7 +53,7 @@ impl Reconciler for MachineSets {
         steps: Vec<Step<Action>>,
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
-        self.carry_out(&snapshot, steps, turn).await?;
+        self.execute(&snapshot, steps, turn).await?;
         turn.remember(|memory| memory.failure = None);
         Ok(Next::Plan)
     }

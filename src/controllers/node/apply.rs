@@ -65,14 +65,14 @@ impl Reconciler for Nodes {
         let memory = snapshot.memory.clone();
         turn.remember(|stored| *stored = Memory { gone: stored.gone.take(), ..memory });
         for step in steps {
-            self.carry_out(&snapshot, step, turn).await?;
+            self.execute(&snapshot, step, turn).await?;
         }
         Ok(Next::Plan)
     }
 }
 
 impl Nodes {
-    async fn carry_out(
+    async fn execute(
         &self,
         snapshot: &Snapshot,
         step: Step<Action>,

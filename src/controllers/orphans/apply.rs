@@ -64,7 +64,7 @@ pub(crate) struct Session {
 }
 
 impl Orphans {
-    pub(super) async fn carry_out(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &mut Turn<'_, Self>) {
+    pub(super) async fn execute(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &mut Turn<'_, Self>) {
         for step in steps {
             match step.action {
                 Action::ListVms => {

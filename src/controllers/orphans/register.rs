@@ -49,7 +49,7 @@ impl Reconciler for Orphans {
         steps: Vec<Step<Action>>,
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
-        self.carry_out(&snapshot, steps, turn).await;
+        self.execute(&snapshot, steps, turn).await;
         Ok(Next::Plan)
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Overshoot {
 }
 
 impl Overshoot {
-    pub(super) async fn carry_out(
+    pub(super) async fn execute(
         &self,
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,

@@ -55,7 +55,7 @@ impl Reconciler for Overshoot {
         steps: Vec<Step<Action>>,
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
-        self.carry_out(&snapshot, steps, turn).await?;
+        self.execute(&snapshot, steps, turn).await?;
         Ok(Next::Plan)
     }
 }

@@ -84,7 +84,7 @@ impl Reconciler for Machines {
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
         let began = *turn.session.began.get_or_insert_with(Instant::now);
-        let outcome = self.carry_out(&mut snapshot, steps, turn).await;
+        let outcome = self.execute(&mut snapshot, steps, turn).await;
         let Snapshot { machine, learned, memory: changed, .. } = *snapshot;
         turn.session.uid.clone_from(&machine.metadata.uid);
         turn.session.learned = learned;
@@ -106,7 +106,7 @@ impl Reconciler for Machines {
 }
 
 impl Machines {
-    async fn carry_out(
+    async fn execute(
         &self,
         snapshot: &mut Snapshot,
         steps: Vec<Step<Action>>,

@@ -458,7 +458,7 @@ impl World {
             for step in plan.steps {
                 self.actions += 1;
                 let fault = self.faults.iter().find(|(nth, _)| *nth == self.actions).map(|(_, fault)| *fault);
-                let goes_on = self.carry_out(&mut snapshot, step, fault);
+                let goes_on = self.execute(&mut snapshot, step, fault);
                 self.check();
                 if fault == Some(Fault::Crash) {
                     self.wake_at = None;
@@ -559,7 +559,7 @@ impl World {
     }
 
     /// False if the pass has to end.
-    fn carry_out(&mut self, snapshot: &mut Snapshot, step: Step<Action>, fault: Option<Fault>) -> bool {
+    fn execute(&mut self, snapshot: &mut Snapshot, step: Step<Action>, fault: Option<Fault>) -> bool {
         let Step { action, event, .. } = step;
         let debug = format!("{action:?}");
         self.log.push(debug.split(['(', ' ', '{']).next().unwrap_or_default().to_owned());

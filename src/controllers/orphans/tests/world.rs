@@ -137,14 +137,14 @@ impl World {
             }
             for step in plan.steps {
                 reasons.push(step.reason);
-                let is_done = self.carry_out(step.action, &mut learned);
+                let is_done = self.execute(step.action, &mut learned);
                 self.events.extend(step.event.filter(|_| is_done).map(|event| (event.reason, event.message)));
             }
         }
         panic!("planning never comes to rest: {reasons:?}");
     }
 
-    fn carry_out(&mut self, action: Action, learned: &mut Learned) -> bool {
+    fn execute(&mut self, action: Action, learned: &mut Learned) -> bool {
         match action {
             Action::ListVms => {
                 let found = || Found { owner: self.owner(), vms: self.vms.clone() };

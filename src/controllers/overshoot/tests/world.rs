@@ -109,14 +109,14 @@ impl World {
             }
             for step in plan.steps {
                 reasons.push(step.reason);
-                let of = self.carry_out(step.action);
+                let of = self.execute(step.action);
                 self.events.extend(step.event.map(|event| (event.reason, of)));
             }
         }
         panic!("planning never comes to rest: {reasons:?}");
     }
 
-    fn carry_out(&mut self, action: Action) -> String {
+    fn execute(&mut self, action: Action) -> String {
         let status = |status: Option<Value>| json!({ "status": status.unwrap_or_else(|| json!({})) });
         let metadata = |patch: Option<Value>| patch.unwrap_or_else(|| json!({}));
         match action {

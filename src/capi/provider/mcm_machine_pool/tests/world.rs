@@ -243,12 +243,12 @@ impl World {
             if plan.steps.is_empty() {
                 return plan.waits.into_iter().map(|wait| wait.text).collect();
             }
-            self.carry_out(plan, &mut session);
+            self.execute(plan, &mut session);
         }
         panic!("it does not come to an end:\n{}", self.story);
     }
 
-    fn carry_out(&mut self, plan: Plan<Action>, session: &mut Session) {
+    fn execute(&mut self, plan: Plan<Action>, session: &mut Session) {
         let writes =
             plan.steps.iter().filter(|step| matches!(step.action, Action::PatchSelf(_) | Action::WriteStatus(_)));
         assert!(writes.count() <= 1, "the second write would meet another resource version");
