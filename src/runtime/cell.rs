@@ -195,8 +195,8 @@ type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 
 /// The queues and hooks of a role in a cell.
 #[derive(Default)]
-struct Duties {
-    is_playing: Arc<AtomicBool>,
+struct RoleTasks {
+    is_leading: Arc<AtomicBool>,
     /// By the name of their queue.
     workers: Vec<(&'static str, Run)>,
     on_start: Vec<Hook>,
@@ -207,7 +207,7 @@ struct Duties {
 pub(crate) struct Cell {
     config: Config,
     caches: Vec<Arc<dyn Watched>>,
-    duties: BTreeMap<&'static str, Duties>,
+    tasks: BTreeMap<&'static str, RoleTasks>,
     _watches: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -227,7 +227,7 @@ pub(crate) struct Builder<'a> {
     role: &'static str,
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     caches: Vec<Arc<dyn Watched>>,
-    duties: BTreeMap<&'static str, Duties>,
+    tasks: BTreeMap<&'static str, RoleTasks>,
 }
 
 impl Builder<'_> {
@@ -315,36 +315,36 @@ impl Builder<'_> {
             measured.measure(&metrics);
             Arc::clone(&run).run(stop).boxed()
         };
-        self.duties().workers.push((queue.name(), Arc::new(run)));
+        self.tasks().workers.push((queue.name(), Arc::new(run)));
         workers
     }
 
     /// Calls `hook` when this process becomes leader of the role, before the first reconcile.
     pub fn on_start(&mut self, hook: impl Fn() + Send + Sync + 'static) {
-        self.duties().on_start.push(Box::new(hook));
+        self.tasks().on_start.push(Box::new(hook));
     }
 
     /// Exports metrics of the objects of a kind, while this process leads the role.
     pub fn export<K: Kept>(&mut self, export: fn(&[Arc<K>], &mut Exposition)) {
         let cache = Arc::clone(&self.objects::<K>().cache);
-        self.duties().exports.push(Box::new(move |metrics| metrics.export(&cache, export)));
+        self.tasks().exports.push(Box::new(move |metrics| metrics.export(&cache, export)));
     }
 
     /// Records an event on objects that cannot be decoded, while this process leads the role.
     pub fn report_unreadable<K: Kept>(&mut self) {
         let cache = Arc::clone(&self.objects::<K>().cache);
         let events = self.config.events.clone();
-        unreadable::watch(&cache, &events, self.is_playing());
+        unreadable::watch(&cache, &events, self.is_leading());
         self.on_start(move || unreadable::report(&cache, &events));
     }
 
     /// Whether this process leads the role. A standby watches, but must not collect facts on which only a leader acts.
-    pub fn is_playing(&mut self) -> Arc<AtomicBool> {
-        Arc::clone(&self.duties().is_playing)
+    pub fn is_leading(&mut self) -> Arc<AtomicBool> {
+        Arc::clone(&self.tasks().is_leading)
     }
 
-    fn duties(&mut self) -> &mut Duties {
-        self.duties.entry(self.role).or_default()
+    fn tasks(&mut self) -> &mut RoleTasks {
+        self.tasks.entry(self.role).or_default()
     }
 
     /// The configuration of the cell.
@@ -362,20 +362,20 @@ fn is_spec_changed<K: Resource>(change: &Change<K>) -> bool {
 impl Cell {
     /// Starts a cell for some roles. Its caches are filled immediately.
     pub fn new<S>(config: Config, kinds: &[Kind<S>], roles: &[Role], settings: &S) -> Arc<Self> {
-        let (caches, duties) = {
+        let (caches, tasks) = {
             let mut builder = Builder {
                 config: &config,
                 roles,
                 role: "",
                 shared: HashMap::new(),
                 caches: Vec::new(),
-                duties: BTreeMap::new(),
+                tasks: BTreeMap::new(),
             };
             for kind in kinds.iter().filter(|kind| roles.iter().any(|role| role.name == kind.role)) {
                 builder.role = kind.role;
                 (kind.register)(&mut builder, settings);
             }
-            (builder.caches, builder.duties)
+            (builder.caches, builder.tasks)
         };
         let control = config.label("control");
         caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
@@ -385,7 +385,7 @@ impl Cell {
         });
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
-        Arc::new(Self { config, caches, duties, _watches })
+        Arc::new(Self { config, caches, tasks, _watches })
     }
 
     /// The target clusters.
@@ -404,19 +404,19 @@ impl Cell {
     }
 
     /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.
-    pub async fn play(&self, role: &Role, stop: &CancellationToken) -> Ended {
+    pub async fn lead(&self, role: &Role, stop: &CancellationToken) -> Ended {
         if stop.run_until_cancelled(self.catch_up()).await.is_none() {
             return Ended::Completely;
         }
-        let Some(duties) = self.duties.get(role.name) else {
+        let Some(tasks) = self.tasks.get(role.name) else {
             stop.cancelled().await;
             return Ended::Completely;
         };
-        let _playing = Playing::begin(&duties.is_playing);
-        let _exported: Vec<Source> = duties.exports.iter().map(|export| export(&self.config.shared.metrics)).collect();
-        duties.on_start.iter().for_each(|hook| hook());
+        let _leading = Leading::begin(&tasks.is_leading);
+        let _exported: Vec<Source> = tasks.exports.iter().map(|export| export(&self.config.shared.metrics)).collect();
+        tasks.on_start.iter().for_each(|hook| hook());
         let mut workers = JoinSet::new();
-        for (name, run) in &duties.workers {
+        for (name, run) in &tasks.workers {
             let (name, run, stop) = ((*name).to_owned(), Arc::clone(run), stop.clone());
             workers.spawn(panics::of_cell(
                 panics::cell(),
@@ -470,16 +470,16 @@ impl Drop for Cell {
 }
 
 /// Sets a flag while the role runs; cleared on drop.
-struct Playing<'a>(&'a AtomicBool);
+struct Leading<'a>(&'a AtomicBool);
 
-impl<'a> Playing<'a> {
+impl<'a> Leading<'a> {
     fn begin(flag: &'a AtomicBool) -> Self {
         flag.store(true, Ordering::Relaxed);
         Self(flag)
     }
 }
 
-impl Drop for Playing<'_> {
+impl Drop for Leading<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }

@@ -46,7 +46,7 @@ async fn lead_one(
 ) -> Result<(), LostLease> {
     let Some(election) = election else {
         begun(&role);
-        cell.play(&role, &stop).await;
+        cell.lead(&role, &stop).await;
         return Ok(());
     };
     // A process whose caches cannot be filled must not take a Lease from one whose caches are full.
@@ -56,14 +56,19 @@ async fn lead_one(
     };
     let Some(leadership) = stop.run_until_cancelled(leadership).await else { return Ok(()) };
     begun(&role);
-    play(cell, &role, leadership, &stop).await
+    lead_role(cell, &role, leadership, &stop).await
 }
 
-async fn play(cell: &Cell, role: &Role, leadership: Leadership, stop: &CancellationToken) -> Result<(), LostLease> {
+async fn lead_role(
+    cell: &Cell,
+    role: &Role,
+    leadership: Leadership,
+    stop: &CancellationToken,
+) -> Result<(), LostLease> {
     tokio::select! {
         biased;
         () = leadership.lost() => Err(LostLease(role.lease)),
-        ended = cell.play(role, stop) => {
+        ended = cell.lead(role, stop) => {
             match ended {
                 Ended::Completely => leadership.release().await,
                 // The next leader waits until the Lease has expired, and so until the aborted calls are over.

@@ -7,14 +7,14 @@ use tokio::time::sleep;
 use super::KIND;
 use crate::controllers::{
     machine,
-    testing::{Fate, Playing, Wire, settings, until},
+    testing::{Fate, Leading, Wire, settings, until},
 };
 
 const CONTROL: &str = "GET machines/dummy_name";
 const TARGET: &str = "GET nodes/dummy_name";
 
-fn is_frozen(playing: &Playing) -> bool {
-    let text = playing.metrics.render();
+fn is_frozen(leading: &Leading) -> bool {
+    let text = leading.metrics.render();
     assert!(text.contains("mcm_workqueue_adds_total{name=\"machinesafetyapiserver\"}"), "{text}");
     let line = text.lines().find_map(|line| line.strip_prefix("mcm_machine_controller_frozen ")).unwrap();
     line == "1"
@@ -24,18 +24,18 @@ fn is_frozen(playing: &Playing) -> bool {
 async fn an_api_server_that_does_not_answer_freezes_machines_until_it_does() {
     for (probe, fate) in [(CONTROL, Fate::Unavailable), (TARGET, Fate::Unavailable), (TARGET, Fate::Refused)] {
         let wire = Wire::new();
-        let playing = Playing::start_with_target(&wire, &[KIND, machine::KIND], &settings());
+        let leading = Leading::start_with_target(&wire, &[KIND, machine::KIND], &settings());
         until("both answer", || wire.count(CONTROL) == 1 && wire.count(TARGET) == 1).await;
         sleep(Duration::from_secs(3)).await;
-        assert!(!is_frozen(&playing), "what does not exist is an answer");
+        assert!(!is_frozen(&leading), "what does not exist is an answer");
 
         wire.judge(move |request| if request == probe { fate } else { Fate::Answered });
-        let took = until("machines are frozen", || is_frozen(&playing)).await;
+        let took = until("machines are frozen", || is_frozen(&leading)).await;
         let (soonest, latest) = (Duration::from_secs(30), Duration::from_secs(60 + 30 + 6));
         assert!(soonest < took && took <= latest, "{probe}: {took:?}");
 
         wire.judge(|_| Fate::Answered);
-        let took = until("they are not", || !is_frozen(&playing)).await;
+        let took = until("they are not", || !is_frozen(&leading)).await;
         assert!(took <= Duration::from_secs(7), "{probe}: {took:?}");
     }
 }
@@ -43,7 +43,7 @@ async fn an_api_server_that_does_not_answer_freezes_machines_until_it_does() {
 #[tokio::test(start_paused = true)]
 async fn failures_that_are_shorter_than_the_timeout_freeze_nothing() {
     let wire = Wire::new();
-    let playing = Playing::start_with_target(&wire, &[KIND, machine::KIND], &settings());
+    let leading = Leading::start_with_target(&wire, &[KIND, machine::KIND], &settings());
     until("both answer", || wire.count(TARGET) == 1).await;
     for _ in 0..20 {
         let probes = wire.count(TARGET);
@@ -51,14 +51,14 @@ async fn failures_that_are_shorter_than_the_timeout_freeze_nothing() {
         until("one fails", || wire.count(TARGET) > probes).await;
         wire.judge(|_| Fate::Answered);
         sleep(Duration::from_secs(30)).await;
-        assert!(!is_frozen(&playing));
+        assert!(!is_frozen(&leading));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_target_nothing_is_probed() {
     let wire = Wire::new();
-    let _playing = Playing::start(&wire, &[KIND, machine::KIND], &settings());
+    let _leading = Leading::start(&wire, &[KIND, machine::KIND], &settings());
     sleep(Duration::from_mins(10)).await;
     assert_eq!((wire.count(CONTROL), wire.count(TARGET)), (0, 0));
 }

@@ -50,11 +50,11 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     waiting.on_release(move |key| enqueue(key));
 
     // A standby would keep the names until it becomes leader; then they may be names of other Nodes.
-    let is_playing = builder.is_playing();
+    let is_leading = builder.is_leading();
     let (of_machine, known, former) = (Arc::clone(&queue), Arc::clone(&targets), Arc::clone(&states));
-    let is_leading = Arc::clone(&is_playing);
+    let leads = Arc::clone(&is_leading);
     builder.on_change::<Machine>(move |change| {
-        if !is_leading.load(Ordering::Relaxed) {
+        if !leads.load(Ordering::Relaxed) {
             return;
         }
         let node = change.old.as_ref().filter(|_| change.gone).and_then(|old| old.node_name());
@@ -78,7 +78,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     targets.on_node_change(move |target, change| {
         let key = NodeKey::new(&target.id, &change.key.name);
         if change.gone {
-            if is_playing.load(Ordering::Relaxed) {
+            if is_leading.load(Ordering::Relaxed) {
                 let gone = change.old.as_ref().map(|node| GoneNode::of(node, clock.now()));
                 states.update(&key, |memory| memory.gone = gone);
                 queue.add(key);

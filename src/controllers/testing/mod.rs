@@ -3,8 +3,8 @@
 
 mod api_server;
 mod clock;
+mod leading;
 mod model;
-mod playing;
 mod stand_in;
 mod store;
 mod tiny;
@@ -12,7 +12,7 @@ mod wire;
 mod world;
 
 pub(crate) use api_server::{merge, merge_strategically};
-pub(crate) use playing::{Playing, Standby, settings, until};
+pub(crate) use leading::{Leading, Standby, settings, until};
 pub(crate) use stand_in::Happening;
 pub(crate) use wire::{Fate, Wire};
 pub(crate) use world::World;

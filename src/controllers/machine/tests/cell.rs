@@ -16,7 +16,7 @@ use crate::{
     controllers::{
         Settings,
         machine::KIND,
-        testing::{Fate, Playing, Wire, settings, until},
+        testing::{Fate, Leading, Wire, settings, until},
     },
     driver::{
         Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm,
@@ -100,7 +100,7 @@ async fn a_machine_that_becomes_unreadable_while_it_waits_for_a_slot_is_skipped(
     let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
     let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
     let drivers = Arc::new(Catalogue::of([driver], &Guards::unobserved()));
-    let _playing = Playing::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
+    let _leading = Leading::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
     for name in ["works", "waits", "waits-longer"] {
         machine(&wire, name);
         sleep(Duration::from_secs(10)).await;
@@ -137,7 +137,7 @@ async fn a_machine_is_not_failed_by_a_node_that_was_last_heard_of_before_the_hea
         "status": {"currentStatus": {"phase": "Running"}},
     });
     wire.put::<Value>("machines/m", &running);
-    let _playing = Playing::start_with_target(&wire, &[KIND], &settings());
+    let _leading = Leading::start_with_target(&wire, &[KIND], &settings());
     sleep(Duration::from_secs(10)).await;
     ready(&wire, "False");
     until("the machine is unknown", || phase(&wire) == MachinePhase::Unknown).await;
@@ -167,7 +167,7 @@ async fn the_node_of_a_machine_that_cannot_be_decoded_is_left_to_it() {
         wire.put::<Value>(&format!("machines/{name}"), &pending);
     }
     wire.put::<Value>("machines/newer", &json!({"spec": {"drainTimeout": "two hours"}}));
-    let _playing = Playing::start_with_target(&wire, &[KIND], &settings());
+    let _leading = Leading::start_with_target(&wire, &[KIND], &settings());
     sleep(Duration::from_mins(1)).await;
     let labels = || wire.get::<Value>("nodes/n").unwrap()["metadata"]["labels"].clone();
     assert_eq!((phase(&wire), labels()), (MachinePhase::Pending, Value::Null));

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::super::KIND;
 use crate::{
     api::machine::MachineSet,
-    controllers::testing::{Playing, Wire, settings, until},
+    controllers::testing::{Leading, Wire, settings, until},
 };
 
 const POOL: &str = "machinedeployments/pool";
@@ -27,7 +27,7 @@ async fn a_change_of_the_spec_waits_for_no_pause() {
         },
     });
     wire.put::<Value>(POOL, &deployment);
-    let _playing = Playing::start(&wire, &[KIND], &settings());
+    let _leading = Leading::start(&wire, &[KIND], &settings());
     let replicas = || wire.all::<MachineSet>("machinesets").first().map(|set| set.spec.replicas);
     until("its set has a replica", || replicas() == Some(1)).await;
     sleep(Duration::from_secs(10)).await;

@@ -40,7 +40,7 @@ const LONG: Duration = Duration::from_mins(10);
 #[tokio::test(start_paused = true)]
 async fn the_machine_of_a_terminating_node_is_deleted_soon() {
     let wire = world();
-    let _playing = Standby::start_with_target(&wire, &[KIND], &settings()).play();
+    let _leading = Standby::start_with_target(&wire, &[KIND], &settings()).lead();
     sleep(LONG).await;
     wire.remove("nodes/n");
     let took = until("its machine is deleted", || wire.len("machines") == 0).await;
@@ -55,7 +55,7 @@ async fn a_terminating_node_is_deleted_soon_after_its_machine() {
     let meta = json!({"finalizers": [labels::NODE_FINALIZER], "deletionTimestamp": "2020-01-02T00:00:00Z"});
     wire.put::<Value>("nodes/n", &json!({"metadata": meta}));
     wire.put::<Value>("machines/m", &json!({"metadata": {"finalizers": [labels::FINALIZER]}}));
-    let _playing = Standby::start_with_target(&wire, &[KIND], &settings()).play();
+    let _leading = Standby::start_with_target(&wire, &[KIND], &settings()).lead();
     sleep(LONG).await;
     assert_eq!((wire.len("machines"), wire.len("nodes")), (1, 1));
     wire.remove("machines/m");
@@ -70,7 +70,7 @@ async fn a_node_deletion_seen_by_a_standby_deletes_no_machine() {
     sleep(LONG).await;
     wire.remove("nodes/n");
     sleep(LONG).await;
-    let _playing = standby.play();
+    let _leading = standby.lead();
     sleep(LONG).await;
     assert_eq!(wire.len("machines"), 1);
 }
@@ -83,7 +83,7 @@ async fn the_nodes_of_each_target_are_read_at_a_takeover() {
     sleep(LONG + Duration::from_secs(7)).await;
     let reads = || [&wire, &other].map(|target| target.requests().iter().filter(|it| *it == "GET nodes").count());
     let before = reads();
-    let _playing = standby.play();
+    let _leading = standby.lead();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(reads(), before.map(|count| count + 2), "once for each role");
 }
@@ -94,7 +94,7 @@ async fn a_target_that_does_not_answer_holds_up_no_other_at_a_takeover() {
     away.judge(|_| Fate::Unavailable);
     let standby = Standby::start_with_targets(&wire, &[KIND], &settings(), &[("here", &wire), ("away", &away)]);
     sleep(LONG).await;
-    let _playing = standby.play();
+    let _leading = standby.lead();
     sleep(Duration::from_secs(10)).await;
     wire.remove("nodes/n");
     let took = until("the machine of the node is deleted", || wire.len("machines") == 0).await;

@@ -14,7 +14,7 @@ use crate::{
     api::machine::{Machine, MachineClass},
     controllers::{
         Kind, Settings, api_servers,
-        testing::{Fate, Playing, Wire, settings, until},
+        testing::{Fate, Leading, Wire, settings, until},
     },
     driver::{
         Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, ListedVm, MachineRequest, SecretData, Vm,
@@ -137,11 +137,11 @@ impl World {
         self.wire.put::<Value>(&format!("machines/{name}"), change);
     }
 
-    fn start(&self) -> Playing {
-        self.start_with(&[KIND], Playing::start)
+    fn start(&self) -> Leading {
+        self.start_with(&[KIND], Leading::start)
     }
 
-    fn start_with(&self, kinds: &[Kind], start: fn(&Wire, &[Kind], &Settings) -> Playing) -> Playing {
+    fn start_with(&self, kinds: &[Kind], start: fn(&Wire, &[Kind], &Settings) -> Leading) -> Leading {
         let driver: Arc<dyn Driver> = Arc::new(CloudDriver(Arc::clone(&self.cloud)));
         let drivers = Arc::new(Catalogue::of([driver], &Guards::unobserved()));
         start(&self.wire, kinds, &Settings { drivers, ..settings() })
@@ -159,14 +159,14 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_deleted_after_a_period_whatever_becomes_of_other_classes() {
     let world = World::new();
-    let playing = world.start();
+    let leading = world.start();
     let took = until("the orphan is deleted", || !world.deleted().is_empty()).await;
     assert!((PERIOD..PERIOD + Duration::from_secs(5)).contains(&took), "{took:?}");
     assert_eq!(world.deleted(), ["cloud:///1 gone shoot abc"], "with name, namespace, ID and credentials");
     sleep(PERIOD * 4).await;
     assert_eq!((world.deleted().len(), world.cloud.vms.lock().len()), (1, 1));
     assert_eq!(world.wire.count("GET machines/gone"), 1, "its machine was read live before");
-    let text = playing.metrics.render();
+    let text = leading.metrics.render();
     assert!(text.contains("mcm_orphan_vms_deleted_total{namespace=\"shoot\",class=\"c\"} 1\n"), "{text}");
     assert!(text.contains("mcm_orphan_vms{namespace=\"shoot\",class=\"c\"} 0\n"), "{text}");
     assert!(text.contains("mcm_workqueue_adds_total{name=\"machinesafetyorphanvms\"}"), "{text}");
@@ -176,7 +176,7 @@ async fn an_orphan_is_deleted_after_a_period_whatever_becomes_of_other_classes()
 async fn a_machine_of_its_name_that_only_the_api_server_has_protects_a_vm() {
     let world = World::new();
     // Every list and watch of machines fails from now on; a live read does not.
-    let _playing = world.start();
+    let _leading = world.start();
     until("it was listed", || world.lists() > 0).await;
     world.wire.judge(|request| if request == "GET machines" { Fate::Unavailable } else { Fate::Answered });
     world.machine(
@@ -191,7 +191,7 @@ async fn a_machine_of_its_name_that_only_the_api_server_has_protects_a_vm() {
 async fn a_machine_that_cannot_be_decoded_protects_every_vm() {
     let world = World::new();
     world.machine("odd", &json!({"spec": {"drainTimeout": "2 hours"}}));
-    let _playing = world.start();
+    let _leading = world.start();
     sleep(PERIOD * 10).await;
     assert_eq!(world.deleted(), [""; 0]);
     world.wire.put::<Machine>("machines/odd", &json!({"spec": {"drainTimeout": "2h"}}));
@@ -201,7 +201,7 @@ async fn a_machine_that_cannot_be_decoded_protects_every_vm() {
 #[tokio::test(start_paused = true)]
 async fn while_machines_are_frozen_nothing_is_deleted() {
     let world = World::new();
-    let _playing = world.start_with(&[KIND, api_servers::KIND], Playing::start_with_target);
+    let _leading = world.start_with(&[KIND, api_servers::KIND], Leading::start_with_target);
     until("it was listed", || world.lists() > 0).await;
     world.wire.judge(|request| if request == "GET nodes/dummy_name" { Fate::Refused } else { Fate::Answered });
     sleep(PERIOD * 10).await;
@@ -214,7 +214,7 @@ async fn while_machines_are_frozen_nothing_is_deleted() {
 async fn without_its_credentials_a_class_is_not_listed() {
     let world = World::new();
     world.wire.remove("secrets/account");
-    let _playing = world.start();
+    let _leading = world.start();
     sleep(PERIOD * 4).await;
     assert_eq!((world.lists(), world.deleted().len()), (0, 0));
     world.secret();
@@ -224,7 +224,7 @@ async fn without_its_credentials_a_class_is_not_listed() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_machine_and_several_vms_lead_to_a_list_and_many_to_few() {
     let world = World::new();
-    let _playing = world.start();
+    let _leading = world.start();
     let of_both = |lists: usize| lists;
     until("both classes were listed", || world.lists() == of_both(2)).await;
     sleep(Duration::from_mins(2)).await;
@@ -249,7 +249,7 @@ async fn a_deleted_machine_and_several_vms_lead_to_a_list_and_many_to_few() {
 async fn a_list_that_fails_is_repeated_and_nothing_is_deleted() {
     let world = World::new();
     *world.cloud.fails.lock() = Some(Code::Unavailable);
-    let _playing = world.start();
+    let _leading = world.start();
     sleep(PERIOD * 4).await;
     assert!(world.deleted().is_empty() && world.lists() > 8, "{}", world.lists());
 }
@@ -276,10 +276,10 @@ async fn an_unmarked_vm_stays_while_a_class_of_another_namespace_has_its_cluster
     let world = World::new();
     unmark(&world);
     class_of_others(&world, "kubernetes-io-cluster-a");
-    let playing = world.start();
+    let leading = world.start();
     sleep(PERIOD * 10).await;
     assert_eq!(world.deleted(), [""; 0]);
-    let text = playing.metrics.render();
+    let text = leading.metrics.render();
     assert!(text.contains("mcm_foreign_vms{namespace=\"shoot\",class=\"c\"} 1\n"), "{text}");
     let events: Vec<Value> = world.wire.all("events");
     let told = events.iter().filter(|event| event["reason"] == "OrphanLeftAlone").collect::<Vec<_>>();
@@ -302,7 +302,7 @@ async fn an_unmarked_vm_is_deleted_where_no_other_namespace_is_known_to_use_its_
     let world = World::new();
     unmark(&world);
     tag.iter().for_each(|tag| class_of_others(&world, tag));
-    let _playing = world.start();
+    let _leading = world.start();
     until("it was listed", || world.lists() > 0).await;
     world.wire.judge(move |request| if request == "GET machineclasses" { fate } else { Fate::Answered });
     until("the orphan is deleted", || !world.deleted().is_empty()).await;
@@ -322,7 +322,7 @@ async fn while_classes_of_others_are_unreadable_only_marked_vms_are_deleted(#[ca
     let world = World::new();
     unmark(&world);
     world.cloud.vms.lock().insert("cloud:///3".to_owned(), marked("ours", "shoot"));
-    let _playing = world.start();
+    let _leading = world.start();
     until("it was listed", || world.lists() > 0).await;
     change(&world);
     sleep(PERIOD * 10).await;
@@ -337,7 +337,7 @@ async fn a_vm_with_the_marker_of_another_namespace_stays() {
         ("cloud:///3".to_owned(), marked("theirs", "capmcm-system")),
         ("cloud:///4".to_owned(), marked("gone", "5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11")),
     ]);
-    let _playing = world.start();
+    let _leading = world.start();
     sleep(PERIOD * 10).await;
     assert_eq!(world.deleted(), ["cloud:///1 gone shoot abc"]);
 }

@@ -11,7 +11,7 @@ use crate::{
         labels,
         machine::{MachineDeployment, MachineSet},
     },
-    controllers::testing::{Playing, Wire, settings, until},
+    controllers::testing::{Leading, Wire, settings, until},
 };
 
 /// Sooner than the period.
@@ -68,8 +68,8 @@ impl World {
         frozen && labelled("machinedeployments/pool")
     }
 
-    fn start(&self) -> Playing {
-        Playing::start(&self.wire, &[KIND], &settings())
+    fn start(&self) -> Leading {
+        Leading::start(&self.wire, &[KIND], &settings())
     }
 
     async fn until_frozen(&self, expected: bool) -> Duration {
@@ -80,11 +80,11 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn what_is_there_at_the_start_is_checked_at_once_and_what_a_creation_adds_soon() {
     let world = World::new(3);
-    let _playing = world.start();
+    let _leading = world.start();
     assert!(world.until_frozen(true).await < SOON);
 
     let fewer = World::new(2);
-    let _playing = fewer.start();
+    let _leading = fewer.start();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(!fewer.is_frozen());
     fewer.add(2);
@@ -100,13 +100,13 @@ async fn a_freeze_left_by_the_go_program_ends_when_its_machines_are_deleted() {
         world.wire.put::<Value>(path, &label);
         world.wire.put::<Value>(path, &json!({"status": {field: condition}}));
     }
-    let playing = world.start();
+    let leading = world.start();
     tokio::time::sleep(PERIOD * 2).await;
     assert!(world.is_frozen(), "3 machines are too many");
     assert_eq!(world.wire.count("PATCH"), 0, "nothing is written again");
     world.wire.remove("machines/m2");
     assert!(world.until_frozen(false).await < SOON);
-    let text = playing.metrics.render();
+    let text = leading.metrics.render();
     assert!(text.contains("mcm_workqueue_adds_total{name=\"machinesafetyovershooting\"}"), "{text}");
 }
 
@@ -114,14 +114,14 @@ async fn a_freeze_left_by_the_go_program_ends_when_its_machines_are_deleted() {
 async fn a_scale_down_is_noticed_and_a_label_set_by_hand_removed_with_the_next_period() {
     let world = World::new(3);
     world.wire.put::<Value>("machinedeployments/pool", &json!({"spec": {"replicas": 3}}));
-    let _playing = world.start();
+    let _leading = world.start();
     tokio::time::sleep(Duration::from_secs(10)).await;
     world.wire.put::<Value>("machinedeployments/pool", &json!({"spec": {"replicas": 1}}));
     let took = world.until_frozen(true).await;
     assert!(SOON < took && took < PERIOD, "not at once: most scale-downs end within a period ({took:?})");
 
     let calm = World::new(1);
-    let _playing = calm.start();
+    let _leading = calm.start();
     tokio::time::sleep(Duration::from_secs(10)).await;
     calm.wire.put::<Value>("machinesets/set", &json!({"metadata": {"labels": {"freeze": "True"}}}));
     let is_labelled = || calm.wire.get::<Value>("machinesets/set").unwrap()["metadata"]["labels"]["freeze"] == "True";
@@ -137,7 +137,7 @@ async fn machines_that_the_autoscaler_chose_do_not_count() {
     world.wire.put::<Value>("machinedeployments/pool", &list);
     let mark = json!({labels::PRIORITY: "1", labels::MARKED_FOR_DELETION_TIME: "2026-01-01T00:00:00Z"});
     world.wire.put::<Value>("machines/m2", &json!({"metadata": {"annotations": mark}}));
-    let _playing = world.start();
+    let _leading = world.start();
     tokio::time::sleep(PERIOD * 2).await;
     assert!(!world.is_frozen(), "2 of 5 count");
     world.add(5);
@@ -148,7 +148,7 @@ async fn machines_that_the_autoscaler_chose_do_not_count() {
 async fn the_annotation_is_honoured_soon() {
     for path in ["machinesets/set", "machinedeployments/pool"] {
         let world = World::new(3);
-        let _playing = world.start();
+        let _leading = world.start();
         world.until_frozen(true).await;
         tokio::time::sleep(Duration::from_secs(10)).await;
         let annotation = json!({"metadata": {"annotations": {"safety.machine.sapcloud.io/unfreeze": "True"}}});
@@ -161,7 +161,7 @@ async fn the_annotation_is_honoured_soon() {
 #[tokio::test(start_paused = true)]
 async fn a_set_that_loses_its_deployment_is_checked_by_itself() {
     let world = World::new(2);
-    let _playing = world.start();
+    let _leading = world.start();
     tokio::time::sleep(Duration::from_secs(10)).await;
     world
         .wire

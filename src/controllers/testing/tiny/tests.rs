@@ -33,7 +33,7 @@ pub(super) struct Program {
 }
 
 /// A program that plays the role.
-struct Playing {
+struct Leading {
     stop: CancellationToken,
     task: AbortOnDropHandle<Ended>,
 }
@@ -59,10 +59,10 @@ impl Program {
         Self { cell: Cell::new(config, &[KIND], roles, &()), metrics }
     }
 
-    fn play(&self) -> Playing {
+    fn lead(&self) -> Leading {
         let (cell, stop) = (Arc::clone(&self.cell), CancellationToken::new());
         let until = stop.clone();
-        Playing { stop, task: AbortOnDropHandle::new(tokio::spawn(async move { cell.play(&ROLE, &until).await })) }
+        Leading { stop, task: AbortOnDropHandle::new(tokio::spawn(async move { cell.lead(&ROLE, &until).await })) }
     }
 
     /// A figure of the kind's queue.
@@ -121,7 +121,7 @@ async fn a_change_is_reconciled_and_then_nothing_is_done() {
     let (server, clock) = world();
     put(&server, "there", json!({ "data": { "b": "1", "a": "2" } }));
     let program = Program::start(&server, &clock, &[ROLE]);
-    let _playing = program.play();
+    let _leading = program.lead();
     until("what was there is reconciled", || keys(&server, "there").as_deref() == Some("a,b")).await;
 
     put(&server, "there", json!({ "data": { "c": "3" } }));
@@ -149,11 +149,11 @@ async fn a_standby_watches_and_acts_and_exports_only_while_it_plays_its_role() {
     let exports = || program.metrics.render().contains("\ntiny_maps 1\n");
     assert!(!exports());
 
-    let playing = program.play();
+    let leading = program.lead();
     until("it acts on what it saw before", || keys(&server, "a").as_deref() == Some("x")).await;
     assert!(exports());
-    playing.stop.cancel();
-    assert_eq!(playing.task.await.unwrap(), Ended::Completely);
+    leading.stop.cancel();
+    assert_eq!(leading.task.await.unwrap(), Ended::Completely);
     let reported = events(&server);
     put(&server, "odd-later", json!({ "data": ["no map"] }));
     put(&server, "a", json!({ "data": { "y": "" } }));
@@ -177,7 +177,7 @@ async fn an_undecodable_object_is_reported_and_not_touched_until_it_is_corrected
     put(&server, "odd", json!({ "data": ["no map"] }));
     put(&server, "broken-later", json!({ "data": { "a": "" } }));
     let program = Program::start(&server, &clock, &[ROLE]);
-    let _playing = program.play();
+    let _leading = program.lead();
     until("the others are reconciled", || keys(&server, "broken-later").as_deref() == Some("a")).await;
     until("it is reported", || events(&server) == ["odd Unreadable"]).await;
 
@@ -195,7 +195,7 @@ async fn a_plan_that_the_lint_refuses_is_not_carried_out_and_made_again_later() 
     let (server, clock) = world();
     put(&server, "locked", json!({ "immutable": true, "data": { "a": "" } }));
     let program = Program::start(&server, &clock, &[ROLE]);
-    let _playing = program.play();
+    let _leading = program.lead();
     let retries = || program.queue("mcm_workqueue_retries_total").unwrap();
     until("it is tried again and again", || retries() >= 5.0).await;
     put(&server, "free", json!({ "data": { "b": "" } }));

@@ -21,7 +21,7 @@ use crate::{
 const ROLES: [Role; 2] = [SETS, MACHINES];
 
 /// A process that leads; it ends when dropped.
-pub(crate) struct Playing {
+pub(crate) struct Leading {
     pub metrics: Metrics,
     _tasks: Vec<AbortOnDropHandle<Ended>>,
 }
@@ -51,15 +51,15 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-impl Playing {
+impl Leading {
     /// The namespace `shoot` without a target cluster.
     pub(crate) fn start(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
-        Standby::with_targets(wire, kinds, settings, Targets::new(Assignment::None, node::cache)).play()
+        Standby::with_targets(wire, kinds, settings, Targets::new(Assignment::None, node::cache)).lead()
     }
 
     /// The same with the Nodes of the same API server.
     pub(crate) fn start_with_target(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
-        Standby::start_with_target(wire, kinds, settings).play()
+        Standby::start_with_target(wire, kinds, settings).lead()
     }
 }
 
@@ -106,12 +106,12 @@ impl Standby {
     }
 
     /// It becomes leader.
-    pub(crate) fn play(self) -> Playing {
+    pub(crate) fn lead(self) -> Leading {
         let tasks = ROLES.into_iter().map(|role| {
             let cell = Arc::clone(&self.cell);
-            AbortOnDropHandle::new(tokio::spawn(async move { cell.play(&role, &CancellationToken::new()).await }))
+            AbortOnDropHandle::new(tokio::spawn(async move { cell.lead(&role, &CancellationToken::new()).await }))
         });
-        Playing { _tasks: tasks.collect(), metrics: self.metrics }
+        Leading { _tasks: tasks.collect(), metrics: self.metrics }
     }
 }
 
