@@ -17,6 +17,8 @@ mod conformance;
 mod faults;
 #[path = "structure/tree.rs"]
 mod tree;
+#[path = "structure/prose.rs"]
+mod prose;
 
 /// Rooms with decisions.
 const PURE: [&str; 5] = ["plan", "drain", "safety", "controllers", "capi"];
