@@ -234,7 +234,7 @@ const SEE_HELP: &str = "see mcm machine-controller --help";
 #[case("--machine-drain-timout=2h", 2, "unknown flag --machine-drain-timout", "did you mean --machine-drain-timeout?")]
 #[case("--kubeconfig-of-nobody=x", 2, "unknown flag --kubeconfig-of-nobody", SEE_HELP)]
 #[case("-namespace=x", 2, "unknown flag -n in -namespace=x", "long flags take two dashes: --namespace")]
-#[case("--safety-up=1", 2, "unknown flag --safety-up", "it is a flag of machine-controller-manager")]
+#[case("--safety-up=1", 2, "unknown flag --safety-up", "machine-controller-manager has this flag")]
 fn a_wrong_flag_is_named_with_what_is_allowed(
     #[case] flags: &str,
     #[case] code: i32,
@@ -270,7 +270,7 @@ fn a_mistake_is_answered_with_the_next_step(
 #[case(&["machine-controller-manager", "--machine-max-evict-retries=30"], "machine-controller")]
 #[case(&["machine-controller", "--safety-down=1"], "machine-controller-manager")]
 fn a_flag_of_the_other_go_program_is_recognized(#[case] args: &[&str], #[case] program: &str) {
-    assert!(stderr(&mut mcm(args), 2).ends_with(&format!("\nhint: it is a flag of {program}\n")));
+    assert!(stderr(&mut mcm(args), 2).ends_with(&format!("\nhint: {program} has this flag\n")));
 }
 
 #[rstest]
@@ -468,7 +468,7 @@ fn class_check_prints_json_for_programs() {
 fn a_driver_that_cannot_look_into_its_cloud_says_so() {
     let mut command = mcm(&["class", "check", "--live", "-f", "-"]);
     let text = stdout(command.write_stdin(class("{}")));
-    assert!(text.contains("driver simulated cannot look into its cloud"), "{text}");
+    assert!(text.contains("driver simulated cannot inspect its cloud"), "{text}");
 }
 
 #[rstest]
@@ -604,7 +604,7 @@ mod drivers {
 
     #[rstest]
     #[case("--driver=aws", 2, "--driver=aws: must be NAME=ADDRESS")]
-    #[case("--driver=aws=http://driver:1", 1, "credentials would travel unencrypted")]
+    #[case("--driver=aws=http://driver:1", 1, "credentials would be sent unencrypted")]
     #[case("--driver=aws=https://driver:1", 1, "https needs the CA of the driver")]
     #[case("--driver=aws=unix:///a --driver=aws=unix:///b", 1, "given twice")]
     fn an_unsafe_or_unclear_driver_is_refused(#[case] flags: &str, #[case] code: i32, #[case] error: &str) {

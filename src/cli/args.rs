@@ -50,42 +50,42 @@ pub enum Command {
     MachineControllerManager(Box<ControllerManagerOptions>),
     /// Run the controllers of machines and classes
     MachineController(Box<MachineControllerOptions>),
-    /// Run the infrastructure provider for Cluster API, or a stand-in for its core
+    /// Run the infrastructure provider for Cluster API, or a stand-in for Cluster API core
     ///
-    /// The provider runs under core and beside bootstrap and control plane providers. The stand-in (--stand-in) runs without core
-    /// and beside the native controllers; see docs/cluster-api.md.
+    /// The provider runs with Cluster API core and its bootstrap and control plane providers. The stand-in (--stand-in) runs
+    /// without Cluster API core, beside the MCM controllers; see docs/cluster-api.md.
     CapiManager(Box<CapiManagerOptions>),
     /// Serve a simulated cloud for other processes to use
     SimulatedCloud(SimulatedCloudOptions),
-    /// Show the product with simulated machines
+    /// Demonstrate mcm with simulated machines
     #[command(after_help = "Examples:\n  mcm demo --kubeconfig ~/.kube/config")]
     Demo(DemoOptions),
-    /// Convert objects between Cluster API and the native kinds
+    /// Convert objects between Cluster API and MCM
     ///
-    /// Reads files, never a cluster. Give what belongs together at once: deployment, template, class, Secret, health check.
-    /// If anything is refused, every refusal is printed with the path of its field, and nothing else.
+    /// Reads files, never a cluster. Pass related objects together: deployment, template, class, Secret, health check.
+    /// If a value cannot be converted, the command prints every such value with the path of its field, and no objects.
     #[command(
         after_help = "Examples:\n  mcm convert --to native -f cluster.yaml\n  kubectl get mcd,mcc -o yaml | mcm convert --to capi --cluster demo -f -"
     )]
     Convert(ConvertOptions),
-    /// Move machines between Cluster API and the native controllers, and back
+    /// Migrate running machines between Cluster API and the MCM controllers, in both directions
     ///
-    /// No VM is created or deleted, and no Node changes; see docs/cluster-api.md. Needs the rights of an administrator.
+    /// No VM is created or deleted, and no Node changes; see docs/cluster-api.md. Requires administrator permissions.
     Adopt {
-        /// What to do.
+        /// The sub-command.
         #[command(subcommand)]
         command: AdoptCommand,
     },
     /// Check MachineClasses before they are applied
     Class {
-        /// What to do.
+        /// The sub-command.
         #[command(subcommand)]
         command: ClassCommand,
     },
-    /// Serve and test drivers that are processes of their own
+    /// Serve and test remote drivers
     #[cfg(feature = "remote")]
     Driver {
-        /// What to do.
+        /// The sub-command.
         #[command(subcommand)]
         command: DriverCommand,
     },
@@ -94,14 +94,14 @@ pub enum Command {
         after_help = "Examples:\n  mcm crd | kubectl apply --server-side --force-conflicts -f -\n  mcm crd MCMMachine"
     )]
     Crd {
-        /// Only the definition of this kind
+        /// Print only the CRD of this kind
         kind: Option<String>,
 
-        /// Print those of the provider for Cluster API
+        /// Print the CRDs of the provider for Cluster API
         #[arg(long, conflicts_with = "kind")]
         cluster_api: bool,
 
-        /// Print those of the stand-in for core of Cluster API, which core brings itself
+        /// Print the CRDs of the stand-in, which Cluster API core otherwise provides
         #[arg(long, conflicts_with_all = ["kind", "cluster_api"])]
         stand_in: bool,
     },

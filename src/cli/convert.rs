@@ -18,19 +18,19 @@ use crate::capi::conversion::{self, Conversion, Infrastructure, Loss, Options, R
 /// Options of the command.
 #[derive(Args, Debug)]
 pub struct ConvertOptions {
-    /// What to convert the objects to
+    /// Target of the conversion
     #[arg(long, value_enum)]
     to: Side,
     /// A file with objects as YAML or JSON, or "-" for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
     files: Vec<PathBuf>,
-    /// How to print the result
+    /// Format of the result
     #[arg(short = 'o', long, value_enum, default_value_t = Format::Yaml)]
     output: Format,
-    /// Cluster of native objects without the label cluster.x-k8s.io/cluster-name
+    /// Cluster of MCM objects without the label cluster.x-k8s.io/cluster-name
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Infrastructure provider of the machines on the side of Cluster API
+    /// Infrastructure provider of the Cluster API machines
     #[arg(long, value_enum, default_value_t = Provider::Mcm)]
     infrastructure: Provider,
 }
@@ -40,7 +40,7 @@ pub struct ConvertOptions {
 enum Provider {
     /// mcm and its drivers
     Mcm,
-    /// That of the cloud, such as CAPA for AWS and CAPG for GCP
+    /// The provider of the cloud: CAPA for AWS, CAPG for GCP
     Cloud,
 }
 

@@ -50,7 +50,7 @@ fn execute(command: Command) -> Result<()> {
             AdoptCommand::Plan(options) => {
                 let (text, is_possible) = block_on(adopt::plan(*options))?;
                 print(&text)?;
-                if is_possible { Ok(()) } else { bail!("a check failed, so nothing would be begun") }
+                if is_possible { Ok(()) } else { bail!("a check failed, so nothing would be started") }
             }
             AdoptCommand::Apply(options) => block_on(adopt::apply(*options)),
             AdoptCommand::Status(options) => print(&block_on(adopt::status(*options))?),

@@ -177,7 +177,7 @@ fn unknown_argument(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
         );
     }
     let suggestion = match given.trim_start_matches('-').split('=').next().and_then(spoken.program_with_flag) {
-        Some(other) if spoken.is_go_name => Some(format!("it is a flag of {other}")),
+        Some(other) if spoken.is_go_name => Some(format!("{other} has this flag")),
         _ => text_of(error, ContextKind::SuggestedArg).map(|flag| format!("did you mean {flag}?")),
     };
     usage(format!("unknown flag {given}"), suggestion, spoken)

@@ -29,7 +29,7 @@ pub enum ObjectsError {
         source: io::Error,
     },
     /// A file is too large.
-    #[error("read {path}: more than {} MiB; give it in parts", MOST_BYTES / 1024 / 1024)]
+    #[error("read {path}: more than {} MiB; split it", MOST_BYTES / 1024 / 1024)]
     TooLarge {
         /// The file.
         path: String,
@@ -156,7 +156,7 @@ mod tests {
     fn a_file_has_a_limit() {
         assert_eq!(read_up_to(3, &b"abc"[..], "x").unwrap(), "abc");
         let error = read_up_to(3, &b"abcd"[..], "x").unwrap_err();
-        assert_eq!(error.to_string(), "read x: more than 64 MiB; give it in parts");
+        assert_eq!(error.to_string(), "read x: more than 64 MiB; split it");
     }
 
     /// A list of two lists of two lists, and so on.

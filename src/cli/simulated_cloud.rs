@@ -1,4 +1,4 @@
-//! The simulated cloud as a service of its own, for several processes to share.
+//! The simulated cloud as a service for several processes.
 
 use anyhow::{Context, Result};
 use clap::Args;

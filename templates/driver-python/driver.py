@@ -23,7 +23,7 @@ PROVIDER = "example"
 PROTOCOL = 1
 SIZES = ("small", "large")
 PAGE = 1000
-# mcm pings the connection for calls every 10 s, also when no call runs. Without these options the server would close it.
+# mcm pings the connection for calls every 10 s, also without calls. Without these options the server would close it.
 PINGS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -173,11 +173,11 @@ def arguments():
     parser.add_argument("address", help="unix:///PATH, or HOST:PORT with certificates")
     parser.add_argument("--cert-file", help="certificate of this server")
     parser.add_argument("--key-file", help="key of that certificate")
-    parser.add_argument("--client-ca-file", help="CA of clients: only those with a certificate of it are served")
+    parser.add_argument("--client-ca-file", help="CA of client certificates; clients without such a certificate are rejected")
     found = parser.parse_args()
     is_socket = found.address.startswith("unix:///")
     if not is_socket and not (found.cert_file and found.key_file and found.client_ca_file):
-        parser.error("others on the network could read credentials: give --cert-file, --key-file and --client-ca-file")
+        parser.error("others on the network could read credentials: pass --cert-file, --key-file and --client-ca-file")
     return found, is_socket
 
 

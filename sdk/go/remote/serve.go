@@ -30,7 +30,7 @@ const (
 	grace = 20 * time.Second
 )
 
-// mcm pings the connection for calls every 10 s, also when no call runs. Without this policy the server would close it.
+// mcm pings the connection for calls every 10 s, also without calls. Without this policy the server would close it.
 var (
 	permitted = keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}
 	pings     = keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}
@@ -95,7 +95,7 @@ func listen(options Options) (net.Listener, []grpc.ServerOption, error) {
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		if options.CertFile == "" || options.ClientCAFile == "" {
-			return nil, nil, errors.New("others on the network could read credentials: give --cert-file, --key-file and --client-ca-file")
+			return nil, nil, errors.New("others on the network could read credentials: pass --cert-file, --key-file and --client-ca-file")
 		}
 	}
 	listener, err := net.Listen("tcp", options.Listen)
@@ -130,7 +130,7 @@ func listenUnix(path string) (net.Listener, error) {
 	}
 	if found, err := os.Lstat(path); err == nil {
 		if found.Mode()&os.ModeSocket == 0 {
-			return nil, errors.New("there is a file that is no socket")
+			return nil, errors.New("the path exists and is not a socket; remove it")
 		}
 		if connection, err := net.Dial("unix", path); err == nil {
 			_ = connection.Close()

@@ -12,15 +12,15 @@ use crate::{
     capi::adoption::{Kind, observe::World},
 };
 
-/// Between two looks.
+/// Between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Waits until core and the provider mcm serve a Cluster.
+/// Waits until Cluster API core and the provider mcm serve a Cluster.
 pub(super) async fn of_core(world: &World, cluster: &str, limit: Duration) -> Result<()> {
     let namespace = world.api(Kind::Namespace).get_opt(&world.namespace).await?;
     if namespace.is_some_and(|one| one.labels().contains_key(labels::STAND_IN)) {
         bail!(
-            "namespace {} keeps the label {}, because there are other MachineDeployments: hand them over, too",
+            "namespace {} keeps the label {}, because it has other MachineDeployments: hand them over as well",
             world.namespace,
             labels::STAND_IN
         );
@@ -29,7 +29,7 @@ pub(super) async fn of_core(world: &World, cluster: &str, limit: Duration) -> Re
     let mut said = String::new();
     while let Some(on) = missing(world, cluster).await {
         if since.elapsed() > limit {
-            bail!("waiting for {on}; run the command again to go on");
+            bail!("waiting for {on}; run the command again to continue");
         }
         if on != said {
             say(&format!("waiting for {on}"));
@@ -40,15 +40,17 @@ pub(super) async fn of_core(world: &World, cluster: &str, limit: Duration) -> Re
     Ok(())
 }
 
-/// What core needs to take machines. While it comes, its API server answers this and that.
+/// Prerequisites of Cluster API core for the machines. During its installation the API server returns varying errors.
 async fn missing(world: &World, cluster: &str) -> Option<String> {
     for kind in [Kind::HealthCheck, Kind::InfraMachine] {
         if world.list(kind).await.is_err() {
-            return Some("core of Cluster API and the provider mcm: clusterctl init --infrastructure mcm".to_owned());
+            return Some("Cluster API core and the provider mcm: run clusterctl init --infrastructure mcm".to_owned());
         }
     }
     let found = world.list(Kind::Cluster).await.unwrap_or_default();
     let found = found.into_iter().find(|one| one.name() == cluster);
     let is_ready = found.is_some_and(|one| one.value["status"]["initialization"]["infrastructureProvisioned"] == true);
-    (!is_ready).then(|| format!("the infrastructure of Cluster {cluster}, which core and the provider mcm provide"))
+    (!is_ready).then(|| {
+        format!("the infrastructure of Cluster {cluster}, which Cluster API core and the provider mcm provide")
+    })
 }

@@ -1,4 +1,4 @@
-//! From one side to another.
+//! Ends of a migration.
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -8,59 +8,57 @@ use crate::{
     cli::error::Misuse,
 };
 
-/// From one side to another. One of both is enough, but for machines that come from another provider.
+/// Current and new owner of the machines. One of both suffices, except for machines of another provider.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = true)]
 pub(super) struct Ends {
-    /// Who has the machines now
+    /// Current owner of the machines
     #[arg(long, value_enum)]
     from: Option<Start>,
-    /// Who shall have them
+    /// New owner of the machines
     #[arg(long, value_enum)]
     to: Option<End>,
 }
 
-/// The beginning of a way.
+/// Current owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Start {
-    /// Core of Cluster API, with the infrastructure provider mcm
+    /// Cluster API core with the infrastructure provider mcm
     Capi,
-    /// Core of Cluster API, with another infrastructure provider: that of AWS or Google Cloud
+    /// Cluster API core with the infrastructure provider for AWS (CAPA) or Google Cloud (CAPG)
     Other,
-    /// The native controllers: mcm run
+    /// The MCM controllers: mcm run
     Native,
-    /// The native controllers, and the stand-in for core shows the machines in Cluster API
+    /// The MCM controllers, with the stand-in for Cluster API core
     StandIn,
 }
 
-/// The end of a way.
+/// New owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum End {
-    /// Core of Cluster API, with the infrastructure provider mcm
+    /// Cluster API core with the infrastructure provider mcm
     Capi,
-    /// Core of Cluster API, with another infrastructure provider: that of AWS or Google Cloud
+    /// Cluster API core with the infrastructure provider for AWS (CAPA) or Google Cloud (CAPG)
     Other,
-    /// The native controllers: mcm run
+    /// The MCM controllers: mcm run
     Native,
 }
 
 impl Ends {
-    /// The ways to go, one after the other. Between core with mcm and the native controllers, unless another end is named.
+    /// The migrations, one after the other. By default between Cluster API core with mcm and the MCM controllers.
     pub(super) fn ways(&self) -> Result<Vec<Way>> {
         let (from, to) = match (self.from, self.to) {
             (Some(Start::StandIn), None | Some(End::Native)) => return Ok(vec![Way::FromStandIn]),
             (Some(Start::StandIn), Some(End::Capi)) => return Ok(vec![Way::FromStandIn, Way::FromNative]),
             (Some(Start::StandIn), Some(End::Other)) => {
-                bail!(
-                    "these are two ways, by way of capi: first --from stand-in --to capi, then --from capi --to other"
-                )
+                bail!("this takes two migrations: first --from stand-in --to capi, then --from capi --to other")
             }
             (Some(Start::Capi), to) => (Side::ClusterApi, to.map_or(Side::MachineController, End::side)),
             (Some(Start::Other), to) => (Side::OtherProvider, to.map_or(Side::ClusterApi, End::side)),
             (Some(Start::Native), to) => (Side::MachineController, to.map_or(Side::ClusterApi, End::side)),
             (None, Some(End::Capi)) => (Side::MachineController, Side::ClusterApi),
             (None, Some(to)) => (Side::ClusterApi, to.side()),
-            (None, None) => bail!("--from or --to is needed"),
+            (None, None) => bail!("pass --from or --to"),
         };
         if from == to {
             let message = "--from and --to are the same side".to_owned();
@@ -68,7 +66,7 @@ impl Ends {
             bail!(Misuse { message, hint });
         }
         let way = Way::between(from, to).context(
-            "these are two ways, by way of capi: first --from other --to capi, then --from capi --to native; back, first \
+            "this takes two migrations: first --from other --to capi, then --from capi --to native; back, first \
              --from native --to capi, then --from capi --to other",
         )?;
         Ok(vec![way])
@@ -106,9 +104,9 @@ mod tests {
     }
 
     #[rstest]
-    #[case(Start::Other, End::Native, "these are two ways")]
-    #[case(Start::Native, End::Other, "these are two ways")]
-    #[case(Start::StandIn, End::Other, "these are two ways")]
+    #[case(Start::Other, End::Native, "this takes two migrations")]
+    #[case(Start::Native, End::Other, "this takes two migrations")]
+    #[case(Start::StandIn, End::Other, "this takes two migrations")]
     #[case(Start::Capi, End::Capi, "the same side")]
     fn ways_that_do_not_exist_are_refused(#[case] from: Start, #[case] to: End, #[case] expected: &str) {
         let error = Ends { from: Some(from), to: Some(to) }.ways().unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Moves machines between Cluster API and the native controllers, between infrastructure providers, and from the stand-in for
-//! core; see docs/cluster-api.md.
+//! Migrates machines between Cluster API and the MCM controllers, between infrastructure providers, and from the stand-in; see
+//! docs/cluster-api.md.
 
 mod arrival;
 mod ends;
@@ -22,23 +22,23 @@ use place::Place;
 use report::Report;
 use view::View;
 
-/// What to do with the machines of a Cluster.
+/// Sub-commands of `mcm adopt`.
 #[derive(Debug, Subcommand)]
 pub enum AdoptCommand {
-    /// Show what would be done, and check whether it can be: changes nothing
+    /// Show the steps of a migration and run its checks, without changing anything
     ///
-    /// Exit code 0: every check passed; 1: one did not.
+    /// Exit code: 0 every check passed, 1 a check failed.
     #[command(after_help = "Examples:\n  mcm adopt plan --cluster demo --from capi --to native")]
     Plan(Box<PlanOptions>),
-    /// Move the machines, step by step; goes on where an earlier run ended
+    /// Migrate the machines step by step; resumes an interrupted run
     ///
-    /// Nothing is begun unless every check passes. Until the authority is switched, mcm adopt abort undoes everything.
+    /// Starts only if every check passes. Until the authority is switched, mcm adopt abort undoes everything.
     #[command(after_help = "Examples:\n  mcm adopt apply --cluster demo --from capi --to native --deployment pool")]
     Apply(Box<ApplyOptions>),
-    /// Show how far each deployment and each machine is, and what it waits for
+    /// Show the current step of each migration and what it waits for
     #[command(after_help = "Examples:\n  mcm adopt status --cluster demo")]
     Status(Box<StatusOptions>),
-    /// Undo what is under way
+    /// Undo migrations that are in progress
     #[command(after_help = "Examples:\n  mcm adopt abort --cluster demo")]
     Abort(Box<AbortOptions>),
 }
@@ -69,7 +69,7 @@ pub struct ApplyOptions {
 /// Flags of `mcm adopt status`.
 #[derive(Args, Clone, Debug)]
 pub struct StatusOptions {
-    /// Format of the answer
+    /// Format of the report
     #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub struct AbortOptions {
 /// How long to wait for others.
 #[derive(Args, Clone, Debug)]
 struct Patience {
-    /// How long the controllers may take for one step
+    /// Time limit for the controllers to complete one step
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = value::duration)]
     timeout: Duration,
 }
@@ -121,7 +121,7 @@ async fn plans_of(world: &World, cluster: &str, units: &BTreeSet<Unit>, way: Way
     Ok(plans)
 }
 
-/// Moves everything that is meant, one after the other.
+/// Migrates all selected units, one after the other.
 ///
 /// # Errors
 /// A check failed, or something did not happen in time. The command can be repeated.
@@ -147,7 +147,7 @@ pub async fn apply(options: ApplyOptions) -> Result<()> {
     Ok(())
 }
 
-/// Shows how far all migrations are.
+/// Prints the progress of all migrations.
 ///
 /// # Errors
 /// A cluster cannot be used.
@@ -161,7 +161,7 @@ pub async fn status(options: StatusOptions) -> Result<String> {
     Ok(Report::states(&plans, options.output))
 }
 
-/// Undoes every migration that is under way.
+/// Undoes every migration in progress.
 ///
 /// # Errors
 /// There is none, or something did not happen in time. The command can be repeated.
@@ -180,8 +180,8 @@ pub async fn abort(options: AbortOptions) -> Result<()> {
     }
     if count == 0 {
         bail!(
-            "there is nothing to undo for Cluster {}: no migration is under way before the switch of its authority; a \
-             complete one goes back with mcm adopt apply",
+            "there is nothing to undo for Cluster {}: no migration is in progress before the switch of its authority; \
+             mcm adopt apply reverses a complete one",
             place.cluster
         );
     }

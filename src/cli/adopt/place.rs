@@ -1,4 +1,4 @@
-//! Where the machines are, and which of them are meant.
+//! Location and selection of the machines.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
@@ -18,20 +18,22 @@ use crate::{
     simulated_cloud::{Client, Cloud, CloudApi, Control},
 };
 
-/// Label of a native object of a Cluster.
+/// Label of an MCM object of a Cluster.
 const CLUSTER: &str = "/metadata/labels/cluster.x-k8s.io~1cluster-name";
 
-/// Where the objects, the Nodes and the VMs are.
+/// Location of objects, Nodes and VMs.
 #[derive(Args, Clone, Debug)]
 #[command(mut_arg("simulated_cloud", |arg| arg.help("URL of the simulated cloud; without it none of its VMs is found")))]
 pub(super) struct Place {
-    /// Name of the Cluster whose machines are moved
+    /// Name of the Cluster whose machines are migrated
     #[arg(long, value_name = "NAME")]
     pub(super) cluster: String,
-    /// Only this MachineDeployment; may be repeated. Without --deployment and --machine everything of the Cluster is moved
+    /// Migrate only this MachineDeployment; may be repeated. Without --deployment and --machine everything of the Cluster is
+    /// migrated
     #[arg(long, value_name = "NAME")]
     deployment: Vec<String>,
-    /// Only this Machine without a set, by the name of its native Machine, which is that of its MCMMachine; may be repeated
+    /// Migrate only this Machine without a MachineSet, by the name of its MCM Machine, which is also the name of its
+    /// MCMMachine; may be repeated
     #[arg(long, value_name = "NAME")]
     machine: Vec<String>,
     /// Namespace of the objects; that of the kubeconfig if absent
@@ -40,10 +42,10 @@ pub(super) struct Place {
     /// Kubeconfig of the management cluster; if absent, KUBECONFIG, the credentials of this pod, or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Kubeconfig of the cluster of the Nodes; if absent, the Secret of the Cluster
+    /// Kubeconfig of the cluster with the Nodes; if absent, the kubeconfig Secret of the Cluster
     #[arg(long, value_name = "FILE")]
     target_kubeconfig: Option<PathBuf>,
-    /// Secret with the credentials of a MachineClass that is made from the template of another provider
+    /// Secret with the credentials of a MachineClass that is created from the template of another provider
     #[arg(long, value_name = "NAME")]
     credentials_secret: Option<String>,
     #[command(flatten)]
@@ -51,7 +53,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// API servers and drivers. On the way from the stand-in nobody looks at Nodes.
+    /// API servers and drivers. Migrations from the stand-in do not read Nodes.
     pub(super) async fn world(&self, ways: &[Way]) -> Result<World> {
         let control = match &self.kubeconfig {
             Some(path) => ControlKubeconfig::Named(path.clone()),
@@ -95,7 +97,7 @@ impl Place {
         if clusters.contains(&self.cluster) {
             let key = names::KUBECONFIG_KEY;
             return Misuse {
-                message: format!("there is no Secret {secret} with key {key} in namespace {namespace}"),
+                message: format!("Secret {secret} with key {key} does not exist in namespace {namespace}"),
                 hint: "pass --target-kubeconfig FILE".to_owned(),
             };
         }
@@ -120,7 +122,7 @@ impl Place {
         if let Some(exposed) =
             remote.iter().find(|one| one.address.is_exposed() && !self.drivers.remote.driver_insecure)
         {
-            bail!("credentials would travel unencrypted to {}: use https://, or --driver-insecure", exposed.address);
+            bail!("credentials would be sent unencrypted to {}: use https://, or --driver-insecure", exposed.address);
         }
         let sources = DriverSources {
             simulated_cloud: &simulated_cloud,
@@ -146,10 +148,10 @@ impl Place {
         Ok(found)
     }
 
-    /// What belongs to the Cluster and is at the beginning of the first way, and what is on one of the ways.
+    /// Units of the Cluster at the start of the first migration, and units in one of the migrations.
     pub(super) async fn units(&self, world: &World, ways: &[Way]) -> Result<BTreeSet<Unit>> {
         if ways.contains(&Way::FromStandIn) && !self.machine.is_empty() {
-            bail!("the stand-in serves deployments only: name them with --deployment");
+            bail!("the stand-in serves MachineDeployments only: name them with --deployment");
         }
         let mut units = self.named();
         if !units.is_empty() {
@@ -163,7 +165,7 @@ impl Place {
         units.extend(migrations.into_iter().filter(|(_, one)| ways.contains(&way_of(one))).map(|(unit, _)| unit));
         if units.is_empty() {
             bail!(
-                "Cluster {} has nothing to move in namespace {}: name it with --deployment or --machine",
+                "Cluster {} has nothing to migrate in namespace {}: name it with --deployment or --machine",
                 self.cluster,
                 world.namespace
             );

@@ -9,10 +9,10 @@ use crate::{
     cli::{format::Format, table::table},
 };
 
-/// The most waits that are named.
+/// The most waits in a report.
 const MOST_WAITS: usize = 3;
 
-/// Texts for people and programs.
+/// Reports as text or JSON.
 pub(super) struct Report;
 
 impl Report {
@@ -24,7 +24,7 @@ impl Report {
         }
     }
 
-    /// How far each is.
+    /// Progress of each plan.
     pub(super) fn states(plans: &[Plan], format: Format) -> String {
         if format == Format::Json {
             let all: Vec<_> = plans.iter().map(|plan| json!({ "plan": plan, "waitingFor": plan.todo.waits })).collect();
@@ -82,7 +82,7 @@ fn plan(plan: &Plan) -> String {
     let failed = plan.failed().count();
     text + &match failed {
         0 => "every check passed\n".to_owned(),
-        failed => format!("{failed} of {} checks failed: nothing would be begun\n", plan.checks.len()),
+        failed => format!("{failed} of {} checks failed: nothing would be started\n", plan.checks.len()),
     }
 }
 

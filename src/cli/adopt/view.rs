@@ -5,7 +5,7 @@ use std::{io, io::Write};
 use super::report::Report;
 use crate::capi::adoption::{Plan, apply::Event};
 
-/// What the user sees while a migration goes on: each step, each write, and what is waited for.
+/// Progress of a migration for the user: each step, each write, and each wait.
 #[derive(Default)]
 pub(super) struct View {
     step: usize,
@@ -39,7 +39,7 @@ impl View {
     }
 }
 
-/// A closed standard output is no reason to stop in the middle.
+/// A closed standard output does not interrupt a migration.
 pub(super) fn say(line: &str) {
     writeln!(io::stdout().lock(), "{line}").ok();
 }

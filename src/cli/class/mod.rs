@@ -28,12 +28,12 @@ pub use report::Report;
 /// What to do with classes.
 #[derive(Debug, Subcommand)]
 pub enum ClassCommand {
-    /// Check MachineClasses: every problem with the path of its field
+    /// Check MachineClasses and report every problem with the path of its field
     ///
-    /// Reads files, never a cluster. With --live it also asks the cloud, with read-only calls, whether image, network and
-    /// permissions are there.
+    /// Reads files, never a cluster. With --live it also checks with read-only calls to the cloud whether image, network and
+    /// permissions exist.
     ///
-    /// Exit code 0: a VM can be created from each class; 1: not from each; 2: they could not be checked.
+    /// Exit code: 0 all classes are valid, 1 a class has errors, 2 the check could not run.
     #[command(
         after_help = "Examples:\n  mcm class check -f class.yaml -f secret.yaml\n  mcm class check -f class.yaml -f secret.yaml --live"
     )]
@@ -46,16 +46,16 @@ pub struct CheckOptions {
     /// A file or folder with MachineClasses and their Secrets, or "-" for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
     files: Vec<PathBuf>,
-    /// Also ask the cloud, with the credentials of the Secrets
+    /// Also check the cloud, with the credentials in the Secrets
     #[arg(long)]
     live: bool,
     /// Format of the report
     #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
     output: Format,
-    /// What Secrets of classes may use.
+    /// Permissions of Secrets of classes.
     #[command(flatten)]
     secrets: SecretOptions,
-    /// Drivers in processes of their own.
+    /// Remote drivers.
     #[cfg(feature = "remote")]
     #[command(flatten)]
     remote: RemoteOptions,
@@ -109,7 +109,7 @@ fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
     sources.open(None, &Guards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
 }
 
-/// What the driver says of the fields.
+/// Findings of the driver about the fields.
 async fn check_class(catalogue: &Catalogue, class: &MachineClass) -> Vec<Line> {
     let driver = match catalogue.get(class) {
         Ok(driver) => driver,
@@ -129,7 +129,7 @@ fn lines_of(Problems { errors, warnings, differences }: &Problems) -> Vec<Line> 
     lines.collect()
 }
 
-/// What the cloud says.
+/// Findings in the cloud.
 async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &SecretData) -> Vec<Line> {
     let Ok(driver) = catalogue.get(class) else { return Vec::new() };
     let found = timeout(LIMIT, driver.inspect(class, secret)).await.unwrap_or_else(|_| {

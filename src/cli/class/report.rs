@@ -8,7 +8,7 @@ use crate::{
     cli::{format::Format, table::table},
 };
 
-/// What is said of a field.
+/// A finding about a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub verdict: Verdict,
@@ -99,7 +99,7 @@ impl Checked {
 /// The report of a check.
 #[derive(Debug)]
 pub struct Report {
-    /// What to print.
+    /// Format of the report.
     pub text: String,
     unusable: usize,
     classes: usize,

@@ -49,7 +49,7 @@ pub async fn play(stage: &Stage, screen: &Screen, keep: bool) -> Result<Summary>
 }
 
 impl Play<'_> {
-    /// An orphan is deleted a minute after it is first seen, so it comes first.
+    /// First, because an orphan is deleted a minute after it is first seen.
     async fn create_by_hand(&mut self) -> Result<bool> {
         if !self.stage.cloud.create_by_hand().await.context("create VMs by hand")? {
             return Ok(false);
@@ -88,7 +88,7 @@ impl Play<'_> {
         let doing = async { cloud.kill(&victim.spec.provider_id).await.context("kill the VM") };
         let gone = name.clone();
         let reached = move |props: &Props| !props.machines.contains_key(&gone) && running(props, "large") == replicas;
-        let result = format!("mcm saw that the VM of {name} was gone, and replaced the machine");
+        let result = format!("mcm detected that the VM of {name} was gone, and replaced the machine");
         self.show.act(&format!("Kill the VM of {name}"), doing, reached, None, &result).await
     }
 

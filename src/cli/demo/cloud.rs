@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use async_trait::async_trait;
 
-/// A cloud: what a pool in it looks like, and what somebody without mcm does in it.
+/// A cloud: its pool, and actions in it without mcm.
 #[async_trait]
 pub trait Cloud: Send + Sync + 'static {
     /// Replicas of the pool at the beginning, as in [`Cloud::objects`].

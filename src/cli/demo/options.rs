@@ -10,7 +10,7 @@ use super::{screen::Screen, summary::Summary};
 /// Flags of `mcm demo`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DemoOptions {
-    /// Kubeconfig of the cluster to use; the demo installs the CRDs and creates a namespace `demo`
+    /// Kubeconfig of the cluster to use; the demo installs the CRDs and creates the namespace `demo`
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: PathBuf,
 
@@ -49,7 +49,7 @@ pub enum Output {
 }
 
 impl ShowOptions {
-    /// The screen: redrawn in place where somebody looks.
+    /// The screen, redrawn in place on a terminal.
     #[must_use]
     pub fn screen(&self) -> Screen {
         let live = std::io::stderr().is_terminal() && std::env::var_os("CI").is_none();

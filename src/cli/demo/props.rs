@@ -1,4 +1,4 @@
-//! What the demo shows of the native controllers: machines, nodes and pods, from watches, and the VMs of the cloud.
+//! Objects in the demo of the MCM controllers: machines, nodes and pods, from watches, and the VMs of the cloud.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What a demo shows, kept up to date.
+//! Current objects of a demo.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 /// Between two looks at what cannot be watched.
 pub const PERIOD: Duration = Duration::from_millis(500);
 
-/// What is shown, and the tasks that keep it up to date.
+/// Current objects, and the tasks that update them.
 pub struct Scene<P> {
     props: Arc<Mutex<P>>,
     changed: Arc<Notify>,
@@ -24,7 +24,7 @@ impl<P: Clone + Default + Send + 'static> Scene<P> {
         Self { props, changed, tasks }
     }
 
-    /// Looks again and again. After a look that fails, everything stays as it was.
+    /// Polls. A failed poll keeps the previous objects.
     #[must_use]
     pub fn looking<F>(look: impl Fn() -> F + Send + 'static) -> Self
     where

@@ -73,7 +73,7 @@ impl Screen {
         Picture { screen: self, table, progress, drawn_at: None, last: None }
     }
 
-    /// One line for each object whose state changed, and for each that comes or goes.
+    /// One line for each created, changed or deleted object.
     fn say_changes(&self, now: BTreeMap<String, String>) {
         let mut said = self.said.lock();
         for (name, phase) in &now {
@@ -84,7 +84,7 @@ impl Screen {
             }
         }
         for name in said.keys().filter(|name| !now.contains_key(*name)) {
-            eprintln!("  {name}: gone");
+            eprintln!("  {name}: deleted");
         }
         *said = now;
     }

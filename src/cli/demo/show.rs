@@ -51,7 +51,7 @@ impl<'s, P: Shown> Show<'s, P> {
     /// Plays an act: what it does, shown until that is done and its goal is reached. `result` tells what happened.
     ///
     /// # Errors
-    /// What the act does fails, or the goal is not reached in time.
+    /// The action of the act fails, or the goal is not reached in time.
     pub async fn act<T>(
         &mut self,
         title: &str,
@@ -98,7 +98,7 @@ impl<'s, P: Shown> Show<'s, P> {
         if self.scene.until(LIMIT, |_| {}, reached).await {
             return Ok(());
         }
-        bail!("waited in vain for {what}")
+        bail!("timed out waiting for {what}")
     }
 
     /// Ends. The cloud created so many VMs, and so many are left.
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// How often somebody looked.
+    /// Number of looks.
     #[derive(Clone, Default)]
     struct Looks(u64);
 
@@ -143,7 +143,7 @@ mod tests {
         let looks = AtomicU64::new(0);
         Scene::looking(move || {
             let count = looks.fetch_add(1, Ordering::Relaxed) + 1;
-            // What fails leaves what was seen before.
+            // A failed look keeps the previous objects.
             ready(if count.is_multiple_of(2) { Err(anyhow!("blind")) } else { Ok(Looks(count)) })
         })
     }

@@ -1,11 +1,11 @@
-//! What a screen shows.
+//! Content of a screen.
 
 use std::collections::BTreeMap;
 
 use comfy_table::{ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
 use jiff::Timestamp;
 
-/// What a demo shows of its objects.
+/// View of the objects of a demo.
 pub trait Shown: Clone + Default + Send + 'static {
     /// All of it as a table of at most this width.
     fn frame(&self, now: Timestamp, width: u16, colours: bool) -> String;
@@ -13,7 +13,7 @@ pub trait Shown: Clone + Default + Send + 'static {
     /// The state of each object by its name, where there is no table.
     fn states(&self) -> BTreeMap<String, String>;
 
-    /// Why an act does not come to its end.
+    /// Why an act does not end.
     fn reasons(&self) -> Vec<String>;
 }
 

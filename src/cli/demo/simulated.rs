@@ -16,7 +16,7 @@ const POOL: &str = include_str!("../../../templates/simulated/pool.yaml");
 const REPLICAS: usize = 5;
 const LOG: &str = "simulated-cloud.log";
 
-/// The simulated cloud in a process of its own.
+/// The simulated cloud in a separate process.
 pub struct Simulated {
     url: String,
 }

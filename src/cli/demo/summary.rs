@@ -34,7 +34,7 @@ impl Summary {
     #[must_use]
     pub fn text(&self, width: u16) -> String {
         let mut table = table(width, false);
-        table.set_header(["ACT", "SECONDS", "WHAT HAPPENED"]);
+        table.set_header(["ACT", "SECONDS", "RESULT"]);
         for act in &self.acts {
             table.add_row([
                 Cell::new(&act.title),

@@ -16,7 +16,7 @@ use crate::{
 /// The annotation of a PersistentVolume with the ID that the driver must return.
 const VOLUME_ID: &str = "volume-id";
 
-/// What a driver is tested with.
+/// Objects for the test of a driver.
 pub(super) struct Input {
     pub class: MachineClass,
     invalid: Option<MachineClass>,

@@ -1,4 +1,4 @@
-//! Drivers as processes of their own.
+//! Remote drivers.
 
 mod error;
 mod input;
@@ -24,15 +24,15 @@ pub use error::NotTested;
 pub use options::TestOptions;
 pub use report::Report;
 
-/// What to do with drivers.
+/// Sub-commands of `mcm driver`.
 #[derive(Debug, Subcommand)]
 pub enum DriverCommand {
-    /// Serve drivers of this program to another mcm
+    /// Serve the built-in drivers to another mcm
     #[command(after_help = "Examples:\n  mcm driver serve --provider AWS --listen unix:///run/mcm/aws.sock")]
     Serve(Box<ServeOptions>),
-    /// Test a driver in any language: creates and deletes a few VMs, and reports which rules of docs/drivers.md it breaks
+    /// Test a driver in any language: create and delete a few VMs, and report violated rules of docs/drivers.md
     ///
-    /// Exit code 0: no check failed; 1: one did; 2: the driver could not be tested.
+    /// Exit code: 0 every check passed, 1 a check failed, 2 the driver could not be tested.
     #[command(after_help = "Examples:\n  mcm driver test unix:///run/mcm/aws.sock -f class.yaml --secret secret.yaml")]
     Test(Box<TestOptions>),
 }
@@ -40,22 +40,22 @@ pub enum DriverCommand {
 /// Flags of `mcm driver serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
-    /// Serve only the driver of this provider; all of them if absent
+    /// Serve only the driver of this provider; all drivers if absent
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// Where to listen: unix:///PATH, which only its user can open, or HOST:PORT
+    /// Listen address: unix:///PATH, which only its user can open, or HOST:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = value::listen)]
     listen: Listen,
-    /// Certificate of this server; it is read again when it changes
+    /// Certificate of this server; reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "key_file")]
     cert_file: Option<PathBuf>,
     /// Key of that certificate
     #[arg(long, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
-    /// CA of clients: only those with a certificate of it are served
+    /// CA of client certificates; clients without such a certificate are rejected
     #[arg(long, value_name = "FILE", requires = "cert_file")]
     client_ca_file: Option<PathBuf>,
-    /// Serve other hosts without TLS, or without a certificate of theirs
+    /// Serve other hosts without TLS, or without client certificates
     #[arg(long)]
     insecure: bool,
     /// Let the group of a Unix socket open it
@@ -64,7 +64,7 @@ pub struct ServeOptions {
     /// URL of the simulated cloud; in memory if absent
     #[arg(long, value_name = "URL", value_parser = value::http_url)]
     simulated_cloud: Option<reqwest::Url>,
-    /// What Secrets of classes may use.
+    /// Permissions of Secrets of classes.
     #[command(flatten)]
     secrets: SecretOptions,
     /// Logs.

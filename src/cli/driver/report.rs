@@ -16,7 +16,7 @@ use crate::{
 /// The report of a test.
 #[derive(Debug)]
 pub struct Report {
-    /// What to print.
+    /// Format of the report.
     pub text: String,
     failed: usize,
     checks: usize,

@@ -60,14 +60,14 @@ pub enum Conflict {
     /// There is no TLS.
     #[error("--tls-cert-file: not used with --insecure-diagnostics, which serves plain HTTP; leave one of them out")]
     UnusedCertificate,
-    /// Which of them serves a class?
-    #[error("--driver={0}=…: given twice; each provider has one driver")]
+    /// Two drivers for one provider.
+    #[error("--driver={0}=…: given twice; pass one driver per provider")]
     DriverTwice(String),
     /// Anybody could read the credentials.
-    #[error("--driver={0}=…: credentials would travel unencrypted: use https://, or --driver-insecure")]
+    #[error("--driver={0}=…: credentials would be sent unencrypted: use https://, or --driver-insecure")]
     DriverExposed(String),
     /// Anybody could be the driver.
-    #[error("--driver={0}=…: https needs the CA of the driver: give ca=FILE or --driver-ca-file")]
+    #[error("--driver={0}=…: https needs the CA of the driver: pass ca=FILE or --driver-ca-file")]
     DriverWithoutCa(String),
     /// One is useless without the other.
     #[error("--driver={0}=…: a certificate needs its key, and a key its certificate")]

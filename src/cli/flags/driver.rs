@@ -25,11 +25,11 @@ pub struct DriverOptions {
     #[arg(long, value_name = "URL", value_parser = value::http_url)]
     pub simulated_cloud: Option<Url>,
 
-    /// What Secrets of classes may use.
+    /// Permissions of Secrets of classes.
     #[command(flatten)]
     pub secrets: SecretOptions,
 
-    /// Drivers in processes of their own.
+    /// Remote drivers.
     #[cfg(feature = "remote")]
     #[command(flatten)]
     pub remote: RemoteOptions,
@@ -40,22 +40,22 @@ pub struct DriverOptions {
 #[command(next_help_heading = "Drivers")]
 pub struct SecretOptions {
     /// Namespaces whose classes may use the cloud credentials of this process (environment, workload identity, instance
-    /// profile): only classes that name no Secret for credentials and whose Secret has none. "*" for all namespaces
+    /// profile), if neither the class nor its Secret has credentials; "*" for all namespaces
     #[arg(long, value_name = "NAMESPACE,…", value_delimiter = ',', value_parser = value::namespace_or_star)]
     pub process_credentials_namespaces: Vec<String>,
 
-    /// Folder below which Secrets may name files with tokens; may be repeated
+    /// Folder with the token files that Secrets may name; may be repeated
     #[arg(long, value_name = "FOLDER", default_value = GARDENER_FOLDER, value_parser = value::folder)]
     pub credential_files_folder: Vec<PathBuf>,
 
-    /// Hosts that Secrets may name in addition to the domains of their cloud: HOST, HOST:PORT or *.DOMAIN, reached by
-    /// https, or by http if it is http://HOST
+    /// Hosts that Secrets may name in addition to the domains of their cloud: HOST, HOST:PORT or *.DOMAIN for https,
+    /// http://HOST for http
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', value_parser = value::allowed_endpoint)]
     pub allowed_cloud_endpoints: Vec<AllowedEndpoint>,
 }
 
 impl SecretOptions {
-    /// What Secrets may use.
+    /// Permissions of Secrets.
     pub fn policy(&self) -> SecretPolicy {
         SecretPolicy {
             process_credentials: self.process_credentials_namespaces.clone(),
@@ -76,18 +76,17 @@ impl Default for SecretOptions {
     }
 }
 
-/// Flags of drivers in processes of their own.
+/// Flags of remote drivers.
 #[cfg(feature = "remote")]
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Drivers")]
 pub struct RemoteOptions {
-    /// A driver that is a process of its own, and the provider that it serves; may be repeated. ADDRESS is unix:///PATH,
-    /// https://HOST:PORT, or http://HOST:PORT on this host; ",ca=FILE", ",cert=FILE", ",key=FILE" and ",server-name=NAME"
-    /// may follow
+    /// A remote driver and the provider that it serves; may be repeated. ADDRESS is unix:///PATH, https://HOST:PORT, or
+    /// http://HOST:PORT on this host; ",ca=FILE", ",cert=FILE", ",key=FILE" and ",server-name=NAME" may follow
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = value::driver_endpoint)]
     pub driver: Vec<Endpoint>,
 
-    /// CA of the certificates of drivers, for https; files are read again when they change
+    /// CA of the certificates of drivers, for https; files are reloaded when they change
     #[arg(long, value_name = "FILE")]
     pub driver_ca_file: Option<PathBuf>,
 
@@ -99,7 +98,7 @@ pub struct RemoteOptions {
     #[arg(long, value_name = "FILE")]
     pub driver_key_file: Option<PathBuf>,
 
-    /// Allow http:// to other hosts: credentials travel unencrypted
+    /// Allow http:// to other hosts: credentials are sent unencrypted
     #[arg(
         long,
         value_name = "BOOL",

@@ -33,7 +33,7 @@ pub struct GenericOptions {
     #[arg(long, default_value = "30", value_name = "COUNT", value_parser = value::count)]
     pub kube_api_burst: u32,
 
-    /// Accepted and ignored: objects are reconciled after changes and at the times that waits name
+    /// Accepted and ignored: objects are reconciled when they change and when a wait ends
     #[arg(long, default_value = "12h", value_name = "DURATION", value_parser = value::duration)]
     pub min_resync_period: Duration,
 
@@ -78,7 +78,7 @@ pub struct GenericOptions {
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaderElectionOptions {
-    /// Only one of several replicas is active at a time
+    /// Elect a leader, so that only one of several replicas is active
     #[arg(
         long = "leader-elect",
         value_name = "BOOL",
@@ -91,7 +91,7 @@ pub struct LeaderElectionOptions {
     )]
     pub enabled: bool,
 
-    /// How long a standby waits without a renewal before it takes over
+    /// Time without a renewal after which a standby takes over
     #[arg(
         long = "leader-elect-lease-duration",
         default_value = "15s",
@@ -100,7 +100,7 @@ pub struct LeaderElectionOptions {
     )]
     pub lease_duration: Duration,
 
-    /// How long the leader retries a renewal before it stops
+    /// Time during which the leader retries a renewal before it stops
     #[arg(
         long = "leader-elect-renew-deadline",
         default_value = "10s",
@@ -149,11 +149,11 @@ pub enum LogFormat {
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Accepted for compatibility, no effect")]
 pub struct CompatibilityFlags {
-    /// Each MachineClass names its driver
+    /// Ignored: each MachineClass names its driver
     #[arg(long, default_value = "", value_name = "NAME")]
     cloud_provider: String,
 
-    /// Custom resources are always sent as JSON
+    /// Ignored: custom resources are always sent as JSON
     #[arg(
         long,
         default_value = "application/vnd.kubernetes.protobuf",
@@ -162,11 +162,11 @@ pub struct CompatibilityFlags {
     )]
     kube_api_content_type: String,
 
-    /// All controllers start immediately
+    /// Ignored: all controllers start immediately
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = value::duration)]
     controller_start_interval: Duration,
 
-    /// There are no lock profiles; still requires --profiling
+    /// Ignored: there are no lock profiles; still requires --profiling
     #[arg(
         long,
         value_name = "BOOL",
@@ -179,11 +179,11 @@ pub struct CompatibilityFlags {
     )]
     pub(super) contention_profiling: bool,
 
-    /// Levels per module are set with RUST_LOG
+    /// Ignored: set levels per module with RUST_LOG
     #[arg(long, default_value = "", value_name = "PATTERN=LEVEL,…")]
     vmodule: String,
 
-    /// Logs are written immediately
+    /// Ignored: logs are written immediately
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = value::duration)]
     log_flush_frequency: Duration,
 }

@@ -11,19 +11,19 @@ use crate::safety::meltdown::Limit;
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Machines")]
 pub struct MachineOptions {
-    /// How long a new machine may take to join before it fails
+    /// Time for a new machine to join, after which it fails
     #[arg(long, default_value = "20m", value_name = "DURATION", value_parser = value::duration)]
     pub machine_creation_timeout: Duration,
 
-    /// How long a machine may be unhealthy before it fails
+    /// Time for which a machine may be unhealthy before it fails
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = value::duration)]
     pub machine_health_timeout: Duration,
 
-    /// How long a drain may take before it is forced
+    /// Time limit of a drain, after which it is forced
     #[arg(long, default_value = "2h", value_name = "DURATION", value_parser = value::duration)]
     pub machine_drain_timeout: Duration,
 
-    /// How long an in-place update may take before it fails
+    /// Time limit of an in-place update, after which it fails
     #[arg(
         long = "machine-inplace-update-timeout",
         default_value = "20m",
@@ -32,23 +32,23 @@ pub struct MachineOptions {
     )]
     pub machine_in_place_update_timeout: Duration,
 
-    /// For how many periods of 20s a pod is evicted before it is deleted
+    /// Number of periods of 20s in which a pod is evicted before it is deleted
     #[arg(long, default_value = "360", value_name = "COUNT", value_parser = value::count)]
     pub machine_max_evict_retries: u32,
 
-    /// How long the volumes of one evicted pod may take to detach, on top of its grace period
+    /// Time limit for the volumes of an evicted pod to be detached, after its grace period
     #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = value::duration)]
     pub machine_pv_detach_timeout: Duration,
 
-    /// How long the volumes of one evicted pod may take to attach elsewhere
+    /// Time limit for the volumes of an evicted pod to be attached to another Node
     #[arg(long, default_value = "90s", value_name = "DURATION", value_parser = value::duration)]
     pub machine_pv_reattach_timeout: Duration,
 
-    /// How long a preserved machine is kept
+    /// Time for which a machine is preserved
     #[arg(long, default_value = "96h", value_name = "DURATION", value_parser = value::duration)]
     pub machine_preserve_timeout: Duration,
 
-    /// How long an API server may be unreachable before machines are frozen
+    /// Time for which an API server may be unreachable before machines are frozen
     #[arg(
         long = "machine-safety-apiserver-statuscheck-timeout",
         default_value = "30s",
@@ -57,7 +57,7 @@ pub struct MachineOptions {
     )]
     pub api_server_check_timeout: Duration,
 
-    /// How often the API servers are checked; not less than the timeout
+    /// Period of the checks of API servers; not less than the timeout
     #[arg(
         long = "machine-safety-apiserver-statuscheck-period",
         default_value = "1m",
@@ -66,7 +66,7 @@ pub struct MachineOptions {
     )]
     pub api_server_check_period: Duration,
 
-    /// How often orphan VMs are collected
+    /// Period of the collection of orphan VMs
     #[arg(
         long = "machine-safety-orphan-vms-period",
         default_value = "15m",
@@ -75,7 +75,7 @@ pub struct MachineOptions {
     )]
     pub orphan_vms_period: Duration,
 
-    /// How long a VM must have been without a machine before it is deleted; at least one period
+    /// Time for which a VM must have had no machine before it is deleted; at least one period
     #[arg(
         long = "machine-safety-orphan-vms-minimum-age",
         default_value = "10m",
@@ -84,7 +84,7 @@ pub struct MachineOptions {
     )]
     pub orphan_vms_minimum_age: Duration,
 
-    /// Report orphan VMs and delete none
+    /// Report orphan VMs without deleting them
     #[arg(
         long = "machine-safety-orphan-vms-dry-run",
         value_name = "BOOL",
@@ -97,13 +97,12 @@ pub struct MachineOptions {
     )]
     pub orphan_vms_dry_run: bool,
 
-    /// How many machines of a deployment may be out of service before no further unhealthy one is replaced; a number, or a
-    /// percentage of its machines
+    /// Number or percentage of a deployment's machines out of service at which no further unhealthy machine is replaced
     #[arg(long = "machine-safety-max-unhealthy-replacements", default_value = "1", value_name = "NUMBER|PERCENTAGE")]
     pub max_unhealthy_replacements: Limit,
 
-    /// The same for the machines in a zone, of all deployments (label topology.kubernetes.io/zone of the node template); no
-    /// limit by default
+    /// The same limit for the machines of all deployments in a zone (label topology.kubernetes.io/zone of the node template);
+    /// no limit by default
     #[arg(long = "machine-safety-max-unhealthy-replacements-per-zone", value_name = "NUMBER|PERCENTAGE")]
     pub max_unhealthy_replacements_per_zone: Option<Limit>,
 

@@ -22,7 +22,7 @@ pub struct CapiManagerOptions {
     #[arg(help_heading = "Clusters", long, default_value = "", value_name = "VALUE")]
     pub watch_filter: String,
 
-    /// Run the stand-in for core of Cluster API in place of the provider, for namespaces labelled machine.mcm/stand-in=enabled
+    /// Run the stand-in for Cluster API core instead of the provider, for namespaces labelled machine.mcm/stand-in=enabled
     #[arg(
         help_heading = "Clusters",
         long,
@@ -36,7 +36,7 @@ pub struct CapiManagerOptions {
     )]
     pub stand_in: bool,
 
-    /// Act also in namespaces where a Go Machine Controller Manager holds its Leases, because this provider replaces it
+    /// Also act in namespaces where a Go Machine Controller Manager holds its Leases, because this provider replaces it
     #[arg(
         help_heading = "Clusters",
         long,
@@ -50,7 +50,7 @@ pub struct CapiManagerOptions {
     )]
     pub replaces_machine_controller_manager: bool,
 
-    /// Concurrent reconciles of each kind; creations and deletions of VMs each have as many slots per account
+    /// Concurrent reconciles of each kind, and concurrent creations and deletions of VMs per account
     #[arg(help_heading = "Clusters", long, default_value = "50", value_name = "COUNT", value_parser = value::workers)]
     pub concurrency: usize,
 
@@ -62,7 +62,7 @@ pub struct CapiManagerOptions {
     #[arg(help_heading = "Clusters", long, default_value = "200", value_name = "COUNT", value_parser = value::count)]
     pub kube_api_burst: u32,
 
-    /// Accepted and ignored: objects are reconciled after changes and at the times that waits name
+    /// Accepted and ignored: objects are reconciled when they change and when a wait ends
     #[arg(
         help_heading = "Clusters",
         long,
@@ -82,7 +82,7 @@ pub struct CapiManagerOptions {
     )]
     pub health_addr: SocketAddr,
 
-    /// Listen address of /metrics: over TLS, to users whom the management cluster allows to get that path
+    /// Listen address of /metrics: over TLS, for users whom the management cluster authorizes to get that path
     #[arg(
         help_heading = "HTTP endpoints",
         long,
@@ -92,7 +92,7 @@ pub struct CapiManagerOptions {
     )]
     pub diagnostics_address: SocketAddr,
 
-    /// Serve metrics over plain HTTP to everybody
+    /// Serve metrics over plain HTTP without authorization
     #[arg(
         help_heading = "HTTP endpoints",
         long,
@@ -106,7 +106,7 @@ pub struct CapiManagerOptions {
     )]
     pub insecure_diagnostics: bool,
 
-    /// Certificate of /metrics with its chain, in PEM form, read again when it changes; self-signed if absent
+    /// Certificate chain of /metrics in PEM form, reloaded when it changes; self-signed if absent
     #[arg(help_heading = "HTTP endpoints", long, value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 

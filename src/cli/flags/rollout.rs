@@ -10,15 +10,15 @@ use super::value;
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Sets and deployments")]
 pub struct RolloutOptions {
-    /// Number of machines above desired + maxSurge at which a set or deployment is frozen
+    /// Number of machines beyond desired + maxSurge at which a set or deployment is frozen
     #[arg(long, default_value = "2", value_name = "COUNT", value_parser = value::count)]
     pub safety_up: u32,
 
-    /// How far the number of machines must fall below that limit before it is unfrozen
+    /// Number of machines below that limit at which a set or deployment is unfrozen
     #[arg(long, default_value = "1", value_name = "COUNT", value_parser = value::count)]
     pub safety_down: u32,
 
-    /// How often the number of machines is checked
+    /// Period of the checks of the number of machines
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = value::duration)]
     pub machine_safety_overshooting_period: Duration,
 

@@ -157,7 +157,7 @@ fn there_is_no_other_flag(#[case] command: &str, #[case] without_default: &[&'st
 /// Flags about what Secrets may use.
 const SECRETS: [&str; 3] = ["process-credentials-namespaces", "credential-files-folder", "allowed-cloud-endpoints"];
 
-/// Flags of drivers in processes of their own.
+/// Flags of remote drivers.
 #[cfg(feature = "remote")]
 const REMOTE: &[&str] = &["driver", "driver-ca-file", "driver-cert-file", "driver-insecure", "driver-key-file"];
 #[cfg(not(feature = "remote"))]

@@ -250,7 +250,7 @@ pub fn http_url(text: &str) -> Result<Url, InvalidValue> {
     }
 }
 
-/// A driver in a process of its own.
+/// A remote driver.
 ///
 /// # Errors
 /// It is not of the form `NAME=ADDRESS[,OPTION=VALUE]…`.
@@ -259,7 +259,7 @@ pub fn driver_endpoint(text: &str) -> Result<Endpoint, InvalidValue> {
     text.parse().map_err(|error: InvalidAddress| InvalidValue::syntax(error.to_string()))
 }
 
-/// The address of a driver in a process of its own.
+/// The address of a remote driver.
 ///
 /// # Errors
 /// It is no address.
