@@ -57,7 +57,7 @@ pub fn stand_in() -> Vec<CustomResourceDefinition> {
     for root in roots(&mut deployment) {
         root.x_kubernetes_validations.get_or_insert_default().push(rule(
             "size(self.metadata.name) <= 63",
-            "the name may have 63 characters, because it is a label value, too: choose a shorter one",
+            "the name may have at most 63 characters, because it is also a label value: choose a shorter one",
         ));
         keep_cluster(root);
     }
@@ -108,7 +108,10 @@ fn keep_cluster(root: &mut JSONSchemaProps) {
         metadata.min_properties = Some(1);
     }
     spec.x_kubernetes_validations.get_or_insert_default().extend([
-        rule("self.clusterName == oldSelf.clusterName", "clusterName stays: create another object for another Cluster"),
+        rule(
+            "self.clusterName == oldSelf.clusterName",
+            "clusterName is immutable: create another object for another Cluster",
+        ),
         rule(
             "self.clusterName == self.template.spec.clusterName",
             "write the same clusterName in spec.template.spec.clusterName",
@@ -130,10 +133,10 @@ fn keep_identity(root: &mut JSONSchemaProps) {
     spec.x_kubernetes_validations.get_or_insert_default().push(rule(
         "has(self.machineClassRef) == has(oldSelf.machineClassRef) && \
          (!has(self.machineClassRef) || self.machineClassRef.name == oldSelf.machineClassRef.name)",
-        "the class of a VM stays: create another object for another class",
+        "the class of a VM is immutable: create another object for another class",
     ));
     if let Some(id) = spec.properties.as_mut().and_then(|all| all.get_mut("providerID")) {
-        let stays = rule("self == oldSelf", "the ID of a VM stays: create another object for another VM");
+        let stays = rule("self == oldSelf", "the ID of a VM is immutable: create another object for another VM");
         id.x_kubernetes_validations = Some(vec![stays]);
     }
 }
@@ -143,18 +146,18 @@ fn keep_identity(root: &mut JSONSchemaProps) {
 fn keep_kind_of_pool(root: &mut JSONSchemaProps) {
     root.x_kubernetes_validations
         .get_or_insert_default()
-        .push(rule("size(self.metadata.name) <= 63", "the name may have 63 characters: choose a shorter one"));
+        .push(rule("size(self.metadata.name) <= 63", "the name may have at most 63 characters: choose a shorter one"));
     let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
     spec.x_kubernetes_validations.get_or_insert_default().extend([
         rule(
             "has(self.machineDeploymentRef) == has(oldSelf.machineDeploymentRef) && \
              (!has(self.machineDeploymentRef) || self.machineDeploymentRef.name == oldSelf.machineDeploymentRef.name)",
-            "machineDeploymentRef stays: create another object to show another deployment",
+            "machineDeploymentRef is immutable: create another object for another deployment",
         ),
         rule(
             "has(self.machinePoolMachines) == has(oldSelf.machinePoolMachines) && \
              (!has(self.machinePoolMachines) || self.machinePoolMachines == oldSelf.machinePoolMachines)",
-            "machinePoolMachines stays: create another pool",
+            "machinePoolMachines is immutable: create another pool",
         ),
     ]);
 }

@@ -50,7 +50,7 @@ impl Place {
         place.create_with("MCMMachinePool", json!({ "finalizers": [POOL_FINALIZER] }), reference("a")).await;
         wait::until("the policy about pools", async || place.delete("MCMMachinePool", "m", true).await.err()).await;
         place.create_with("Machine", controlled_by("MCMMachine"), native("Machine")).await;
-        wait::until("the policy about native objects", async || place.delete("Machine", "m", true).await.err()).await;
+        wait::until("the policy about MCM objects", async || place.delete("Machine", "m", true).await.err()).await;
         place.create("MCMMachine", "described", described("a")).await.unwrap();
         wait::until("the policy about descriptions", async || {
             let change = json!({ "spec": described("b") });
@@ -172,9 +172,9 @@ async fn the_identity_of_a_vm_stays() {
     place.create("MCMMachine", "m", reference("a")).await.unwrap();
     place.patch("MCMMachine", "m", json!({ "spec": { "providerID": "x:///1" } })).await.unwrap();
     for (change, text) in [
-        (json!({ "providerID": "x:///2" }), "the ID of a VM stays"),
-        (reference("b"), "the class of a VM stays"),
-        (json!({ "machineClassRef": null, "machineClass": { "providerSpec": {} } }), "the class of a VM stays"),
+        (json!({ "providerID": "x:///2" }), "the ID of a VM is immutable"),
+        (reference("b"), "the class of a VM is immutable"),
+        (json!({ "machineClassRef": null, "machineClass": { "providerSpec": {} } }), "the class of a VM is immutable"),
     ] {
         let said = place.patch("MCMMachine", "m", json!({ "spec": change })).await.unwrap_err();
         assert!(said.contains(text), "{said}");
@@ -238,7 +238,7 @@ async fn an_mcmmachine_is_deleted_only_after_its_machine(
     }
     match place.delete("MCMMachine", "m", false).await {
         Ok(()) => assert!(is_allowed),
-        Err(said) => assert!(!is_allowed && said.contains("delete the Machine of Cluster API"), "{said}"),
+        Err(said) => assert!(!is_allowed && said.contains("delete the CAPI Machine"), "{said}"),
     }
 }
 
@@ -265,7 +265,7 @@ async fn a_native_object_of_the_provider_is_not_deleted_directly(
     match place.delete(kind, "m", false).await {
         Ok(()) => assert!(is_allowed),
         Err(said) => {
-            assert!(!is_allowed && said.contains("delete the Machine or MachinePool of Cluster API"), "{said}")
+            assert!(!is_allowed && said.contains("delete the CAPI Machine or MachinePool"), "{said}")
         }
     }
 }
@@ -316,7 +316,7 @@ async fn the_description_of_a_vm_stays(#[case] change: Value) {
     let place = Place::new().await;
     place.create("MCMMachine", "m", described("a")).await.unwrap();
     let said = place.patch("MCMMachine", "m", json!({ "spec": { "machineClass": change } })).await.unwrap_err();
-    assert!(said.contains("spec.machineClass stays"), "{said}");
+    assert!(said.contains("spec.machineClass is immutable"), "{said}");
     place
         .patch("MCMMachine", "m", json!({ "spec": { "providerID": "x:///1", "creationTimeoutSeconds": 60 } }))
         .await
@@ -370,8 +370,11 @@ async fn the_kind_of_a_pool_is_immutable() {
     place.create("MCMMachinePool", "p", reference("a")).await.unwrap();
     place.patch("MCMMachinePool", "p", json!({ "spec": reference("b") })).await.unwrap();
     for (change, text) in [
-        (json!({ "machinePoolMachines": "Enabled" }), "machinePoolMachines stays"),
-        (json!({ "machineClassRef": null, "machineDeploymentRef": { "name": "d" } }), "machineDeploymentRef stays"),
+        (json!({ "machinePoolMachines": "Enabled" }), "machinePoolMachines is immutable"),
+        (
+            json!({ "machineClassRef": null, "machineDeploymentRef": { "name": "d" } }),
+            "machineDeploymentRef is immutable",
+        ),
     ] {
         let said = place.patch("MCMMachinePool", "p", json!({ "spec": change })).await.unwrap_err();
         assert!(said.contains(text), "{said}");

@@ -50,7 +50,7 @@ async fn node_template_of_a_deployment(#[case] change: &str, #[case] text: &str)
 )]
 #[case::no_selector(
     "spec: {selector: null}",
-    "spec.selector: Required value: write matchLabels with labels that template.metadata.labels has too"
+    "spec.selector: Required value: write matchLabels with labels that are also in template.metadata.labels"
 )]
 #[case::selected_label_missing("spec: {template: {metadata: {labels: {pool: null}}}}", SELECTS)]
 #[case::selected_label_differs("spec: {template: {metadata: {labels: {pool: masters}}}}", SELECTS)]

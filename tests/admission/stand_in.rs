@@ -149,7 +149,7 @@ async fn s3_nobody_else_makes_machines_of_deployments(
     object["metadata"]["ownerReferences"] = owner.map_or(Value::Null, |owner| json!([owner]));
     match place.create(false, kind, object.clone()).await {
         Ok(()) => assert!(!(is_refused && is_served)),
-        Err(said) => assert!(is_refused && is_served && said.contains("the stand-in of mcm makes"), "{said}"),
+        Err(said) => assert!(is_refused && is_served && said.contains("the stand-in of mcm creates"), "{said}"),
     }
     if is_refused && is_served && kind != "MCMMachine" {
         place.create(true, kind, object).await.unwrap();
@@ -158,10 +158,10 @@ async fn s3_nobody_else_makes_machines_of_deployments(
 
 /// S4: only the stand-in changes shown fields; labels and other annotations are free.
 #[rstest]
-#[case::spec(json!({ "spec": { "clusterName": "d", "template": { "spec": { "clusterName": "d" } } } }), "clusterName stays")]
+#[case::spec(json!({ "spec": { "clusterName": "d", "template": { "spec": { "clusterName": "d" } } } }), "clusterName is immutable")]
 #[case::replicas(json!({ "spec": { "replicas": 9 } }), "change its MachineDeployment")]
-#[case::mark(json!({ "metadata": { "annotations": { "machine.mcm/mirror": null } } }), "keep core of Cluster API")]
-#[case::pause(json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": null } } }), "keep core of Cluster API")]
+#[case::mark(json!({ "metadata": { "annotations": { "machine.mcm/mirror": null } } }), "keep Cluster API core")]
+#[case::pause(json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": null } } }), "keep Cluster API core")]
 #[case::choice(json!({ "metadata": { "annotations": { "cluster.x-k8s.io/delete-machine": "" } } }), "")]
 #[tokio::test]
 async fn s4_what_is_shown_is_changed_by_the_stand_in_only(#[case] change: Value, #[case] text: &str) {

@@ -243,7 +243,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
         let scene = &adoption.scene;
         let (before, ids, from) = (adoption.essence().await, ids(scene).await, journal_so_far(scene));
         let plan = adoption.must(&["plan", "--from", "capi"]);
-        for text in ["every check passed", "undecided-md-0", "give the native Machines to the native set"] {
+        for text in ["every check passed", "undecided-md-0", "attach the MCM Machines to the MCM MachineSet"] {
             assert!(plan.contains(text), "{plan}");
         }
         let plan: Value = serde_json::from_str(&adoption.must(&["plan", "--to", "native", "-o", "json"])).unwrap();
@@ -262,9 +262,9 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
         assert!(scene.all("mcmmigrations").is_empty(), "nothing was begun");
         pause(false);
 
-        adoption.stop_at(&["--to", "native"], "give the native Machines to the native set");
+        adoption.stop_at(&["--to", "native"], "attach the MCM Machines to the MCM MachineSet");
         let status = adoption.must(&["status"]);
-        assert!(status.contains("Forward") && status.contains("give the native Machines"), "{status}");
+        assert!(status.contains("Forward") && status.contains("give the MCM Machines"), "{status}");
         assert_eq!(scene.all("machinedeployments.machine.sapcloud.io").len(), 1);
         adoption.must(&["abort", "--timeout=60s"]);
         assert_eq!(adoption.essence().await, before);

@@ -98,7 +98,7 @@ fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
         }
         let is_collected = |native: &Value| native["metadata"]["deletionTimestamp"].is_string();
         scene
-            .until("the garbage collector to delete the native Machines", async || {
+            .until("the garbage collector to delete the MCM Machines", async || {
                 let natives = scene.all(NATIVES);
                 (natives.len() == before.len() && natives.iter().all(is_collected)).then_some(())
             })

@@ -114,7 +114,7 @@ fn a_paused_cluster_keeps_its_vms_until_it_is_unpaused() {
         scene.kubectl(&["delete", &format!("machine.cluster.x-k8s.io/{chosen}"), "--wait=false"]);
         let native = format!("machines.machine.sapcloud.io/{chosen}");
         let refused = world.try_kubectl(&["delete", &native, "-n", &scene.namespace, "--wait=false"], "").unwrap_err();
-        assert!(refused.contains("delete the Machine or MachinePool of Cluster API"), "{refused}");
+        assert!(refused.contains("delete the CAPI Machine or MachinePool"), "{refused}");
         scene.scale(3);
         // Something that is not paused takes its whole course in the meantime.
         let other = Scene::with_workers(world, "unpaused", 1).await;
@@ -136,7 +136,7 @@ fn a_deleted_machine_loses_vm_and_node_and_is_replaced() {
         // O6, T16: the infrastructure alone may not be deleted, because then core would not drain.
         let words = ["delete", "mcmmachine", &chosen, "-n", &scene.namespace, "--wait=false"];
         let refused = world.try_kubectl(&words, "").unwrap_err();
-        assert!(refused.contains("delete the Machine of Cluster API"), "{refused}");
+        assert!(refused.contains("delete the CAPI Machine"), "{refused}");
         scene.kubectl(&["delete", &format!("machine.cluster.x-k8s.io/{chosen}"), "--timeout=120s"]);
         assert!(!scene.vms().await.contains_key(&chosen));
         assert!(world.nodes.find("", "node", &chosen).is_none());
@@ -173,7 +173,7 @@ fn an_object_that_was_removed_by_force_leaves_its_vm_and_is_not_made_again() {
                 })
                 .await;
             scene
-                .until("the native Machine to say that it keeps the VM", async || {
+                .until("the MCM Machine to say that it keeps the VM", async || {
                     let native = scene.find(natives, machine)?;
                     let conditions = native["status"]["conditions"].as_array()?.clone();
                     conditions.iter().any(|one| one["reason"] == "VMKept").then_some(())
@@ -186,7 +186,7 @@ fn an_object_that_was_removed_by_force_leaves_its_vm_and_is_not_made_again() {
         let [forgotten, deleted] = machines.as_slice() else { panic!("not two Machines: {machines:?}") };
         scene.kubectl(&["patch", natives, forgotten, "--type=merge", "-p", r#"{"metadata":{"finalizers":[]}}"#]);
         scene.kubectl(&["annotate", natives, deleted, "machine.mcm/delete-vm="]);
-        scene.until("the native Machines to go", async || scene.all(natives).is_empty().then_some(())).await;
+        scene.until("the MCM Machines to go", async || scene.all(natives).is_empty().then_some(())).await;
         let vms = scene.vms().await;
         assert_eq!(vms.keys().collect::<Vec<_>>(), [forgotten]);
         assert_eq!(vms.get(forgotten), before.get(forgotten));

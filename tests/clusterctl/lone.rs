@@ -56,7 +56,7 @@ fn machines_without_a_set_leave_core_and_return_and_the_cloud_does_not_notice() 
         assert_eq!((ids.len(), of_core.len(), free(scene).len()), (ALONE + 1, 2 * (ALONE + 1), 0));
 
         let killed = adoption.apply_with_kills(&["--to", "native"]);
-        let step = "take the native Machine from its MCMMachine";
+        let step = "detach the MCM Machine from its MCMMachine";
         assert!(killed.len() >= 16 && killed.iter().any(|place| place.contains(step)), "{killed:#?}");
         assert_eq!(adoption.essence().await, before, "after the way there");
         assert_eq!(adoption.names(&["machines.cluster.x-k8s.io", "mcmmachines"]), [""; 0]);
@@ -100,7 +100,7 @@ fn one_machine_is_moved_by_its_name_and_no_other() {
         assert!(all.contains("machine named-alone-1") && !all.contains("machine named-alone-0"), "{all}");
         label("cluster.x-k8s.io/control-plane-");
 
-        adoption.stop_at(&["--from", "capi", one[0], one[1]], "take the native Machine from its MCMMachine");
+        adoption.stop_at(&["--from", "capi", one[0], one[1]], "detach the MCM Machine from its MCMMachine");
         let status = adoption.must(&["status"]);
         assert!(status.contains("machine named-alone-0") && status.contains("Forward"), "{status}");
         adoption.must(&[&["abort", "--timeout=60s"][..], &one].concat());

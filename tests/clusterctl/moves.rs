@@ -210,7 +210,7 @@ fn mv6_a_move_waits_for_a_vm_in_the_making() {
         apply_pool(&here, &pool.replace(spec, slow));
         let is_new = |machine: &Value| machine["spec"]["providerID"].as_str().unwrap_or_default().is_empty();
         let new = here
-            .until("a native Machine whose VM is in the making", async || {
+            .until("an MCM Machine whose VM is in the making", async || {
                 here.all("machines.machine.sapcloud.io").into_iter().find(is_new)
             })
             .await;

@@ -27,7 +27,7 @@ fn t26_the_provider_does_nothing_beside_a_go_mcm() {
         scene.until("the Machine to run", async || scene.has_running(1)).await;
         let are_refused = |count: usize| {
             let all = scene.all("mcmmachine");
-            let is_refused = |object: &Value| condition(object, "Ready") == "False NativeManager";
+            let is_refused = |object: &Value| condition(object, "Ready") == "False MachineControllerManagerActive";
             (all.len() == count && all.iter().all(is_refused)).then_some(())
         };
         let mut renewals = 0;

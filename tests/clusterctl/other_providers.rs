@@ -102,7 +102,10 @@ fn machines_of_another_provider_come_to_mcm_and_return_and_nobody_notices() {
             (MACHINES, MACHINES, MACHINES + 2, MACHINES)
         );
         let plan = adoption.must(&["plan", "--from", "other", "--to", "capi"]);
-        assert!(plan.contains("every check passed") && plan.contains("refer to the MCMMachines"), "{plan}");
+        assert!(
+            plan.contains("every check passed") && plan.contains("switch the references to the MCMMachines"),
+            "{plan}"
+        );
 
         let killed = adoption.apply_with_kills(&["--from", "other", "--to", "capi"]);
         assert!(killed.len() >= 12, "{killed:#?}");
@@ -139,7 +142,7 @@ fn a_migration_between_providers_is_undone_and_continued_to_native() {
         let (before, deeds) = (essence(&adoption).await, other.deeds());
 
         let both = adoption.run(&["plan", "--from", "other", "--to", "native"]);
-        assert!(String::from_utf8_lossy(&both.stderr).contains("these are two ways"), "{both:?}");
+        assert!(String::from_utf8_lossy(&both.stderr).contains("this takes two migrations"), "{both:?}");
         let label =
             |change: &str| scene.kubectl(&["label", "machinedeployment.cluster.x-k8s.io/borrowed-md-0", change]);
         label("topology.cluster.x-k8s.io/owned=");
@@ -149,7 +152,7 @@ fn a_migration_between_providers_is_undone_and_continued_to_native() {
         assert!(scene.all("mcmmigrations").is_empty() && scene.all("mcmmachines").is_empty(), "nothing was begun");
         label("topology.cluster.x-k8s.io/owned-");
 
-        adoption.stop_at(&["--from", "other", "--to", "capi"], "refer to the MCMMachines");
+        adoption.stop_at(&["--from", "other", "--to", "capi"], "switch the references to the MCMMachines");
         assert_eq!(scene.all("mcmmachines").len(), 2);
         adoption.must(&["abort", "--timeout=60s"]);
         assert_eq!(essence(&adoption).await, before);

@@ -278,7 +278,7 @@ fn a_pool_that_was_removed_by_force_keeps_its_vms() {
         }
         let natives = "machinedeployments.machine.sapcloud.io";
         scene
-            .until("the native deployment to say that it keeps the VMs", async || {
+            .until("the MCM MachineDeployment to say that it keeps the VMs", async || {
                 let native = scene.find(natives, "seized-mp-0")?;
                 (condition(&native, "Paused") == "True VMKept").then_some(())
             })
@@ -289,6 +289,6 @@ fn a_pool_that_was_removed_by_force_keeps_its_vms() {
             .join(",");
         scene.kubectl(&["annotate", &all, "-l", "machine.mcm/pool=seized-mp-0", "machine.mcm/delete-vm="]);
         scene.until("the VMs to be gone", async || scene.vms().await.is_empty().then_some(())).await;
-        scene.until("the native deployment to be gone", async || scene.all(natives).is_empty().then_some(())).await;
+        scene.until("the MCM MachineDeployment to be gone", async || scene.all(natives).is_empty().then_some(())).await;
     });
 }

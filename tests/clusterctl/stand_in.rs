@@ -147,7 +147,7 @@ fn machines_can_be_handed_over_to_core() {
         assert!(plan.contains("every check passed") && asks_for_stand_in(scene), "{plan}");
 
         adoption.apply_with_kills(&["--from", "stand-in", "--to", "native"]);
-        assert_eq!(adoption.essence().await, before, "while the native controllers have the machines alone");
+        assert_eq!(adoption.essence().await, before, "while the MCM controllers have the machines alone");
         assert_eq!(adoption.names(&SHOWN), [""; 0]);
         assert!(scene.all("mcmmigrations").is_empty() && !asks_for_stand_in(scene));
 
@@ -237,7 +237,7 @@ fn refuses(scene: &Scene) {
         "spec": {"clusterName": scene.name, "selector": {}, "template": one["spec"]["template"]},
     });
     let said = scene.world.try_kubectl(&["create", "-f", "-"], &set.to_string()).unwrap_err();
-    assert!(said.contains("the stand-in of mcm makes the machines"), "{said}");
+    assert!(said.contains("the stand-in of mcm creates the machines"), "{said}");
     let set = name_of(&scene.all("machinesets.cluster.x-k8s.io")[0]).to_owned();
     let words = ["scale", "machineset.cluster.x-k8s.io", &set, "--replicas=9", "-n", &scene.namespace];
     let said = scene.world.try_kubectl(&words, "").unwrap_err();

@@ -52,10 +52,10 @@ pub enum Stopped {
     #[error(transparent)]
     NoAbort(#[from] NoAbort),
     /// Checks failed, so nothing was begun.
-    #[error("{}: {} checks failed, nothing was changed: {}", .0.unit, .0.failed().count(), reasons(.0))]
+    #[error("{}: nothing was changed, because checks failed: {}", .0.unit, reasons(.0))]
     Refused(Box<Plan>),
     /// Other controllers did not do their part in time.
-    #[error("{unit}: waiting for {on}; run the command again to go on{undo}")]
+    #[error("{unit}: waiting for {on}; run the command again to continue{undo}")]
     Waited {
         /// The migrated unit.
         unit: Unit,
@@ -65,7 +65,7 @@ pub enum Stopped {
         undo: &'static str,
     },
     /// Another client keeps undoing the writes.
-    #[error("{unit}: somebody else writes the same fields again and again: {writes}")]
+    #[error("{unit}: another client keeps overwriting the same fields: stop it, then run the command again ({writes})")]
     Contested {
         /// The migrated unit.
         unit: Unit,

@@ -56,7 +56,7 @@ pub fn checks(s: &Snapshot, way: Way) -> Vec<Check> {
 fn missing(s: &Snapshot, from: Side) -> String {
     if s.unit.is_lone() {
         return format!(
-            "there is no {} {} without an owner; one of a set is moved with its deployment",
+            "there is no {} {} without an owner; a Machine of a MachineSet is migrated with its MachineDeployment",
             machine_kind(from),
             s.name()
         );
@@ -80,17 +80,17 @@ fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
 
 fn health_checks(s: &Snapshot, to: Side) -> Verdict {
     if to != Side::MachineController {
-        return Ok("none natively".to_owned());
+        return Ok("MCM has none".to_owned());
     }
     let own: Vec<&str> =
         s.members_of(Side::ClusterApi).iter().filter_map(|member| member.machine).map(Object::name).collect();
     for check in to_native::health_checks(s) {
         let mut others = s.all(Kind::CapiMachine).filter(|machine| !own.contains(&machine.name()));
         if let Some(other) = others.find(|machine| to_native::is_selected(check, machine)) {
-            return Err(format!("{} selects {}, too: write one for this deployment alone", check.id(), other.id()));
+            return Err(format!("{} also selects {}: create one for this deployment only", check.id(), other.id()));
         }
     }
-    Ok("they concern this deployment alone".to_owned())
+    Ok("they select machines of this deployment only".to_owned())
 }
 
 /// Every refusal is a failed check, with its path.
@@ -102,7 +102,10 @@ fn conversion(s: &Snapshot, way: Way, made: Conversion) -> Vec<Check> {
         all.push(of_whole("bootstrap", boots(s, way, &objects)));
         let taken = objects.iter().filter_map(|object| {
             let kind = Kind::of(object).filter(|kind| !has_own_check(*kind) && s.is_taken(*kind, object))?;
-            Some(format!("{kind} {} exists and is another one", object["metadata"]["name"].as_str()?))
+            Some(format!(
+                "{kind} {} exists with other content: rename or delete it",
+                object["metadata"]["name"].as_str()?
+            ))
         });
         all.extend(taken.map(|text| of_whole("conversion", Err(text))));
     }

@@ -17,16 +17,16 @@ use crate::capi::types::Side;
 
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
-    Step { title: "pause the objects of Cluster API", todo: pause_all, undo: Some(resume_all) },
+    Step { title: "pause the CAPI objects", todo: pause_all, undo: Some(resume_all) },
     Step { title: "create class, template and MCMMachines, paused", todo: describe, undo: Some(forget) },
-    Step { title: "refer to the MCMMachines", todo: refer, undo: Some(refer_back) },
+    Step { title: "switch the references to the MCMMachines", todo: refer, undo: Some(refer_back) },
 ];
 
 /// Steps after the switch.
 pub const AFTER: [Step; 3] = [
     Step { title: "remove the objects of the other provider", todo: remove, undo: None },
-    Step { title: "tag the VMs as their class says", todo: tag, undo: None },
-    Step { title: "start core and the provider", todo: start, undo: None },
+    Step { title: "tag the VMs as their class specifies", todo: tag, undo: None },
+    Step { title: "unpause the CAPI objects", todo: start, undo: None },
 ];
 
 /// Step 1. Core confirms that each object is paused.

@@ -29,9 +29,9 @@ const SYNCHRONIZED: &str = "Synchronized";
 
 /// No step can be undone: until the first is done, the stand-in takes the authority back on request.
 pub const STEPS: [Step; 3] = [
-    Step { title: "give the authority to the native controllers", todo: give, undo: None },
-    Step { title: "remove what shows the machines", todo: remove, undo: None },
-    Step { title: "take the label from the namespace", todo: leave, undo: None },
+    Step { title: "transfer the authority to the MCM controllers", todo: give, undo: None },
+    Step { title: "remove the MachineSets and Machines that mirror the machines", todo: remove, undo: None },
+    Step { title: "remove the label from the namespace", todo: leave, undo: None },
 ];
 
 /// The stage of the hand-over of a deployment; a finished one is `Closing`.
@@ -57,7 +57,7 @@ pub fn checks(s: &Snapshot) -> Vec<Check> {
         of_whole("stand-in", serves(s)),
         of_whole("pause", nobody_paused(s, deployment)),
         of_whole("synchronized", is_synchronized(deployment)),
-        of_whole("native", has_native(s)),
+        of_whole("mcm", has_native(s)),
     ]
 }
 
@@ -104,7 +104,7 @@ fn is_synchronized(deployment: &Object) -> Verdict {
         one["status"] == "True" && one["observedGeneration"] == deployment.value["metadata"]["generation"]
     });
     match is_true {
-        true => Ok("both sides say the same".to_owned()),
+        true => Ok("both sides are synchronized".to_owned()),
         false => Err(format!("see the condition {SYNCHRONIZED} of {}", deployment.id())),
     }
 }
@@ -113,7 +113,7 @@ fn has_native(s: &Snapshot) -> Verdict {
     match native(s) {
         None => Err(format!("there is no {} {} of the stand-in", Kind::Deployment, s.name())),
         Some(native) if native.is_deleting() => Err(format!("{} is being deleted", native.id())),
-        Some(native) => Ok(format!("{} stays", native.id())),
+        Some(native) => Ok(format!("{} is kept", native.id())),
     }
 }
 
@@ -124,12 +124,12 @@ fn give(s: &Snapshot) -> Todo {
         return todo;
     }
     let Some(migration) = s.find(Kind::Migration, s.name()) else {
-        todo.expect(false, format!("{} {}, which the stand-in makes", Kind::Migration, s.name()));
+        todo.expect(false, format!("{} {}, which the stand-in creates", Kind::Migration, s.name()));
         return todo;
     };
     todo.want(migration, &json!({ "spec": { "authority": Side::MachineController } }));
     let is_given = migration.value["status"]["authority"] == json!(Authority::MachineController);
-    todo.expect(is_given, "the stand-in to give the authority to the native controllers");
+    todo.expect(is_given, "the stand-in to transfer the authority to the MCM controllers");
     todo
 }
 
@@ -137,7 +137,9 @@ fn give(s: &Snapshot) -> Todo {
 fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     match shown(s) {
-        Some(deployment) if deployment.is_deleting() => todo.expect(false, format!("{} to be gone", deployment.id())),
+        Some(deployment) if deployment.is_deleting() => {
+            todo.expect(false, format!("{} to be deleted", deployment.id()))
+        }
         Some(deployment) => {
             todo.actions.push(Action::Delete { id: deployment.id(), uid: deployment.uid().to_owned() });
         }
@@ -148,7 +150,7 @@ fn remove(s: &Snapshot) -> Todo {
     let mirrors = s.all(Kind::CapiSet).chain(s.all(Kind::CapiMachine)).filter(is_mirror).filter(is_own);
     let migration = s.find(Kind::Migration, s.name()).filter(|one| is_of_stand_in(one));
     for left in mirrors.chain(migration) {
-        todo.expect(false, format!("{} to be gone", left.id()));
+        todo.expect(false, format!("{} to be deleted", left.id()));
     }
     todo
 }
@@ -167,7 +169,7 @@ fn leave(s: &Snapshot) -> Todo {
 /// The reason for which the label stays, if it does.
 pub fn kept_label(s: &Snapshot) -> Option<String> {
     let other = other(s).filter(|_| asks(s))?;
-    Some(format!("the namespace keeps the label {} as long as there is {}", labels::STAND_IN, other.id()))
+    Some(format!("the namespace keeps the label {} as long as {} exists", labels::STAND_IN, other.id()))
 }
 
 /// The deployment as the stand-in serves it, or will serve it.

@@ -32,23 +32,23 @@ use crate::{
 
 /// Steps to the native controllers, until the authority is switched.
 pub const TO_NATIVE: [Step; 3] = [
-    Step { title: "pause the objects of Cluster API", todo: to_native::pause_all, undo: Some(to_native::resume_all) },
-    Step { title: "create the class of the native Machine, paused", todo: supply, undo: Some(to_native::forget) },
-    Step { title: "take the native Machine from its MCMMachine", todo: release, undo: Some(to_native::take_back) },
+    Step { title: "pause the CAPI objects", todo: to_native::pause_all, undo: Some(to_native::resume_all) },
+    Step { title: "create the class of the MCM Machine, paused", todo: supply, undo: Some(to_native::forget) },
+    Step { title: "detach the MCM Machine from its MCMMachine", todo: release, undo: Some(to_native::take_back) },
 ];
 
 /// Steps after the switch.
 pub const AFTER_TO_NATIVE: [Step; 2] = [
-    Step { title: "remove the objects of Cluster API", todo: to_native::remove, undo: None },
-    Step { title: "start the native controllers", todo: start_natively, undo: None },
+    Step { title: "remove the CAPI objects", todo: to_native::remove, undo: None },
+    Step { title: "unpause the MCM objects", todo: start_natively, undo: None },
 ];
 
 /// Steps to Cluster API, until the authority is switched.
 pub const TO_CAPI: [Step; 3] = [
-    Step { title: "pause the native Machine", todo: to_capi::pause_all, undo: Some(to_capi::resume_all) },
+    Step { title: "pause the MCM Machine", todo: to_capi::pause_all, undo: Some(to_capi::resume_all) },
     Step { title: "create Machine and MCMMachine, paused", todo: describe, undo: Some(to_capi::forget) },
     Step {
-        title: "give the native Machine to its MCMMachine",
+        title: "attach the MCM Machine to its MCMMachine",
         todo: to_capi::hand_over,
         undo: Some(to_capi::take_back),
     },
@@ -56,12 +56,8 @@ pub const TO_CAPI: [Step; 3] = [
 
 /// Steps after the switch.
 pub const AFTER_TO_CAPI: [Step; 2] = [
-    Step {
-        title: "take from the Node what only the native controllers would remove",
-        todo: to_capi::remove,
-        undo: None,
-    },
-    Step { title: "start core and the provider", todo: start_core, undo: None },
+    Step { title: "remove the MCM finalizer from the Node", todo: to_capi::remove, undo: None },
+    Step { title: "unpause the CAPI objects", todo: start_core, undo: None },
 ];
 
 /// A derived class, and its Secret.
@@ -88,7 +84,7 @@ fn release(s: &Snapshot) -> Todo {
     for member in s.recorded() {
         match (wanted, member.native, member.node) {
             (Some(wanted), Some(native), Some(node)) => todo.want(native, &as_lone(wanted, native, node, s)),
-            _ => todo.expect(false, format!("native Machine {} and its Node, or mcm adopt abort", member.name)),
+            _ => todo.expect(false, format!("MCM Machine {} and its Node, or mcm adopt abort", member.name)),
         }
     }
     todo
@@ -129,11 +125,11 @@ fn describe(s: &Snapshot) -> Todo {
     let (Some(mut machine), Some(mut infra), true) =
         (of_kind(Kind::CapiMachine), of_kind(Kind::InfraMachine), made.refusals.is_empty())
     else {
-        todo.expect(false, "the native Machine to be convertible again, or mcm adopt abort");
+        todo.expect(false, "the MCM Machine to be convertible again, or mcm adopt abort");
         return todo;
     };
     let Some(node) = s.recorded().find_map(|member| member.node) else {
-        todo.expect(false, format!("the Node of native Machine {}", s.name()));
+        todo.expect(false, format!("the Node of MCM Machine {}", s.name()));
         return todo;
     };
     if let Some(secret) = of_kind(Kind::Secret).filter(|secret| s.is_to_be_made(Kind::Secret, secret)) {
@@ -212,7 +208,7 @@ pub fn no_set_adopts_it(s: &Snapshot, way: Way, made: &Conversion) -> Verdict {
             match selector {
                 None => return Err(format!("the selector of {} cannot be read", set.id())),
                 Some(selector) if selector.matches(labels.as_ref()) => {
-                    return Err(format!("{} selects it and would make it its own: change its labels", set.id()));
+                    return Err(format!("{} selects it and would adopt it: change its labels", set.id()));
                 }
                 Some(_) => {}
             }
@@ -223,12 +219,13 @@ pub fn no_set_adopts_it(s: &Snapshot, way: Way, made: &Conversion) -> Verdict {
 
 /// A machine without a set is never replaced, but a health check may request a repair.
 pub fn nobody_repairs_it(s: &Snapshot) -> Verdict {
-    let Some(machine) = s.lone_of(Side::ClusterApi) else { return Ok("none natively".to_owned()) };
+    let Some(machine) = s.lone_of(Side::ClusterApi) else { return Ok("MCM has none".to_owned()) };
     let repairs = |check: &&Object| !check.at("/spec/remediation/templateRef").is_null() && is_selected(check, machine);
     match s.all(Kind::HealthCheck).find(repairs) {
-        Some(check) => {
-            Err(format!("{} has somebody repair it, as nobody does natively: change its selector", check.id()))
-        }
-        None => Ok("none replaces it on either side".to_owned()),
+        Some(check) => Err(format!(
+            "{} has another controller repair it (remediation.templateRef), which MCM cannot do: change its selector",
+            check.id()
+        )),
+        None => Ok("no health check replaces it on either side".to_owned()),
     }
 }

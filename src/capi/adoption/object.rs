@@ -170,7 +170,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (group, _, name, _) = self.resource();
         let is_native = group == native::GROUP && name != "MachineClass";
-        write!(f, "{}{name}", if is_native { "native " } else { "" })
+        write!(f, "{}{name}", if is_native { "MCM " } else { "" })
     }
 }
 

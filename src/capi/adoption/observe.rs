@@ -53,7 +53,7 @@ pub struct World {
 #[derive(Debug, thiserror::Error)]
 pub enum NotRead {
     /// An API server does not know the kind.
-    #[error("the management cluster does not serve {kind}: install core of Cluster API and the provider mcm")]
+    #[error("the management cluster does not serve {kind}: install Cluster API core and the provider mcm")]
     NotServed {
         /// The kind.
         kind: Kind,
@@ -68,7 +68,7 @@ pub enum NotRead {
         source: Box<kube::Error>,
     },
     /// The namespace cannot be read.
-    #[error("get Namespace {name}: its user needs the ClusterRole mcm-adopt-hand-over in it")]
+    #[error("get Namespace {name}: the user needs the ClusterRole mcm-adopt-hand-over in this namespace")]
     Namespace {
         /// Its name.
         name: String,
@@ -225,13 +225,13 @@ impl World {
     pub async fn tag(&self, s: &Snapshot, way: Way, name: &str, is_listed: bool) -> Result<(), String> {
         let member = s.recorded().find(|member| member.name == name);
         let machine = member.and_then(|member| machine_of(s, &member, way));
-        let machine = machine.ok_or_else(|| format!("the machine of VM {name} is not known"))?;
+        let machine = machine.ok_or_else(|| format!("the machine of VM {name} is unknown"))?;
         let stored = s.find(Kind::Class, &machine.spec.class.name).map(|class| class.value.clone());
         let class = stored.or_else(|| swap::class(s)).and_then(|class| serde_json::from_value(class).ok());
         let class: MachineClass = class.ok_or_else(|| format!("the class of VM {name} cannot be read"))?;
         let secrets = Secrets::new(MetadataOfSecret::cache(), &self.management);
         let merged = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?;
-        let secret = merged.complete().map_err(|missing| format!("VM {name} is not tagged without {missing}"))?;
+        let secret = merged.complete().map_err(|missing| format!("VM {name} cannot be tagged without {missing}"))?;
         let driver = self.drivers.get(&class).map_err(|error| error.to_string())?;
         let owner = Owners::new(&self.management).of(&self.namespace).await.map_err(|error| error.to_string())?;
         let (machine, class, owner) = (Arc::new(machine), Arc::new(class), owner.marker().to_owned());

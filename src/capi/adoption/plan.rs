@@ -70,7 +70,8 @@ pub enum Progress {
 pub enum NoPlan {
     /// A migration in another direction is not complete.
     #[error(
-        "{unit}: a migration to {to:?} is under way: complete it with mcm adopt apply, or undo it with mcm adopt abort"
+        "{unit}: a migration to {to:?} is in progress: complete it with mcm adopt apply, or undo it with mcm adopt \
+         abort"
     )]
     OtherWay {
         /// The migrated unit.
@@ -85,7 +86,7 @@ pub enum NoPlan {
         unit: Unit,
     },
     /// The MCMMigration of the name has another unit.
-    #[error("{unit}: MCMMigration {} is about {other}, which has the same name: rename one of them", .unit.name())]
+    #[error("{unit}: MCMMigration {} belongs to {other}, which has the same name: rename one of them", .unit.name())]
     OtherUnit {
         /// The requested unit.
         unit: Unit,
@@ -133,7 +134,7 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
         for step in before.iter().rev() {
             plan.add(step.title, || step.undo.map(|undo| undo(s)).unwrap_or_default());
         }
-        plan.add("give the authority back", || switch(s, way.to(), "Aborted"));
+        plan.add("restore the authority", || switch(s, way.to(), "Aborted"));
         plan.asks_cloud |= plan.todo.asks_cloud;
         return Ok(plan);
     }
@@ -141,7 +142,7 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
     let is_begun = stage != Stage::Fresh;
     let is_switched = matches!(stage, Stage::Closing | Stage::Done);
     let refused = plan.failed().next().is_some();
-    plan.add("take the authority from the controllers", || ahead(is_begun, &|| begin(s, way, refused)));
+    plan.add("suspend the authority of the controllers", || ahead(is_begun, &|| begin(s, way, refused)));
     for (number, step) in before.iter().enumerate() {
         plan.add(step.title, || ahead(is_switched, &|| (step.todo)(s)));
         if number == 0 {
@@ -292,7 +293,7 @@ fn record(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     let mut todo = Todo::default();
     let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
     if is_refused {
-        todo.expect(false, "every check to pass; mcm adopt abort undoes what was done");
+        todo.expect(false, "every check to pass, or mcm adopt abort to undo the migration");
         return todo;
     }
     let from = way.from();
@@ -333,11 +334,11 @@ fn finish(s: &Snapshot, way: Way) -> Todo {
                 && node.text("/status/nodeInfo/bootID") == machine.boot_id
                 && node.text("/spec/providerID") == machine.provider_id
         });
-        todo.expect(is_same, format!("Node {} to be the one that was recorded", machine.node));
+        todo.expect(is_same, format!("Node {} to match the record", machine.node));
     }
     let of_cloud = ["orphans", "unclaimed", OF_MACHINE[1], OF_MACHINE[2]];
     for check in checks(s, way.back()).into_iter().filter(|one| of_cloud.contains(&one.check) && !one.passed) {
-        todo.expect(false, format!("this to be so: {check}"));
+        todo.expect(false, format!("this check to pass: {check}"));
     }
     todo.then(|| write_status(migration, &json!({ "conditions": conditions(s, "True", "Migrated") })))
 }
@@ -393,8 +394,8 @@ pub fn way_of(migration: &MCMMigration) -> Way {
 /// A migration cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{unit}: there is nothing to undo: no migration is under way, or its authority is switched already; \
-     mcm adopt apply goes on, or goes back once it is complete"
+    "{unit}: there is nothing to undo: no migration is in progress, or its authority is already switched; mcm adopt \
+     apply completes it, or reverses a complete one"
 )]
 pub struct NoAbort {
     unit: Unit,

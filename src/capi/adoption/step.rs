@@ -102,7 +102,7 @@ impl fmt::Display for Action {
             Self::PatchStatus { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
             Self::Delete { id, .. } => write!(f, "delete {id}"),
             Self::Tag { id, is_listed: true } => write!(f, "tag the VM of {id}"),
-            Self::Tag { id, is_listed: false } => write!(f, "take the tags from the VM of {id}"),
+            Self::Tag { id, is_listed: false } => write!(f, "remove the tags from the VM of {id}"),
         }
     }
 }
@@ -128,7 +128,7 @@ impl Todo {
         patch::apply(&mut whole, wanted);
         match snapshot.objects.get(&id) {
             Some(object) if object.is_of_migration(snapshot.name()) => self.want(object, &whole),
-            Some(_) => self.expect(false, format!("the name of {id}, which somebody else took")),
+            Some(_) => self.expect(false, format!("the name of {id}, which another object has")),
             None => self.actions.push(Action::Create { id, object: whole }),
         }
     }
@@ -247,7 +247,7 @@ pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>
     for object in objects {
         if object.is_deleting() {
             todo.want(object, &json!({ "metadata": { "finalizers": finalizer_of_orphans(object) } }));
-            todo.expect(false, format!("{} to be gone", object.id()));
+            todo.expect(false, format!("{} to be deleted", object.id()));
         } else {
             todo.actions.push(Action::Delete { id: object.id(), uid: object.uid().to_owned() });
         }

@@ -176,7 +176,7 @@ pub fn tag(s: &Snapshot, is_listed: bool) -> Todo {
     let mut todo = Todo::default();
     let Some(cloud) = &s.cloud else {
         todo.asks_cloud = true;
-        todo.expect(false, "an answer of the cloud");
+        todo.expect(false, "a response of the cloud");
         return todo;
     };
     for (class, listed) in &cloud.listed {

@@ -21,7 +21,7 @@ use crate::{
 /// All checks for one of the two directions.
 pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>]) -> Vec<Check> {
     if s.unit.is_lone() {
-        let text = "between infrastructure providers only whole deployments are moved";
+        let text = "between infrastructure providers only whole deployments are migrated";
         return vec![of_whole("provider", Err(text.to_owned()))];
     }
     let mut all = vec![
@@ -68,12 +68,16 @@ fn provider(s: &Snapshot, way: Way, deployment: &Object) -> Verdict {
     let is_under_way = deployment.is_of_migration(s.name());
     let is_own = kind == Kind::InfraTemplate.resource().2;
     match way {
-        Way::ToOther if !is_own && !is_under_way => Err(format!("its template is {kind} {name}: it is not of mcm")),
+        Way::ToOther if !is_own && !is_under_way => {
+            Err(format!("its template is {kind} {name}, which is not of the provider mcm"))
+        }
         Way::ToOther => match swap::own_template(s) {
             Some(template) => Ok(format!("from {}", template.id())),
             None => Err(format!("MCMMachineTemplate {name} does not exist")),
         },
-        _ if is_own && !is_under_way => Err(format!("its template is {kind} {name}: it is of mcm already")),
+        _ if is_own && !is_under_way => {
+            Err(format!("its template is {kind} {name}, which is already of the provider mcm"))
+        }
         _ => match swap::other_template(s) {
             Some(template) => Ok(format!("from {}", template.id())),
             None => {
@@ -103,8 +107,10 @@ fn conversion(s: &Snapshot, way: Way, deployment: &Object, made: &Conversion) ->
         return made.refusals.iter().map(refused).collect();
     }
     let text = match made.objects.first() {
-        Some(object) => format!("{} {} is made", object["kind"].as_str().unwrap_or_default(), swap::template_name(s)),
-        None => "what is needed is there".to_owned(),
+        Some(object) => {
+            format!("{} {} is created", object["kind"].as_str().unwrap_or_default(), swap::template_name(s))
+        }
+        None => "class and template exist".to_owned(),
     };
     let mut all = vec![of_whole("conversion", Ok(text))];
     if way != Way::ToOther {
@@ -116,7 +122,7 @@ fn conversion(s: &Snapshot, way: Way, deployment: &Object, made: &Conversion) ->
 /// The provider mcm adopts a machine only into a class of its zone.
 fn class_fits(s: &Snapshot, deployment: &Object) -> Verdict {
     let Some(class) = swap::class(s) else {
-        return Err(format!("MachineClass {} does not exist and cannot be made", swap::template_name(s)));
+        return Err(format!("MachineClass {} does not exist and cannot be created", swap::template_name(s)));
     };
     let name = class["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let content = serde_json::from_value::<MachineClass>(class).map(|class| content_of(&class));
@@ -150,7 +156,7 @@ fn machine_of_other_is_settled(member: &Member<'_>) -> Verdict {
     // The native driver finds VMs of this cloud by their names.
     let vm = id.strip_prefix("gce://").and_then(|rest| rest.rsplit('/').next());
     match vm.filter(|vm| *vm != member.name) {
-        Some(vm) => Err(format!("its VM is called {vm}, and natively it has the name of its machine")),
+        Some(vm) => Err(format!("its VM is named {vm}, and MCM requires the name of the machine")),
         None => Ok(phase.to_owned()),
     }
 }

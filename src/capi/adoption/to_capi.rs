@@ -26,15 +26,15 @@ use crate::{
 
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
-    Step { title: "pause the native objects", todo: pause_all, undo: Some(resume_all) },
-    Step { title: "create the objects of Cluster API, paused", todo: describe, undo: Some(forget) },
-    Step { title: "give the native Machines to their MCMMachines", todo: hand_over, undo: Some(take_back) },
+    Step { title: "pause the MCM objects", todo: pause_all, undo: Some(resume_all) },
+    Step { title: "create the CAPI objects, paused", todo: describe, undo: Some(forget) },
+    Step { title: "attach the MCM Machines to their MCMMachines", todo: hand_over, undo: Some(take_back) },
 ];
 
 /// Steps after the switch.
 pub const AFTER: [Step; 2] = [
-    Step { title: "remove the native deployment and its sets", todo: remove, undo: None },
-    Step { title: "start core and the provider", todo: start, undo: None },
+    Step { title: "remove the MCM MachineDeployment and its MachineSets", todo: remove, undo: None },
+    Step { title: "unpause the CAPI objects", todo: start, undo: None },
 ];
 
 /// A machine is replaced only by a health check of Cluster API.
@@ -67,7 +67,7 @@ fn describe(s: &Snapshot) -> Todo {
     let Some(set) = s.find(Kind::CapiSet, set.name()) else { return todo };
     for member in &members {
         let Some(node) = member.node else {
-            todo.expect(false, format!("the Node of native Machine {}", member.name));
+            todo.expect(false, format!("the Node of MCM Machine {}", member.name));
             continue;
         };
         let machine = wanted.machine(member.name, node, set);
@@ -96,7 +96,7 @@ pub fn hand_over(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     for member in s.recorded() {
         let (Some(native), Some(infra)) = (member.native, member.infra) else {
-            todo.expect(false, format!("native Machine {} and its MCMMachine", member.name));
+            todo.expect(false, format!("MCM Machine {} and its MCMMachine", member.name));
             continue;
         };
         if native.controller() != Some(infra.uid()) {

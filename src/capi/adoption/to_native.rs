@@ -25,15 +25,15 @@ use crate::{
 
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
-    Step { title: "pause the objects of Cluster API", todo: pause_all, undo: Some(resume_all) },
-    Step { title: "create the native objects, paused", todo: describe, undo: Some(forget) },
-    Step { title: "give the native Machines to the native set", todo: hand_over, undo: Some(take_back) },
+    Step { title: "pause the CAPI objects", todo: pause_all, undo: Some(resume_all) },
+    Step { title: "create the MCM objects, paused", todo: describe, undo: Some(forget) },
+    Step { title: "attach the MCM Machines to the MCM MachineSet", todo: hand_over, undo: Some(take_back) },
 ];
 
 /// Steps after the switch.
 pub const AFTER: [Step; 2] = [
-    Step { title: "remove the objects of Cluster API", todo: remove, undo: None },
-    Step { title: "start the native controllers", todo: start, undo: None },
+    Step { title: "remove the CAPI objects", todo: remove, undo: None },
+    Step { title: "unpause the MCM objects", todo: start, undo: None },
 ];
 
 /// Step 1. Core and the provider confirm that each object is paused.
@@ -73,7 +73,7 @@ fn describe(s: &Snapshot) -> Todo {
     match s.find(Kind::Set, set.name()) {
         None => todo.make(s, Kind::Set, &native_set(0, &Value::Null)),
         Some(known) if known.is_of_migration(s.name()) => todo.expect_paused([known]),
-        Some(other) => todo.expect(false, format!("the name of {}, which somebody else took", other.id())),
+        Some(other) => todo.expect(false, format!("the name of {}, which another object has", other.id())),
     }
     let todo = todo.then(|| {
         let mut todo = Todo::default();
@@ -106,13 +106,13 @@ pub fn forget(s: &Snapshot) -> Todo {
 fn hand_over(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::MachineController)) else {
-        todo.expect(false, "the native set, which is gone: run mcm adopt abort");
+        todo.expect(false, "the MCM MachineSet, which was deleted: run mcm adopt abort");
         return todo;
     };
     let members: Vec<Member<'_>> = s.recorded().collect();
     for member in &members {
         let (Some(native), Some(node)) = (member.native, member.node) else {
-            todo.expect(false, format!("native Machine {} and its Node", member.name));
+            todo.expect(false, format!("MCM Machine {} and its Node", member.name));
             continue;
         };
         todo.want(native, &as_machine_of(set, &wanted.template, native, node));
@@ -120,7 +120,7 @@ fn hand_over(s: &Snapshot) -> Todo {
     let count = i64::try_from(members.len()).ok();
     todo.expect(
         set.number("/status/replicas") == count,
-        format!("native MachineSet {} to count {} machines", set.name(), members.len()),
+        format!("MCM MachineSet {} to count {} machines", set.name(), members.len()),
     );
     todo
 }
@@ -157,7 +157,7 @@ fn start(s: &Snapshot) -> Todo {
             todo.want(set, &resume(set));
         }
         let is_available = |set: &Object| !set.is_paused() && set.number("/status/availableReplicas") == count;
-        todo.expect(set.is_some_and(is_available), "all machines of the native set to be available");
+        todo.expect(set.is_some_and(is_available), "all machines of the MCM MachineSet to be available");
         todo
     });
     todo.then(|| {
@@ -165,7 +165,7 @@ fn start(s: &Snapshot) -> Todo {
         deployment.into_iter().for_each(|deployment| todo.want(deployment, &resume(deployment)));
         resume_made(&mut todo, s);
         let is_whole = |one: &Object| is_whole(one, ["replicas", "updatedReplicas", "availableReplicas"], count);
-        todo.expect(deployment.is_some_and(is_whole), "all machines of the native deployment to be available");
+        todo.expect(deployment.is_some_and(is_whole), "all machines of the MCM MachineDeployment to be available");
         todo
     })
 }

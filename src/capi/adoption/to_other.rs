@@ -17,16 +17,16 @@ use crate::capi::types::Side;
 
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 4] = [
-    Step { title: "pause the objects of Cluster API", todo: pause_all, undo: Some(resume_all) },
-    Step { title: "take the tags of their class from the VMs", todo: untag, undo: Some(tag) },
+    Step { title: "pause the CAPI objects", todo: pause_all, undo: Some(resume_all) },
+    Step { title: "remove the tags of their class from the VMs", todo: untag, undo: Some(tag) },
     Step { title: "create the objects of the other provider, paused", todo: describe, undo: Some(forget) },
-    Step { title: "refer to the objects of the other provider", todo: refer, undo: Some(refer_back) },
+    Step { title: "switch the references to the objects of the other provider", todo: refer, undo: Some(refer_back) },
 ];
 
 /// Steps after the switch.
 pub const AFTER: [Step; 2] = [
-    Step { title: "remove the MCMMachines and native Machines", todo: remove, undo: None },
-    Step { title: "start core and the other provider", todo: start, undo: None },
+    Step { title: "remove the MCMMachines and MCM Machines", todo: remove, undo: None },
+    Step { title: "unpause the objects of Cluster API and of the other provider", todo: start, undo: None },
 ];
 
 /// Step 1. Core and the provider mcm confirm that each object is paused.
@@ -100,7 +100,7 @@ fn start(s: &Snapshot) -> Todo {
     let todo = todo.then(|| {
         let mut todo = Todo::default();
         for member in s.recorded() {
-            let text = format!("the other provider to say that {} is ready", member.name);
+            let text = format!("the other provider to report {} as ready", member.name);
             todo.expect(member.other.is_some_and(is_ready), text);
         }
         todo

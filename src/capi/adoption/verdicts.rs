@@ -66,14 +66,14 @@ pub fn settled(root: &Object) -> Verdict {
         return Err("is being deleted".to_owned());
     }
     if root.label("topology.cluster.x-k8s.io/owned").is_some() {
-        let text = "belongs to a ClusterClass, which would write it again: add a deployment of its own";
+        let text = "belongs to a ClusterClass, which would overwrite it: create a separate deployment";
         return Err(text.to_owned());
     }
     if root.label(names::CONTROL_PLANE).is_some() {
         return Err("is a control plane".to_owned());
     }
     if let Some(pool) = root.label(labels::POOL) {
-        return Err(format!("is of MCMMachinePool {pool}: Cluster API has it already"));
+        return Err(format!("belongs to MCMMachinePool {pool}, so Cluster API already manages it"));
     }
     let is_machine = matches!(root.kind, Kind::CapiMachine | Kind::Machine);
     if !is_machine && !root.is_observed() && !root.is_paused() {
@@ -90,7 +90,10 @@ pub fn cluster(s: &Snapshot, to: Side) -> Verdict {
         return Err(format!("Cluster {} is being deleted", s.cluster));
     }
     if to != Side::MachineController && cluster.value["status"]["initialization"]["infrastructureProvisioned"] != true {
-        return Err(format!("Cluster {} has no infrastructure yet: core would not take machines", s.cluster));
+        return Err(format!(
+            "Cluster {} has no infrastructure yet: Cluster API core would not accept machines",
+            s.cluster
+        ));
     }
     Ok(format!("Cluster {} exists", s.cluster))
 }
@@ -110,8 +113,8 @@ pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
         other || (object.annotation(names::PAUSED).is_some() && !object.is_of_migration(s.name()))
     };
     match all.find(|object| is_held(object)) {
-        Some(object) => Err(format!("{} is paused by somebody else", object.id())),
-        None => Ok("nothing is paused by somebody else".to_owned()),
+        Some(object) => Err(format!("{} is paused by another client", object.id())),
+        None => Ok("nothing is paused by another client".to_owned()),
     }
 }
 
@@ -168,7 +171,7 @@ pub fn no_orphans(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
             Some(Ok(vms)) => {
                 let is_orphan = |id: &str, name: &str| known.get(name).is_none_or(|known| *known != id);
                 if let Some((id, name)) = vms.iter().find(|(id, name)| is_orphan(id, name)) {
-                    return Err(format!("VM {id} ({name}) has no machine: natively it would be deleted"));
+                    return Err(format!("VM {id} ({name}) has no machine: the MCM orphan collector would delete it"));
                 }
             }
         }
@@ -179,8 +182,8 @@ pub fn no_orphans(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
 pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
     let Some(native) = member.native else {
         return Err(match member.other {
-            Some(other) => format!("it has {}: move it to the provider mcm first, with --from other", other.id()),
-            None => "it has no native Machine".to_owned(),
+            Some(other) => format!("it has {}: migrate it to the provider mcm first, with --from other", other.id()),
+            None => "it has no MCM Machine".to_owned(),
         });
     };
     let all = [member.machine, member.infra, Some(native), member.node];
@@ -191,7 +194,7 @@ pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
     match from {
         Side::MachineController if phase != "Running" => Err(format!("its phase is {phase}, not Running")),
         Side::ClusterApi if !["Available", "Running"].contains(&phase) => {
-            Err(format!("the phase of the native Machine is {phase}"))
+            Err(format!("the phase of the MCM Machine is {phase}"))
         }
         Side::ClusterApi => match (member.machine, member.infra) {
             (Some(machine), Some(infra)) if native.controller() == Some(infra.uid()) || infra.is_paused() => {
@@ -202,8 +205,8 @@ pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
                     Err(format!("its phase is {phase}, not Running"))
                 }
             }
-            (Some(_), Some(infra)) => Err(format!("{} does not control the native Machine", infra.id())),
-            _ => Err("its MCMMachine does not exist: it is of another provider".to_owned()),
+            (Some(_), Some(infra)) => Err(format!("{} does not control the MCM Machine", infra.id())),
+            _ => Err("its MCMMachine does not exist: it belongs to another provider".to_owned()),
         },
         Side::MachineController | Side::OtherProvider => Ok(phase.to_owned()),
     }
@@ -225,7 +228,7 @@ pub fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
     let known = member.vm();
     match s.cloud.as_ref().and_then(|cloud| cloud.found.get(member.name)) {
         None => Err("the cloud was not asked".to_owned()),
-        Some(Err(error)) => Err(format!("the cloud does not show it: {error}")),
+        Some(Err(error)) => Err(format!("the cloud did not return it: {error}")),
         Some(Ok(id)) if provider_id::to_native(id) != known => {
             Err(format!("the cloud has {id} under this name, the machine {known}"))
         }
@@ -238,7 +241,7 @@ pub fn vm_is_claimed_once(s: &Snapshot, member: &Member<'_>) -> Verdict {
     let kinds = [Kind::Machine, Kind::InfraMachine, Kind::AwsMachine, Kind::GcpMachine];
     let mut others = kinds.into_iter().flat_map(|kind| s.all(kind)).filter(|other| other.name() != member.name);
     match others.find(|other| provider_id::to_native(other.text("/spec/providerID")) == id) {
-        Some(other) if !id.is_empty() => Err(format!("{} has VM {id}, too", other.id())),
+        Some(other) if !id.is_empty() => Err(format!("{} also has VM {id}", other.id())),
         _ => Ok("no other object has its VM".to_owned()),
     }
 }

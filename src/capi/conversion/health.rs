@@ -119,8 +119,8 @@ pub(super) fn check(spec: &MachineHealthCheckSpec, report: &mut Report) {
         if !is_expected {
             report.refuse(
                 path(index, "status"),
-                format!("{} {} does not make a machine unhealthy natively", condition.type_, condition.status),
-                "natively Ready counts if it is False or Unknown, other types if they are True",
+                format!("{} {} does not make a machine unhealthy in MCM", condition.type_, condition.status),
+                "MCM counts Ready if it is False or Unknown, other types if they are True",
             );
         }
         if condition.type_.is_empty() || condition.type_.contains(',') {
@@ -129,7 +129,7 @@ pub(super) fn check(spec: &MachineHealthCheckSpec, report: &mut Report) {
         if conditions.first().is_some_and(|first| first.timeout_seconds != condition.timeout_seconds) {
             report.refuse(
                 path(index, "timeoutSeconds"),
-                "differs from that of the first condition; natively there is one healthTimeout",
+                "differs from that of the first condition; MCM has one healthTimeout",
                 "use the same number everywhere",
             );
         }
@@ -139,7 +139,7 @@ pub(super) fn check(spec: &MachineHealthCheckSpec, report: &mut Report) {
     if !conditions.is_empty() && !has_both {
         report.refuse(
             "spec.checks.unhealthyNodeConditions",
-            "natively a machine is always unhealthy if Ready is False and if it is Unknown",
+            "to MCM a machine is always unhealthy if Ready is False or Unknown",
             "list both, or neither and nothing else",
         );
     }
@@ -154,6 +154,6 @@ pub(super) fn check(spec: &MachineHealthCheckSpec, report: &mut Report) {
         ("spec.remediation.templateRef", !spec.remediation.template_ref.is_empty()),
     ];
     for (path, _) in unsupported.into_iter().filter(|(_, is_set)| *is_set) {
-        report.refuse(path, "has no native equivalent: other machines would be replaced", "remove it");
+        report.refuse(path, "has no MCM equivalent: other machines would be replaced", "remove it");
     }
 }

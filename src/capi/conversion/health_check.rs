@@ -107,7 +107,7 @@ pub(super) fn covering(
             Covered::None => continue,
             Covered::Unknown => {
                 let reason = format!("{KIND} {} may select some of its machines and not others", document.name);
-                report.refuse("", reason, "natively all machines have the same settings: select by another label");
+                report.refuse("", reason, "MCM has one set of settings for all machines: select by another label");
                 continue;
             }
             Covered::All => {}
@@ -118,7 +118,7 @@ pub(super) fn covering(
         if let Some(other) = &found {
             let other = other.metadata.name.clone().unwrap_or_default();
             let reason = format!("two health checks select its machines, {other} and {}", document.name);
-            report.refuse("", reason, "natively there is one: merge them");
+            report.refuse("", reason, "MCM has one: merge them");
             continue;
         }
         found = Some(check);

@@ -39,7 +39,7 @@ pub(super) fn carry(
             Treatment::Note => {
                 let path = format!("{path}['{key}']");
                 notes.note(&path, value);
-                report.lose(path, "means nothing on the other side", "");
+                report.lose(path, "has no effect on the other side", "");
             }
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn to_native(mut source: Machine, input: &Input<'_>, options: &Option
     let found = infrastructure::to_native(&spec, &place, &mut notes, report);
     if !spec.provider_id.is_empty() && !found.provider_id.is_empty() && spec.provider_id != found.provider_id {
         let reason = format!("differs from {} of the infrastructure object", found.provider_id);
-        report.refuse(ID, reason, "find out which VM it is");
+        report.refuse(ID, reason, "set both to the ID of its VM");
     }
     let id = if spec.provider_id.is_empty() { &found.provider_id } else { &spec.provider_id };
     let zone = Some(spec.failure_domain.clone()).filter(|zone| !zone.is_empty());

@@ -50,7 +50,7 @@ pub(super) fn to_native(
         Some(IntOrString::Int(1)) => notes.note("spec.remediation.maxInFlight", &max_in_flight),
         Some(_) => report.refuse(
             "spec.remediation.maxInFlight",
-            "natively one unhealthy machine is replaced at a time",
+            "MCM replaces one unhealthy machine at a time",
             "set 1, or remove it",
         ),
     }

@@ -270,7 +270,7 @@ fn infrastructure_of(pool: &MachinePool, input: &Input<'_>, report: &mut Report)
     let reference = &pool.spec.template.spec.infrastructure_ref;
     if reference.api_group != INFRASTRUCTURE_GROUP || reference.kind != KIND {
         let reason = format!("{} {} is not {KIND}", reference.api_group, reference.kind);
-        report.refuse(REFERENCE, reason, "make a MachineDeployment of the pool first");
+        report.refuse(REFERENCE, reason, "create a MachineDeployment from the pool first");
         return None;
     }
     let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
@@ -284,7 +284,7 @@ fn infrastructure_of(pool: &MachinePool, input: &Input<'_>, report: &mut Report)
         strategy::check_native(strategy, &mut problems);
     }
     if found.as_ref().is_some_and(|found| !found.spec.machine_deployment_ref.name.is_empty()) {
-        let reason = "the pool shows a MachineDeployment that is native already";
+        let reason = "the pool mirrors a MachineDeployment that is already an MCM object";
         problems.refuse("spec.machineDeploymentRef", reason, "leave out the pool");
     }
     if !pool.spec.template.spec.failure_domain.is_empty() && !pool.spec.failure_domains.is_empty() {

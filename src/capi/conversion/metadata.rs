@@ -19,7 +19,7 @@ const CLUSTER: &str = "cluster";
 /// Name and namespace. UID, versions, owners, finalizers and times belong to each side.
 pub(super) fn identity(meta: &ObjectMeta, report: &mut Report) -> ObjectMeta {
     if meta.deletion_timestamp.is_some() {
-        report.refuse("metadata.deletionTimestamp", "the object is being deleted", "wait until it is gone");
+        report.refuse("metadata.deletionTimestamp", "the object is being deleted", "wait until it is deleted");
     }
     ObjectMeta {
         name: meta.name.clone(),
@@ -38,7 +38,7 @@ pub(super) fn to_native(
     report: &mut Report,
 ) -> ObjectMeta {
     if meta.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED)) {
-        let reason = "a single native object cannot be paused";
+        let reason = "a single MCM object cannot be paused";
         report.refuse(annotation("", names::PAUSED), reason, "convert when it is no longer paused");
     }
     check_autoscaler(meta, report);
@@ -97,7 +97,7 @@ pub(super) fn cluster_of(meta: &ObjectMeta, options: &Options, report: &mut Repo
     let given = meta.labels.as_ref().and_then(|all| all.get(names::CLUSTER_NAME));
     let cluster = given.filter(|name| !name.is_empty()).or(options.cluster.as_ref());
     cluster.cloned().unwrap_or_else(|| {
-        report.refuse(label("", names::CLUSTER_NAME), "the cluster is not known", "set the label, or give --cluster");
+        report.refuse(label("", names::CLUSTER_NAME), "the cluster is not known", "set the label, or pass --cluster");
         String::new()
     })
 }

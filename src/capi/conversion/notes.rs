@@ -136,7 +136,7 @@ impl Notes {
     /// Writes the annotation of the converted object, or refuses it if it is too large.
     pub(super) fn write(self, source: &str, generation: Option<i64>, meta: &mut ObjectMeta, report: &mut Report) {
         for path in self.outdated {
-            report.lose(path, "the note does not fit what the object says now; the object wins", "");
+            report.lose(path, "the note does not match the current object; the object takes precedence", "");
         }
         if !self.outgoing.is_empty() {
             let stored = Stored { source: source.to_owned(), generation, fields: self.outgoing };

@@ -59,7 +59,7 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
                 run.convert(document, |source, report| machine_pool::to_native(source, &input, options, report));
             }
             (CORE_GROUP, "MachineSet") if document.is_owned_by("MachineDeployment") => {
-                run.lose(document, "the controller of its deployment makes it");
+                run.lose(document, "the controller of its deployment creates it");
             }
             (CORE_GROUP, "MachineSet") => {
                 run.convert(document, |source, report| machine_set::to_native(source, &input, options, report));
@@ -73,10 +73,10 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
             }),
             (CORE_GROUP, "Cluster") => run.convert(document, |source: Cluster, report| {
                 if source.spec.paused == Some(true) {
-                    let reason = "natively the objects of a cluster cannot be paused";
+                    let reason = "MCM cannot pause the objects of a cluster";
                     report.refuse("spec.paused", reason, "convert when the cluster is no longer paused");
                 }
-                report.lose("", "has no native counterpart", "the target cluster is a flag of the controllers");
+                report.lose("", "has no MCM counterpart", "the target cluster is a flag of the controllers");
                 Outcome::default()
             }),
             (INFRASTRUCTURE_GROUP, kind @ ("MCMMachineTemplate" | "MCMMachine" | "MCMMachinePool")) => {
@@ -92,7 +92,7 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
                     class.into_iter().flat_map(serde_json::to_value).collect::<Vec<_>>().into()
                 });
             }
-            (INFRASTRUCTURE_GROUP, "AWSCluster" | "GCPCluster") => run.lose(document, "has no native counterpart"),
+            (INFRASTRUCTURE_GROUP, "AWSCluster" | "GCPCluster") => run.lose(document, "has no MCM counterpart"),
             ("", "Secret") if references.has("Secret", document) => {}
             (native::GROUP, _) | ("", "Secret") => run.pass(document),
             _ => run.refuse(document, "mcm does not convert this kind", "leave it out"),
@@ -123,7 +123,7 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
                 run.convert(document, |source, report| machine_deployment::to_capi(source, &input, options, report))
             }
             (native::GROUP, "MachineSet") if document.is_owned_by("MachineDeployment") => {
-                run.lose(document, "the controller of its deployment makes it");
+                run.lose(document, "the controller of its deployment creates it");
             }
             (native::GROUP, "MachineSet") => {
                 run.convert(document, |source, report| machine_set::to_capi(source, &input, options, report));
@@ -180,7 +180,7 @@ pub fn template_of_class(class: &Value, cluster: &str) -> Conversion {
         run.convert(document, |class: native::MachineClass, report| {
             let template = cloud::template_of(&class, cluster, report);
             if template.is_none() {
-                let reason = format!("no provider is known whose template could be made for {:?}", class.provider);
+                let reason = format!("there is no provider with a template for {:?}", class.provider);
                 report.refuse("provider", reason, "create the template of the other provider, with the same name");
             }
             template.into_iter().collect::<Vec<_>>().into()

@@ -61,7 +61,7 @@ pub(super) fn deletion_to_native(deletion: &Deletion, notes: &mut Notes, report:
         "" | "Random" | "Oldest" => {}
         other => report.refuse(
             "spec.deletion.order",
-            format!("{other} has no native equivalent: other machines would be deleted"),
+            format!("{other} has no MCM equivalent: other machines would be deleted"),
             "use Random or Oldest",
         ),
     }
@@ -73,11 +73,7 @@ pub(super) fn deletion_to_native(deletion: &Deletion, notes: &mut Notes, report:
 /// Refuses names that native sets do not give.
 pub(super) fn naming_to_native(naming: &MachineNaming, notes: &mut Notes, report: &mut Report) {
     if !["", names::DEFAULT_MACHINE_NAME].contains(&naming.template.as_str()) {
-        report.refuse(
-            "spec.machineNaming.template",
-            "natively a machine is named after its set and five letters",
-            "remove it",
-        );
+        report.refuse("spec.machineNaming.template", "MCM names a machine after its set and five letters", "remove it");
     }
     if *naming != MachineNaming::default() {
         notes.note("spec.machineNaming", naming);

@@ -18,8 +18,8 @@ pub(super) fn check_capi(strategy: &RolloutStrategy, report: &mut Report) {
         "" | ROLLING_UPDATE => {}
         "OnDelete" => report.refuse(
             format!("{PATH}.type"),
-            "OnDelete has no native equivalent: machines would be replaced at once",
-            "use RollingUpdate, and paused: true if nothing shall be replaced yet",
+            "OnDelete has no MCM equivalent: machines would be replaced at once",
+            "use RollingUpdate, and paused: true if nothing is to be replaced yet",
         ),
         other => report.refuse(format!("{PATH}.type"), format!("{other:?} is not a strategy"), "use RollingUpdate"),
     }
@@ -42,7 +42,7 @@ pub(super) fn check_native(strategy: &machine::Strategy, report: &mut Report) {
         Some(StrategyType::Recreate) => report.lose(
             NATIVE_PATH,
             "Recreate becomes RollingUpdate with maxSurge 0 and maxUnavailable 100%",
-            "new machines may be created before the last old one is gone",
+            "new machines may be created before the last old one is deleted",
         ),
         Some(StrategyType::InPlaceUpdate) => {
             let given = strategy.in_place_update.as_ref().map(|update| (&update.max_surge, &update.max_unavailable));

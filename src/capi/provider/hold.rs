@@ -14,7 +14,7 @@ pub(in crate::capi) fn not_ours(meta: &ObjectMeta, watch_filter: Option<&str>) -
 
 /// The object is at the source of a `clusterctl move`, which deletes it.
 pub(super) fn moved(meta: &ObjectMeta) -> Option<String> {
-    let text = || "clusterctl move to delete it, since it lives on elsewhere".to_owned();
+    let text = || "clusterctl move to delete it, because it now exists in another cluster".to_owned();
     is_annotated(meta, names::DELETE_FOR_MOVE).then(text)
 }
 
@@ -30,7 +30,7 @@ pub(super) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>) -> Optio
 }
 
 /// The wait of native objects after a pause of their Cluster.
-pub(in crate::capi) const UNREAD: &str = "all native objects to be read live, since its Cluster is not paused any more";
+pub(in crate::capi) const UNREAD: &str = "all MCM objects to be read live, because its Cluster is no longer paused";
 
 /// The wait of the object if it or its Cluster is paused; completes "waiting for". A Cluster that does not exist pauses
 /// nothing.

@@ -62,7 +62,7 @@ pub(super) const SYNCED: &str = "Synced";
 /// Another object has the name of the native Machine or its class.
 pub(super) const NAME_TAKEN: &str = "NameTaken";
 /// A Go Machine Controller Manager would reconcile the native Machines.
-pub(super) const NATIVE_MANAGER: &str = "NativeManager";
+pub(super) const NATIVE_MANAGER: &str = "MachineControllerManagerActive";
 /// Another native Machine has the VM.
 pub(super) const VM_TAKEN: &str = "VMTaken";
 /// The VM existed, and its ID was lost.

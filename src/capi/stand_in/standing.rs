@@ -27,8 +27,8 @@ impl Standing {
         match self {
             Self::Serving => None,
             Self::NotAsked => Some(format!("the namespace to be labelled {}={}", labels::STAND_IN, labels::SERVED)),
-            Self::Core(signal) => Some(format!("core of Cluster API to be removed, of which there is {signal}")),
-            Self::Unknown(why) => Some(format!("it to be known that core of Cluster API is not there: {why}")),
+            Self::Core(signal) => Some(format!("Cluster API core to be removed: found {signal}")),
+            Self::Unknown(why) => Some(format!("confirmation that Cluster API core is not installed: {why}")),
         }
     }
 
@@ -36,11 +36,12 @@ impl Standing {
     pub(super) fn condition(&self) -> Desired {
         match self {
             Self::Serving => Desired::yes(reasons::SERVING),
-            Self::NotAsked => Desired::no(reasons::SERVING, "the namespace does not ask for the stand-in"),
+            Self::NotAsked => Desired::no(reasons::SERVING, "the namespace does not have the label of the stand-in"),
             Self::Core(signal) => Desired::no(
                 reasons::CORE_PROVIDER_PRESENT,
                 format!(
-                    "core of Cluster API is there: {signal}; native machines run on, see Stand-in in docs/cluster-api.md"
+                    "Cluster API core is installed: {signal}; MCM machines keep running, see Stand-in in \
+                     docs/cluster-api.md"
                 ),
             ),
             Self::Unknown(why) => Desired::no(reasons::CORE_PROVIDER_UNKNOWN, why.clone()),
@@ -92,7 +93,7 @@ pub(super) fn decide(asks: Result<bool, String>, definitions: Answer, asked: Opt
         (_, Some(Ok(Some(signal)))) => Standing::Core(signal.clone()),
         (Err(why), _) => Standing::Unknown(why),
         (_, Some(Err(why))) => Standing::Unknown(why.clone()),
-        (_, None) => Standing::Unknown("nobody has looked yet".to_owned()),
+        (_, None) => Standing::Unknown("not checked yet".to_owned()),
         (Ok(None), Some(Ok(None))) => Standing::Serving,
     }
 }
@@ -139,7 +140,7 @@ mod tests {
     #[case::lease_is_enough(Ok(true), Err("u".into()), Some(Ok(Some("l".into()))), Standing::Core("l".into()))]
     #[case::definitions_unknown(Ok(true), Err("u".into()), Some(Ok(None)), Standing::Unknown("u".into()))]
     #[case::answer_unknown(Ok(true), Ok(None), Some(Err("u".into())), Standing::Unknown("u".into()))]
-    #[case::never_asked(Ok(true), Ok(None), None, Standing::Unknown("nobody has looked yet".into()))]
+    #[case::never_asked(Ok(true), Ok(None), None, Standing::Unknown("not checked yet".into()))]
     fn s1_s2_the_stand_in_acts_only_where_it_is_asked_to_and_core_is_known_to_be_away(
         #[case] asks: Result<bool, String>,
         #[case] definitions: Answer,

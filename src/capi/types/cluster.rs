@@ -37,7 +37,7 @@ pub struct ClusterSpec {
     /// The object of the control plane provider.
     #[serde(skip_serializing_if = "is_zero")]
     pub control_plane_ref: ObjectRef,
-    /// Topology of a cluster that a ClusterClass manages.
+    /// Topology from which a ClusterClass creates the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "native::anything")]
     pub topology: Option<Value>,
@@ -51,7 +51,7 @@ pub struct ClusterSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClusterStatus {
-    /// Facts that do not change any more once they are true.
+    /// One-time results of the initialization.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: ClusterInitialization,
     /// Conditions.
@@ -64,7 +64,7 @@ pub struct ClusterStatus {
     pub other: Map<String, Value>,
 }
 
-/// Facts that do not change any more once they are true.
+/// One-time results of the initialization.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterInitialization {

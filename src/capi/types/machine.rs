@@ -228,7 +228,7 @@ pub struct MachineStatus {
     /// When the phase began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
-    /// Facts that do not change any more once they are true.
+    /// One-time results of the initialization.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: Initialization,
     /// Conditions.
@@ -249,7 +249,7 @@ pub struct NodeRef {
     pub name: String,
 }
 
-/// Facts that do not change any more once they are true.
+/// One-time results of the initialization.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Initialization {

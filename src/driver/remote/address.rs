@@ -207,7 +207,7 @@ mod tests {
     #[case("aws=unix://x", "absolute path")]
     #[case("aws=tcp://h:1", "must be unix:///PATH")]
     #[case("aws=https://h", "HOST:PORT")]
-    #[case("aws=https://h:x", "no port")]
+    #[case("aws=https://h:x", "not a port")]
     #[case("aws=https://user@h:1", "HOST:PORT")]
     #[case("aws=https://h:1,ca", "OPTION=VALUE")]
     #[case("aws=https://h:1,ca=", "OPTION=VALUE")]

@@ -92,7 +92,7 @@ impl Play<'_> {
         let (world, cluster) = (self.world, self.cluster);
         let doing =
             aside(async move || world.kubectl_with(&["apply", "-f", "-"], &cluster.generate("fixed-pool", MACHINES)));
-        let result = format!("its {MACHINES} machines are those of a native MachineDeployment, which mcm keeps");
+        let result = format!("its {MACHINES} machines are those of an MCM MachineDeployment, which mcm keeps");
         self.show.act("Add a MachinePool", doing, has_pool, None, &result).await?;
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Play<'_> {
                 props.find(Kind::MachineDeployment, DEPLOYMENT).is_none() && props.running(DEPLOYMENT).is_empty();
             is_left && props.natives(DEPLOYMENT).len() == MACHINES
         };
-        let result = "the native controllers have the machines; VMs and Nodes are the same";
+        let result = "the MCM controllers have the machines; VMs and Nodes are the same";
         let title = format!("mcm adopt apply --cluster {NAME} --deployment {DEPLOYMENT} --to native");
         let steps = self.show.act(&title, doing, reached, None, result).await?;
         self.tell(&steps);

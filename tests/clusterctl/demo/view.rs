@@ -56,7 +56,7 @@ fn owners(props: &Props) -> Vec<(String, String, String)> {
     let kinds = [
         (Kind::MachineDeployment, "MachineDeployment", "/status/readyReplicas"),
         (Kind::MachinePool, "MachinePool", "/status/readyReplicas"),
-        (Kind::NativeDeployment, "native MachineDeployment", "/status/readyReplicas"),
+        (Kind::NativeDeployment, "MCM MachineDeployment", "/status/readyReplicas"),
     ];
     let mut owners: Vec<(String, String, String)> = Vec::new();
     for (kind, title, ready) in kinds {

@@ -35,11 +35,7 @@ static MOMENTS: [Moment; 6] = [
         is_at_target: true,
         has_come: |from, to| to.find("mcmcluster", &from.name).is_some(),
     },
-    Moment {
-        what: "native Machines are at the target",
-        is_at_target: true,
-        has_come: |_, to| !to.all(NATIVE).is_empty(),
-    },
+    Moment { what: "MCM Machines are at the target", is_at_target: true, has_come: |_, to| !to.all(NATIVE).is_empty() },
     Moment {
         what: "the Cluster is unpaused at the target",
         is_at_target: true,

@@ -100,7 +100,7 @@ fn a_class_for_google_cloud_is_in_the_zone_of_its_machines() {
     let plan = world.plan(THERE);
     let seen = |check: &str| plan.checks.iter().find(|one| one.check == check).map(|one| one.text.clone());
     assert_eq!(world.failed(THERE), [""; 0]);
-    assert_eq!(seen("conversion").as_deref(), Some("MachineClass t is made"));
+    assert_eq!(seen("conversion").as_deref(), Some("MachineClass t is created"));
     assert_eq!(seen("class").as_deref(), Some("t"), "it fits into the failure domain");
     assert_eq!(seen("vm").as_deref(), Some("gce:///p/eu-a/d-abc-0"), "in the form of the driver");
 }

@@ -108,9 +108,9 @@ fn s8_the_native_controllers_get_the_machines_alone() {
     let plan = world.plan(WAY);
     assert_eq!(plan.failed().count(), 0, "{:#?}", plan.checks);
     let expected = [
-        "give the authority to the native controllers",
-        "remove what shows the machines",
-        "take the label from the namespace",
+        "transfer the authority to the MCM controllers",
+        "remove the MachineSets and Machines that mirror the machines",
+        "remove the label from the namespace",
     ];
     assert_eq!(titles(&plan), expected);
     let native = world.s.find(Kind::Deployment, "d").cloned();
@@ -142,7 +142,7 @@ fn s8_nothing_is_removed_before_the_native_side_has_the_authority() {
         world.round(WAY, usize::MAX);
     }
     let plan = world.plan(WAY);
-    assert_eq!(plan.todo.waits, ["the stand-in to give the authority to the native controllers"]);
+    assert_eq!(plan.todo.waits, ["the stand-in to transfer the authority to the MCM controllers"]);
     assert!(!world.s.find(Kind::CapiDeployment, "d").unwrap().is_deleting());
 }
 
@@ -157,7 +157,7 @@ fn s8_the_label_stays_while_there_is_another_deployment() {
     let losses = world.plan(WAY).losses;
     assert_eq!(
         losses,
-        ["the namespace keeps the label machine.mcm/stand-in as long as there is MachineDeployment other"]
+        ["the namespace keeps the label machine.mcm/stand-in as long as MachineDeployment other exists"]
     );
     let kept = |world: &World| world.s.find(Kind::Namespace, "ns").unwrap().label(labels::STAND_IN).is_some();
     for _ in 0..10 {
@@ -201,7 +201,7 @@ fn s8_the_label_stays_while_there_is_another_deployment() {
 )]
 #[case::of_somebody_else(
     Kind::Deployment, "d", json!({ "metadata": { "labels": { (labels::STAND_IN): null } } }),
-    "native: there is no native MachineDeployment d of the stand-in"
+    "mcm: there is no MCM MachineDeployment d of the stand-in"
 )]
 fn s8_nothing_is_begun_while_the_stand_in_cannot_give_the_machines_away(
     #[case] kind: Kind,

@@ -140,7 +140,7 @@ proptest! {
 )]
 #[case::of_a_set(
     Kind::CapiMachine, "m", json!({ "metadata": { "ownerReferences": [{ "kind": "MachineSet", "controller": true }] } }),
-    "machine: there is no Machine m without an owner; one of a set is moved with its deployment"
+    "machine: there is no Machine m without an owner; a Machine of a MachineSet is migrated with its MachineDeployment"
 )]
 #[case::bootstrap_by_a_provider(
     Kind::CapiMachine, "m", json!({ "spec": { "bootstrap": { "configRef": { "name": "k" } } } }),
@@ -148,7 +148,7 @@ proptest! {
 )]
 #[case::paused(
     Kind::InfraMachine, "m", json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } }),
-    "pause: MCMMachine m is paused by somebody else"
+    "pause: MCMMachine m is paused by another client"
 )]
 #[case::provisioning(
     Kind::CapiMachine, "m", json!({ "status": { "phase": "Provisioning" } }),
@@ -179,7 +179,7 @@ fn a_set_that_would_adopt_the_machine_stands_in_the_way(
     world.put(kind, "s", selecting("b"));
     assert_eq!(world.failed(way), [""; 0]);
     world.put(kind, "s", selecting("a"));
-    let expected = format!("sets: {kind} s selects it and would make it its own: change its labels");
+    let expected = format!("sets: {kind} s selects it and would adopt it: change its labels");
     assert_eq!(world.failed(way), [expected]);
 }
 
@@ -192,8 +192,8 @@ fn a_health_check_is_not_changed_unless_it_repairs_the_machine() {
     assert_eq!(world.failed(THERE), [""; 0]);
     let template = json!({ "spec": { "remediation": { "templateRef": { "name": "reboot" } } } });
     world.edit(Kind::HealthCheck, "h", &template);
-    let expected =
-        "health checks: MachineHealthCheck h has somebody repair it, as nobody does natively: change its selector";
+    let expected = "health checks: MachineHealthCheck h has another controller repair it (remediation.templateRef), \
+                    which MCM cannot do: change its selector";
     assert_eq!(world.failed(THERE), [expected]);
     world.put(Kind::HealthCheck, "h", check.clone());
     world.walk(THERE);
@@ -211,6 +211,6 @@ fn a_name_has_one_migration() {
 
 #[rstest]
 fn a_lone_machine_does_not_go_from_provider_to_provider(#[values(Way::FromOther, Way::ToOther)] way: Way) {
-    let expected = "provider: between infrastructure providers only whole deployments are moved";
+    let expected = "provider: between infrastructure providers only whole deployments are migrated";
     assert_eq!(World::of_lone().failed(way), [expected]);
 }

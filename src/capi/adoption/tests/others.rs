@@ -196,7 +196,7 @@ fn machines_of_another_provider_become_native_ones_by_way_of_mcm() {
 )]
 #[case::topology(
     Kind::CapiDeployment, "d", json!({ "metadata": { "labels": { "topology.cluster.x-k8s.io/owned": "" } } }),
-    "deployment: belongs to a ClusterClass, which would write it again: add a deployment of its own"
+    "deployment: belongs to a ClusterClass, which would overwrite it: create a separate deployment"
 )]
 #[case::other_id(
     Kind::AwsMachine, "d-abc-1", json!({ "spec": { "providerID": "simulated:///r/x" } }),
@@ -204,7 +204,7 @@ fn machines_of_another_provider_become_native_ones_by_way_of_mcm() {
 )]
 #[case::claimed_twice(
     Kind::AwsMachine, "d-abc-0", json!({ "spec": { "providerID": "simulated:///r/d-abc-1" } }),
-    "machine d-abc-1: unclaimed: AWSMachine d-abc-0 has VM simulated:///r/d-abc-1, too"
+    "machine d-abc-1: unclaimed: AWSMachine d-abc-0 also has VM simulated:///r/d-abc-1"
 )]
 #[case::other_bootstrap(
     Kind::CapiDeployment, "d", json!({ "spec": { "template": { "spec": { "bootstrap": { "configRef": { "name": "k" } } } } } }),
@@ -215,7 +215,7 @@ fn machines_of_another_provider_become_native_ones_by_way_of_mcm() {
 )]
 #[case::paused(
     Kind::AwsMachine, "d-abc-1", json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } }),
-    "pause: AWSMachine d-abc-1 is paused by somebody else"
+    "pause: AWSMachine d-abc-1 is paused by another client"
 )]
 #[case::unknown_provider(
     Kind::CapiDeployment, "d", json!({ "spec": { "template": { "spec": { "infrastructureRef": { "name": "x" } } } } }),
@@ -255,7 +255,7 @@ fn a_vm_of_google_cloud_with_another_name_than_its_machine_stays() {
     for kind in [Kind::AwsMachine, Kind::CapiMachine, Kind::Node] {
         world.edit(kind, "d-abc-0", &id);
     }
-    let expected = "machine d-abc-0: settled: its VM is called another, and natively it has the name of its machine";
+    let expected = "machine d-abc-0: settled: its VM is named another, and MCM requires the name of the machine";
     assert!(world.failed(THERE).contains(&expected.to_owned()), "{:#?}", world.failed(THERE));
 }
 
@@ -273,7 +273,8 @@ fn a_foreign_vm_with_the_tags_of_the_class_prevents_a_migration() {
     let mut world = World::of_other(1);
     world.vms.insert("control-plane".to_owned(), "simulated:///r/cp".to_owned());
     world.tagged.insert("control-plane".to_owned());
-    let expected = "orphans: VM simulated:///r/cp (control-plane) has no machine: natively it would be deleted";
+    let expected =
+        "orphans: VM simulated:///r/cp (control-plane) has no machine: the MCM orphan collector would delete it";
     assert_eq!(world.failed(THERE), [expected]);
 }
 

@@ -16,11 +16,11 @@ const THERE: Way = Way::ToNative;
 #[case::paused_cluster(Kind::Cluster, "c", json!({ "spec": { "paused": true } }), "pause: Cluster c is paused")]
 #[case::paused_machine(
     Kind::CapiMachine, "d-abc-1", json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } }),
-    "pause: Machine d-abc-1 is paused by somebody else"
+    "pause: Machine d-abc-1 is paused by another client"
 )]
 #[case::other_migration(
     Kind::Machine, "d-abc-1", json!({ "metadata": { "annotations": { "machine.mcm/migration": "other" } } }),
-    "pause: native Machine d-abc-1 is paused by somebody else"
+    "pause: MCM Machine d-abc-1 is paused by another client"
 )]
 #[case::deleting(
     Kind::CapiMachine, "d-abc-1", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
@@ -32,7 +32,7 @@ const THERE: Way = Way::ToNative;
 )]
 #[case::native_phase(
     Kind::Machine, "d-abc-1", json!({ "status": { "currentStatus": { "phase": "Pending" } } }),
-    "machine d-abc-1: settled: the phase of the native Machine is Pending"
+    "machine d-abc-1: settled: the phase of the MCM Machine is Pending"
 )]
 #[case::unhealthy_node(
     Kind::Node, "d-abc-1", json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } }),
@@ -48,7 +48,7 @@ const THERE: Way = Way::ToNative;
 )]
 #[case::claimed_twice(
     Kind::InfraMachine, "d-abc-0", json!({ "spec": { "providerID": "simulated:///r/d-abc-1" } }),
-    "machine d-abc-1: unclaimed: MCMMachine d-abc-0 has VM simulated:///r/d-abc-1, too"
+    "machine d-abc-1: unclaimed: MCMMachine d-abc-0 also has VM simulated:///r/d-abc-1"
 )]
 #[case::scaling(
     Kind::CapiDeployment, "d", json!({ "spec": { "replicas": 3 } }), "rollout: 2 machines, 3 replicas: wait until it is scaled"
@@ -62,7 +62,7 @@ const THERE: Way = Way::ToNative;
 )]
 #[case::topology(
     Kind::CapiDeployment, "d", json!({ "metadata": { "labels": { "topology.cluster.x-k8s.io/owned": "" } } }),
-    "deployment: belongs to a ClusterClass, which would write it again: add a deployment of its own"
+    "deployment: belongs to a ClusterClass, which would overwrite it: create a separate deployment"
 )]
 #[case::not_convertible(
     Kind::CapiDeployment, "d", json!({ "spec": { "rollout": { "strategy": { "type": "OnDelete" } } } }),
@@ -103,7 +103,10 @@ fn a_vm_that_a_collector_would_delete_stands_in_the_way() {
     }
     let plan = plan(&world.s, THERE).unwrap();
     let failed: Vec<String> = plan.failed().map(ToString::to_string).collect();
-    assert_eq!(failed, ["orphans: VM simulated:///r/lost (lost) has no machine: natively it would be deleted"]);
+    assert_eq!(
+        failed,
+        ["orphans: VM simulated:///r/lost (lost) has no machine: the MCM orphan collector would delete it"]
+    );
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn a_name_that_is_taken_on_the_other_side_stands_in_the_way() {
     let mut world = World::of_cluster_api(1);
     world.put(Kind::Deployment, "d", json!({ "spec": {} }));
     let failed: Vec<String> = world.plan(THERE).failed().map(ToString::to_string).collect();
-    assert_eq!(failed, ["names: native MachineDeployment d exists: rename or delete it"]);
+    assert_eq!(failed, ["names: MCM MachineDeployment d exists: rename or delete it"]);
 }
 
 /// A health check that also selects other machines cannot go with this deployment.
@@ -122,7 +125,7 @@ fn a_health_check_of_several_deployments_stands_in_the_way() {
     world.put(Kind::CapiMachine, "other", json!({ "spec": { "clusterName": "c" } }));
     let failed: Vec<String> = world.plan(THERE).failed().map(ToString::to_string).collect();
     let expected =
-        "health checks: MachineHealthCheck h selects Machine other, too: write one for this deployment alone";
+        "health checks: MachineHealthCheck h also selects Machine other: create one for this deployment only";
     assert!(failed.contains(&expected.to_owned()), "{failed:#?}");
 }
 
@@ -165,7 +168,7 @@ fn the_native_deployment_of_a_pool_is_not_moved() {
     world.edit(Kind::Deployment, "d", &json!({ "metadata": { "labels": { "machine.mcm/pool": "p" } } }));
     let plan = world.plan(Way::FromNative);
     let told: Vec<&str> = plan.failed().map(|check| check.text.as_str()).collect();
-    assert!(told.contains(&"is of MCMMachinePool p: Cluster API has it already"), "{told:?}");
+    assert!(told.contains(&"belongs to MCMMachinePool p, so Cluster API already manages it"), "{told:?}");
 }
 
 /// 8, a Go MCM in the namespace: it knows of no migration, so it never confirms one. All it ever gets is a set without machines.
@@ -180,7 +183,7 @@ fn a_native_manager_that_does_not_confirm_gets_an_empty_set_and_no_machine() {
         }
     }
     let plan = world.plan(THERE);
-    assert_eq!(plan.todo.waits, ["the condition Paused of native MachineSet d-abc"]);
+    assert_eq!(plan.todo.waits, ["the condition Paused of MCM MachineSet d-abc"]);
     assert_eq!(world.s.find(Kind::Set, "d-abc").unwrap().number("/spec/replicas"), Some(0));
     assert!(world.s.find(Kind::Deployment, "d").is_none());
     assert!(world.s.all(Kind::Machine).all(|native| native.label("node").is_none()));
@@ -200,5 +203,5 @@ fn the_authority_is_not_switched_before_the_set_counts_its_machines() {
     }
     let plan = world.plan(THERE);
     assert_eq!((plan.stage, plan.current().unwrap().0), (Stage::Forward, 5));
-    assert_eq!(plan.todo.waits, ["native MachineSet d-abc to count 2 machines"]);
+    assert_eq!(plan.todo.waits, ["MCM MachineSet d-abc to count 2 machines"]);
 }

@@ -153,7 +153,7 @@ impl Fields {
     /// Refuses the remaining fields.
     pub fn finish(self, report: &mut Report) {
         for (name, _) in self.fields.iter().filter(|(_, value)| has_value(value)) {
-            report.refuse(self.path(name), "has no counterpart: the VM would be another one", "remove it");
+            report.refuse(self.path(name), "has no counterpart: the VM would differ", "remove it");
         }
     }
 

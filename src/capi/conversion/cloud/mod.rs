@@ -86,8 +86,8 @@ pub fn class_of(document: &Document<'_>, input: &Input<'_>, report: &mut Report)
         Cloud::Aws => aws::to_native(&machine_spec, &cluster_name, &cluster, report),
         Cloud::Gcp => {
             if users.zones.len() > 1 {
-                let reason = format!("it is used in the zones {}, and a native class has one", users.zones.join(", "));
-                report.refuse("", reason, "make a template for each zone");
+                let reason = format!("it is used in the zones {}, and an MCM class has one", users.zones.join(", "));
+                report.refuse("", reason, "create a template for each zone");
             }
             let zone = users.zones.first().map(String::as_str).unwrap_or_default();
             gcp::to_native(&machine_spec, &cluster_name, zone, &cluster, report)
@@ -109,7 +109,7 @@ fn machine_spec_of(document: &Document<'_>, report: &mut Report) -> Value {
     let mut spec = Fields::of("spec", document.value["spec"].clone(), report);
     let mut template = spec.object("template", report);
     let machine_spec = template.take("spec").unwrap_or_default();
-    template.lose("metadata", report, "labels and annotations of a VM's object mean nothing natively", "");
+    template.lose("metadata", report, "MCM ignores labels and annotations of the infrastructure object", "");
     template.finish(report);
     spec.finish(report);
     machine_spec
@@ -154,7 +154,7 @@ pub fn template_of(class: &MachineClass, cluster: &str, report: &mut Report) -> 
 fn copied(path: &str, mut all: Keys, report: &mut Report) -> Keys {
     all.remove(names::CLUSTER_NAME);
     for key in all.keys().filter(|key| keys::of_object(key) == Treatment::Note) {
-        report.lose(format!("{path}['{key}']"), "means nothing on the other side", "");
+        report.lose(format!("{path}['{key}']"), "has no effect on the other side", "");
     }
     all.retain(|key, _| keys::of_object(key) == Treatment::Copy);
     all

@@ -44,7 +44,7 @@ pub fn data_secret_name(bootstrap: &Bootstrap, at: &str, report: &mut Report) ->
     if bootstrap.config_ref != ObjectRef::default() {
         report.refuse(
             format!("{at}spec.bootstrap.configRef"),
-            "natively nothing makes bootstrap data (BootstrapConfigRefUnsupported)",
+            "MCM creates no bootstrap data (BootstrapConfigRefUnsupported)",
             "name a Secret with reusable join data in dataSecretName instead",
         );
     } else if name.is_empty() {
@@ -70,7 +70,7 @@ pub fn has_data_of(class: Option<&MachineClass>, name: &str, place: &Place<'_>, 
     let Some(own) = own else {
         report.lose(
             format!("{}spec.bootstrap.dataSecretName", place.prefix()),
-            format!("Secret {name} is not written: the class has a Secret of its own, which is not among the objects"),
+            format!("Secret {name} is not written: the class has another Secret, which is not among the objects"),
             format!("compare its {USER_DATA} with the {VALUE} of {name}"),
         );
         return true;
@@ -85,7 +85,7 @@ pub fn to_native(name: &str, place: &Place<'_>, report: &mut Report) -> Option<V
     if let Some(placeholder) = placeholder_in(&value) {
         report.refuse(
             format!("{}spec.bootstrap.dataSecretName", place.prefix()),
-            format!("the data in Secret {name} has {placeholder}, which would be replaced natively"),
+            format!("the data in Secret {name} has {placeholder}, which MCM would replace"),
             "use data without it",
         );
     }

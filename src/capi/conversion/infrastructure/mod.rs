@@ -94,8 +94,8 @@ pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, repor
     };
     check_zone(spec, content.as_ref(), at, report);
     if inner.creation_timeout_seconds.is_some() {
-        let reason = format!("creationTimeoutSeconds of {} has no native counterpart", reference.name);
-        report.lose(format!("{at}spec.infrastructureRef"), reason, "the health check decides about creationTimeout");
+        let reason = format!("creationTimeoutSeconds of {} has no MCM counterpart", reference.name);
+        report.lose(format!("{at}spec.infrastructureRef"), reason, "the health check determines creationTimeout");
     }
     let noted = Noted {
         data_secret_name,
@@ -149,7 +149,7 @@ pub fn to_capi(
         } else {
             report.lose(
                 format!("{at}spec.infrastructureRef"),
-                format!("the class is not known to be what was made from {}", noted.name),
+                format!("the class may have changed since it was made from {}", noted.name),
                 "if it was not changed, add it to the objects",
             );
         }

@@ -25,28 +25,26 @@ pub fn check_capi(meta: &MachineMeta, spec: &MachineSpec, place: &Place<'_>, rep
     if place.owner != Owner::Machine && meta.labels.contains_key(names::CONTROL_PLANE) {
         report.refuse(
             label(at, names::CONTROL_PLANE),
-            "native sets are for workers",
+            "MCM MachineSets are for workers",
             "leave the control plane to its provider, or convert its Machines one by one",
         );
     }
     if meta.labels.contains_key(labels::NODE) {
-        let reason = "natively this label names the Node of a machine, which is deleted with it";
+        let reason = "MCM names the Node of a machine in this label, and deletes it with the machine";
         report.refuse(label(at, labels::NODE), reason, "use another label");
     }
     for key in meta.annotations.keys() {
         let is_hook = [names::PRE_DRAIN_HOOK, names::PRE_TERMINATE_HOOK].iter().any(|hook| key.starts_with(hook));
         let (reason, advice) = match key.as_str() {
             names::EXCLUDE_DRAIN => (
-                "natively every Node is drained; force-deletion is not the same, it also gives up on the VM",
+                "MCM drains every Node; force-deletion is not equivalent, because it also abandons the VM",
                 "remove the annotation",
             ),
             names::REMEDIATE_MACHINE => {
                 ("the Machine is about to be replaced", "wait until it is, or delete it, and convert again")
             }
-            names::PAUSED => ("a single native object cannot be paused", "convert when it is no longer paused"),
-            _ if is_hook => {
-                ("nothing waits for it natively: the VM would be deleted too early", "remove the annotation")
-            }
+            names::PAUSED => ("a single MCM object cannot be paused", "convert when it is no longer paused"),
+            _ if is_hook => ("MCM does not wait for it: the VM would be deleted too early", "remove the annotation"),
             _ => continue,
         };
         report.refuse(annotation(at, key), reason, advice);
@@ -54,14 +52,14 @@ pub fn check_capi(meta: &MachineMeta, spec: &MachineSpec, place: &Place<'_>, rep
     for index in 0..spec.readiness_gates.len() {
         report.refuse(
             format!("{at}spec.readinessGates[{index}]"),
-            "has no native equivalent: machines would count as ready too early",
+            "has no MCM equivalent: machines would count as ready too early",
             "remove it",
         );
     }
     for (index, taint) in spec.taints.iter().enumerate().filter(|(_, taint)| taint.propagation != ALWAYS) {
         report.refuse(
             format!("{at}spec.taints[{index}].propagation"),
-            format!("{:?} is not supported: natively a taint is always kept on the Node", taint.propagation),
+            format!("{:?} is not supported: MCM always keeps a taint on the Node", taint.propagation),
             "use Always, or have the kubelet register with the taint",
         );
     }
@@ -120,13 +118,13 @@ pub fn check_native(template: &machine::MachineTemplate, place: &Place<'_>, repo
         report.lose(
             annotation(at, labels::PRIORITY),
             no_effect,
-            "Cluster API knows only delete-machine, which is priority 1",
+            "Cluster API supports only delete-machine, which is priority 1",
         );
     }
     if spec.configuration.drain_timeout.is_some_and(|drain| drain.as_nanos() <= 0) {
         report.lose(
             format!("{at}spec.drainTimeout"),
-            "0 is at once natively and no limit in Cluster API; it becomes 1 second",
+            "0 means at once in MCM and no limit in Cluster API; it becomes 1 second",
             "",
         );
     }

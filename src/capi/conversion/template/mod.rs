@@ -74,7 +74,7 @@ pub fn to_native(
     } = deletion;
     check_capi(meta, spec, place, report);
     if place.owner == Owner::Machine {
-        let reason = "is a property of sets and deployments natively";
+        let reason = "MCM has it on sets and deployments";
         notes.lose(&format!("{at}spec.minReadySeconds"), min_ready_seconds, report, reason, "");
     }
     for (name, value, flag) in [

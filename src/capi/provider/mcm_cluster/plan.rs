@@ -34,7 +34,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         if is_deleting {
             release(&mut plan, snapshot);
         } else {
-            plan.wait(WaitKind::Owner, "core to make its Cluster an owner", None);
+            plan.wait(WaitKind::Owner, "Cluster API core to set its Cluster as an owner", None);
         }
         return plan;
     };
@@ -73,7 +73,9 @@ fn stored(snapshot: &Snapshot) -> MCMClusterStatus {
 fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let meta = &snapshot.object.metadata;
     match finalizer::remove(meta, names::CLUSTER_FINALIZER) {
-        Some(patch) => drop(plan.then(Action::PatchSelf(patch), "a cluster has no infrastructure but its machines")),
+        Some(patch) => {
+            drop(plan.then(Action::PatchSelf(patch), "a cluster has no infrastructure other than its machines"))
+        }
         None if meta.finalizers.as_ref().is_some_and(|others| !others.is_empty()) => {
             plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
         }

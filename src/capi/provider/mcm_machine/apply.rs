@@ -90,7 +90,7 @@ async fn read_natives(kind: &MCMMachines, namespace: &str) -> Result<(), Reconci
     let mut page = ListParams::default().limit(PAGE);
     loop {
         let found = kind.natives.api(namespace).list(&page).await;
-        let found = found.map_err(|source| ReconcileError::read("the native Machines of the namespace", source))?;
+        let found = found.map_err(|source| ReconcileError::read("the MCM Machines of the namespace", source))?;
         let next = found.metadata.continue_.filter(|token| !token.is_empty());
         found.items.into_iter().for_each(|machine| drop(kind.natives.cache.wrote(machine)));
         let Some(token) = next else { return Ok(()) };

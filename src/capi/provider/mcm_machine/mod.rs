@@ -115,16 +115,16 @@ impl fmt::Display for Action {
             }
             Self::CreateClass(class) => write!(f, "create MachineClass {}", class.name_any()),
             Self::CreateNative(machine) => {
-                write!(f, "create native Machine {} of class {}", machine.name_any(), machine.spec.class.name)?;
+                write!(f, "create MCM Machine {} of class {}", machine.name_any(), machine.spec.class.name)?;
                 match machine.spec.provider_id.as_str() {
                     "" => Ok(()),
                     id => write!(f, " with VM {id}"),
                 }
             }
-            Self::PatchNative { machine, patch } => write!(f, "patch native Machine {} {patch}", machine.name_any()),
-            Self::DeleteNative(machine) => write!(f, "delete native Machine {}", machine.name_any()),
-            Self::ReadNative => write!(f, "read the native Machine live"),
-            Self::ReadNatives => write!(f, "read all native Machines live"),
+            Self::PatchNative { machine, patch } => write!(f, "patch MCM Machine {} {patch}", machine.name_any()),
+            Self::DeleteNative(machine) => write!(f, "delete MCM Machine {}", machine.name_any()),
+            Self::ReadNative => write!(f, "read the MCM Machine live"),
+            Self::ReadNatives => write!(f, "read all MCM Machines live"),
         }
     }
 }

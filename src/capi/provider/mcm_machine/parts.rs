@@ -134,7 +134,8 @@ fn in_its_zone(snapshot: &Snapshot, name: &str, content: &InlineClass) -> Desire
     let said = zone_of(Some(content));
     match (snapshot.own_native().and_then(|machine| machine.vm_zone()), said.as_deref()) {
         (Some(zone), Some(said)) if zone != said => {
-            let text = format!("the VM is in zone {zone}, and class {name} says {said}: correct its nodeTemplate.zone");
+            let text =
+                format!("the VM is in zone {zone}, but class {name} has zone {said}: correct its nodeTemplate.zone");
             Desired::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text)
         }
         _ => Desired::yes(reasons::RESOLVED),
@@ -174,30 +175,30 @@ fn native_machine(snapshot: &Snapshot) -> Desired {
         Desired::no(reasons::NAME_TAKEN, text)
     };
     match &snapshot.native {
-        View::Unknown => Desired::no(reasons::UNREADABLE, format!("native Machine {name} cannot be read")),
+        View::Unknown => Desired::no(reasons::UNREADABLE, format!("MCM Machine {name} cannot be read")),
         View::Present(machine) if native::belongs(snapshot, machine) => synced(snapshot, machine),
         View::Present(machine) if native::is_deserted(snapshot, machine) => {
             let id = &machine.spec.provider_id;
             let text = format!(
-                "native Machine {name} keeps VM {id} of an MCMMachine that was removed by force: remove its finalizers to \
-                 forget the VM, or annotate it with {} to delete the VM",
+                "MCM Machine {name} keeps VM {id} of an MCMMachine that was removed by force: remove its finalizers \
+                 to release the VM, or annotate it with {} to delete the VM",
                 labels::DELETE_VM
             );
             Desired::no(reasons::NAME_TAKEN, text)
         }
-        View::Present(_) => taken("native Machine"),
+        View::Present(_) => taken("MCM Machine"),
         View::Missing if snapshot.is_own_class_taken() => taken("MachineClass"),
         View::Missing if snapshot.is_vm_lost() => Desired::no(
             reasons::VM_LOST,
-            "the VM existed, and neither its ID nor its native Machine is there any more: no other VM is created",
+            "the VM existed, but its ID and its MCM Machine are lost, so no other VM is created: delete the Machine",
         ),
         View::Missing if snapshot.rival.is_some() => {
             let rival = snapshot.rival.as_deref().unwrap_or_default();
             let text =
-                format!("native Machine {rival} has VM {}, too: delete one of them", snapshot.object.spec.provider_id);
+                format!("MCM Machine {rival} also has VM {}: delete one of them", snapshot.object.spec.provider_id);
             Desired::no(reasons::VM_TAKEN, text)
         }
-        View::Missing => Desired::no(reasons::NOT_PROVISIONED, format!("native Machine {name} does not exist yet")),
+        View::Missing => Desired::no(reasons::NOT_PROVISIONED, format!("MCM Machine {name} does not exist yet")),
     }
 }
 
@@ -205,7 +206,7 @@ fn native_machine(snapshot: &Snapshot) -> Desired {
 fn synced(snapshot: &Snapshot, machine: &Machine) -> Desired {
     let is_released = snapshot.is_member() || machine.annotations().contains_key(labels::DELETE_VM);
     if machine.is_terminating() && !is_released {
-        let text = "the native Machine was deleted directly; its VM stays until the Machine of Cluster API is deleted";
+        let text = "the MCM Machine was deleted directly; its VM is kept until the CAPI Machine is deleted";
         return Desired::no(reasons::DELETING, text);
     }
     Desired::yes(reasons::SYNCED)

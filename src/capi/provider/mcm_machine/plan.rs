@@ -23,7 +23,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let is_deleting = meta.deletion_timestamp.is_some();
     let has_owner = matches!(snapshot.owner, Owner::Named(_));
     if !has_owner && !is_deleting {
-        plan.wait(WaitKind::Owner, "core to make its Machine an owner", None);
+        plan.wait(WaitKind::Owner, "Cluster API core to set its Machine as an owner", None);
         return plan;
     }
     if let Some(on) = hold::paused(meta, &snapshot.cluster) {
@@ -35,7 +35,12 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     }
     if let Some(obstacle) = &snapshot.obstacle {
         if obstacle.is_certain && has_owner {
-            report(&mut plan, snapshot, status::beside_another(snapshot, &obstacle.on), "a native manager is there");
+            report(
+                &mut plan,
+                snapshot,
+                status::beside_another(snapshot, &obstacle.on),
+                "a Machine Controller Manager manages the namespace",
+            );
         }
         plan.wait(WaitKind::Hold, obstacle.on.as_str(), None);
         return plan;
@@ -46,7 +51,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     }
     if snapshot.owner.known().is_none() {
         if matches!(snapshot.owner, Owner::Named(View::Missing)) && snapshot.object.status.is_some() {
-            report(&mut plan, snapshot, status::deserted(snapshot), "its Machine is gone");
+            report(&mut plan, snapshot, status::deserted(snapshot), "its Machine was deleted");
         }
         plan.wait(WaitKind::Owner, "the Machine that owns it to become readable", None);
         return plan;
@@ -74,7 +79,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
             }
             if let Some(patch) = native::healed(snapshot, machine) {
                 let action = Action::PatchNative { machine: machine.clone(), patch };
-                plan.then(action, "the native Machine lacks its owner or a label");
+                plan.then(action, "the MCM Machine lacks its owner or a label");
                 return;
             }
             if let Some(id) = snapshot.node_form(&class).filter(|_| snapshot.object.spec.provider_id.is_empty()) {
@@ -103,7 +108,7 @@ fn take_over(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let Some(machine) = snapshot.native.known() else { return false };
     let Some(patch) = native::taken_over(snapshot, machine) else { return false };
     let action = Action::PatchNative { machine: machine.clone(), patch };
-    plan.then(action, "the object takes over its VM from a former one of this name");
+    plan.then(action, "the object takes over its VM from an earlier object of this name");
     true
 }
 
@@ -118,7 +123,7 @@ fn is_free(snapshot: &Snapshot) -> bool {
 fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
     let Class::Usable { name, content, is_inline } = class else { return };
     if !snapshot.object.spec.provider_id.is_empty() && !snapshot.session.has_read_natives {
-        plan.then(Action::ReadNatives, "another native Machine may have got the VM just before");
+        plan.then(Action::ReadNatives, "another MCM Machine may have just adopted the VM");
         return;
     }
     if *is_inline {
@@ -153,7 +158,7 @@ fn restore_class(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) ->
     let is_gone = matches!(snapshot.own_class, View::Missing) && !snapshot.is_member();
     if is_gone {
         let class = Action::CreateClass(Box::new(native::class(snapshot, content)));
-        plan.then(class, "the class that the object describes is gone");
+        plan.then(class, "the class that the object describes was deleted");
     }
     is_gone
 }
@@ -169,23 +174,23 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     };
     let class = snapshot.described();
     if matches!(snapshot.native, View::Unknown) {
-        plan.wait(WaitKind::Unreadable, "the native Machine to become readable", None);
+        plan.wait(WaitKind::Unreadable, "the MCM Machine to become readable", None);
         return;
     }
     if let Some(machine) = snapshot.own_native() {
         if restore_class(plan, snapshot, &class) {
             return;
         }
-        let text = "the native Machine is being deleted";
+        let text = "the MCM Machine is being deleted";
         if report(plan, snapshot, status::deleting(snapshot, &class, text), "it is being deleted") {
             return;
         }
         if let Some(patch) = native::released(snapshot, machine) {
             let action = Action::PatchNative { machine: machine.clone(), patch };
-            plan.then(action, "its VM goes with it, and core has drained the Node already");
+            plan.then(action, "its VM is deleted with it, and Cluster API core has already drained the Node");
         }
         if machine.metadata.deletion_timestamp.is_none() {
-            plan.then(Action::DeleteNative(machine.clone()), "the VM goes before the object");
+            plan.then(Action::DeleteNative(machine.clone()), "the VM is deleted before the object");
         }
         plan.wait(WaitKind::MachineDeletion, "the VM to be deleted", None);
         return;
@@ -213,7 +218,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         plan.then(Action::ReadNative, "the cache may be stale, and the VM must not be left behind");
         return;
     }
-    plan.then(Action::PatchSelf(release), "there is no native Machine, and so no VM");
+    plan.then(Action::PatchSelf(release), "there is no MCM Machine and therefore no VM");
 }
 
 /// Adds a write of the status, if it changes.

@@ -153,7 +153,7 @@ async fn to_be_deleted(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<BT
 async fn is_gone(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<bool, ReconcileError> {
     let namespace = snapshot.object.namespace().unwrap_or_default();
     let of_pool = ListParams::default().labels(&format!("{}={}", labels::POOL, snapshot.object.name_any())).limit(1);
-    let failed = |source| ReconcileError::read("the native objects of the pool", source);
+    let failed = |source| ReconcileError::read("the MCM objects of the pool", source);
     let deployments = kind.deployments.api(&namespace).list_metadata(&of_pool).await.map_err(failed)?;
     let machines = kind.natives.api(&namespace).list_metadata(&of_pool).await.map_err(failed)?;
     Ok(deployments.items.is_empty() && machines.items.is_empty())

@@ -48,7 +48,7 @@ pub(super) fn is_known(
 
 fn is_read(plan: &mut Plan<Action>, is_read: bool, read: Action) -> bool {
     if !is_read && !plan.steps.iter().any(|step| step.action == read) {
-        plan.then(read, "the program that lowers the number may have chosen machines just before");
+        plan.then(read, "the client that lowered the number may have just chosen machines");
     }
     is_read
 }
@@ -66,7 +66,7 @@ pub(super) fn by_nodes(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     for (name, machine) in &snapshot.machines {
         if let Some(patch) = priority(machine, chosen.contains(name)) {
             let action = Action::PatchNative { machine: machine.clone(), patch };
-            plan.then(action, "the taint of its Node says whether the autoscaler deletes it");
+            plan.then(action, "the taint of its Node shows whether the autoscaler deletes it");
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn choose(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         }
         let patch = json!({ "metadata": { "annotations": { labels::PRIORITY: is_chosen.then_some(FIRST) } } });
         let action = Action::PatchNative { machine: machine.clone(), patch };
-        plan.then(action, "its Machine says whether it is deleted first");
+        plan.then(action, "its Machine shows whether it is deleted first");
     }
 }
 
@@ -41,12 +41,12 @@ pub(super) fn create(plan: &mut Plan<Action>, snapshot: &Snapshot) {
             None if machine.is_terminating() => {}
             None => {
                 let member = Action::CreateMember(Box::new(member(snapshot, machine)));
-                plan.then(member, "core makes a Machine of it");
+                plan.then(member, "Cluster API core creates a Machine for it");
             }
             Some(member) if !is_own(snapshot, member) => {
                 plan.wait(
                     WaitKind::Infrastructure,
-                    format!("MCMMachine {name}, which is not of the pool, to go"),
+                    format!("MCMMachine {name}, which does not belong to the pool, to be deleted"),
                     None,
                 );
             }
@@ -78,22 +78,33 @@ pub(super) fn delete(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         }
         match &member.machine {
             View::Present(machine) if machine.metadata.deletion_timestamp.is_none() => {
-                plan.then(Action::DeleteMachine(machine.clone()), "core drains the Node before the VM goes");
+                plan.then(
+                    Action::DeleteMachine(machine.clone()),
+                    "Cluster API core drains the Node before the VM is deleted",
+                );
             }
             View::Present(_) => {
-                plan.wait(WaitKind::MachineDeletion, format!("core to drain the Node of Machine {name}"), None);
+                plan.wait(
+                    WaitKind::MachineDeletion,
+                    format!("Cluster API core to drain the Node of Machine {name}"),
+                    None,
+                );
             }
             View::Missing if is_last && snapshot.session.has_read_machines => {
                 let action = Action::DeleteMember(member.object.clone());
-                plan.then(action, "core makes no Machine for a pool that is being deleted");
+                plan.then(action, "Cluster API core creates no Machine for a pool that is being deleted");
             }
             View::Missing if is_last => {
                 if !plan.steps.iter().any(|step| step.action == Action::ReadMachines) {
-                    plan.then(Action::ReadMachines, "core may have made its Machine just before");
+                    plan.then(Action::ReadMachines, "Cluster API core may have just created its Machine");
                 }
             }
             View::Missing | View::Unknown => {
-                plan.wait(WaitKind::Owner, format!("core to make Machine {name}, so that it can be deleted"), None);
+                plan.wait(
+                    WaitKind::Owner,
+                    format!("Cluster API core to create Machine {name}, so that it can be deleted"),
+                    None,
+                );
             }
         }
     }

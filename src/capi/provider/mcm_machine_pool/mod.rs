@@ -168,16 +168,16 @@ impl fmt::Display for Action {
             Self::CreateDeployment(deployment) => {
                 let (name, spec) = (deployment.name_any(), &deployment.spec);
                 let class = &spec.template.spec.class.name;
-                write!(f, "create native MachineDeployment {name} of class {class} with {} replicas", spec.replicas)
+                write!(f, "create MCM MachineDeployment {name} of class {class} with {} replicas", spec.replicas)
             }
             Self::PatchDeployment { deployment, patch } => {
-                write!(f, "patch native MachineDeployment {}: {}", deployment.name_any(), patch::fields(patch))
+                write!(f, "patch MCM MachineDeployment {}: {}", deployment.name_any(), patch::fields(patch))
             }
             Self::DeleteDeployment(deployment) => {
-                write!(f, "delete native MachineDeployment {}", deployment.name_any())
+                write!(f, "delete MCM MachineDeployment {}", deployment.name_any())
             }
             Self::PatchNative { machine, patch } => {
-                write!(f, "patch native Machine {}: {}", machine.name_any(), patch::fields(patch))
+                write!(f, "patch MCM Machine {}: {}", machine.name_any(), patch::fields(patch))
             }
             Self::CreateMember(member) => write!(f, "create MCMMachine {}", member.name_any()),
             Self::PatchMember { member, patch } => {
@@ -186,7 +186,7 @@ impl fmt::Display for Action {
             Self::DeleteMember(member) => write!(f, "delete MCMMachine {}", member.name_any()),
             Self::DeleteMachine(machine) => write!(f, "delete Machine {}", machine.name_any()),
             Self::PatchOwner { pool, patch } => write!(f, "patch MachinePool {} {patch}", pool.name_any()),
-            Self::ReadNatives => f.write_str("look for native objects live"),
+            Self::ReadNatives => f.write_str("look for MCM objects live"),
             Self::ReadMachines => f.write_str("read the Machines live"),
             Self::ReadNodes => f.write_str("read the Nodes live"),
         }

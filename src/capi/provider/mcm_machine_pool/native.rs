@@ -50,7 +50,7 @@ pub(super) fn changed(
     deployment: &Arc<MachineDeployment>,
 ) -> Option<Change<MachineDeployment>> {
     let mut draft = Draft::of(Arc::clone(deployment));
-    draft.edit("the MachinePool or the MCMMachinePool says so", |deployment| {
+    draft.edit("the MachinePool or the MCMMachinePool changed", |deployment| {
         if let Some(replicas) = share.replicas.filter(|_| !snapshot.is_scaled_elsewhere()) {
             deployment.spec.replicas = replicas;
         }

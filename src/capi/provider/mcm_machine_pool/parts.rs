@@ -140,15 +140,15 @@ fn workload(snapshot: &Snapshot) -> Desired {
 
 fn native(snapshot: &Snapshot, shares: &[Share]) -> Desired {
     if let Some(name) = snapshot.unreadable_deployments.first() {
-        return Desired::no(reasons::UNREADABLE, format!("native MachineDeployment {name} cannot be read"));
+        return Desired::no(reasons::UNREADABLE, format!("MCM MachineDeployment {name} cannot be read"));
     }
     let shown = snapshot.shown();
     if !shown.is_empty() {
         return match snapshot.deployments.get(shown) {
-            None => Desired::no(reasons::NOT_PROVISIONED, format!("native MachineDeployment {shown} does not exist")),
+            None => Desired::no(reasons::NOT_PROVISIONED, format!("MCM MachineDeployment {shown} does not exist")),
             Some(_) if !snapshot.is_scaled_elsewhere() => {
-                let text = "the MachinePool only shows a deployment: annotate it with \
-                            cluster.x-k8s.io/replicas-managed-by, so that core takes over the number of machines";
+                let text = "the MachinePool only mirrors a deployment: annotate it with \
+                            cluster.x-k8s.io/replicas-managed-by, so that Cluster API core adopts its replicas";
                 Desired::no(reasons::REPLICAS_NOT_MANAGED, text)
             }
             Some(_) => Desired::yes(reasons::SYNCED),
@@ -157,11 +157,11 @@ fn native(snapshot: &Snapshot, shares: &[Share]) -> Desired {
     for Share { name, .. } in shares {
         match snapshot.deployments.get(name) {
             Some(deployment) if !snapshot.owns(deployment) => {
-                let text = format!("another object has native MachineDeployment {name}: delete or rename one of them");
+                let text = format!("another object has MCM MachineDeployment {name}: delete or rename one of them");
                 return Desired::no(reasons::NAME_TAKEN, text);
             }
             None => {
-                let text = format!("native MachineDeployment {name} does not exist yet");
+                let text = format!("MCM MachineDeployment {name} does not exist yet");
                 return Desired::no(reasons::NOT_PROVISIONED, text);
             }
             Some(_) => {}
@@ -190,7 +190,7 @@ fn machines(snapshot: &Snapshot, shares: &[Share]) -> Desired {
         return failed;
     }
     if let Some(changed) = counted.iter().find(|deployment| !is_observed(deployment)) {
-        let text = format!("a change of native MachineDeployment {} is not observed yet", changed.name_any());
+        let text = format!("a change of MCM MachineDeployment {} is not observed yet", changed.name_any());
         return Desired::no(reasons::ROLLING_OUT, text);
     }
     let sum =
@@ -198,7 +198,7 @@ fn machines(snapshot: &Snapshot, shares: &[Share]) -> Desired {
     let desired = sum(|one| one.spec.replicas);
     let available = sum(|one| one.status.as_ref().map_or(0, |status| status.available_replicas));
     let updated = sum(|one| one.status.as_ref().map_or(0, |status| status.updated_replicas));
-    let text = format!("of {desired} machines {available} are available, and {updated} have the current template");
+    let text = format!("{available} of {desired} machines are available, {updated} have the current template");
     Desired::no(reasons::ROLLING_OUT, text)
 }
 

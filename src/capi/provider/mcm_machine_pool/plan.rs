@@ -29,7 +29,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let is_deleting = meta.deletion_timestamp.is_some();
     let has_owner = matches!(snapshot.owner, Owner::Named(_));
     if !has_owner && !is_deleting {
-        plan.wait(WaitKind::Owner, "core to make its MachinePool an owner", None);
+        plan.wait(WaitKind::Owner, "Cluster API core to set its MachinePool as an owner", None);
         return plan;
     }
     if let Some(on) = hold::paused(meta, &snapshot.cluster) {
@@ -46,7 +46,12 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     // A deployment that is only shown may belong to a native manager.
     if let Some(obstacle) = snapshot.obstacle.as_ref().filter(|_| snapshot.shown().is_empty()) {
         if obstacle.is_certain && has_owner {
-            report(&mut plan, snapshot, status::beside_another(snapshot, &obstacle.on), "a native manager is there");
+            report(
+                &mut plan,
+                snapshot,
+                status::beside_another(snapshot, &obstacle.on),
+                "a Machine Controller Manager manages the namespace",
+            );
         }
         plan.wait(WaitKind::Hold, obstacle.on.as_str(), None);
         return plan;
@@ -57,7 +62,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     }
     if snapshot.owner.known().is_none() {
         if matches!(snapshot.owner, Owner::Named(View::Missing)) && snapshot.object.status.is_some() {
-            report(&mut plan, snapshot, status::deserted(snapshot), "its MachinePool is gone");
+            report(&mut plan, snapshot, status::deserted(snapshot), "its MachinePool was deleted");
         }
         plan.wait(WaitKind::Owner, "the MachinePool that owns it to become readable", None);
         return plan;
@@ -84,7 +89,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         }
     }
     if let Some((pool, patch)) = snapshot.counted_elsewhere() {
-        plan.then(Action::PatchOwner { pool, patch }, "another program scales the native deployments");
+        plan.then(Action::PatchOwner { pool, patch }, "another program scales the MCM MachineDeployments");
         return;
     }
     let ids = snapshot.ids();
@@ -191,7 +196,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         return;
     };
     if !snapshot.shown().is_empty() {
-        plan.then(Action::PatchSelf(release), "the deployment that it shows is not its own");
+        plan.then(Action::PatchSelf(release), "the pool does not own the deployment that it mirrors");
         return;
     }
     let unreadable = snapshot.unreadable_deployments.iter().chain(&snapshot.unreadable_machines).next();
@@ -200,19 +205,19 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         if !snapshot.session.is_gone {
             plan.then(Action::ReadNatives, "the caches may be stale, and no VM must be left behind");
         } else {
-            plan.then(Action::PatchSelf(release), "there are no native objects, and so no VMs");
+            plan.then(Action::PatchSelf(release), "there are no MCM objects and therefore no VMs");
         }
         return;
     }
     if report(plan, snapshot, status::deleting(snapshot), "it is being deleted") {
         return;
     }
-    own.into_iter().for_each(|deployment| delete(plan, deployment, "the VMs go before the object"));
+    own.into_iter().for_each(|deployment| delete(plan, deployment, "the VMs are deleted before the object"));
     if snapshot.has_members() {
         members::delete(plan, snapshot);
     }
     match unreadable {
-        Some(name) => plan.wait(WaitKind::Unreadable, format!("the native object {name} to become readable"), None),
+        Some(name) => plan.wait(WaitKind::Unreadable, format!("the MCM object {name} to become readable"), None),
         None => plan.wait(WaitKind::MachineDeletion, "the VMs to be deleted", None),
     };
 }
@@ -221,7 +226,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 fn delete(plan: &mut Plan<Action>, deployment: &Arc<MachineDeployment>, reason: &str) {
     if !deployment.annotations().contains_key(labels::DELETE_VM) {
         let patch = json!({ "metadata": { "annotations": { (labels::DELETE_VM): "" } } });
-        plan.then(Action::PatchDeployment { deployment: deployment.clone(), patch }, "its VMs go with it");
+        plan.then(Action::PatchDeployment { deployment: deployment.clone(), patch }, "its VMs are deleted with it");
     }
     if deployment.metadata.deletion_timestamp.is_none() {
         plan.then(Action::DeleteDeployment(deployment.clone()), reason);

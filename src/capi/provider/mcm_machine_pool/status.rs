@@ -39,7 +39,7 @@ pub(super) fn current(snapshot: &Snapshot, parts: &Parts) -> MCMMachinePoolStatu
 /// The status of an object that is being deleted.
 pub(super) fn deleting(snapshot: &Snapshot) -> MCMMachinePoolStatus {
     let text = match snapshot.machines.len() {
-        0 => "the native deployments are being deleted".to_owned(),
+        0 => "the MCM MachineDeployments are being deleted".to_owned(),
         count => format!("{count} machines are being deleted"),
     };
     finish(snapshot, shown(snapshot), [(reasons::READY, Desired::no(reasons::DELETING, text))])

@@ -58,11 +58,11 @@ impl Managers {
         match (&state.obstacles, &state.problem) {
             (Some(obstacles), _) => obstacles.get(namespace).cloned(),
             (None, Some(problem)) => {
-                let on = format!("the Leases of native managers to become readable: {problem}");
+                let on = format!("the Leases of MCM managers to become readable: {problem}");
                 Some(Obstacle { on, is_certain: true })
             }
             (None, None) => {
-                Some(Obstacle { on: "the Leases of native managers to be read".to_owned(), is_certain: false })
+                Some(Obstacle { on: "the Leases of MCM managers to be read".to_owned(), is_certain: false })
             }
         }
     }
@@ -144,7 +144,7 @@ impl Poll for NativeManagers {
     async fn poll(&self) -> PollResult {
         let answer = self.leases().await.map_err(|error| chain(&error));
         if let Err(problem) = &answer {
-            tracing::warn!(problem, "Leases of native managers not read");
+            tracing::warn!(problem, "Leases of MCM managers not read");
         }
         let now = self.clock.now();
         self.managers.heard(answer, now);

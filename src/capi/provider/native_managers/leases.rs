@@ -52,7 +52,7 @@ pub(super) fn held(known: &[Known], is_harmless: fn(&str) -> bool, now: Timestam
 pub(super) fn obstacles<'a>(held: impl Iterator<Item = &'a Lease>) -> BTreeMap<String, Obstacle> {
     let obstacle = |Lease { namespace, name, holder, .. }: &Lease| {
         let on = format!(
-            "Lease {name} of {holder} to expire: that program takes every native Machine of namespace {namespace} for its own; \
+            "Lease {name} of {holder} to expire: that program manages every MCM Machine of namespace {namespace}; \
              stop it, or start this one with --replaces-machine-controller-manager"
         );
         (namespace.clone(), Obstacle { on, is_certain: true })

@@ -80,7 +80,7 @@ impl Surroundings {
                 .or_else(|| of_pause(self.held_with_machine(meta, &cluster, controller)?))
                 .or_else(|| self.kept_with_machine(meta, controller)),
             (None, None) => {
-                let on = "an MCMMachine to control it, or a pool: this manager leaves other objects alone";
+                let on = "an MCMMachine or MCMMachinePool to own it: this manager ignores other objects";
                 Some(on.to_owned().into())
             }
         }
@@ -170,7 +170,7 @@ impl Surroundings {
     fn held_by_member(&self, meta: &ObjectMeta) -> Option<String> {
         let member = self.member_of(meta)?;
         let is_drained = member.metadata.deletion_timestamp.is_some();
-        (meta.deletion_timestamp.is_some() && !is_drained).then(|| "core to drain its Node".to_owned())
+        (meta.deletion_timestamp.is_some() && !is_drained).then(|| "Cluster API core to drain its Node".to_owned())
     }
 
     fn held_by(&self, owner: &ObjectMeta) -> Option<String> {
@@ -233,10 +233,10 @@ fn keep(meta: &ObjectMeta, of: &str, owner: Option<&ObjectMeta>) -> Option<Hold>
     }
     let annotate = format!("annotate it with {} to delete its VM", labels::DELETE_VM);
     let on = match owner {
-        Some(_) => format!("{of} to be deleted, because the VM stays until then: {annotate} now"),
+        Some(_) => format!("{of} to be deleted, because the VM is kept until then: {annotate} now"),
         None => format!(
-            "a decision, because {of} was removed by force and the VM stays: remove the finalizers of this object to \
-             forget the VM, or {annotate}"
+            "a decision, because {of} was removed by force and the VM is kept: remove the finalizers of this object \
+             to release the VM, or {annotate}"
         ),
     };
     let is_shown = owner.is_none_or(|owner| owner.deletion_timestamp.is_none());

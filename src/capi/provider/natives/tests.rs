@@ -294,7 +294,7 @@ fn a_machine_of_a_pool_with_machines_waits_until_core_has_drained_it() {
     assert_eq!(said(&around, &native), None, "without an MCMMachine nobody else drains it");
     put(&around.objects, "m", &member);
     assert_eq!(said(&around, &of_pool(&json!({}))), None, "it lives");
-    assert_eq!(said(&around, &native).as_deref(), Some("core to drain its Node"));
+    assert_eq!(said(&around, &native).as_deref(), Some("Cluster API core to drain its Node"));
     let mut drained = member.clone();
     patch::apply(&mut drained, &deleting());
     patch::apply(&mut drained, &json!({ "metadata": { "resourceVersion": "2" } }));

@@ -91,7 +91,7 @@ pub(super) async fn apply(kind: &Resume, steps: Vec<Step<Action>>) -> Result<(),
             Machine::refresh(kind.machines.cache.clone(), &kind.control, &kind.scope),
         ];
         for read in reads {
-            read.await.map_err(|source| ReconcileError::read("all native objects", source))?;
+            read.await.map_err(|source| ReconcileError::read("all MCM objects", source))?;
         }
         kind.resumed.finish(&clusters);
     }

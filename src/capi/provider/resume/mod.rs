@@ -33,7 +33,7 @@ pub(super) enum Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read(clusters) => write!(f, "read all native objects live, for {} Clusters", clusters.len()),
+            Self::Read(clusters) => write!(f, "read all MCM objects live, for {} Clusters", clusters.len()),
         }
     }
 }

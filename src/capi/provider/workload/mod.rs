@@ -53,7 +53,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(version) => write!(f, "connect with the kubeconfig of version {version}"),
-            Self::Miss => f.write_str("remember that there is no kubeconfig"),
+            Self::Miss => f.write_str("record that there is no kubeconfig"),
             Self::Disconnect => f.write_str("disconnect"),
         }
     }

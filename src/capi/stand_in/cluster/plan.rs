@@ -26,7 +26,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut next = snapshot.object.status.clone().unwrap_or_default();
     conditions::set(&mut next.conditions, reasons::STAND_IN, served(&snapshot.object), meta.generation, snapshot.now);
     if snapshot.object.status.as_ref() != Some(&next) {
-        plan.then(Action::WriteStatus(Box::new(next)), "what the stand-in serves of it changed");
+        plan.then(Action::WriteStatus(Box::new(next)), "the parts that the stand-in serves changed");
     }
     plan
 }

@@ -100,11 +100,11 @@ impl fmt::Display for Action {
             }
             Self::Delete(mirror) => write!(f, "delete Machine {}", mirror.name_any()),
             Self::PatchNative { native, patch } => {
-                write!(f, "patch native Machine {}: {}", native.name_any(), patch::fields(patch))
+                write!(f, "patch MCM Machine {}: {}", native.name_any(), patch::fields(patch))
             }
-            Self::DeleteNative(native) => write!(f, "delete native Machine {}", native.name_any()),
-            Self::ReadNative => f.write_str("read the native Machine live"),
-            Self::Confirm => f.write_str("look for core live"),
+            Self::DeleteNative(native) => write!(f, "delete MCM Machine {}", native.name_any()),
+            Self::ReadNative => f.write_str("read the MCM Machine live"),
+            Self::Confirm => f.write_str("look for Cluster API core live"),
         }
     }
 }

@@ -31,10 +31,10 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         (View::Present(_), View::Missing) if !snapshot.session.is_gone => {
             plan.then(Action::ReadNative, "the cache may not have it yet");
         }
-        (View::Present(mirror), View::Missing) => release(&mut plan, mirror, "its native Machine is gone"),
+        (View::Present(mirror), View::Missing) => release(&mut plan, mirror, "its MCM Machine was deleted"),
         (View::Missing, View::Present(native)) => create(&mut plan, snapshot, native),
         (View::Present(mirror), View::Present(_)) if snapshot.above.deployment.is_none() => {
-            release(&mut plan, mirror, "its deployment is not served any more, and the native Machine stays");
+            release(&mut plan, mirror, "its deployment is no longer served, and the MCM Machine is kept");
         }
         (View::Present(mirror), View::Present(native)) => show(&mut plan, snapshot, mirror, native),
     }
@@ -59,7 +59,7 @@ fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, native: &Arc<Native>) {
     match &snapshot.set {
         Some(set) => {
             let made = shown::made(snapshot, native, set, deployment);
-            plan.then(Action::Create(Box::new(made)), "it shows the native Machine");
+            plan.then(Action::Create(Box::new(made)), "it shows the MCM Machine");
         }
         None => {
             plan.wait(WaitKind::Owner, "its MachineSet", None);
@@ -76,29 +76,29 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>, nat
             true => Action::DeleteNative(Arc::clone(native)),
             false => Action::Confirm,
         };
-        plan.then(action, "its Machine is asked to go");
+        plan.then(action, "its Machine was marked for deletion");
         return;
     }
     // Before any change that could make the native set choose a machine.
     if let Some(patch) = mirror::priority(mirror, native) {
         let action = Action::PatchNative { native: Arc::clone(native), patch };
-        plan.then(action, "its Machine says whether it is deleted first");
+        plan.then(action, "its Machine shows whether it is deleted first");
         return;
     }
     if meta.deletion_timestamp.is_none()
         && let Some((set, deployment)) = snapshot.set.as_ref().zip(snapshot.above.deployment.as_ref())
         && let Some(patch) = mirror::change(mirror.as_ref(), &shown::updated(snapshot, mirror, native, set, deployment))
     {
-        plan.then(Action::Patch { mirror: Arc::clone(mirror), patch }, "it shows the native Machine");
+        plan.then(Action::Patch { mirror: Arc::clone(mirror), patch }, "it shows the MCM Machine");
         return;
     }
     let status = shown::status(snapshot, mirror, native);
     if mirror.status.as_ref() != Some(&status) {
         let action = Action::WriteStatus { mirror: Arc::clone(mirror), status: Box::new(status) };
-        plan.then(action, "its native Machine changed");
+        plan.then(action, "its MCM Machine changed");
     }
     if native.is_terminating() {
-        plan.wait(WaitKind::MachineDeletion, "the native Machine to be deleted", None);
+        plan.wait(WaitKind::MachineDeletion, "the MCM Machine to be deleted", None);
     }
 }
 

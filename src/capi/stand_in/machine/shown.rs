@@ -111,7 +111,7 @@ fn node(native: &Native) -> Desired {
 fn told(native: &Native) -> String {
     let phase = native.phase();
     let phase = if phase == MachinePhase::New { "new" } else { phase.as_str() };
-    format!("the native Machine is {phase}")
+    format!("the MCM Machine is {phase}")
 }
 
 fn whether(type_: &str, is_true: bool, message: String) -> Desired {

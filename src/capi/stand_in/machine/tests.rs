@@ -148,12 +148,12 @@ fn s7_a_machine_that_is_asked_to_go_takes_its_native_machine_along(#[case] chang
     let mut world = shown();
     world.mirror = changed(&world.mirror, &change);
     let done = settle(&mut world);
-    assert_eq!(done[..2], ["look for core live", "delete native Machine md-1-x"]);
-    assert!(world.mirror.known().is_some(), "it goes after the native one");
+    assert_eq!(done[..2], ["look for Cluster API core live", "delete MCM Machine md-1-x"]);
+    assert!(world.mirror.known().is_some(), "it goes after the MCM one");
     assert_eq!(mirror(&world).status.as_ref().unwrap().phase, "Deleting");
     world.native = View::Missing;
     let done = settle(&mut world);
-    assert_eq!(done[..2], ["read the native Machine live", "patch metadata.finalizers"]);
+    assert_eq!(done[..2], ["read the MCM Machine live", "patch metadata.finalizers"]);
 }
 
 /// Z3: a pause also stops deletions.

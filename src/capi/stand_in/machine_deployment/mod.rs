@@ -171,19 +171,19 @@ impl fmt::Display for Action {
             Self::CreateNative(native) => {
                 let (name, spec) = (native.name_any(), &native.spec);
                 let class = &spec.template.spec.class.name;
-                write!(f, "create native MachineDeployment {name} of class {class} with {} replicas", spec.replicas)
+                write!(f, "create MCM MachineDeployment {name} of class {class} with {} replicas", spec.replicas)
             }
             Self::PatchNative { native, patch } => {
-                write!(f, "patch native MachineDeployment {}: {}", native.name_any(), patch::fields(patch))
+                write!(f, "patch MCM MachineDeployment {}: {}", native.name_any(), patch::fields(patch))
             }
-            Self::DeleteNative(native) => write!(f, "delete native MachineDeployment {}", native.name_any()),
+            Self::DeleteNative(native) => write!(f, "delete MCM MachineDeployment {}", native.name_any()),
             Self::PatchMachine { machine, patch } => {
-                write!(f, "patch native Machine {}: {}", machine.name_any(), patch::fields(patch))
+                write!(f, "patch MCM Machine {}: {}", machine.name_any(), patch::fields(patch))
             }
             Self::ReadMachines => f.write_str("read its Machines live"),
-            Self::ReadNative => f.write_str("read the native MachineDeployment live"),
+            Self::ReadNative => f.write_str("read the MCM MachineDeployment live"),
             Self::ReadSets => f.write_str("read its MachineSets live"),
-            Self::Confirm => f.write_str("look for core live"),
+            Self::Confirm => f.write_str("look for Cluster API core live"),
         }
     }
 }

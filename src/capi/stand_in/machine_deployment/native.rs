@@ -118,7 +118,7 @@ pub(super) fn unused_classes<'a>(
 pub(super) fn clean_up(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: Option<&str>) {
     let ending = |class: &&Arc<MachineClass>| class.metadata.deletion_timestamp.is_some();
     for class in unused_classes(snapshot, wanted).filter(|class| !ending(class)) {
-        plan.then(Action::DeleteClass(Arc::clone(class)), "no native object uses it");
+        plan.then(Action::DeleteClass(Arc::clone(class)), "no MCM object uses it");
     }
     for copy in &snapshot.stale_copies {
         plan.then(Action::DeleteCopy(copy.clone()), "no class names it");

@@ -102,8 +102,8 @@ fn prepared(object: &MachineDeployment) -> Option<serde_json::Value> {
 
 /// The MachineDeployment does not exist: that deletes nothing.
 fn vanished(plan: &mut Plan<Action>, snapshot: &Snapshot) {
-    let text = "its MachineDeployment vanished without the finalizer of the stand-in, so the native one stays: create the \
-                MachineDeployment again, or delete the native one and this object";
+    let text = "its MachineDeployment vanished without the finalizer of the stand-in, so the MCM MachineDeployment is \
+                kept: create the MachineDeployment again, or delete the MCM MachineDeployment and this object";
     say(plan, snapshot, Desired::no(reasons::MACHINE_DEPLOYMENT_MISSING, text));
 }
 
@@ -114,7 +114,7 @@ fn decide_authority(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machi
             // A user has to decide the authority over a deployment of another client.
             return true;
         }
-        plan.then(Action::CreateMigration(Box::new(claim(object))), "the authority is in one object of ours");
+        plan.then(Action::CreateMigration(Box::new(claim(object))), "the MCMMigration records the authority");
         return false;
     };
     let stored = migration.status.clone().unwrap_or_default();
@@ -173,13 +173,13 @@ fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment
     }
     match &snapshot.native {
         View::Present(native) if native.metadata.deletion_timestamp.is_some() => {
-            let text = "the native MachineDeployment is being deleted; it is created again when it is gone";
+            let text = "the MCM MachineDeployment is being deleted; it is created again afterwards";
             return Desired::no(reasons::DELETING, text);
         }
         View::Present(native) => update(plan, snapshot, native, &wanted.deployment),
         View::Missing | View::Unknown => {
             let native = Action::CreateNative(Box::new(wanted.deployment.clone()));
-            plan.then(native, "the native controllers keep the machines");
+            plan.then(native, "the MCM controllers keep the machines");
         }
     }
     if plan.steps.is_empty() {
@@ -202,11 +202,11 @@ fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Desired> 
         _ => {}
     }
     match &snapshot.native {
-        View::Unknown => no("the native MachineDeployment cannot be read"),
+        View::Unknown => no("the MCM MachineDeployment cannot be read"),
         View::Present(native) if !is_ours(native, object) => {
             let text = format!(
-                "native MachineDeployment {} is not of the stand-in: delete or rename one of them, or state who has it in an \
-                 MCMMigration of the name",
+                "MCM MachineDeployment {} is not managed by the stand-in: delete or rename one of them, or set its \
+                 authority in an MCMMigration of the same name",
                 native.name_any()
             );
             Some(Desired::no(reasons::NAME_TAKEN, text))
@@ -234,11 +234,11 @@ fn supply(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: &Wanted) -> Opti
         };
         if !is_current {
             let action = Action::CopyBootstrap { source: source.clone(), copy: copy.clone() };
-            plan.then(action, "native machines boot with the data of a native Secret");
+            plan.then(action, "MCM machines boot with the data of an MCM Secret");
         }
     }
     if let Some(class) = wanted.class.as_ref().filter(|class| !snapshot.classes.contains_key(&class.name_any())) {
-        plan.then(Action::CreateClass(Box::new(class.clone())), "the native deployment needs a class");
+        plan.then(Action::CreateClass(Box::new(class.clone())), "the MCM MachineDeployment needs a class");
     }
     None
 }
@@ -249,19 +249,19 @@ fn update(plan: &mut Plan<Action>, snapshot: &Snapshot, native: &Arc<Native>, wa
     let next = native::updated(native, wanted);
     if next.spec.replicas < native.spec.replicas {
         if !snapshot.session.has_read_machines {
-            plan.then(Action::ReadMachines, "whoever lowers the number may have chosen machines just before");
+            plan.then(Action::ReadMachines, "the client that lowered the number may have just chosen machines");
             return;
         }
         for (machine, native) in &snapshot.machines {
             if let Some(patch) = mirror::priority(machine, native) {
                 let action = Action::PatchMachine { machine: Arc::clone(native), patch };
-                plan.then(action, "its Machine says whether it is deleted first");
+                plan.then(action, "its Machine shows whether it is deleted first");
             }
         }
     }
     if let Some(patch) = mirror::change(native.as_ref(), &next) {
         let action = Action::PatchNative { native: Arc::clone(native), patch };
-        plan.then(action, "the MachineDeployment says so");
+        plan.then(action, "the MachineDeployment changed");
     }
 }
 
@@ -270,11 +270,11 @@ fn follow(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployme
     let native = match &snapshot.native {
         View::Present(native) => native,
         View::Missing => {
-            let text = "the native MachineDeployment has the authority and does not exist";
+            let text = "the MCM MachineDeployment has the authority and does not exist";
             return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, text);
         }
         View::Unknown => {
-            return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, "the native MachineDeployment cannot be read");
+            return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, "the MCM MachineDeployment cannot be read");
         }
     };
     let spec = match native::shown(snapshot, native, &object.spec.cluster_name) {
@@ -285,7 +285,7 @@ fn follow(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployme
     next.spec = spec;
     default_deployment(&mut next);
     if let Some(patch) = mirror::change(&object.spec, &next.spec) {
-        plan.then(Action::PatchSelf(json!({ "spec": patch })), "the native MachineDeployment has the authority");
+        plan.then(Action::PatchSelf(json!({ "spec": patch })), "the MCM MachineDeployment has the authority");
     }
     Desired::yes(reasons::RESOURCE_SYNCHRONIZED)
 }

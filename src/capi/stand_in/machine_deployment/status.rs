@@ -50,8 +50,8 @@ pub(super) fn current(
             updated < replicas,
             format!("{updated} of {replicas} machines have the current template"),
         ),
-        (reasons::SCALING_UP, replicas < desired, format!("there are {replicas} of {desired} machines")),
-        (reasons::SCALING_DOWN, replicas > desired, format!("there are {replicas} of {desired} machines")),
+        (reasons::SCALING_UP, replicas < desired, format!("{replicas} of {desired} machines exist")),
+        (reasons::SCALING_DOWN, replicas > desired, format!("{replicas} of {desired} machines exist")),
     ];
     conditions::set(&mut next.conditions, reasons::SYNCHRONIZED, synchronized, generation, snapshot.now);
     for (type_, is_true, message) in all {

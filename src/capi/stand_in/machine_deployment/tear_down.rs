@@ -31,27 +31,27 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
     let is_orphaning = finalizer::is_orphaning(&object.metadata) || snapshot.session.are_sets_released == Some(true);
     if snapshot.authority() != Some(Authority::ClusterApi) || is_orphaning {
         if migration.is_some() {
-            plan.then(Action::DeleteMigration, "only the native side is left");
+            plan.then(Action::DeleteMigration, "only the MCM side is left");
         } else {
-            plan.then(Action::PatchSelf(released), "the native MachineDeployment stays");
+            plan.then(Action::PatchSelf(released), "the MCM MachineDeployment is kept");
         }
         return;
     }
     match &snapshot.native {
         View::Unknown => {
-            plan.wait(WaitKind::Unreadable, "the native MachineDeployment to become readable", None);
+            plan.wait(WaitKind::Unreadable, "the MCM MachineDeployment to become readable", None);
         }
         View::Present(native) if !is_ours(native, object) => {
-            plan.then(Action::PatchSelf(released), "the native MachineDeployment is somebody else's and stays");
+            plan.then(Action::PatchSelf(released), "the MCM MachineDeployment belongs to another client and is kept");
         }
         View::Present(native) if native.metadata.deletion_timestamp.is_some() => {
-            plan.wait(WaitKind::MachineDeletion, "the native machines to be deleted", None);
+            plan.wait(WaitKind::MachineDeletion, "the MCM machines to be deleted", None);
         }
         View::Present(_) if snapshot.session.are_sets_released.is_none() => {
-            plan.then(Action::ReadSets, "its deletion may have to leave the machines alone");
+            plan.then(Action::ReadSets, "its deletion may have to keep the machines");
         }
         View::Present(_) if !snapshot.session.is_confirmed => {
-            plan.then(Action::Confirm, "core would not want the machines deleted");
+            plan.then(Action::Confirm, "if Cluster API core is installed, the machines must be kept");
         }
         View::Present(native) => {
             plan.then(Action::DeleteNative(Arc::clone(native)), "its MachineDeployment is being deleted");
@@ -61,7 +61,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
         }
         // The caches of other kinds may lag behind that of deployments; class and copy are in use until they catch up.
         View::Missing if snapshot.children > 0 => {
-            plan.wait(WaitKind::MachineDeletion, "the native machines to be deleted", None);
+            plan.wait(WaitKind::MachineDeletion, "the MCM machines to be deleted", None);
         }
         View::Missing => {
             native::clean_up(plan, snapshot, None);
@@ -74,10 +74,10 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
                 return;
             }
             if migration.is_some() {
-                plan.then(Action::DeleteMigration, "nothing is left over which anybody has authority");
+                plan.then(Action::DeleteMigration, "there are no machines left to have authority over");
                 return;
             }
-            plan.then(Action::PatchSelf(released), "the native machines are gone");
+            plan.then(Action::PatchSelf(released), "the MCM machines are deleted");
         }
     }
 }

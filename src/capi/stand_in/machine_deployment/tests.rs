@@ -171,7 +171,7 @@ fn s5_a_deployment_becomes_a_native_one_with_a_class_and_the_bootstrap_data() {
         "write status of the MCMMigration, authority Some(ClusterApi)".to_owned(),
         "copy Secret join to join-userdata".to_owned(),
         format!("create MachineClass {derived}"),
-        format!("create native MachineDeployment md of class {derived} with 3 replicas"),
+        format!("create MCM MachineDeployment md of class {derived} with 3 replicas"),
         "write status, 0 replicas".to_owned(),
     ];
     assert_eq!(done, expected);
@@ -236,9 +236,9 @@ fn s6_a_deleted_deployment_that_has_the_authority_takes_the_native_one_along() {
     world.stale_copies.insert("join-userdata".to_owned());
     let expected = [
         "read its MachineSets live".to_owned(),
-        "look for core live".to_owned(),
-        "delete native MachineDeployment md".to_owned(),
-        "read the native MachineDeployment live".to_owned(),
+        "look for Cluster API core live".to_owned(),
+        "delete MCM MachineDeployment md".to_owned(),
+        "read the MCM MachineDeployment live".to_owned(),
         format!("delete MachineClass {derived}"),
         "delete Secret join-userdata".to_owned(),
         "delete the MCMMigration".to_owned(),
@@ -257,14 +257,14 @@ fn s6_a_deleted_deployment_stays_until_its_class_is_gone_and_the_copy_can_be_del
     edit(&mut world, &json!({ "metadata": { "deletionTimestamp": DELETED } }));
     (world.children, world.native) = (1, View::Missing);
     let waits = |world: &Snapshot| plan(world).waits.iter().map(|wait| wait.text.clone()).collect::<Vec<_>>();
-    assert_eq!(settle(&mut world), ["read the native MachineDeployment live"]);
-    assert_eq!(waits(&world), ["the native machines to be deleted"]);
+    assert_eq!(settle(&mut world), ["read the MCM MachineDeployment live"]);
+    assert_eq!(waits(&world), ["the MCM machines to be deleted"]);
 
     world.children = 0;
     world.used_classes.remove(&derived);
     let class = Arc::make_mut(world.classes.get_mut(&derived).unwrap());
     class.metadata.deletion_timestamp = serde_json::from_value(json!(DELETED)).unwrap();
-    assert_eq!(settle(&mut world), ["read the native MachineDeployment live"]);
+    assert_eq!(settle(&mut world), ["read the MCM MachineDeployment live"]);
     assert_eq!(waits(&world), [format!("MachineClass {derived} to be deleted")]);
 
     world.classes.remove(&derived);
@@ -321,7 +321,7 @@ fn s4_s6_a_deployment_without_the_authority_shows_the_native_one_and_goes_withou
     edit(&mut world, &json!({ "spec": { "paused": true } }));
     settle(&mut world);
     let spec = &known(&world.object).spec;
-    assert_eq!((spec.replicas, spec.paused), (Some(5), None), "the native one leads, and the edit is undone");
+    assert_eq!((spec.replicas, spec.paused), (Some(5), None), "the MCM one leads, and the edit is undone");
     assert!(!native_of(&world).spec.paused);
 
     edit(&mut world, &json!({ "metadata": { "deletionTimestamp": DELETED } }));
@@ -434,12 +434,12 @@ fn s7_machines_are_read_and_chosen_before_there_are_fewer() {
     let done = settle(&mut world);
     let expected = [
         "read its Machines live",
-        "patch native Machine b: metadata.annotations.machinepriority.machine.sapcloud.io",
-        "patch native MachineDeployment md: spec.replicas",
+        "patch MCM Machine b: metadata.annotations.machinepriority.machine.sapcloud.io",
+        "patch MCM MachineDeployment md: spec.replicas",
     ];
     assert_eq!(done[..3], expected, "{done:#?}");
     edit(&mut world, &json!({ "spec": { "replicas": 4 } }));
-    assert!(settle(&mut world)[0].starts_with("patch native MachineDeployment"), "more machines need no look");
+    assert!(settle(&mut world)[0].starts_with("patch MCM MachineDeployment"), "more machines need no look");
 }
 
 /// Z1, Z2: a pause stops all writes of the stand-in, except for the condition.

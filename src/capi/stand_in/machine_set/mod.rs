@@ -73,7 +73,7 @@ impl fmt::Display for Action {
                 mirror::told(f, &status.conditions)
             }
             Self::Delete(mirror) => write!(f, "delete MachineSet {}", mirror.name_any()),
-            Self::ReadNative => f.write_str("read the native set live"),
+            Self::ReadNative => f.write_str("read the MCM MachineSet live"),
         }
     }
 }

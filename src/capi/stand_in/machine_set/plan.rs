@@ -37,7 +37,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
             plan.then(Action::ReadNative, "the cache may not have it yet");
         }
         (View::Present(mirror), View::Missing) => {
-            plan.then(Action::Delete(Arc::clone(mirror)), "its native set is gone");
+            plan.then(Action::Delete(Arc::clone(mirror)), "its MCM MachineSet was deleted");
         }
         (mirror, View::Present(native)) => show(&mut plan, snapshot, mirror.known(), native),
     }
@@ -47,7 +47,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: Option<&Arc<MachineSet>>, native: &Native) {
     let Some(deployment) = snapshot.above.deployment.as_ref().filter(|_| is_in_use(snapshot, native)) else {
         if let Some(mirror) = mirror {
-            plan.then(Action::Delete(Arc::clone(mirror)), "it is not shown any more");
+            plan.then(Action::Delete(Arc::clone(mirror)), "it is no longer mirrored");
         }
         return;
     };
@@ -57,12 +57,12 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: Option<&Arc<Machin
             return;
         }
         let made = made(native, deployment);
-        plan.then(Action::Create(Box::new(made)), "it shows the native set");
+        plan.then(Action::Create(Box::new(made)), "it shows the MCM MachineSet");
         return;
     };
     let next = updated(mirror, native, deployment);
     if let Some(patch) = mirror::change(mirror.as_ref(), &next) {
-        plan.then(Action::Patch { mirror: Arc::clone(mirror), patch }, "it shows the native set");
+        plan.then(Action::Patch { mirror: Arc::clone(mirror), patch }, "it shows the MCM MachineSet");
         return;
     }
     let status = status(snapshot, mirror, native);

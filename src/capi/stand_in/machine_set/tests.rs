@@ -137,7 +137,7 @@ fn s2_a_shown_set_goes_after_a_live_read_of_the_native_one() {
     let mut world = world();
     settle(&mut world);
     world.native = View::Missing;
-    assert_eq!(settle(&mut world), ["read the native set live", "delete MachineSet md-1"]);
+    assert_eq!(settle(&mut world), ["read the MCM MachineSet live", "delete MachineSet md-1"]);
 }
 
 /// S5.

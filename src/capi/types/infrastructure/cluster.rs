@@ -89,13 +89,13 @@ impl Endpoint {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name"]))]
 pub struct FailureDomain {
-    /// Its name, as Machines have it in `spec.failureDomain`.
+    /// Name of the zone, as in `spec.failureDomain` of a Machine.
     #[schemars(schema_with = "schema::domain_name")]
     pub name: String,
-    /// Whether machines of the control plane may be there.
+    /// Whether machines of the control plane may be in the zone.
     #[serde(skip_serializing_if = "is_zero")]
     pub control_plane: bool,
-    /// Further facts about it.
+    /// Further properties of the zone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
     /// MachineClasses for machines of this zone, by the name of the class that a machine names.
@@ -117,7 +117,7 @@ pub struct ClusterSecretRef {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMClusterStatus {
-    /// Facts that do not change any more once they are true.
+    /// One-time results of the initialization.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: Provisioning,
     /// Zones over which the control plane and machines are spread.
@@ -138,9 +138,9 @@ pub struct ReportedFailureDomain {
     /// Its name.
     #[schemars(schema_with = "schema::domain_name")]
     pub name: String,
-    /// Whether machines of the control plane may be there.
+    /// Whether machines of the control plane may be in the zone.
     pub control_plane: bool,
-    /// Further facts about it.
+    /// Further properties of the zone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
 }

@@ -40,7 +40,7 @@ use crate::api::{
         name = "Machine",
         type_ = "string",
         json_path = ".metadata.ownerReferences[?(@.kind==\"Machine\")].name",
-        description = "Machine of Cluster API whose VM it is."
+        description = "CAPI Machine of this VM."
     ),
     printcolumn(
         name = "ProviderID",
@@ -59,7 +59,7 @@ use crate::api::{
         type_ = "string",
         json_path = ".status.phase",
         priority = 1,
-        description = "Phase of the native Machine."
+        description = "Phase of the MCM Machine."
     ),
     printcolumn(
         name = "Age",
@@ -85,8 +85,8 @@ pub struct MCMMachineSpec {
     /// only a MachineHealthCheck or a user replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timeout_seconds: Option<i32>,
-    /// Metadata of the Node in addition to that from Cluster API. Only the conversion reads it: in a cluster with core,
-    /// labels and taints of Nodes are set in the Machine.
+    /// Labels, annotations and taints of the Node beyond those of Cluster API. Only the conversion reads it: with Cluster API
+    /// core, set labels and taints of Nodes in the Machine.
     #[serde(skip_serializing_if = "is_zero")]
     pub node_template: NodeMeta,
 }
@@ -152,7 +152,7 @@ pub struct NodeTaint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMMachineStatus {
-    /// Facts that do not change any more once they are true.
+    /// One-time results of the initialization.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: Provisioning,
     /// Addresses of the VM.
@@ -164,10 +164,10 @@ pub struct MCMMachineStatus {
     /// The cloud may take the VM back at any time.
     #[serde(skip_serializing_if = "is_zero")]
     pub interruptible: bool,
-    /// The native Machine, which has the VM.
+    /// The MCM Machine that owns the VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_ref: Option<ClassRef>,
-    /// Phase of the native Machine.
+    /// Phase of the MCM Machine.
     #[serde(skip_serializing_if = "is_zero")]
     pub phase: String,
     /// Conditions; `Ready` summarizes the others.
@@ -210,7 +210,7 @@ pub struct TemplateResource {
     pub spec: MCMMachineSpec,
 }
 
-/// Status of an MCMMachineTemplate: what an autoscaler has to know to scale from zero.
+/// Status of an MCMMachineTemplate, from which an autoscaler can scale from zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMMachineTemplateStatus {
@@ -218,12 +218,12 @@ pub struct MCMMachineTemplateStatus {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "native::quantities")]
     pub capacity: BTreeMap<String, Quantity>,
-    /// Kind of machine of a Node.
+    /// Properties of the Nodes: architecture and operating system.
     #[serde(skip_serializing_if = "is_zero")]
     pub node_info: NodeInfo,
 }
 
-/// Kind of machine of a Node.
+/// Properties of the Nodes: architecture and operating system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeInfo {

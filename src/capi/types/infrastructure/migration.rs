@@ -20,7 +20,8 @@ use crate::api::wire::is_zero;
     status = "MCMMigrationStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "MCMMigration says which controllers have the machines of the MachineDeployment, or the Machine, of its name. `mcm adopt` writes it.",
+    doc = "MCMMigration records which controllers manage the machines of the MachineDeployment or Machine with its \
+           name. `mcm adopt` writes it.",
     printcolumn(
         name = "Cluster",
         type_ = "string",
@@ -31,13 +32,13 @@ use crate::api::wire::is_zero;
         name = "Authority",
         type_ = "string",
         json_path = ".status.authority",
-        description = "Who has the machines now."
+        description = "Controllers that manage the machines."
     ),
     printcolumn(
         name = "Wanted",
         type_ = "string",
         json_path = ".spec.authority",
-        description = "Who shall have them."
+        description = "Controllers that are to manage the machines."
     ),
     printcolumn(
         name = "Age",
@@ -49,20 +50,20 @@ use crate::api::wire::is_zero;
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["authority", "clusterName"]))]
 pub struct MCMMigrationSpec {
-    /// The desired owner of the machines: `MachineController` (the native controllers), `ClusterAPI` (core, with the provider
-    /// mcm) or `OtherProvider` (core, with the provider of the cloud).
+    /// New owner of the machines: `MachineController` (the MCM controllers), `ClusterAPI` (Cluster API core with the provider
+    /// mcm) or `OtherProvider` (Cluster API core with the provider of the cloud).
     #[schemars(schema_with = "schema::side")]
     pub authority: Side,
     /// Name of the Cluster to which the machines belong.
     #[schemars(schema_with = "schema::class_name")]
     pub cluster_name: String,
-    /// Kind of the object with this name: `MachineDeployment`, or `Machine` if it has no set. Absent means MachineDeployment.
+    /// Kind of the migrated object: `MachineDeployment`, or `Machine` for one without a set. MachineDeployment if absent.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::migrated")]
     pub kind: Migrated,
 }
 
-/// Kind of the object that is migrated.
+/// Kind of the object that is migrated as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Migrated {
     /// A deployment with its machines.
@@ -75,7 +76,7 @@ pub enum Migrated {
 /// A side that can have machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
-    /// The native controllers.
+    /// The MCM controllers.
     #[default]
     MachineController,
     /// Core, with the infrastructure provider mcm.
@@ -85,17 +86,17 @@ pub enum Side {
     OtherProvider,
 }
 
-/// The current owner of the machines.
+/// Owner of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Authority {
-    /// The native controllers.
+    /// The MCM controllers.
     MachineController,
     /// Core, with the infrastructure provider mcm.
     #[serde(rename = "ClusterAPI")]
     ClusterApi,
     /// Core, with another infrastructure provider.
     OtherProvider,
-    /// None: the controllers of both sides leave the machines alone.
+    /// No owner: the controllers of both sides ignore them.
     Migrating,
 }
 
@@ -103,19 +104,19 @@ pub enum Authority {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MCMMigrationStatus {
-    /// Owner of the machines: `MachineController`, `ClusterAPI`, `OtherProvider`, or `Migrating` for none.
+    /// Owner of the machines: `MachineController`, `ClusterAPI`, `OtherProvider`, or `Migrating` while no controller acts on them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::authority")]
     pub authority: Option<Authority>,
-    /// The owner before the migration began.
+    /// Owner before the migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::side")]
     pub from: Option<Side>,
-    /// The owner after the migration, unless it is undone.
+    /// Owner after the migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::side")]
     pub to: Option<Side>,
-    /// The set that has the machines, on both sides.
+    /// Name of the MachineSet of the machines, on both sides.
     #[serde(skip_serializing_if = "is_zero")]
     pub set: String,
     /// The machines, as they were when everything was paused.
@@ -132,7 +133,7 @@ pub struct MCMMigrationStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MigratedMachine {
-    /// Name of the native Machine, of the MCMMachine and of the infrastructure object of another provider.
+    /// Name of the MCM Machine, of the MCMMachine and of the infrastructure object of another provider.
     pub name: String,
     /// Name of the Machine of Cluster API.
     pub machine: String,

@@ -41,7 +41,7 @@ use crate::api::{
         name = "MachinePool",
         type_ = "string",
         json_path = ".metadata.ownerReferences[?(@.kind==\"MachinePool\")].name",
-        description = "MachinePool of Cluster API whose VMs it is."
+        description = "CAPI MachinePool of these VMs."
     ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Number of VMs."),
     printcolumn(
@@ -76,10 +76,10 @@ pub struct MCMMachinePoolSpec {
     /// How the VMs are replaced; a rolling update if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// An existing native MachineDeployment that the pool shows and never changes.
+    /// An existing MCM MachineDeployment that the pool mirrors and never changes.
     #[serde(skip_serializing_if = "is_zero")]
     pub machine_deployment_ref: ClassRef,
-    /// `Enabled` if each VM is also a Machine of Cluster API: core drains it, and health checks and the autoscaler see it.
+    /// `Enabled` if each VM is also a CAPI Machine: Cluster API core drains it, and health checks and the autoscaler see it.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::pool_machines")]
     pub machine_pool_machines: String,
@@ -92,13 +92,13 @@ pub struct MCMMachinePoolStatus {
     /// The pool is usable. Core reads this instead of `initialization` for pools.
     #[serde(skip_serializing_if = "is_zero")]
     pub ready: bool,
-    /// Facts that do not change any more once they are true.
+    /// One-time results of the initialization.
     #[serde(skip_serializing_if = "is_zero")]
     pub initialization: Provisioning,
     /// Number of VMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Kind of the objects of which core makes Machines: `MCMMachine`, if each VM is a Machine.
+    /// Kind of the objects for which Cluster API core creates Machines: `MCMMachine`, if each VM is a Machine.
     #[serde(skip_serializing_if = "is_zero")]
     pub infrastructure_machine_kind: String,
     /// The VMs.
@@ -108,7 +108,7 @@ pub struct MCMMachinePoolStatus {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "native::quantities")]
     pub capacity: BTreeMap<String, Quantity>,
-    /// Kind of machine of a Node.
+    /// Properties of the Nodes: architecture and operating system.
     #[serde(skip_serializing_if = "is_zero")]
     pub node_info: NodeInfo,
     /// Conditions; `Ready` summarizes the others.
@@ -121,7 +121,7 @@ pub struct MCMMachinePoolStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PoolInstance {
-    /// Name of the native Machine.
+    /// Name of the MCM Machine.
     pub name: String,
     /// ID of the VM, as its Node has it.
     #[serde(rename = "providerID", skip_serializing_if = "is_zero")]

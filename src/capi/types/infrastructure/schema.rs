@@ -81,7 +81,7 @@ pub(super) fn one_source() -> Vec<ValidationRule> {
     vec![rule(
         "[has(self.machineClassRef), has(self.machineClass), has(self.machineDeploymentRef)].filter(it, it).size() == 1",
         "write one of machineClassRef with the name of a MachineClass, machineClass with its content, or \
-         machineDeploymentRef with the name of a native MachineDeployment",
+         machineDeploymentRef with the name of an MCM MachineDeployment",
     )]
 }
 

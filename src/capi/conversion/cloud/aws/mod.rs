@@ -22,7 +22,7 @@ fn metadata_options(given: &mut Fields, report: &mut Report) -> Option<Value> {
         return None;
     }
     if options.text("instanceMetadataTags", report) == "enabled" {
-        let reason = "natively tags are not shown in the metadata";
+        let reason = "MCM does not expose tags in the instance metadata";
         report.refuse(options.path("instanceMetadataTags"), reason, "disable it");
     }
     let names = ["httpEndpoint", "httpProtocolIpv6", "httpPutResponseHopLimit", "httpTokens"];

@@ -6,7 +6,7 @@ use crate::capi::conversion::{
     report::Report,
 };
 
-const NOT_HONOURED: &str = "is not honoured by the native driver either";
+const NOT_HONOURED: &str = "is not honoured by the MCM driver either";
 
 /// The spec of a machine with this `providerSpec`.
 pub fn to_capi(spec: &Value, report: &mut Report) -> Value {
@@ -45,7 +45,7 @@ pub fn to_capi(spec: &Value, report: &mut Report) -> Value {
 fn profile(given: &mut Fields, report: &mut Report) -> String {
     let mut iam = given.object("iam", report);
     let profile = iam.text("name", report);
-    iam.refuse("arn", report, "Cluster API names a profile, it has no ARN", "set iam.name");
+    iam.refuse("arn", report, "Cluster API refers to a profile by name, not by ARN", "set iam.name");
     iam.finish(report);
     profile
 }
@@ -148,7 +148,7 @@ fn market(given: &mut Fields, report: &mut Report) -> Map<String, Value> {
     let spot = match (given.text("spotPrice", report), market_type) {
         (price, None) if has_price => Some(object([("maxPrice", text(price))]).into()),
         (price, Some("CapacityBlock")) if !price.is_empty() => {
-            report.refuse(given.path("spotPrice"), "does not go with a capacity block", "remove it");
+            report.refuse(given.path("spotPrice"), "cannot be combined with a capacity block", "remove it");
             None
         }
         (price, Some("Spot")) if !price.is_empty() => Some(json!({ "maxPrice": price })),

@@ -19,7 +19,7 @@ pub fn to_native(spec: &Value, cluster_name: &str, cluster: &Value, report: &mut
         report.refuse("", "the region is not known", "add the AWSCluster to the objects");
     }
     let machine_type = given.required("instanceType", report, "is required", "name the type of the VM");
-    let profile = given.required("iamInstanceProfile", report, "natively every VM has one", "name it");
+    let profile = given.required("iamInstanceProfile", report, "MCM requires one", "name it");
     let (spot_price, market) = market(&mut given, report);
     let made = object([
         ("ami", text(image(&mut given, report))),
@@ -42,27 +42,27 @@ pub fn to_native(spec: &Value, cluster_name: &str, cluster: &Value, report: &mut
 }
 
 fn refuse_unsupported(given: &mut Fields, report: &mut Report) {
-    let group = "natively a placement group has an ID, not a name";
+    let group = "MCM refers to a placement group by ID, not by name";
     let group_advice = "put the group into placement.groupId of the providerSpec";
     for (name, reason, advice) in [
         ("providerID", "a template is for many VMs", "remove it"),
         ("instanceID", "a template is for many VMs", "remove it"),
-        ("ignition", "natively user data is not rewritten for Ignition", "use cloud-init, or remove it"),
-        ("elasticIpPool", "natively there are no Elastic IPs", "remove it"),
-        ("networkInterfaces", "natively interfaces are made with the VM", "remove it"),
-        ("privateDnsName", "the name of a Node is natively the default private DNS name", "remove it"),
+        ("ignition", "MCM does not rewrite user data for Ignition", "use cloud-init, or remove it"),
+        ("elasticIpPool", "MCM does not support Elastic IPs", "remove it"),
+        ("networkInterfaces", "MCM creates interfaces with the VM", "remove it"),
+        ("privateDnsName", "MCM expects the default private DNS name as the name of a Node", "remove it"),
         ("placementGroupName", group, group_advice),
         ("placementGroupPartition", group, group_advice),
-        ("dynamicHostAllocation", "natively no hosts are allocated", "name a host in hostID"),
+        ("dynamicHostAllocation", "MCM allocates no hosts", "name a host in hostID"),
     ] {
         given.refuse(name, report, reason, advice);
     }
     if given.text("assignPrimaryIPv6", report) == "enabled" {
-        let reason = "natively an IPv6 address needs ipv6AddressCount";
+        let reason = "MCM assigns an IPv6 address only with ipv6AddressCount";
         report.refuse(given.path("assignPrimaryIPv6"), reason, "remove it, and set it in the providerSpec");
     }
-    given.lose("uncompressedUserData", report, "user data is natively passed as it is", "");
-    let reason = "user data is natively part of the VM, not a secret of the cloud";
+    given.lose("uncompressedUserData", report, "MCM passes user data unchanged", "");
+    let reason = "MCM stores user data in the VM, not in a secret of the cloud";
     given.lose("cloudInit", report, reason, "keep credentials out of it");
     for name in ["imageLookupFormat", "imageLookupOrg", "imageLookupBaseOS"] {
         given.lose(name, report, "has no effect beside ami.id", "");
@@ -71,8 +71,8 @@ fn refuse_unsupported(given: &mut Fields, report: &mut Report) {
 
 fn image(given: &mut Fields, report: &mut Report) -> String {
     let mut ami = given.object("ami", report);
-    ami.refuse("eksLookupType", report, "natively images are not looked up", "set ami.id");
-    let image = ami.required("id", report, "natively images are not looked up", "name the image");
+    ami.refuse("eksLookupType", report, "MCM does not look up images", "set ami.id");
+    let image = ami.required("id", report, "MCM does not look up images", "name the image");
     ami.finish(report);
     image
 }
@@ -118,13 +118,13 @@ fn interface(given: &mut Fields, cluster: &Value, report: &mut Report) -> Value 
     overrides.finish(report);
     for mut group in given.objects("additionalSecurityGroups", report) {
         groups.extend(group.take("id"));
-        group.refuse("filters", report, "natively security groups are not looked up", "set id");
+        group.refuse("filters", report, "MCM does not look up security groups", "set id");
         group.finish(report);
     }
     groups.dedup();
     let mut subnet = given.object("subnet", report);
-    subnet.refuse("filters", report, "natively subnets are not looked up", "set id");
-    let id = subnet.required("id", report, "natively the subnet is given", "name it");
+    subnet.refuse("filters", report, "MCM does not look up subnets", "set id");
+    let id = subnet.required("id", report, "MCM requires a subnet", "name it");
     subnet.finish(report);
     let made = object([
         ("subnetID", text(id)),
@@ -141,7 +141,7 @@ fn block_devices(given: &mut Fields, report: &mut Report) -> Vec<Value> {
         let root = given.object("rootVolume", report);
         devices.push(volume(root, true, report));
     } else {
-        report.refuse(given.path("rootVolume"), "natively size and type of the root volume are given", "set them");
+        report.refuse(given.path("rootVolume"), "MCM requires size and type of the root volume", "set them");
     }
     let others = given.objects("nonRootVolumes", report);
     devices.extend(others.into_iter().map(|other| volume(other, false, report)));
@@ -149,18 +149,18 @@ fn block_devices(given: &mut Fields, report: &mut Report) -> Vec<Value> {
 }
 
 fn volume(mut volume: Fields, is_root: bool, report: &mut Report) -> Value {
-    let type_ = volume.required("type", report, "natively the type of a volume is given", "set it");
+    let type_ = volume.required("type", report, "MCM requires the type of a volume", "set it");
     if !type_.is_empty() && !VOLUME_TYPES.contains(&type_.as_str()) {
         let advice = format!("use one of {}", VOLUME_TYPES.join(", "));
-        report.refuse(volume.path("type"), format!("{type_} is not supported natively"), advice);
+        report.refuse(volume.path("type"), format!("MCM does not support {type_}"), advice);
     }
     let name = if is_root {
-        volume.lose("deviceName", report, "natively the root device has no name of its own", "");
+        volume.lose("deviceName", report, "MCM does not name the root device", "");
         ROOT.to_owned()
     } else {
-        volume.required("deviceName", report, "natively the name of a device is given", "set it, such as /dev/sdf")
+        volume.required("deviceName", report, "MCM requires the name of a device", "set it, such as /dev/sdf")
     };
-    let reason = "the native driver does not send it: another key would encrypt the volume";
+    let reason = "the MCM driver does not send it: another key would encrypt the volume";
     volume.refuse("encryptionKey", report, reason, "remove it");
     let ebs = object([
         ("volumeType", text(type_)),
@@ -207,7 +207,7 @@ fn market(given: &mut Fields, report: &mut Report) -> (Option<Value>, Option<Val
         ("" | "OnDemand", false) => (None, None),
         ("CapacityBlock", false) => (None, Some(json!({ "marketType": "capacity-block" }))),
         (other, _) => {
-            let reason = format!("{other} does not go with spotMarketOptions or is not known");
+            let reason = format!("{other} cannot be combined with spotMarketOptions or is unknown");
             report.refuse(given.path("marketType"), reason, "correct it");
             (None, None)
         }

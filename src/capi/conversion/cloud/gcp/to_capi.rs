@@ -138,7 +138,7 @@ fn check_disk(disk: &mut Fields, is_boot: bool, labels: Option<&Value>, report: 
         report.refuse(disk.path("autoDelete"), "Cluster API deletes disks with the VM", "remove it");
     }
     for name in ["provisionedIops", "provisionedThroughput", "storagePool"] {
-        disk.refuse(name, report, "is not known to Cluster API: the disk would be another one", "remove it");
+        disk.refuse(name, report, "is not known to Cluster API: the disk would differ", "remove it");
     }
     let given = disk.filled("labels");
     let is_expected = if is_boot { given.as_ref() == labels } else { given.is_none() };

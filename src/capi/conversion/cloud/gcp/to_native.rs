@@ -20,7 +20,7 @@ const OFF: &str = "off";
 pub fn to_native(spec: &Value, cluster_name: &str, zone: &str, cluster: &Value, report: &mut Report) -> Value {
     let mut given = Fields::of("spec.template.spec", spec.clone(), report);
     given.refuse("providerID", report, "a template is for many VMs", "remove it");
-    given.refuse("resourceManagerTags", report, "natively there are no resource manager tags", "remove them");
+    given.refuse("resourceManagerTags", report, "MCM does not support resource manager tags", "remove them");
     let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();
     if region.is_empty() {
         report.refuse("", "the region is not known", "add the GCPCluster to the objects");
@@ -29,7 +29,7 @@ pub fn to_native(spec: &Value, cluster_name: &str, zone: &str, cluster: &Value, 
         report.refuse("", "the zone is not known", "set failureDomain in the deployment that uses the template");
     }
     if given.choice("confidentialCompute", &ON_OFF, report) == Some(ON) {
-        let reason = "natively there is no confidential computing";
+        let reason = "MCM does not support confidential computing";
         report.refuse(given.path("confidentialCompute"), reason, "remove it");
     }
     let labels = given.filled("additionalLabels");
@@ -63,7 +63,7 @@ fn disks(given: &mut Fields, labels: Option<&Value>, report: &mut Report) -> Vec
     let image = given.text("image", report);
     let image = if image.is_empty() { family } else { image };
     if image.is_empty() {
-        report.refuse(given.path("image"), "natively images are not looked up", "name the image");
+        report.refuse(given.path("image"), "MCM does not look up images", "name the image");
     }
     let root = object([
         ("autoDelete", Some(true.into())),
@@ -103,7 +103,7 @@ fn encryption(mut key: Fields, report: &mut Report) -> Option<Value> {
         return None;
     }
     // A supplied key is confidential, so it is refused and never noted.
-    let reason = "natively keys are those of the key management service";
+    let reason = "MCM supports only keys of the key management service";
     key.refuse("suppliedKey", report, reason, "use a managed key");
     if key.text("keyType", report) != "Managed" {
         report.refuse(key.path("keyType"), reason, "use Managed");
@@ -136,14 +136,14 @@ fn metadata(given: &mut Fields, report: &mut Report) -> Option<Value> {
     let items = given.list("additionalMetadata", report);
     for (index, _) in items.iter().enumerate().filter(|(_, item)| item["key"] == "user-data") {
         let path = format!("{}[{index}].key", given.path("additionalMetadata"));
-        report.refuse(path, "user-data is natively the bootstrap data", "use another key");
+        report.refuse(path, "MCM uses user-data for the bootstrap data", "use another key");
     }
     filled(items)
 }
 
 fn interface(given: &mut Fields, cluster: &Value, report: &mut Report) -> Value {
     let network = cluster.pointer("/spec/network/name").and_then(Value::as_str).unwrap_or("default");
-    let mut range = given.only("aliasIPRanges", report, "natively there is one range");
+    let mut range = given.only("aliasIPRanges", report, "MCM supports one range");
     let is_public = given.flag("publicIP", report) == Some(true);
     let mut of_range = |name: &str| range.as_mut().and_then(|range| range.take(name));
     let made = object([
@@ -161,7 +161,7 @@ fn interface(given: &mut Fields, cluster: &Value, report: &mut Report) -> Value 
 }
 
 fn gpu(given: &mut Fields, report: &mut Report) -> Option<Value> {
-    let mut gpu = given.only("guestAccelerators", report, "natively a VM has GPUs of one type")?;
+    let mut gpu = given.only("guestAccelerators", report, "MCM supports GPUs of one type per VM")?;
     // Natively the last part of the URL is enough.
     let type_ = gpu.text("type", report);
     let type_ = type_.rsplit('/').next().unwrap_or_default();
@@ -173,7 +173,7 @@ fn gpu(given: &mut Fields, report: &mut Report) -> Option<Value> {
 fn scheduling(given: &mut Fields, has_gpu: bool, report: &mut Report) -> Value {
     let preemptible = given.flag("preemptible", report) == Some(true);
     if given.choice("provisioningModel", &[("Standard", "Standard"), ("Spot", "Spot")], report) == Some("Spot") {
-        let reason = "natively there are preemptible VMs, and no spot VMs";
+        let reason = "MCM supports preemptible VMs, not spot VMs";
         report.refuse(given.path("provisioningModel"), reason, "use preemptible");
     }
     let maintenance = given.choice("onHostMaintenance", &[("Migrate", "MIGRATE"), ("Terminate", "TERMINATE")], report);

@@ -47,7 +47,7 @@ fn t26_nothing_is_done_beside_a_native_manager() {
     assert_eq!(world.log, [""; 0], "at the start it is only not known yet");
     world.obstacle = obstacle(true);
     world.pass();
-    assert_eq!((world.condition("Ready").as_str(), &world.native), ("False NativeManager", &None));
+    assert_eq!((world.condition("Ready").as_str(), &world.native), ("False MachineControllerManagerActive", &None));
     world.obstacle = None;
     world.pass();
     world.vm("simulated:///r/vm");

@@ -48,7 +48,7 @@ fn a_member_never_makes_a_native_machine() {
     assert!(world.native.is_none());
     world.delete();
     world.pass();
-    assert!(world.native.is_none() && world.object.is_none(), "its VM went with the native Machine");
+    assert!(world.native.is_none() && world.object.is_none(), "its VM went with the MCM Machine");
 }
 
 /// P14: core has drained the Node when it deletes the object.
@@ -63,7 +63,7 @@ fn a_member_that_is_deleted_takes_its_vm_along_without_a_second_drain() {
     let meta = &world.native.as_ref().unwrap()["metadata"];
     assert_eq!((&meta["labels"]["force-deletion"], meta["deletionTimestamp"].is_string()), (&json!("True"), true));
     let at = |what: &str| world.log.iter().position(|line| line.starts_with(what)).unwrap();
-    assert!(at("patch native Machine") < at("delete native Machine"), "{:?}", world.log);
+    assert!(at("patch MCM Machine") < at("delete MCM Machine"), "{:?}", world.log);
     world.native = None;
     world.pass();
     assert!(world.object.is_none());

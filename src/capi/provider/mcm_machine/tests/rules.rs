@@ -11,7 +11,7 @@ fn nothing_is_written_before_core_made_the_machine_an_owner() {
     let mut world = World::with_data();
     let untouched = world.object.clone();
     world.set_object(&json!({ "metadata": { "ownerReferences": null } }));
-    assert_eq!(world.pass(), ["core to make its Machine an owner"]);
+    assert_eq!(world.pass(), ["Cluster API core to set its Machine as an owner"]);
     world.set_cluster(&json!({ "spec": { "paused": true } }));
     world.pass();
     assert_eq!(world.log, [""; 0], "not even the condition Paused");
@@ -320,7 +320,7 @@ fn the_vm_is_released_before_the_native_machine_is_deleted(#[values(false, true)
         (&json!(""), true)
     );
     let at = |what: &str| world.log.iter().position(|line| line.starts_with(what));
-    assert!(is_deleted_already || at("patch native Machine") < at("delete native Machine"), "{:?}", world.log);
+    assert!(is_deleted_already || at("patch MCM Machine") < at("delete MCM Machine"), "{:?}", world.log);
 }
 
 /// A1: a VM has one machine. Another object that claims it neither adopts nor deletes it.
@@ -509,7 +509,7 @@ fn a_deletion_ends_when_the_native_machine_is_gone(#[case] loss: fn(&mut World))
         world.pass();
     }
     assert!(world.object.is_none(), "{}", world.story);
-    assert!(world.log.iter().any(|action| action == "read the native Machine live"), "{:?}", world.log);
+    assert!(world.log.iter().any(|action| action == "read the MCM Machine live"), "{:?}", world.log);
 }
 
 /// O6, T16: the condition that the admission policy reads.

@@ -28,6 +28,6 @@ fn from_creation_to_deletion() {
     world.set_cluster(&json!({ "spec": { "paused": false } }));
     say(&mut world, "the Cluster is unpaused");
     world.native = None;
-    say(&mut world, "the native Machine is gone");
+    say(&mut world, "the MCM Machine is gone");
     insta::assert_snapshot!(world.story);
 }

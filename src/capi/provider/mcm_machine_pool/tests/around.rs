@@ -12,7 +12,7 @@ fn t26_nothing_is_done_beside_a_native_manager() {
     world.obstacle = Some(Obstacle { on: "a Lease to expire".to_owned(), is_certain: true });
     world.set_pool(&json!({ "spec": { "replicas": 9 } }));
     assert_eq!(world.pass(), ["a Lease to expire"]);
-    assert_eq!((world.condition("Ready").as_str(), world.log.len()), ("False NativeManager", 1));
+    assert_eq!((world.condition("Ready").as_str(), world.log.len()), ("False MachineControllerManagerActive", 1));
     assert_eq!(world.deployments["p"]["spec"]["replicas"], 3);
     world.delete();
     world.pass();

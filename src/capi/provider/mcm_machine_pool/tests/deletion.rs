@@ -20,7 +20,7 @@ fn the_finalizer_is_removed_when_no_native_object_is_left() {
     world.natives.clear();
     world.pass();
     assert!(world.object.is_none());
-    assert!(world.log.contains(&"look for native objects live".to_owned()), "{:?}", world.log);
+    assert!(world.log.contains(&"look for MCM objects live".to_owned()), "{:?}", world.log);
 }
 
 /// O7, O8: without its owner, its Cluster, its class, its data.
@@ -57,7 +57,7 @@ fn the_vms_are_released_before_a_deployment_is_deleted(#[values(false, true)] is
         (&json!(""), true)
     );
     let at = |what: &str| world.log.iter().position(|line| line.starts_with(what));
-    assert!(is_deleted_already || at("patch native") < at("delete native"), "{:?}", world.log);
+    assert!(is_deleted_already || at("patch MCM") < at("delete MCM"), "{:?}", world.log);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_pool_waits_for_native_objects_that_cannot_be_read() {
     world.deployments.clear();
     world.natives.clear();
     world.unreadable_machines.push("p-1".to_owned());
-    assert_eq!(world.pass(), ["the native object p-1 to become readable"]);
+    assert_eq!(world.pass(), ["the MCM object p-1 to become readable"]);
     assert!(world.object.is_some());
 }
 

@@ -49,7 +49,7 @@ fn a_native_machine_that_its_set_deletes_is_deleted_by_way_of_its_machine() {
     assert_eq!(world.log[0], "delete Machine p-1");
     assert!(world.machines["p-1"]["metadata"]["deletionTimestamp"].is_string());
     assert!(world.machines["p-0"]["metadata"]["deletionTimestamp"].is_null());
-    assert!(world.pass().contains(&"core to drain the Node of Machine p-1".to_owned()));
+    assert!(world.pass().contains(&"Cluster API core to drain the Node of Machine p-1".to_owned()));
 }
 
 /// P14: never an MCMMachine that has no Machine yet.
@@ -58,7 +58,7 @@ fn an_mcm_machine_without_a_machine_waits_for_core() {
     let mut world = running();
     world.machines.remove("p-1");
     patch::apply(world.natives.get_mut("p-1").unwrap(), &deleted());
-    assert!(world.pass().contains(&"core to make Machine p-1, so that it can be deleted".to_owned()));
+    assert!(world.pass().contains(&"Cluster API core to create Machine p-1, so that it can be deleted".to_owned()));
 }
 
 /// P14: the annotation arrives before the number of machines does, or another VM would go.
@@ -70,7 +70,7 @@ fn the_machine_that_somebody_chose_goes_first() {
     world.set_pool(&json!({ "spec": { "replicas": 2 } }));
     world.pass();
     let at = |what: &str| world.log.iter().position(|line| line.starts_with(what)).unwrap();
-    assert!(at("patch native Machine p-2") < at("patch native MachineDeployment p"), "{:?}", world.log);
+    assert!(at("patch MCM Machine p-2") < at("patch MCM MachineDeployment p"), "{:?}", world.log);
     assert_eq!(world.natives["p-2"]["metadata"]["annotations"]["machinepriority.machine.sapcloud.io"], "1");
     let undone = json!({ "metadata": { "annotations": { "cluster.x-k8s.io/delete-machine": null } } });
     patch::apply(world.machines.get_mut("p-2").unwrap(), &undone);
@@ -157,8 +157,8 @@ fn the_machines_are_read_live_before_their_number_is_lowered() {
     world.set_pool(&json!({ "spec": { "replicas": 2 } }));
     world.pass();
     assert_eq!(world.log[0], "read the Machines live");
-    assert!(world.log[1].starts_with("patch native Machine p-2"), "{:?}", world.log);
-    assert!(world.log[2].starts_with("patch native MachineDeployment p"), "{:?}", world.log);
+    assert!(world.log[1].starts_with("patch MCM Machine p-2"), "{:?}", world.log);
+    assert!(world.log[2].starts_with("patch MCM MachineDeployment p"), "{:?}", world.log);
     world.log.clear();
     world.set_pool(&json!({ "spec": { "replicas": 4 } }));
     world.pass();

@@ -11,7 +11,7 @@ use crate::api::patch;
 fn nothing_is_written_before_core_made_the_machine_pool_an_owner() {
     let mut world = World::new();
     world.set_object(&json!({ "metadata": { "ownerReferences": null } }));
-    assert_eq!(world.pass(), ["core to make its MachinePool an owner"]);
+    assert_eq!(world.pass(), ["Cluster API core to set its MachinePool as an owner"]);
     world.set_cluster(&json!({ "spec": { "paused": true } }));
     world.pass();
     assert_eq!(world.log, [""; 0], "not even the condition Paused");
@@ -240,8 +240,8 @@ fn the_machines_whose_nodes_the_autoscaler_deletes_go_first() {
     world.set_pool(&json!({ "spec": { "replicas": 2 } }));
     world.pass();
     let at = |what: &str| world.log.iter().position(|line| line.starts_with(what)).unwrap();
-    assert!(at("read the Nodes live") < at("patch native Machine p-2"));
-    assert!(at("patch native Machine p-2") < at("patch native MachineDeployment p"), "{:?}", world.log);
+    assert!(at("read the Nodes live") < at("patch MCM Machine p-2"));
+    assert!(at("patch MCM Machine p-2") < at("patch MCM MachineDeployment p"), "{:?}", world.log);
     let priorities = |world: &World| {
         let all = ["p-0", "p-1", "p-2"].map(|name| world.natives[name]["metadata"]["annotations"][PRIORITY].clone());
         all.map(|value| value.as_str().map(str::to_owned))

@@ -18,7 +18,7 @@ fn from_creation_to_deletion() {
     world.nodes_unknown = None;
     say(&mut world, "the workload cluster is connected");
     world.catch_up();
-    say(&mut world, "the native controllers have made the machines");
+    say(&mut world, "the MCM controllers have made the machines");
     world.set_pool(&json!({ "spec": { "replicas": 2 } }));
     say(&mut world, "core wants fewer machines");
     patch::apply(world.natives.get_mut("p-2").unwrap(), &deleted());
@@ -36,6 +36,6 @@ fn from_creation_to_deletion() {
     say(&mut world, "the Cluster is unpaused");
     world.deployments.clear();
     world.natives.clear();
-    say(&mut world, "the native objects are gone");
+    say(&mut world, "the MCM objects are gone");
     insta::assert_snapshot!(world.story);
 }
