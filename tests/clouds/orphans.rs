@@ -99,7 +99,7 @@ async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
         until_gone(&*cloud, &format!("orphan-{number}")).await;
     }
     for pool in [&first, &second] {
-        until_told(pool, "OrphanLeftAlone").await;
+        until_told(pool, "OrphanKept").await;
         assert!(pool.world.scene.now().settled(1, "small"), "its machine lost nothing");
         // The VM is deleted before its deletion is counted.
         until_measured(pool, DELETED).await;
@@ -124,7 +124,7 @@ async fn unmarked_vms_stay(cloud: Arc<dyn Simulation>) {
     let pool = pool.run(&FLAGS).await;
     let owner = owner(&pool).await;
     cloud.create_for("ours", LONE, &owner).await;
-    let text = until_told(&pool, "OrphanLeftAlone").await;
+    let text = until_told(&pool, "OrphanKept").await;
     let class = format!("MachineClass {}/small has the same tag", other.world.namespace);
     assert!(text.contains(&class) && text.contains("theirs-1") && !text.contains("ours"), "{text}");
     until_gone(&*cloud, "ours").await;

@@ -126,7 +126,7 @@ pub(super) fn machine_rules() -> Vec<ValidationRule> {
 
 pub(super) fn set_rules() -> Vec<ValidationRule> {
     vec![
-        required(".selector", "write matchLabels with labels that template.metadata.labels has too", |spec| {
+        required(".selector", "write matchLabels with labels that are also in template.metadata.labels", |spec| {
             format!("{spec}.?selector.hasValue()")
         }),
         selects_template(),

@@ -160,7 +160,7 @@ impl fmt::Display for Action {
             Self::DetachVolumes { node } => write!(f, "delete volume attachments of node {node}"),
             Self::EvictPod(pod) => write!(f, "evict pod {pod}"),
             Self::DeletePod(pod) => write!(f, "delete pod {pod}"),
-            Self::LookAtPermit(keys) => write!(f, "look at the replacement permit of {}", meltdown::names(keys)),
+            Self::LookAtPermit(keys) => write!(f, "check the replacement permit of {}", meltdown::names(keys)),
             Self::TakePermit(keys) => write!(f, "take the replacement permit of {}", meltdown::names(keys)),
             Self::WaivePermit(machine) => {
                 write!(f, "waive the replacement permit of {}", machine.metadata.name.as_deref().unwrap_or_default())

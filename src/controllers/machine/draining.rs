@@ -79,7 +79,10 @@ pub(super) fn plan(
     let (mode, memory) = (rules.mode(snapshot.now), &snapshot.memory);
     let unread = memory.volumes.unread(pods);
     if mode == Mode::Normal && !unread.is_empty() && snapshot.learned.unread_volumes.is_none() {
-        plan.then(Action::ReadVolumes(unread), "volumes decide about the order of the pods and are awaited");
+        plan.then(
+            Action::ReadVolumes(unread),
+            "volumes determine the order of evictions, and the drain waits for them",
+        );
         return Outcome::Busy { refused_by: BTreeSet::new() };
     }
     let (attempts, again) = match mode {

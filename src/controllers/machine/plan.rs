@@ -97,7 +97,7 @@ fn show_pause(plan: &mut Plan<Action>, snapshot: &Snapshot, hold: Option<&Hold>)
     let mut next = status::stored(&snapshot.machine);
     let is_news = conditions::set_paused(&mut next.conditions, hold, snapshot.now);
     if is_news {
-        let reason = if hold.is_some() { "the Machine is left alone from now on" } else { "its hold has ended" };
+        let reason = if hold.is_some() { "the Machine is on hold from now on" } else { "its hold has ended" };
         plan.then(Action::WriteStatus(Box::new(next)), reason);
     }
     is_news

@@ -81,7 +81,7 @@ pub(super) fn show_refusals(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
     let action = Action::WriteStatus(Box::new(next));
     match message.as_str() {
-        "" => plan.then(action, "nothing is refused on the Node any more"),
+        "" => plan.then(action, "the API server accepts every write to the Node"),
         _ => {
             let event = Event::warning(EventReason::NodeWriteRefused, message);
             plan.then_recording(action, "the condition shows what is refused on the Node", event)

@@ -39,12 +39,12 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
             show(&mut plan, snapshot, Some((VmReason::NotFound, &text)), None);
         }
         VmView::Found(vm) | VmView::Uninitialized(vm) | VmView::Created(vm) | VmView::Initialized(vm) => {
-            let text = vm.halted.as_ref().map(|state| format!("VM {} does not run: it is {state}", vm.provider_id));
+            let text = vm.halted.as_ref().map(|state| format!("VM {} is not running: it is {state}", vm.provider_id));
             show(&mut plan, snapshot, text.as_deref().map(|text| (VmReason::NotRunning, text)), Some(vm));
         }
     }
     if plan.steps.is_empty() && plan.waits.is_empty() {
-        plan.wait(WaitKind::VmLookup, "the next look at the VM", Some(next_look(snapshot)));
+        plan.wait(WaitKind::VmLookup, "the next check of the VM", Some(next_look(snapshot)));
     }
     plan
 }
@@ -54,22 +54,22 @@ fn look(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     let failure = snapshot.memory.failure_of(Call::Status);
     let again = failure.map(|failure| retry::retry_at(Call::Status, failure, policy, false));
     if let Some(due) = due.max(again.filter(|again| *again > snapshot.now)) {
-        plan.wait(WaitKind::VmLookup, "the next look at the VM", Some(due));
+        plan.wait(WaitKind::VmLookup, "the next check of the VM", Some(due));
         return;
     }
     if !matches!(snapshot.class, ClassView::Present { .. }) {
-        plan.wait(WaitKind::Class, "a class with a driver, to look at the VM", None);
+        plan.wait(WaitKind::Class, "a class with a driver, to check the VM", None);
         return;
     }
     match &snapshot.learned.secret {
         SecretView::NotRead => drop(plan.then(Action::ReadSecret, "the driver needs credentials")),
         // NotFound with other credentials is not an answer about this VM.
         SecretView::Read(facts) if facts.missing.is_empty() => {
-            plan.then(Action::GetVmStatus, "no Node shows whether the VM still runs");
+            plan.then(Action::GetVmStatus, "there is no Node to show whether the VM is running");
         }
         SecretView::Read(_) | SecretView::Failed(_) => {
             let until = after(snapshot.now, PERIOD);
-            plan.wait(WaitKind::Secret, "the Secrets of the class, to look at the VM", Some(until));
+            plan.wait(WaitKind::Secret, "the Secrets of the class, to check the VM", Some(until));
         }
     }
 }
@@ -92,12 +92,14 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, problem: Option<(VmReason,
     let action = Action::WriteStatus(Box::new(next.clone()));
     match problem {
         Some((_, text)) if is_news => {
-            plan.then_recording(action, "the VM does not run", Event::warning(EventReason::Unhealthy, text));
+            plan.then_recording(action, "the VM is not running", Event::warning(EventReason::Unhealthy, text));
         }
         None if is_news => {
-            let event =
-                Event::normal(EventReason::Recovered, format!("VM {} runs again", snapshot.machine.spec.provider_id));
-            plan.then_recording(action, "the VM runs again", event);
+            let event = Event::normal(
+                EventReason::Recovered,
+                format!("VM {} is running again", snapshot.machine.spec.provider_id),
+            );
+            plan.then_recording(action, "the VM is running again", event);
         }
         _ if next.addresses != stored.addresses => drop(plan.then(action, "the addresses of the VM changed")),
         _ => {}

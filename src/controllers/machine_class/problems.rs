@@ -24,7 +24,7 @@ pub(super) fn report(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
     let patch = Action::PatchClass(json!({ "metadata": { "annotations": { CLASS_PROBLEMS: text } } }));
     match text {
-        None => plan.then(patch, "the driver reports no problems with the class any more"),
+        None => plan.then(patch, "the driver no longer reports problems with the class"),
         Some(text) => {
             let verdict = if problems.errors.is_empty() { "accepts the class, but" } else { "rejects the class" };
             let event = Event::warning(EventReason::InvalidSpec, format!("The driver {verdict}: {text}"));

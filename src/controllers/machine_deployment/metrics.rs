@@ -48,10 +48,10 @@ fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut 
     const REPLICAS: Desc<2> = plain("mcm_machine_deployment_info_spec_replicas", "Desired replicas of a deployment.");
     const MIN_READY: Desc<2> = plain(
         "mcm_machine_deployment_info_spec_min_ready_seconds",
-        "Value of minReadySeconds of a deployment; not used.",
+        "Value of minReadySeconds of a deployment. It has no effect.",
     );
     const HISTORY: Desc<2> =
-        plain("mcm_machine_deployment_info_spec_revision_history_limit", "Old machine sets that a deployment keeps.");
+        plain("mcm_machine_deployment_info_spec_revision_history_limit", "Old machine sets that a deployment retains.");
     const DEADLINE: Desc<2> = plain(
         "mcm_machine_deployment_info_spec_progress_deadline_seconds",
         "Seconds without progress after which a rollout is reported as stuck.",
@@ -104,7 +104,7 @@ fn deployment_status(object: [&str; 2], status: &crate::api::machine::MachineDep
         plain("mcm_machine_deployment_status_updated_replicas", "Machines of a deployment with the current template.");
     const COLLISIONS: Desc<2> = plain(
         "mcm_machine_deployment_status_collision_count",
-        "How often the name of a deployment's new set was taken.",
+        "Hash collisions in the name of a deployment's new set.",
     );
 
     let values = [

@@ -33,7 +33,7 @@ const SET_FAILED: Desc<7> =
 pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>>, out: &mut Exposition) {
     const SPEC_REPLICAS: Desc<2> = plain("mcm_machine_set_info_spec_replicas", "Desired replicas of a set.");
     const MIN_READY: Desc<2> =
-        plain("mcm_machine_set_info_spec_min_ready_seconds", "Value of minReadySeconds of a set; not used.");
+        plain("mcm_machine_set_info_spec_min_ready_seconds", "Value of minReadySeconds of a set. It has no effect.");
     const REPLICAS: Desc<2> = plain("mcm_machine_set_status_replicas", "Machines of a set.");
     const AVAILABLE: Desc<2> =
         plain("mcm_machine_set_status_available_replicas", "Machines of a set that are available.");

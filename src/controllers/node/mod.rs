@@ -142,7 +142,7 @@ impl fmt::Display for Action {
             Self::RememberMark => f.write_str("remember the mark"),
             Self::GetNode => f.write_str("read node"),
             Self::LookAtPermit { permits, .. } => {
-                write!(f, "look at the replacement permit of {}", meltdown::names(permits))
+                write!(f, "check the replacement permit of {}", meltdown::names(permits))
             }
             Self::TakePermit { permits, .. } => {
                 write!(f, "take the replacement permit of {}", meltdown::names(permits))

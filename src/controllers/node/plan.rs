@@ -63,7 +63,7 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, no
         (false, Some(_)) => {
             plan.wait(
                 WaitKind::NodeClaim,
-                format!("the manager that has machine {owner}: this one leaves the node alone"),
+                format!("the manager of machine {owner}: this manager ignores the node"),
                 None,
             );
         }
@@ -77,21 +77,20 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, no
                 _ => {
                     let patch = marks(None, Some(json!("1")));
                     let reason = format!(
-                        "machine {owner} is unknown here; another manager that has it will remove the annotation"
+                        "machine {owner} is unknown here; the manager of that machine will remove the annotation"
                     );
                     plan.then(Action::PatchNode { patch, mark: Mark::Put }, reason);
                 }
             }
         }
         (true, None) => {
-            plan.then(Action::RememberMark, "another manager that has the machine will remove the annotation");
+            plan.then(Action::RememberMark, "the manager of that machine will remove the annotation");
         }
         (true, Some(since)) => {
             let Some(patch) = finalizer::remove(&node.metadata, NODE_FINALIZER) else { return };
             match after(Some(since), policy.creation_timeout).filter(|due| *due > snapshot.now) {
                 Some(due) => {
-                    let text =
-                        format!("another manager with machine {owner} to remove the annotation not-managed-by-mcm");
+                    let text = format!("the manager of machine {owner} to remove the annotation not-managed-by-mcm");
                     plan.wait(WaitKind::NodeClaim, text, Some(due));
                 }
                 None => {
@@ -108,7 +107,7 @@ fn declare_not_managed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Po
     if snapshot.memory.marked_at.is_some() {
         plan.wait(
             WaitKind::NodeClaim,
-            "the manager that removed the annotation not-managed-by-mcm: this one leaves the node alone",
+            "the manager that removed the annotation not-managed-by-mcm: this manager ignores the node",
             None,
         );
         return;

@@ -15,7 +15,7 @@ pub(crate) fn of_native(meta: &ObjectMeta) -> Option<Hold> {
     let pool = || meta.labels.as_ref()?.get(labels::POOL).map(|pool| format!("MCMMachinePool {pool}"));
     let of_provider = controller.map(|controller| format!("{} {}", controller.kind, controller.name)).or_else(pool);
     match of_provider {
-        Some(owner) => Some(Hold::from(format!("the manager of {owner}, which has this object"))),
+        Some(owner) => Some(Hold::from(format!("the manager of {owner}, which owns this object"))),
         None => migrating(meta),
     }
 }
@@ -44,11 +44,11 @@ mod tests {
     #[case::of_a_set(json!({ "ownerReferences": controller("machine.sapcloud.io/v1alpha1", "MachineSet") }), None)]
     #[case::of_the_provider(
         json!({ "ownerReferences": controller("infrastructure.cluster.x-k8s.io/v1beta2", "MCMMachine") }),
-        Some(("the manager of MCMMachine x, which has this object", false))
+        Some(("the manager of MCMMachine x, which owns this object", false))
     )]
     #[case::of_a_pool(
         json!({ "labels": { "machine.mcm/pool": "p" } }),
-        Some(("the manager of MCMMachinePool p, which has this object", false))
+        Some(("the manager of MCMMachinePool p, which owns this object", false))
     )]
     #[case::moved(
         json!({ "annotations": { "machine.mcm/migration": "m" } }),
@@ -59,7 +59,7 @@ mod tests {
             "annotations": { "machine.mcm/migration": "m" },
             "ownerReferences": controller("infrastructure.cluster.x-k8s.io/v1beta2", "MCMMachine"),
         }),
-        Some(("the manager of MCMMachine x, which has this object", false))
+        Some(("the manager of MCMMachine x, which owns this object", false))
     )]
     fn an_object_has_one_master(#[case] meta: Value, #[case] expected: Option<(&str, bool)>) {
         let hold = of_native(&serde_json::from_value(meta).unwrap());

@@ -18,14 +18,14 @@ const WITHOUT_VM: Desc<2> = Desc::gauge(
 
 const FOREIGN: Desc<2> = Desc::gauge(
     "mcm_foreign_vms",
-    "VMs without a machine in the last complete list of a class that are left alone: they carry the marker of another owner, \
-     or none while others use the cluster tag.",
+    "VMs without a machine in the last complete list of a class that are kept: they carry the marker of another \
+     owner, or none while others use the cluster tag.",
     ["namespace", "class"],
 );
 
 const UNIDENTIFIED: Desc<2> = Desc::gauge(
     "mcm_unidentified_vms",
-    "VMs in the last complete list of a class without a valid provider ID or name of a machine. They are left alone.",
+    "VMs in the last complete list of a class without a valid provider ID or name of a machine. They are kept.",
     ["namespace", "class"],
 );
 

@@ -59,7 +59,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     };
     let again = Some(after(snapshot.now, period));
     if let Some(problem) = &snapshot.uncertain {
-        plan.wait(WaitKind::CacheUntrusted, format!("certainty about machines: {problem}"), again);
+        plan.wait(WaitKind::CacheUntrusted, format!("a trusted list of machines: {problem}"), again);
         return plan;
     }
     let mut verdicts = judge(vms, &snapshot.claims, owner);
@@ -112,12 +112,14 @@ fn wait(
     let unmarked = verdicts.values().filter(|one| **one == Verdict::Unmarked).count();
     match (sharing, snapshot.memory.orphans.len()) {
         (Sharing::Unknown(error), _) => {
-            let text =
-                format!("the MachineClasses of other namespaces, to judge {unmarked} VMs without a marker: {error}");
+            let text = format!(
+                "the MachineClasses of other namespaces, to decide about {unmarked} VMs without a marker: {error}"
+            );
             plan.wait(WaitKind::OrphanCheck, text, Some(again.min(after(snapshot.now, AFTER_FAILURE))));
         }
         (Sharing::Shared(how), _) => {
-            let text = format!("its own cluster tag, to judge {unmarked} VMs without a machine and a marker: {how}");
+            let text =
+                format!("its own cluster tag, to decide about {unmarked} VMs without a machine and a marker: {how}");
             plan.wait(WaitKind::OrphanCheck, text, Some(again));
         }
         (Sharing::Alone, 0) => {
@@ -187,7 +189,7 @@ fn record(
     let new: Vec<String> = orphans.into_iter().filter(|vm| !before.orphans.contains_key(vm)).collect();
     let reason = reason(vms, &memory);
     let left_alone = left_alone_text(sharing, &before.left_alone, &memory.left_alone);
-    let left_alone = left_alone.map(|text| Event::warning(EventReason::OrphanLeftAlone, text));
+    let left_alone = left_alone.map(|text| Event::warning(EventReason::OrphanKept, text));
     let unidentified = unidentified_text(&before.unidentified, &memory.unidentified);
     let unidentified = unidentified.map(|text| Event::warning(EventReason::VmUnidentified, text));
     let warnings = left_alone.into_iter().chain(unidentified).collect();
@@ -196,9 +198,9 @@ fn record(
         plan.then(action, reason);
     } else {
         let fate = if policy.is_dry_run {
-            "they are left alone (dry run)".to_owned()
+            "they are kept (dry run)".to_owned()
         } else {
-            format!("deleted if that is still so in {} min", patience(policy).as_mins())
+            format!("deleted if they still have none in {} min", patience(policy).as_mins())
         };
         let text = format!("VMs without a machine: {}; {fate}", shortened(&new));
         plan.then_recording(action, reason, Event::warning(EventReason::OrphanFound, text));
@@ -207,7 +209,7 @@ fn record(
 
 fn reason(vms: &Listed, memory: &Memory) -> String {
     let counts = format!(
-        "{} VMs: {} without a machine, {} that may be of another machine; {} machines without a VM",
+        "{} VMs: {} without a machine, {} that may belong to another machine; {} machines without a VM",
         vms.len(),
         memory.orphans.len(),
         memory.doubtful.len(),
@@ -226,7 +228,7 @@ fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<
     let new: Vec<String> = now.difference(before).cloned().collect();
     (!new.is_empty()).then(|| {
         format!(
-            "VMs without a machine here and without an owner are left alone, because others use the cluster tag: {}; {how}. \
+            "VMs without a machine here and without an owner are kept, because others use the cluster tag: {}; {how}. \
              Give each namespace its own cluster tag, or delete those VMs that no namespace needs",
             shortened(&new)
         )
@@ -243,7 +245,7 @@ fn unidentified(vms: &Listed) -> BTreeSet<String> {
 fn unidentified_text(before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<String> {
     let new: Vec<String> = now.difference(before).cloned().collect();
     let text = format!(
-        "VMs without a valid provider ID or name of a machine: {}; they are left alone: correct their names in the cloud, or \
+        "VMs without a valid provider ID or name of a machine: {}; they are kept: correct their names in the cloud, or \
          the driver",
         shortened(&new)
     );

@@ -122,7 +122,7 @@ impl fmt::Display for Action {
         match self {
             Self::WriteSet { set, .. } => write!(f, "write set {}", set.name_any()),
             Self::WriteDeployment { .. } => f.write_str("write deployment"),
-            Self::RememberUnfreeze(_) => f.write_str("remember the end of the freeze"),
+            Self::RememberUnfreeze(_) => f.write_str("record the end of the freeze"),
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     let again = Some(next_check(snapshot.now, policy));
     if let Some(problem) = &snapshot.uncertain {
-        plan.wait(WaitKind::CacheUntrusted, format!("a certain number of machines: {problem}"), again);
+        plan.wait(WaitKind::CacheUntrusted, format!("a reliable number of machines: {problem}"), again);
         return plan;
     }
     let deployment = snapshot.deployment.as_deref();

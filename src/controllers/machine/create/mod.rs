@@ -32,7 +32,7 @@ pub(super) mod needs;
 pub(super) mod settle;
 
 /// Reason to delete the token of a Machine that failed.
-const UNUSED_TOKEN: &str = "the Machine failed, so no VM joins with it any more";
+const UNUSED_TOKEN: &str = "the Machine failed, so no VM will join with the token";
 
 /// When to call the driver again after an inconsistent result.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(3);
@@ -71,7 +71,7 @@ pub fn may_call_driver(machine: &Machine) -> bool {
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     if snapshot.machine.phase() == MachinePhase::Failed {
-        plan.wait(WaitKind::MachineDeletion, "its deletion: a failed Machine never gets a VM", None);
+        plan.wait(WaitKind::MachineDeletion, "its deletion, because a failed Machine never gets a VM", None);
         return plan;
     }
     if snapshot.learned.vm == VmView::Deleted {
@@ -132,7 +132,7 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     if !may_create(&machine.phase()) {
         plan.wait(
             WaitKind::VmLookup,
-            "the driver to find the VM: the Machine had one, so no other is created",
+            "the driver to find the VM, because the Machine had one and no other is created",
             Some(after(snapshot.now, ASK_AGAIN)),
         );
         return;
@@ -145,13 +145,13 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     }
     if machine.is_of_cluster_api() && !machine.blocks_move() {
         let mark = json!({ "metadata": { "annotations": { (labels::BLOCK_MOVE): "" } } });
-        plan.then(Action::PatchMachine(mark), "clusterctl must not move a Machine whose VM is in the making");
+        plan.then(Action::PatchMachine(mark), "clusterctl must not move a Machine whose VM is being created");
         return;
     }
     if is_token_ready(plan, snapshot, policy) {
         let reason = match snapshot.learned.vm {
             VmView::NotFound => "the driver found no VM of this Machine",
-            _ => "the cloud was not done with the creation",
+            _ => "the cloud had not finished the creation",
         };
         plan.then(Action::CreateVm, reason);
     }
@@ -201,8 +201,8 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     }
     if is_unlinked && !is_label {
         let message = format!(
-            "the VM's Node name {:?} cannot be the value of the label {}: it is longer than 63 characters, or has others than \
-             letters, digits, dashes, dots and underscores",
+            "the VM's Node name {:?} cannot be the value of the label {}: it is longer than 63 characters, or has \
+             characters other than letters, digits, dashes, dots and underscores",
             vm.node_name,
             labels::NODE
         );
@@ -296,7 +296,10 @@ fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, v
 /// not wait for a permit, which Machines without a joined VM block.
 fn delete_stale(plan: &mut Plan<Action>, snapshot: &Snapshot, vm: &Vm) {
     for dead in snapshot.rivals.readable.iter().filter(|rival| rival.phase() == MachinePhase::Unknown) {
-        plan.then(Action::WaivePermit(Arc::clone(dead)), "its VM is gone: a new VM has the name of its Node");
+        plan.then(
+            Action::WaivePermit(Arc::clone(dead)),
+            "its VM does not exist any more: a new VM has the name of its Node",
+        );
     }
     let reason = format!("Node {} belongs to an earlier VM, so this VM cannot join", vm.node_name);
     plan.then(Action::DeleteVm, reason);

@@ -38,7 +38,7 @@ pub(in super::super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, polic
         return vm_known(plan, snapshot, policy, vm);
     }
     if !matches!(snapshot.class, ClassView::Present { .. }) {
-        plan.wait(WaitKind::Class, "its MachineClass, without which nobody can say whether it has a VM", None);
+        plan.wait(WaitKind::Class, "its MachineClass, which is needed to find out whether it has a VM", None);
         return;
     }
     match (&snapshot.learned.secret, &snapshot.learned.vm) {
@@ -52,10 +52,10 @@ pub(in super::super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, polic
         }
         (SecretView::Read(_), VmView::NotFound) => {
             let freed = json!({ "metadata": { "annotations": { (labels::BLOCK_MOVE): Value::Null } } });
-            plan.then(Action::PatchMachine(freed), "it has no VM, and none is begun while it is left alone");
+            plan.then(Action::PatchMachine(freed), "it has no VM, and none is created while it is on hold");
         }
         // The driver continues its operation, and reports the result.
         (SecretView::Read(_), VmView::NotAsked) if may_continue(snapshot) => vm_missing(plan, snapshot, policy),
-        (SecretView::Read(_), _) => drop(plan.then(Action::GetVmStatus, "a VM of this Machine may be in the making")),
+        (SecretView::Read(_), _) => drop(plan.then(Action::GetVmStatus, "a VM of this Machine may be being created")),
     }
 }

@@ -76,7 +76,10 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
         PodsView::Listed(pods) => {
             let unread = snapshot.memory.volumes.unread(pods);
             if !is_forced && !unread.is_empty() && snapshot.learned.unread_volumes.is_none() {
-                plan.then(Action::ReadVolumes(unread), "volumes decide about the order of the pods and are awaited");
+                plan.then(
+                    Action::ReadVolumes(unread),
+                    "volumes determine the order of evictions, and the drain waits for them",
+                );
                 return;
             }
             drain_pods(plan, snapshot, progress, policy, &drain, &node, pods);
@@ -114,7 +117,7 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
             (None, Preparation::Announce) => {
                 let action =
                     Action::PatchNodeStatus { node: node.clone(), patch: announcement(snapshot, node), purpose };
-                plan.then(action, "others learn of the deletion before the drain");
+                plan.then(action, "the condition announces the deletion before the drain");
             }
             (None, Preparation::Cordon) => {
                 let mut patch = json!({ "spec": { "unschedulable": true } });
@@ -198,7 +201,7 @@ fn drain_pods(
             );
         }
         None if draining::is_condition_outdated(snapshot) => {
-            advance(plan, snapshot, Progress::Drain, "", "the budget that could never be met has changed");
+            advance(plan, snapshot, Progress::Drain, "", "no pod is blocked by a budget that can never be met");
         }
         Some(_) | None => {}
     }
@@ -213,7 +216,8 @@ fn announcement_of(drain: &DrainPlan, volumes: &Volumes, node: &str, pods: &[Pod
         [] => String::new(),
         claims => format!("; not following the volumes of claims {}", claims.join(", ")),
     };
-    format!("draining Node {node}: {} pods{ignored}", drain.pods)
+    let plural = if drain.pods == 1 { "" } else { "s" };
+    format!("draining Node {node}: {} pod{plural}{ignored}", drain.pods)
 }
 
 fn finish_drain(

@@ -76,7 +76,7 @@ fn delete_node(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
 
 fn remove_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     if let Some(patch) = finalizer::remove(&snapshot.machine.metadata, labels::FINALIZER) {
-        delete_token(plan, snapshot, "no VM joins with it any more");
+        delete_token(plan, snapshot, "no VM will join with the token");
         let event = Event::normal(EventReason::Deleted, "VM and Node are deleted");
         plan.then_recording(Action::PatchMachine(patch), "VM and Node are deleted, nothing else is left", event);
     }

@@ -69,14 +69,17 @@ pub(super) fn tell(
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let (purpose, text, reason, event) = match told {
         Told::Drained => {
-            let event = Event::normal(EventReason::Drained, format!("Node {name} is drained, its Machine is kept"));
+            let event =
+                Event::normal(EventReason::Drained, format!("Node {name} is drained, its Machine is preserved"));
             (NodeWrite::TellDrained, Some(DRAINED), "no pod is left to drain", Some(event))
         }
         Told::Undrained => {
             let event = Event::warning(EventReason::DrainBlocked, error.unwrap_or_default());
             (NodeWrite::TellPreserved, Some(UNDRAINED), "the condition shows that the drain is blocked", Some(event))
         }
-        Told::Kept | Told::Nothing => (NodeWrite::TellPreserved, None, "others learn that the Machine is kept", None),
+        Told::Kept | Told::Nothing => {
+            (NodeWrite::TellPreserved, None, "the condition shows that the Machine is preserved", None)
+        }
     };
     let status = if *told == Told::Undrained { "False" } else { "True" };
     let until = format!("Machine preserved until {expiry}.");
@@ -92,9 +95,9 @@ pub(super) fn tell(
 
 /// Sets the condition to show that the preservation ended.
 pub(super) fn tell_stopped(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
-    let patch = patch(node, "False", PreservedReason::Stopped, "The machine is not preserved any more.", snapshot.now);
+    let patch = patch(node, "False", PreservedReason::Stopped, "The machine is no longer preserved.", snapshot.now);
     let action = Action::PatchNodeStatus { node: Arc::clone(node), patch, purpose: NodeWrite::TellPreserved };
-    plan.then(action, "others learn that the preservation ended");
+    plan.then(action, "the condition shows that the preservation ended");
 }
 
 fn patch(node: &Node, status: &str, reason: PreservedReason, message: &str, now: Timestamp) -> Value {

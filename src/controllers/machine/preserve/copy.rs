@@ -22,7 +22,10 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let machine = &snapshot.machine;
     match Seen::of(snapshot) {
         Seen::Unsure if is_copied(machine) && snapshot.node == NodeView::Missing => {
-            plan.then(Action::GetNode(snapshot.node_key()), "the copy of its wish is removed only if there is no Node");
+            plan.then(
+                Action::GetNode(snapshot.node_key()),
+                "the copied annotation is removed only if there is no Node",
+            );
         }
         Seen::Going | Seen::Unsure => {}
         Seen::NoNode if snapshot.has_target() && is_copied(machine) => {

@@ -52,7 +52,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, node: Option<&A
     if expiry.is_some() {
         let mut next = status::stored(machine);
         next.current_status.preserve_expiry_time = None;
-        let event = Event::normal(EventReason::PreservationStopped, format!("not kept any more: {}", end.reason));
+        let event = Event::normal(EventReason::PreservationStopped, format!("no longer preserved: {}", end.reason));
         plan.then_recording(Action::WriteStatus(Box::new(next)), end.reason, event);
     }
 }

@@ -37,7 +37,7 @@ enum Stage {
     End(End),
 }
 
-const EXPIRED: End = End { reason: "the time of its preservation is over", forgets: true };
+const EXPIRED: End = End { reason: "its preservation has expired", forgets: true };
 
 /// Plans the next step of a preservation. Nothing is decided while it is not certain whether there is a Node, because
 /// its annotation may have another value.

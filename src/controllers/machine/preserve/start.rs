@@ -96,10 +96,16 @@ fn keep(
         if !is_refused(plan, snapshot, NodeWrite::Preserve) {
             let action = Action::PatchNode { node: Arc::clone(node), patch, purpose: NodeWrite::Preserve };
             let name = node.metadata.name.as_deref().unwrap_or_default();
-            let event =
-                Event::normal(EventReason::Draining, format!("draining Node {name}: its Machine failed and is kept"));
+            let event = Event::normal(
+                EventReason::Draining,
+                format!("draining Node {name}: its Machine failed and is preserved"),
+            );
             match has_to_drain {
-                true => plan.then_recording(action, "a preserved Node that failed gets no new pods", event),
+                true => plan.then_recording(
+                    action,
+                    "no new pods are scheduled to the Node of a failed, preserved Machine",
+                    event,
+                ),
                 false => plan.then(action, "the autoscaler must not remove a preserved Node"),
             };
         }

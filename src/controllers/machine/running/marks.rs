@@ -52,7 +52,7 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
         // A VM that this process did not create may have joined with a token of the Go program.
         let of_go = snapshot.memory.wants_token.is_none().then(|| token::go_id_of(&snapshot.machine)).flatten();
         for id in [Some(own), of_go].into_iter().flatten() {
-            plan.then(Action::DeleteBootstrapToken { id }, "the VM has joined, so the token is not needed any more");
+            plan.then(Action::DeleteBootstrapToken { id }, "the VM has joined, so the token is no longer needed");
         }
     }
     next.last_operation = status::operation(type_, OperationState::Successful, text.clone(), now);
@@ -116,5 +116,5 @@ pub(in super::super) fn mark_failed(
 /// Status text of a Machine that did not join in time.
 pub(in super::super) fn late_text(snapshot: &Snapshot, policy: &Policy) -> String {
     let timeout = policy.creation_timeout_of(&snapshot.machine);
-    format!("Machine {} failed to join the cluster in {timeout} minutes.", snapshot.name())
+    format!("Machine {} failed to join the cluster in {timeout}.", snapshot.name())
 }

@@ -37,7 +37,8 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     }
     let (template, problems) = applicable(&snapshot.machine.spec.node_template, node);
     if !problems.is_empty() {
-        let text = format!("spec.nodeTemplate to be corrected, because these are left out: {}", problems.join("; "));
+        let text =
+            format!("spec.nodeTemplate to be corrected, because these entries are ignored: {}", problems.join("; "));
         plan.wait(WaitKind::NodeTemplate, text, None);
     }
     let mut virtual_capacity = desired_capacity(snapshot);

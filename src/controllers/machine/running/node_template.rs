@@ -54,7 +54,7 @@ fn remove_invalid(template: &mut NodeTemplate) {
 }
 
 const NAME: &str = "the key is not a qualified name such as example.com/name";
-const VALUE: &str = "the value has more than 63 characters, or others than letters, digits, '-', '_' and '.'";
+const VALUE: &str = "the value has more than 63 characters, or characters other than letters, digits, '-', '_' and '.'";
 
 fn label(key: &str, value: &str) -> Option<&'static str> {
     match (is_qualified_name(key), is_label_value(value)) {

@@ -46,7 +46,7 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
         }
         MachinePhase::InPlaceUpdating => check_update_timeout(plan, snapshot, policy, next),
         MachinePhase::InPlaceUpdateFailed => {
-            check_health_timeout(plan, snapshot, policy, next, "the in-place update of the Node to succeed after all");
+            check_health_timeout(plan, snapshot, policy, next, "the in-place update of the Node to succeed");
         }
         MachinePhase::InPlaceUpdateSuccessful => {
             plan.wait(WaitKind::NodeHealth, "the Node to become healthy after its in-place update", None);
@@ -64,7 +64,7 @@ fn check_update_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &P
         let text = format!("the agent on Node {node} to report the result of its in-place update");
         plan.wait(WaitKind::InPlaceUpdate, text, Some(deadline));
     } else if is_node_certain(plan, snapshot, "an in-place update fails only after a live read of its Node") {
-        let text = format!("Machine {} failed to in-place update in {timeout} minutes.", snapshot.name());
+        let text = format!("Machine {} failed to in-place update in {timeout}.", snapshot.name());
         next.last_operation = status::failed_operation(OperationType::InPlaceUpdate, None, text.clone(), now);
         status::enter(&mut next, MachinePhase::InPlaceUpdateFailed, true, now);
         let event = Event::warning(EventReason::InPlaceUpdateFailed, text);
@@ -108,7 +108,7 @@ fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &P
     }
     let watched = policy.node_conditions_of(&snapshot.machine);
     let text = format!(
-        "Machine {} health checks failing since last {timeout} minutes. Updating machine phase to Failed. Node \
+        "Machine {} health checks failing since last {timeout}. Updating machine phase to Failed. Node \
          Conditions: {}",
         snapshot.name(),
         conditions::describe(&next.conditions, &watched)

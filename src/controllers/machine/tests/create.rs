@@ -204,7 +204,7 @@ fn a_vm_that_could_not_join_in_time_is_not_begun() {
     world.sleep(20 * 60);
     world.pass();
     assert_eq!((world.births, world.phase()), (0, MachinePhase::Failed));
-    assert_eq!(world.description(), "Machine m failed to join the cluster in 20m0s minutes.");
+    assert_eq!(world.description(), "Machine m failed to join the cluster in 20m0s.");
 }
 
 #[rstest]

@@ -262,7 +262,7 @@ fn a_machine_that_does_not_join_fails_exactly_at_its_creation_timeout() {
     world.now = at(20 * 60);
     world.pass();
     assert_eq!(world.phase(), MachinePhase::Failed);
-    assert_eq!(world.description(), "Machine m failed to join the cluster in 20m0s minutes.");
+    assert_eq!(world.description(), "Machine m failed to join the cluster in 20m0s.");
     let status = world.status();
     assert_eq!(
         (status.last_operation.type_, status.last_operation.state),
@@ -305,7 +305,7 @@ fn only_one_machine_of_a_deployment_is_given_up_at_a_time(#[case] siblings: &[&s
     if expected == "Failed" {
         assert_eq!(
             world.description(),
-            "Machine m health checks failing since last 10m0s minutes. Updating machine phase to Failed. Node \
+            "Machine m health checks failing since last 10m0s. Updating machine phase to Failed. Node \
              Conditions: [Ready=Unknown (NodeStatusUnknown), DiskPressure=False]"
         );
         assert_eq!(world.events, ["Failed"]);

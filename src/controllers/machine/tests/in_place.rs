@@ -224,7 +224,7 @@ fn an_update_fails_exactly_at_its_timeout() {
     let operation = world.status().last_operation;
     assert_eq!(operation.type_, Some(OperationType::InPlaceUpdate));
     assert_eq!(operation.state, Some(OperationState::Failed));
-    assert_eq!(operation.description, "Machine m failed to in-place update in 20m0s minutes.");
+    assert_eq!(operation.description, "Machine m failed to in-place update in 20m0s.");
     assert_eq!(progress(&world), Some(Reason::ReadyForUpdate), "the agent may still succeed");
 }
 
@@ -264,7 +264,7 @@ fn a_failed_update_that_stays_failed_is_replaced_under_the_guard() {
     world.census = vec![other];
     world.settle();
     assert_eq!(world.phase(), MachinePhase::Failed, "although its Node is healthy, and another one waits for the same");
-    assert!(world.description().starts_with("Machine m health checks failing since last 10m0s minutes."));
+    assert!(world.description().starts_with("Machine m health checks failing since last 10m0s."));
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn a_vm_that_was_stopped_and_its_new_addresses_show_on_its_machine() {
     assert_eq!(shown(&world, vm.clone()), None);
     let stopped = shown(&world, Vm { halted: Some("stopped".to_owned()), ..vm.clone() }).unwrap();
     assert_eq!(stopped.conditions[0].reason.as_deref(), Some("VMNotRunning"));
-    assert!(stopped.conditions[0].message.as_ref().unwrap().ends_with("does not run: it is stopped"));
+    assert!(stopped.conditions[0].message.as_ref().unwrap().ends_with("is not running: it is stopped"));
     for addresses in [vec![address("192.0.2.1")], vec![address("192.0.2.7")]] {
         let status = shown(&world, Vm { addresses: addresses.clone(), ..vm.clone() }).unwrap();
         let external = |it: &&NodeAddress| it.type_ == "ExternalIP";

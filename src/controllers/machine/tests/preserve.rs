@@ -455,7 +455,7 @@ fn when_its_time_is_over_everything_is_taken_back_and_the_time_goes_last(
     let conditions_change = ["PatchNodeStatus", "WriteStatus", "PatchNode", "PatchMachine", "WriteStatus"];
     assert_eq!(writes, conditions_change, "the first status is the copy of the Node's conditions");
     assert_eq!(world.events.last().unwrap(), "PreservationStopped");
-    assert!(world.story.contains("not kept any more: the time of its preservation is over"));
+    assert!(world.story.contains("no longer preserved: its preservation has expired"));
     world.log.clear();
     world.settle();
     assert_eq!(world.log, [""; 0]);

@@ -154,7 +154,8 @@ impl<'a> RolloutPlanner<'a> {
         let why = format!("spec.replicas is {all}");
         if capped.iter().zip(&desired).any(|(now, later)| now > later) {
             let text = format!(
-                "machines to serve before others are deleted: {all} replicas - {max_unavailable} maxUnavailable"
+                "machines to become available before others are deleted: {all} replicas - {max_unavailable} \
+                 maxUnavailable"
             );
             self.also_waits.push(Wait { kind: WaitKind::MachineAvailability, text, until: None });
         }

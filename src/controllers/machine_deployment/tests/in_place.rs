@@ -321,7 +321,7 @@ fn a_paused_update_is_not_scaled_down_while_too_few_machines_serve(#[case] unkno
         assert_eq!(replicas(&snapshot), expected);
     }
     let waits = planned(&snapshot).waits;
-    let text = "machines to serve before others are deleted: 2 replicas - 1 maxUnavailable";
+    let text = "machines to become available before others are deleted: 2 replicas - 1 maxUnavailable";
     assert!(waits.iter().any(|wait| wait.text == text), "{waits:?}");
 }
 

@@ -282,7 +282,7 @@ async fn an_unmarked_vm_stays_while_a_class_of_another_namespace_has_its_cluster
     let text = leading.metrics.render();
     assert!(text.contains("mcm_foreign_vms{namespace=\"shoot\",class=\"c\"} 1\n"), "{text}");
     let events: Vec<Value> = world.wire.all("events");
-    let told = events.iter().filter(|event| event["reason"] == "OrphanLeftAlone").collect::<Vec<_>>();
+    let told = events.iter().filter(|event| event["reason"] == "OrphanKept").collect::<Vec<_>>();
     assert_eq!(told.len(), 1, "{events:?}");
     let message = told[0]["message"].as_str().or(told[0]["note"].as_str()).unwrap_or_default();
     assert!(message.contains("MachineClass team-b/w has the same tag"), "{message}");

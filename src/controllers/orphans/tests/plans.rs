@@ -20,7 +20,7 @@ fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
         reasons,
         [
             "VMs of the class are compared with the machines",
-            "2 VMs: 1 without a machine, 0 that may be of another machine; 0 machines without a VM"
+            "2 VMs: 1 without a machine, 0 that may belong to another machine; 0 machines without a VM"
         ]
     );
     assert_eq!(world.deleted, [""; 0]);
@@ -37,7 +37,7 @@ fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
             "no machine has VM cloud:///1 (machine gone) since 2023-11-14T22:13:20Z"
         ]
     );
-    let found = "VMs without a machine: cloud:///1 (machine gone); deleted if that is still so in 15 min";
+    let found = "VMs without a machine: cloud:///1 (machine gone); deleted if they still have none in 15 min";
     let deleted = "Deleted VM cloud:///1 (machine gone): no machine has it";
     assert_eq!(
         world.events,
@@ -163,11 +163,11 @@ fn unmarked_vms_that_may_be_of_others_are_reported_once(#[case] change: fn(&mut 
     change(&mut world);
     world.run(60);
     let text = format!(
-        "VMs without a machine here and without an owner are left alone, because others use the cluster tag: cloud:///4 \
+        "VMs without a machine here and without an owner are kept, because others use the cluster tag: cloud:///4 \
          (machine old); {how}. Give each namespace its own cluster tag, or delete those VMs that no namespace needs"
     );
-    assert_eq!(world.events, [(EventReason::OrphanLeftAlone, text)]);
-    let expected = format!("its own cluster tag, to judge 1 VMs without a machine and a marker: {how}");
+    assert_eq!(world.events, [(EventReason::OrphanKept, text)]);
+    let expected = format!("its own cluster tag, to decide about 1 VMs without a machine and a marker: {how}");
     assert_eq!((world.last.waits[0].kind, &world.last.waits[0].text), (WaitKind::OrphanCheck, &expected));
     assert_eq!(world.memory.left_alone.len(), 1);
     world.vm_of(5, "older", None);
@@ -189,7 +189,7 @@ fn unreadable_classes_of_others_postpone_deletions_and_drop_nothing() {
     world.pass();
     assert_eq!((&world.memory.orphans, world.deleted.len()), (&seen, 0));
     let expected =
-        "the MachineClasses of other namespaces, to judge 1 VMs without a marker: list MachineClasses: timeout";
+        "the MachineClasses of other namespaces, to decide about 1 VMs without a marker: list MachineClasses: timeout";
     assert_eq!(world.last.waits[0].text, expected);
     assert_eq!(world.last.requeue_at(), Some(world.now + SignedDuration::from_mins(10)), "sooner than the period");
     world.others = Others::Known(Vec::new());
@@ -313,8 +313,8 @@ fn a_vm_that_the_driver_cannot_identify_is_reported_once_and_concludes_nothing()
     world.vms.insert("cloud:///7".to_owned(), ListedVm::default());
     world.run(60);
     assert_eq!(world.reported, ["there"], "this one is certainly another");
-    let text = "VMs without a valid provider ID or name of a machine: cloud:///7; they are left alone: correct their \
-                names in the cloud, or the driver";
+    let text = "VMs without a valid provider ID or name of a machine: cloud:///7; they are kept: correct their names \
+                in the cloud, or the driver";
     assert_eq!(world.events, [(EventReason::VmUnidentified, text.to_owned())]);
 
     let mut world = World::new();
