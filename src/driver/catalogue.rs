@@ -188,8 +188,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
 fn advice_for(provider: &str, known: &[String]) -> String {
     match LEFT_OUT.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider)) {
         Some((name, feature)) => format!(
-            "this build has no driver for {name}: build it with --features {feature}, or give a driver that is another \
-             process with --driver {name}=ADDRESS"
+            "this build has no driver for {name}: build it with --features {feature}, or pass a remote driver with \
+             --driver {name}=ADDRESS"
         ),
         None => advice(known),
     }

@@ -119,14 +119,14 @@ pub trait Driver: Send + Sync + 'static {
     /// Looks for what the class needs of the cloud, such as its image and its network, with read-only calls.
     /// [`Code::Unimplemented`] if the driver cannot. Only `mcm class check` calls it.
     async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Result<Vec<Finding>, DriverError> {
-        let message = format!("driver {} cannot look into its cloud", self.name());
+        let message = format!("driver {} cannot inspect its cloud", self.name());
         Err(DriverError::new(Code::Unimplemented, message))
     }
 
     /// Gives the VM with the Machine's provider ID the tags by which [`Self::list`] finds VMs of the class and the marker of
     /// its owner, or takes the marker and so many of the others away that `list` does not find it. [`Code::Unimplemented`] if the driver cannot. Only `mcm adopt` calls it.
     async fn tag(&self, _: &MachineRequest, _is_listed: bool) -> Result<(), DriverError> {
-        let message = format!("driver {} cannot change tags: change them by hand, as the class says", self.name());
+        let message = format!("driver {} cannot change tags: change them by hand, as the class specifies", self.name());
         Err(DriverError::new(Code::Unimplemented, message))
     }
 

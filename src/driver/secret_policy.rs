@@ -77,7 +77,7 @@ impl SecretPolicy {
             return Ok(());
         }
         let message = format!(
-            "{key} in the Secret of the class is not an https URL of {}: other hosts have to be allowed with \
+            "{key} in the Secret of the class is not an https URL of {}: allow other hosts with \
              --allowed-cloud-endpoints",
             domains.join(", ")
         );
@@ -96,7 +96,7 @@ impl SecretPolicy {
         }
         let folders: Vec<_> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
         let message = format!(
-            "{key} in the Secret of the class is not a path below {}: other folders have to be allowed with \
+            "{key} in the Secret of the class is not a path below {}: allow other folders with \
              --credential-files-folder",
             folders.join(", ")
         );

@@ -10,7 +10,7 @@ pub(super) fn announce() {
     };
     let drivers = drivers_of_build().0.join(",");
     let arguments = std::env::args().skip(1).map(without_user).collect::<Vec<_>>().join(" ");
-    tracing::info!(version, drivers, arguments, "mcm starts");
+    tracing::info!(version, drivers, arguments, "starting mcm");
 }
 
 /// An argument; if it is a URL, without its user and password.

@@ -10,11 +10,8 @@ use crate::runtime::{
     panics, trust,
 };
 
-const READY: Desc<1> = Desc::gauge(
-    "mcm_cell_ready",
-    "1 if a cell runs, its caches are trusted and its Leases can be read; 0 otherwise.",
-    ["cell"],
-);
+const READY: Desc<1> =
+    Desc::gauge("mcm_cell_ready", "1 if a cell runs with trusted caches and readable Leases, 0 otherwise.", ["cell"]);
 const RESTARTS: Desc<1> = Desc::counter("mcm_cell_restarts_total", "Restarts of a cell after a failure.", ["cell"]);
 
 /// The cells of a process.

@@ -107,7 +107,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, CellOptions>> {
         let name = entry.name.clone();
         let options = CellOptions::try_from(entry).with_context(|| format!("cell {name:?}"))?;
         if cells.insert(name.clone(), options).is_some() {
-            bail!("cell {name:?} is listed twice: give each cell a name of its own");
+            bail!("cell {name:?} is listed twice: give each cell a unique name");
         }
     }
     Ok(cells)
@@ -139,7 +139,7 @@ struct Running {
 /// # Errors
 /// The file cannot be read at the start.
 pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> Result<()> {
-    let Some(fleet) = &host.fleet else { bail!("run cells of a file: the process has none") };
+    let Some(fleet) = &host.fleet else { bail!("run cells: the process has no cells file") };
     let mut desired = read(path).await?;
     warn_of_none(path, &desired);
     let mut running = BTreeMap::new();
@@ -159,7 +159,7 @@ pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> R
             Err(error) => {
                 let text = format!("{error:#}");
                 if complaint.as_ref() != Some(&text) {
-                    tracing::warn!(error = text, "cells file cannot be used, cells stay as they are");
+                    tracing::warn!(error = text, "cells file cannot be used, keeping the current cells");
                     complaint = Some(text);
                 }
             }
@@ -343,7 +343,10 @@ mod tests {
         assert_eq!(fleet.most_cells, 32);
         let (a, b) = ("a".to_owned(), "b".to_owned());
         fleet.refuse(&[&b, &a]);
-        assert!(readiness.missing()[0].starts_with("cell a: run: not started: file descriptors suffice for 32 cells"));
+        assert!(
+            readiness.missing()[0]
+                .starts_with("cell a: run: not started: the limit of open files allows 32 cells; raise it")
+        );
         fleet.refuse(&[&b]);
         assert_eq!(readiness.missing().len(), 1);
         fleet.refuse(&[]);

@@ -98,7 +98,7 @@ async fn serve_diagnostics(
         Diagnostics::At(address) => Ok(Some(Server::bind(*address).await?.serve(endpoints))),
         Diagnostics::Secured(address, files) => {
             let connection =
-                connection.context("serve diagnostics over TLS: no control cluster says who may read them")?;
+                connection.context("serve diagnostics over TLS: there is no control cluster to authorize readers")?;
             let access = Access::new(clients::of_reviews(connection, options, &endpoints.metrics)?);
             Ok(Some(Server::bind(*address).await?.serve_secured(endpoints, files.clone(), access)?))
         }

@@ -44,7 +44,7 @@ static LARGE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::ne
 
 /// The API server sent too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the API server sent more than {} MiB in one {unit}; it does not behave like an API server", .most.div_ceil(MIB))]
+#[error("the API server sent more than {} MiB in one {unit}; check the address of the API server", .most.div_ceil(MIB))]
 pub struct TooLarge {
     most: u64,
     unit: &'static str,

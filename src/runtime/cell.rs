@@ -429,7 +429,7 @@ impl Cell {
         match tokio::time::timeout(shutdown::WORK, ended).await {
             Ok(()) => Ended::Completely,
             Err(_) => {
-                tracing::warn!(cell = self.config.name, role = role.name, "reconciles in flight aborted");
+                tracing::warn!(cell = self.config.name, role = role.name, "aborted reconciles in flight");
                 workers.shutdown().await;
                 Ended::Aborted
             }
@@ -455,7 +455,7 @@ impl Cell {
         if self.config.targets.only().is_some() {
             read.await;
         } else if timeout(NODES_OF_ONE, read).await.is_err() {
-            tracing::warn!(target = %target.id, "its nodes could not be read before the controllers start");
+            tracing::warn!(target = %target.id, "could not list nodes before starting controllers");
         }
     }
 }

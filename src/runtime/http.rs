@@ -169,7 +169,7 @@ impl Serving {
     pub async fn stop(self) {
         self.stop.cancel();
         if timeout(shutdown::ENDPOINTS, self.task).await.is_err() {
-            warn!("connections still open after the shutdown period");
+            warn!("connections still open at the end of the shutdown period");
         }
     }
 }
@@ -330,8 +330,5 @@ async fn configz() -> Json<Value> {
 }
 
 async fn pprof() -> (StatusCode, &'static str) {
-    (
-        StatusCode::NOT_IMPLEMENTED,
-        "this program has no pprof profiles; take them from outside with `perf record -g -p PID`\n",
-    )
+    (StatusCode::NOT_IMPLEMENTED, "this program serves no pprof profiles; record them with `perf record -g -p PID`\n")
 }

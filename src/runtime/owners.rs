@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The Namespace cannot be read, so the owner of its VMs is unknown.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("get Namespace {namespace}: {problem}; it is tried again")]
+#[error("get Namespace {namespace}: {problem}; it is retried")]
 pub struct UnknownOwner {
     namespace: String,
     problem: String,

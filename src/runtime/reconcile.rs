@@ -294,7 +294,7 @@ impl<R: Reconciler> Handler for Loop<R> {
             }
         }
         match done.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= REPETITIONS) {
-            Some((step, _)) => Err(ReconcileError::Restless { key: key.to_string(), step, due }),
+            Some((step, _)) => Err(ReconcileError::NotConverging { key: key.to_string(), step, due }),
             None => Ok(Requeue::After(Duration::ZERO)),
         }
     }

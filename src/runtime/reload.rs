@@ -124,7 +124,7 @@ impl Connection {
                     tracing::warn!(
                         server,
                         problem,
-                        "cannot reload credentials or certificates, the previous ones stay in use"
+                        "cannot reload credentials or certificates, keeping the previous ones"
                     );
                 }
                 state.problem = Some(problem);

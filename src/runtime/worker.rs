@@ -51,7 +51,7 @@ pub(crate) enum ReconcileError {
     },
     /// A plan that does not converge.
     #[error("the plan for {key} does not converge (last step: {step}): please report this as a bug")]
-    Restless {
+    NotConverging {
         /// The object.
         key: String,
         /// The last step.
@@ -82,7 +82,7 @@ impl ReconcileError {
     fn flaw(&self) -> Option<&'static str> {
         match self {
             Self::Refused { .. } => Some("bound"),
-            Self::Restless { .. } => Some("restless"),
+            Self::NotConverging { .. } => Some("not_converging"),
             Self::Write(_) | Self::Read { .. } | Self::Panicked(_) => None,
         }
     }
@@ -191,7 +191,7 @@ impl<H: Handler> Workers<H> {
 
     /// Time left until the waits of a plan that does not converge end; `None` if there are none, or they are over.
     fn until_due(&self, error: &ReconcileError) -> Option<Duration> {
-        let ReconcileError::Restless { due: Some(due), .. } = error else { return None };
+        let ReconcileError::NotConverging { due: Some(due), .. } = error else { return None };
         let left = due.duration_since(self.clock.now());
         left.is_positive().then(|| left.unsigned_abs())
     }
@@ -312,10 +312,10 @@ mod tests {
         let metrics = Metrics::new();
         let (key, violation, step) = ("pool".to_owned(), "of a bound".to_owned(), "create".to_owned());
         let bound = ReconcileError::Refused { key: key.clone(), violation };
-        let answers = vec![Err(bound), Err(refused(403)), Err(ReconcileError::Restless { key, step, due: None })];
+        let answers = vec![Err(bound), Err(refused(403)), Err(ReconcileError::NotConverging { key, step, due: None })];
         pauses_measured(answers, &metrics).await;
         let text = metrics.render();
-        for reason in ["bound", "restless"] {
+        for reason in ["bound", "not_converging"] {
             let line = format!("\nmcm_plans_flawed_total{{name=\"test\",reason=\"{reason}\"}} 1\n");
             assert!(text.contains(&line), "{text}");
         }
@@ -324,9 +324,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_plan_that_does_not_converge_is_repeated_when_its_waits_end() {
         let soon = Timestamp::now().checked_add(Duration::from_secs(3)).unwrap();
-        let restless = |due| Err(ReconcileError::Restless { key: "m".to_owned(), step: "patch".to_owned(), due });
-        let answers =
-            (0..5).map(|_| restless(None)).chain([restless(Some(soon)), restless(Some(Timestamp::UNIX_EPOCH))]);
+        let not_converging =
+            |due| Err(ReconcileError::NotConverging { key: "m".to_owned(), step: "patch".to_owned(), due });
+        let answers = (0..5)
+            .map(|_| not_converging(None))
+            .chain([not_converging(Some(soon)), not_converging(Some(Timestamp::UNIX_EPOCH))]);
         let pauses = pauses(answers.collect()).await;
         assert_eq!(pauses[..5], [200, 400, 800, 1600, 3200]);
         assert!((2_000..=3_000).contains(&pauses[5]), "{pauses:?}");

@@ -238,7 +238,7 @@ impl Pattern {
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidControl {
     /// Not of the documented form.
-    #[error("the settings are not of the documented form")]
+    #[error("the settings do not have the documented form")]
     Form(#[from] serde_json::Error),
     /// A number out of its range.
     #[error("{field} is {value}: use {expected}")]

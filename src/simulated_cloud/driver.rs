@@ -61,7 +61,7 @@ impl SimulatedDriver {
         let provider_id = Some(request.machine.spec.provider_id.clone()).filter(|id| !id.is_empty());
         if let Some(foreign) = provider_id.as_ref().filter(|id| !id.starts_with(PROVIDER_ID_PREFIX)) {
             let message = format!(
-                "machine {machine:?} has provider ID {foreign:?}, which is none of driver {NAME}: check its class"
+                "machine {machine:?} has provider ID {foreign:?}, which is not an ID of driver {NAME}: check its class"
             );
             return Err(DriverError::new(Code::InvalidArgument, message));
         }

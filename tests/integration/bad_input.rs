@@ -21,7 +21,7 @@ use crate::support::{
 )]
 #[case::no_selector(
     json!({"spec": {"selector": null}}),
-    "spec.selector: Required value: write matchLabels with labels that template.metadata.labels has too"
+    "spec.selector: Required value: write matchLabels with labels that are also in template.metadata.labels"
 )]
 #[case::duration_in_words(
     json!({"spec": {"template": {"spec": {"drainTimeout": "2 hours"}}}}),

@@ -153,10 +153,7 @@ async fn a_machine_that_does_not_join_in_time_is_replaced() {
             scene.told.iter().find(|told| told.phase == MachinePhase::Failed).cloned()
         })
         .await;
-    assert_eq!(
-        late.operation.description,
-        format!("Machine {} failed to join the cluster in 2s minutes.", late.machine)
-    );
+    assert_eq!(late.operation.description, format!("Machine {} failed to join the cluster in 2s.", late.machine));
 
     // A failed machine whose Node joins before it is deleted runs again.
     world

@@ -70,7 +70,7 @@ impl Failure {
             Self::Status(status) => format!("HTTP status {status}, not from the cloud"),
             Self::Unreadable(status) => format!("the answer with HTTP status {status} cannot be read"),
             Self::NoAnswer => "no answer in time".to_owned(),
-            Self::Queued(time) => format!("the cloud throttles this account, and no call could be sent for {time:?}"),
+            Self::Queued(time) => format!("the cloud throttles this account, so no call could be sent for {time:?}"),
             Self::TooLarge(most) => format!("the answer has more than {most} bytes"),
             Self::Unreachable(cause) | Self::Broken(cause) | Self::Unsent(cause) => cause.clone(),
             Self::Credentials(error) => error.message.clone(),

@@ -46,8 +46,9 @@ impl ProviderIds {
         self.parts(id).map(Some).ok_or_else(|| {
             let name = machine.metadata.name.as_deref().unwrap_or_default();
             let provider = self.provider;
-            let message =
-                format!("machine {name:?} has provider ID {id:?}, which is none of {provider}: check its class");
+            let message = format!(
+                "machine {name:?} has provider ID {id:?}, which is not an ID of provider {provider}: check its class"
+            );
             DriverError::new(Code::InvalidArgument, message)
         })
     }

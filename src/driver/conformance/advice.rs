@@ -12,7 +12,7 @@ const ALL: &[(&str, &str)] = &[
     ),
     (
         "an invalid class is rejected with paths, and no VM is created from it",
-        "validate the class in create, too, before the first call to the cloud, and fail with InvalidArgument",
+        "also validate the class in create, before the first call to the cloud, and fail with InvalidArgument",
     ),
     (
         "status of a machine without a VM is NotFound",
@@ -53,10 +53,10 @@ const ALL: &[(&str, &str)] = &[
     ),
     (
         "a delete that was cancelled is completed by the next",
-        "look at what is left in each call; keep nothing in memory about deletions",
+        "check in each call what is left to delete; keep no state about deletions in memory",
     ),
     (
-        "a provider ID means this one VM and no other",
+        "a provider ID identifies exactly one VM",
         "with a provider ID never fall back to the name: the VM with that name may belong to a newer Machine",
     ),
     (
@@ -64,7 +64,7 @@ const ALL: &[(&str, &str)] = &[
         "read all pages; list by the tag of the cluster, and take the name of the Machine from a tag",
     ),
     (
-        "list tells whose a VM is as its creation said",
+        "list returns the owner that create was given",
         "write the owner of the request as a tag in the call that creates the VM, and never change it; or leave it out everywhere",
     ),
     ("list contains no VM that was deleted", "leave out VMs that are terminated or about to be"),

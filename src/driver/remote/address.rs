@@ -106,7 +106,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), InvalidAddress> {
     match text.rsplit_once(':') {
         Some((host, port)) if is_host(host) => match port.parse() {
             Ok(port) => Ok((host.to_owned(), port)),
-            Err(_) => invalid(format!("{port:?} is no port")),
+            Err(_) => invalid(format!("{port:?} is not a port")),
         },
         _ => invalid("needs a host and a port: HOST:PORT"),
     }
@@ -121,7 +121,7 @@ impl FromStr for Endpoint {
         let is_name =
             |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         if !is_name(name) {
-            return invalid(format!("{name:?} is no name of a provider: write NAME=ADDRESS"));
+            return invalid(format!("{name:?} is not the name of a provider: write NAME=ADDRESS"));
         }
         let mut parts = rest.split(',');
         let address = parts.next().unwrap_or_default().parse()?;
@@ -202,8 +202,8 @@ mod tests {
 
     #[rstest]
     #[case("aws", "must be NAME=ADDRESS")]
-    #[case("=unix:///x", "no name of a provider")]
-    #[case("a/b=unix:///x", "no name of a provider")]
+    #[case("=unix:///x", "not the name of a provider")]
+    #[case("a/b=unix:///x", "not the name of a provider")]
     #[case("aws=unix://x", "absolute path")]
     #[case("aws=tcp://h:1", "must be unix:///PATH")]
     #[case("aws=https://h", "HOST:PORT")]

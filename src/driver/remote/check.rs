@@ -39,13 +39,13 @@ fn wrong<T>(what: &str) -> Result<T, DriverError> {
 pub(super) fn vm(vm: &Vm) -> Result<(), DriverError> {
     provider_id(&vm.provider_id)?;
     if !vm.node_name.is_empty() && !is_name(&vm.node_name) {
-        return wrong("a node name that no Node can have");
+        return wrong("an invalid node name");
     }
     let is_address = |text: &str| text.len() <= LONGEST_NAME && is_printable(text);
     if vm.addresses.len() > MOST_ADDRESSES
         || !vm.addresses.iter().all(|one| is_address(&one.address) && is_address(&one.type_))
     {
-        return wrong("addresses that are none");
+        return wrong("invalid addresses");
     }
     state(vm.last_known_state.as_deref())
 }
@@ -91,7 +91,7 @@ pub(super) fn list(all: Listed) -> (Listed, Vec<String>) {
 pub(super) fn flawless_list(all: Listed) -> Result<Listed, DriverError> {
     match list(all) {
         (all, flaws) if flaws.is_empty() => Ok(all),
-        (_, flaws) => wrong(&format!("a list with VMs that cannot exist: {}", first_of(&flaws))),
+        (_, flaws) => wrong(&format!("a list with invalid VMs: {}", first_of(&flaws))),
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn findings(mut findings: Vec<Finding>, secret: &SecretData) -> Resul
 /// IDs of volumes of `count` specs.
 pub(super) fn volume_ids(ids: &[String], count: usize) -> Result<(), DriverError> {
     let is_id = |id: &String| !id.is_empty() && id.len() <= LONGEST_ID && is_printable(id);
-    if ids.len() > count || !ids.iter().all(is_id) { wrong("IDs of volumes that are none") } else { Ok(()) }
+    if ids.len() > count || !ids.iter().all(is_id) { wrong("invalid IDs of volumes") } else { Ok(()) }
 }
 
 fn is_printable(text: &str) -> bool {

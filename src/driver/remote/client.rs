@@ -218,7 +218,7 @@ impl Driver for RemoteDriver {
     }
 
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
-        self.can(|served| served.capabilities.inspect, "cannot look into its cloud").await?;
+        self.can(|served| served.capabilities.inspect, "cannot inspect its cloud").await?;
         let message = proto::InspectRequest {
             provider: self.name.to_owned(),
             class_json: wire::class(class)?,
@@ -234,7 +234,7 @@ impl Driver for RemoteDriver {
     }
 
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        self.can(|served| served.capabilities.tag, "cannot change tags: change them by hand, as the class says")
+        self.can(|served| served.capabilities.tag, "cannot change tags: change them by hand, as the class specifies")
             .await?;
         let machine = Some(wire::machine_request(self.name, request)?);
         let message = Self::request(Operation::Status, proto::TagRequest { machine, is_listed });

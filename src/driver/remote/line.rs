@@ -221,8 +221,8 @@ impl Line {
             let (driver, every) = (&self.endpoint.name, self.timing.pings.every);
             tracing::warn!(
                 driver,
-                "the driver refuses pings, so only TCP finds out from now on that a connection is dead: let its server permit a \
-                 ping every {every:?}, also when no call runs"
+                "the driver refuses pings, so from now on only TCP detects dead connections: configure its server to \
+                 permit a ping every {every:?}, also without calls"
             );
             *calls = self.connection(Purpose::Calls);
         }
@@ -237,7 +237,7 @@ impl Line {
                 Condition::Down { reason, .. } => Err(self.error(Code::Unavailable, reason)),
                 _ => Ok(()),
             },
-            _ => Err(self.error(Code::Unavailable, "it was not reached yet")),
+            _ => Err(self.error(Code::Unavailable, "it has not been reached yet")),
         }
     }
 
@@ -322,7 +322,7 @@ impl Line {
         let asked = proto::GetCapabilitiesRequest { protocol_versions: vec![proto::VERSION] };
         let found = client.get_capabilities(asked).await.map_err(broke)?.into_inner();
         if found.protocol_version != proto::VERSION {
-            return Err(format!("it does not speak version {} of the protocol", proto::VERSION));
+            return Err(format!("it does not support version {} of the protocol", proto::VERSION));
         }
         let name = &self.endpoint.name;
         let Some(provider) = found.providers.iter().find(|provider| provider.name.eq_ignore_ascii_case(name)) else {

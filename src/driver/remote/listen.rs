@@ -67,15 +67,15 @@ pub(crate) enum ListenError {
     #[error("listen on {0}: another process listens there already")]
     InUse(Listen),
     /// It is a file of another kind.
-    #[error("listen on {0}: there is a file that is no socket")]
+    #[error("listen on {0}: the path exists and is not a socket; remove it")]
     NoSocket(Listen),
     /// Credentials would travel unprotected.
     #[error(
-        "listen on {0}: others on the network could read credentials: give --cert-file, --key-file and --client-ca-file"
+        "listen on {0}: others on the network could read credentials: pass --cert-file, --key-file and --client-ca-file"
     )]
     NoTls(SocketAddr),
     /// Every client could call.
-    #[error("listen on {0}: everybody on the network could call the driver: give --client-ca-file")]
+    #[error("listen on {0}: anyone on the network could call the driver: pass --client-ca-file")]
     NoClientCa(SocketAddr),
     /// The TLS files cannot be used.
     #[error(transparent)]
@@ -122,7 +122,7 @@ impl Identity {
         let read = spawn_blocking(move || this.files.server()).await;
         match read {
             Ok(Ok(config)) => *self.last.lock() = Arc::new(config),
-            Ok(Err(error)) => tracing::warn!(%error, "TLS files cannot be used, the previous ones stay in use"),
+            Ok(Err(error)) => tracing::warn!(%error, "TLS files cannot be used, keeping the previous ones"),
             Err(error) => tracing::warn!(%error, "TLS files not read"),
         }
         TlsAcceptor::from(Arc::clone(&self.last.lock()))
@@ -233,7 +233,7 @@ async fn accept(listener: Listener, connections: mpsc::Sender<Io>) {
                             match timeout(HANDSHAKE, shake_hands(stream, identity)).await {
                                 Ok(Ok(connection)) => drop(connections.send(connection).await),
                                 Ok(Err(error)) => tracing::info!(%peer, %error, "connection refused"),
-                                Err(_) => tracing::info!(%peer, "connection refused, its handshake takes too long"),
+                                Err(_) => tracing::info!(%peer, "connection refused: no TLS handshake in time"),
                             }
                             drop(slot);
                         });

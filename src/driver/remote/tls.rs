@@ -39,7 +39,7 @@ pub(crate) enum TlsError {
     #[error(transparent)]
     File(#[from] PemError),
     /// Certificate and key go together.
-    #[error("a certificate needs its key, and a key its certificate: give both files or none")]
+    #[error("a certificate needs its key, and a key its certificate: pass both files or none")]
     Half,
     /// The CA is missing.
     #[error("https needs the file of the CA that signed the certificate of the driver")]

@@ -343,7 +343,7 @@ pub(super) fn broken_call(status: &tonic::Status) -> DriverError {
         _ => Code::Unknown,
     };
     let source = std::error::Error::source(status).map(|source| format!(": {}", innermost(source))).unwrap_or_default();
-    let message = format!("the call broke with gRPC status {:?}: {}{source}", status.code(), status.message());
+    let message = format!("the call failed with gRPC status {:?}: {}{source}", status.code(), status.message());
     DriverError::new(code, message)
 }
 

@@ -215,7 +215,7 @@ impl<K: Cached> Cache<K> {
         for change in changes {
             if let Some(error) = &change.unreadable {
                 let kind = K::plural(&());
-                tracing::warn!(%kind, object = %change.key, error, "object cannot be decoded and is left alone");
+                tracing::warn!(%kind, object = %change.key, error, "object cannot be decoded and is ignored");
             }
             self.handlers.each_of(|| format!("{} {}", K::kind(&()), change.key), |handler| handler(&change));
         }

@@ -239,7 +239,7 @@ impl http_body::Body for Listened {
             }
             Poll::Pending => match watch.deadline.as_mut().poll(cx) {
                 Poll::Ready(()) => {
-                    tracing::debug!(silence = ?watch.idle_timeout, "watch silent, opened again");
+                    tracing::debug!(silence = ?watch.idle_timeout, "watch silent, reopening it");
                     Poll::Ready(None)
                 }
                 Poll::Pending => Poll::Pending,

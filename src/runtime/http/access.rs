@@ -152,7 +152,7 @@ pub(super) async fn guard(State(access): State<Access>, request: Request, next: 
         Ok(Verdict::Allowed) => next.run(request).await,
         Ok(Verdict::Unauthenticated) => {
             let scheme = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
-            (StatusCode::UNAUTHORIZED, scheme, "give the token of a user as Authorization: Bearer\n").into_response()
+            (StatusCode::UNAUTHORIZED, scheme, "send the token of a user as Authorization: Bearer\n").into_response()
         }
         Ok(Verdict::Forbidden) => (
             StatusCode::FORBIDDEN,
@@ -160,8 +160,8 @@ pub(super) async fn guard(State(access): State<Access>, request: Request, next: 
         )
             .into_response(),
         Err(failure) => {
-            tracing::warn!(%failure, "request for diagnostics not answered");
-            (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked who may read this\n").into_response()
+            tracing::warn!(%failure, "request for diagnostics not authorized");
+            (StatusCode::SERVICE_UNAVAILABLE, "the API server could not authorize this request\n").into_response()
         }
     }
 }

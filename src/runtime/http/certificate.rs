@@ -43,7 +43,7 @@ pub enum CertificateError {
         source: rustls::Error,
     },
     /// No self-signed certificate could be created.
-    #[error("make a self-signed certificate")]
+    #[error("create a self-signed certificate")]
     SelfSigned(#[source] rcgen::Error),
     /// It cannot be used.
     #[error("use the self-signed certificate")]
@@ -82,7 +82,7 @@ impl Certificate {
         if let Some(files) = self.due() {
             match spawn_blocking(move || read(&files)).await {
                 Ok(Ok(config)) => self.state.lock().config = Arc::new(config),
-                Ok(Err(error)) => tracing::warn!(%error, "certificate cannot be used, the previous one stays in use"),
+                Ok(Err(error)) => tracing::warn!(%error, "certificate cannot be used, keeping the previous one"),
                 Err(error) => tracing::warn!(%error, "certificate not read"),
             }
         }

@@ -236,7 +236,10 @@ fn warn_of_plain_text(config: &Config) {
     let is_plain = config.cluster_url.scheme_str() == Some("http");
     if has_secret && is_plain && !is_loopback(config.cluster_url.host().unwrap_or_default()) {
         let server = address(&config.cluster_url);
-        tracing::warn!(server, "credentials are sent without TLS, so everybody on the way can read them: use https");
+        tracing::warn!(
+            server,
+            "credentials are sent without TLS, so anyone on the network path can read them: use https"
+        );
     }
 }
 

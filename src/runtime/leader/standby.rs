@@ -66,7 +66,7 @@ impl Complaint {
             ),
             Refusal::Terminating => (
                 format!(
-                    "the namespace {namespace} is being deleted, and another process may lead or nothing is left to do"
+                    "the namespace {namespace} is being deleted, so another process leads, or nothing is left to do"
                 ),
                 "wait, or create the namespace again once it is gone".to_owned(),
             ),

@@ -70,7 +70,7 @@ pub(super) async fn renew(election: &Election, term: &Term) -> Result<Term, Refu
         let Candidate { namespace, lease } = Candidate::of(election);
         info!(
             lease,
-            namespace, "the namespace is being deleted: leading on by an annotation of an object that is left"
+            namespace, "the namespace is being deleted: keeping leadership with an annotation on a remaining object"
         );
     }
     if let Some(anchor) = own.or(anchors.first()) {
@@ -112,7 +112,10 @@ pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Res
         return Err(Refusal::Conflict);
     }
     let Candidate { namespace, lease } = Candidate::of(election);
-    info!(lease, namespace, "the namespace is being deleted: leading by an annotation of an object that is left");
+    info!(
+        lease,
+        namespace, "the namespace is being deleted: acquired leadership with an annotation on a remaining object"
+    );
     // Without a version: it is never written.
     let lease = Lease { metadata: election.claimed(None).metadata, ..Lease::default() };
     Ok(Some(Term { lease, ends_at: sent_at + election.config.timing.renew_deadline }))

@@ -5,7 +5,7 @@ use crate::runtime::trust::Caches;
 
 const AGE: Desc<2> = Desc::gauge(
     "mcm_cache_age_seconds",
-    "Seconds since the API server of a cache last sent anything.",
+    "Seconds since the last message of the API server to a cache.",
     ["kind", "cluster"],
 );
 const TRUSTED: Desc<2> = Desc::gauge(

@@ -29,11 +29,7 @@ const REQUEST_DURATION: Desc<2> = Desc::histogram(
     "Duration of successful requests to clouds in seconds.",
     ["provider", "service"],
 );
-const UP: Desc<1> = Desc::gauge(
-    "mcm_driver_up",
-    "Whether a driver in a process of its own can be called: 1, otherwise 0.",
-    ["provider"],
-);
+const UP: Desc<1> = Desc::gauge("mcm_driver_up", "1 if a remote driver can be called, 0 otherwise.", ["provider"]);
 
 /// Observes driver calls and their requests to clouds. As in the reference, failed calls are counted and successful ones timed.
 #[derive(Debug)]

@@ -51,8 +51,11 @@ struct Inner {
     sources: Mutex<Vec<Weak<dyn Collect>>>,
 }
 
-const EVENTS_DROPPED: Desc<0> =
-    Desc::counter("mcm_events_dropped_total", "Events that were not written: too many of them, or a failed write.", []);
+const EVENTS_DROPPED: Desc<0> = Desc::counter(
+    "mcm_events_dropped_total",
+    "Events that were not written, because of the rate limit or a failed write.",
+    [],
+);
 
 impl Metrics {
     /// An empty registry.

@@ -5,7 +5,7 @@ use crate::runtime::panics;
 
 const PANICS: Desc<2> = Desc::counter(
     "mcm_panics_total",
-    "Panics that were caught, by the kind of work and by cell: bugs of mcm.",
+    "Panics that were caught, by kind of work and cell. Each is a bug in mcm.",
     ["where", "cell"],
 );
 

@@ -30,7 +30,7 @@ const RETRIES: Desc<1> =
     Desc::counter("mcm_workqueue_retries_total", "Keys that were added again after a failure.", ["name"]);
 const FLAWED: Desc<2> = Desc::counter(
     "mcm_plans_flawed_total",
-    "Plans that were not executed, because they would have broken a bound, or did not converge: bugs of mcm.",
+    "Plans that were not executed, because they would have broken a bound or did not converge. Each is a bug in mcm.",
     ["name", "reason"],
 );
 

@@ -114,7 +114,7 @@ async fn a_plan_that_does_not_converge_is_a_bug_and_one_that_the_world_keeps_bus
         let outcome = it.handle(&Key::new("ns", "set")).await;
         assert_eq!(*busy.played.lock(), ROUNDS);
         match outcome {
-            Err(ReconcileError::Restless { step, .. }) => assert!(same && step.starts_with("scale: "), "{step}"),
+            Err(ReconcileError::NotConverging { step, .. }) => assert!(same && step.starts_with("scale: "), "{step}"),
             outcome => assert_eq!((outcome.unwrap(), same), (Requeue::After(Duration::ZERO), false)),
         }
     }

@@ -306,7 +306,7 @@ impl Cloud {
             }),
             several => {
                 let ids: Vec<&str> = several.iter().map(|vm| vm.id.as_str()).collect();
-                let message = format!("there is more than one {}: {}", name(), ids.join(", "));
+                let message = format!("more than one {}: {}", name(), ids.join(", "));
                 Err(Failure::new(Code::OutOfRange, message))
             }
         }

@@ -329,7 +329,8 @@ async fn a_class_is_checked_and_a_request_that_cannot_be_safe_is_refused() {
     assert_eq!(driver.validate(&foreign).error_text(), r#"provider: expected simulated, found "AWS""#);
     assert_eq!(code(driver.create(&request_for("a", "", json!({}))).await), Code::InvalidArgument);
     let error = driver.delete(&with_id(request("a"), "aws:///eu/i-1")).await.unwrap_err();
-    let text = r#"machine "a" has provider ID "aws:///eu/i-1", which is none of driver simulated: check its class"#;
+    let text =
+        r#"machine "a" has provider ID "aws:///eu/i-1", which is not an ID of driver simulated: check its class"#;
     assert_eq!((error.code, error.message.as_str()), (Code::InvalidArgument, text));
 }
 

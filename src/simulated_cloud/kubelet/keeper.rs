@@ -46,7 +46,8 @@ pub async fn keep_nodes(cloud: Arc<Cloud>, client: Client, stop: CancellationTok
             () = keeper.cloud.changed() => keeper.look_at_changed(since),
             Some(done) = keeper.tasks.join_next() => match done {
                 Ok((id, outcome)) => keeper.finish(id, outcome, since),
-                Err(error) => tracing::error!(%error, "a task of a simulated kubelet failed; its Node is left alone"),
+                Err(error) => tracing::error!(%error, "a task of a simulated kubelet failed; its Node is no longer \
+                                                       updated"),
             },
             () = async { sleep_until(next_due.unwrap_or_else(tokio::time::Instant::now)).await }, if next_due.is_some() => {
                 keeper.look_at_due(since);
