@@ -15,10 +15,10 @@ use tree::{Tree, circles, code_of, product_of, words_of};
 mod conformance;
 #[path = "structure/faults.rs"]
 mod faults;
-#[path = "structure/tree.rs"]
-mod tree;
 #[path = "structure/prose.rs"]
 mod prose;
+#[path = "structure/tree.rs"]
+mod tree;
 
 /// Rooms with decisions.
 const PURE: [&str; 5] = ["plan", "drain", "safety", "controllers", "capi"];

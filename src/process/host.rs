@@ -80,8 +80,7 @@ impl Fleet {
         let mut refused = self.refused.lock();
         let most = self.most_cells;
         for name in &sorted {
-            let error =
-                format!("not started: file descriptors suffice for {most} cells; raise the limit of open files");
+            let error = format!("not started: the limit of open files allows {most} cells; raise it");
             self.census.started(name).missing(error);
         }
         if !sorted.is_empty() && sorted.len() != refused.len() {

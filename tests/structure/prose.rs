@@ -22,7 +22,7 @@ const MOST_PLACES: usize = 40;
 
 /// Limits of comments, in the order of [`PATTERNS`]. They fall until they reach the ceilings, which docs already keep: a rate
 /// far below its limit is a failure that names the new limit.
-const COMMENTS: [f64; PATTERNS.len()] = [12.3, 1.0, 10.0, 4.8, 2.4, 42.0, 0.9];
+const COMMENTS: [f64; PATTERNS.len()] = [7.6, 1.0, 10.0, 4.8, 2.4, 42.0, 0.9];
 
 const PATTERNS: [Pattern; 7] = [
     Pattern {

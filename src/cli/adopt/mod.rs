@@ -93,7 +93,7 @@ struct Patience {
     timeout: Duration,
 }
 
-/// Shows the plans of everything that is meant. False if a check failed.
+/// Prints the plans of all selected units. False if a check failed.
 ///
 /// # Errors
 /// A cluster cannot be used, or there is nothing to move.

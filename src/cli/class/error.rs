@@ -13,7 +13,7 @@ pub enum NotChecked {
     Invalid {
         /// Kind and name.
         object: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// An object of a kind that is not served in this version.
@@ -28,7 +28,7 @@ pub enum NotChecked {
     #[error("there is no MachineClass in {0}")]
     Nothing(String),
     /// Credentials would be readable by others.
-    #[error("credentials would travel unencrypted to {0}: use https://, or --driver-insecure")]
+    #[error("credentials would be sent unencrypted to {0}: use https://, or --driver-insecure")]
     Exposed(String),
     /// A driver cannot be used.
     #[error("{0}")]

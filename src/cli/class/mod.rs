@@ -25,7 +25,7 @@ use super::flags::RemoteOptions;
 pub use error::NotChecked;
 pub use report::Report;
 
-/// What to do with classes.
+/// Sub-commands of `mcm class`.
 #[derive(Debug, Subcommand)]
 pub enum ClassCommand {
     /// Check MachineClasses and report every problem with the path of its field

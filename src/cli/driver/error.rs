@@ -23,7 +23,7 @@ pub enum NotTested {
     #[error("{0}")]
     Unreachable(String),
     /// Credentials would be readable by others.
-    #[error("credentials would travel unencrypted to {0}: use https://, or --insecure")]
+    #[error("credentials would be sent unencrypted to {0}: use https://, or --insecure")]
     Exposed(Address),
     /// It does not end.
     #[error("the test did not end within {0:?}")]
