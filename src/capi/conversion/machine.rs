@@ -57,12 +57,9 @@ pub(super) fn to_native(mut source: Machine, input: &Input<'_>, options: &Option
     let mut made = metadata::identity(&metadata, report);
     made.labels = metadata::filled(own);
     made.annotations = metadata::filled(annotations);
-    notes.write(CORE, metadata.generation, &mut made, report);
     let spec = machine::MachineSpec { provider_id, ..template.spec };
     let machine = machine::Machine { metadata: made, spec, status: None };
-    let mut objects = vec![serde_json::to_value(machine).unwrap_or_default()];
-    objects.extend(found.objects);
-    objects.into()
+    notes.finish(CORE, metadata.generation, machine, found.objects.into(), report)
 }
 
 /// Converts a native Machine. Returns the Machine, its MCMMachine and Secret, and what is superseded.
@@ -101,13 +98,11 @@ pub(super) fn to_capi(source: machine::Machine, input: &Input<'_>, options: &Opt
             "add the MachineClass, with the zone in its nodeTemplate",
         );
     }
-    let mut outcome = infrastructure::to_capi(&class, node_meta, &mut machine_spec, &place, &mut notes, report);
+    let outcome = infrastructure::to_capi(&class, node_meta, &mut machine_spec, &place, &mut notes, report);
     let mut made = metadata::identity(&metadata, report);
     made.labels = metadata::filled(own);
     made.annotations = metadata::filled(annotations);
-    notes.write(API_VERSION, metadata.generation, &mut made, report);
     let status = node.map(|name| MachineStatus { node_ref: Some(NodeRef { name }), ..MachineStatus::default() });
     let machine = Machine { metadata: made, spec: machine_spec, status };
-    outcome.objects.insert(0, serde_json::to_value(machine).unwrap_or_default());
-    outcome
+    notes.finish(API_VERSION, metadata.generation, machine, outcome, report)
 }

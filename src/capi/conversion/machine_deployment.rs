@@ -40,7 +40,7 @@ pub(super) fn to_native(
         deletion,
         paused,
     } = spec;
-    let mut made = metadata::to_native(&metadata, &cluster_name, options, &mut notes, report);
+    let made = metadata::to_native(&metadata, &cluster_name, options, &mut notes, report);
     let place = Place::of(Owner::Deployment, &metadata, &cluster_name, Some(&selector), options, input);
     strategy::check_capi(&rollout_strategy, report);
     scalable::deletion_to_native(&deletion, &mut notes, report);
@@ -99,11 +99,8 @@ pub(super) fn to_native(
         progress_deadline_seconds: notes.take("spec.progressDeadlineSeconds"),
         auto_preserve_failed_machine_max: notes.take("spec.autoPreserveFailedMachineMax").unwrap_or_default(),
     };
-    notes.write(CORE, metadata.generation, &mut made, report);
     let deployment = machine::MachineDeployment { metadata: made, spec, status: None };
-    let mut objects = vec![serde_json::to_value(deployment).unwrap_or_default()];
-    objects.extend(found.objects);
-    objects.into()
+    notes.finish(CORE, metadata.generation, deployment, found.objects.into(), report)
 }
 
 /// Converts a native deployment. Returns the deployment, its template, Secret and health check, and what is superseded.
@@ -127,7 +124,7 @@ pub(super) fn to_capi(
         progress_deadline_seconds,
         auto_preserve_failed_machine_max,
     } = spec;
-    let (mut made, cluster_name) = metadata::to_capi(&metadata, options, &mut notes, report);
+    let (made, cluster_name) = metadata::to_capi(&metadata, options, &mut notes, report);
     let place = Place::of(Owner::Deployment, &metadata, &cluster_name, selector.as_ref(), options, input);
     strategy::check_native(&native_strategy, report);
     scalable::check_selector(selector.as_ref(), &native_template.metadata.labels, report);
@@ -178,11 +175,9 @@ pub(super) fn to_capi(
         deletion,
         paused,
     };
-    notes.write(API_VERSION, metadata.generation, &mut made, report);
     let deployment = MachineDeployment { metadata: made, spec, status: None };
-    outcome.objects.insert(0, serde_json::to_value(deployment).unwrap_or_default());
     outcome.objects.extend(check);
-    outcome
+    notes.finish(API_VERSION, metadata.generation, deployment, outcome, report)
 }
 
 fn selector_to_capi(native: &Option<LabelSelector>, cluster: &str) -> LabelSelector {

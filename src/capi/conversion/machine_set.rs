@@ -32,7 +32,7 @@ pub(super) fn to_native(mut source: MachineSet, input: &Input<'_>, options: &Opt
         machine_naming,
         deletion,
     } = spec;
-    let mut made = metadata::to_native(&metadata, &cluster_name, options, &mut notes, report);
+    let made = metadata::to_native(&metadata, &cluster_name, options, &mut notes, report);
     let place = Place::of(Owner::Set, &metadata, &cluster_name, Some(&selector), options, input);
     scalable::deletion_to_native(&deletion, &mut notes, report);
     scalable::naming_to_native(&machine_naming, &mut notes, report);
@@ -54,11 +54,8 @@ pub(super) fn to_native(mut source: MachineSet, input: &Input<'_>, options: &Opt
         min_ready_seconds,
         auto_preserve_failed_machine_max: notes.take("spec.autoPreserveFailedMachineMax").unwrap_or_default(),
     };
-    notes.write(CORE, metadata.generation, &mut made, report);
     let set = machine::MachineSet { metadata: made, spec, status: None };
-    let mut objects = vec![serde_json::to_value(set).unwrap_or_default()];
-    objects.extend(found.objects);
-    objects.into()
+    notes.finish(CORE, metadata.generation, set, found.objects.into(), report)
 }
 
 /// Converts a native set. Returns the set, its template, Secret and health check, and what is superseded.
@@ -78,7 +75,7 @@ pub(super) fn to_capi(
         min_ready_seconds,
         auto_preserve_failed_machine_max,
     } = spec;
-    let (mut made, cluster_name) = metadata::to_capi(&metadata, options, &mut notes, report);
+    let (made, cluster_name) = metadata::to_capi(&metadata, options, &mut notes, report);
     let place = Place::of(Owner::Set, &metadata, &cluster_name, selector.as_ref(), options, input);
     scalable::check_selector(selector.as_ref(), &native_template.metadata.labels, report);
     let advice = "failed machines are not kept";
@@ -103,9 +100,7 @@ pub(super) fn to_capi(
         machine_naming,
         deletion,
     };
-    notes.write(API_VERSION, metadata.generation, &mut made, report);
     let set = MachineSet { metadata: made, spec, status: None };
-    outcome.objects.insert(0, serde_json::to_value(set).unwrap_or_default());
     outcome.objects.extend(check);
-    outcome
+    notes.finish(API_VERSION, metadata.generation, set, outcome, report)
 }

@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::report::Report;
+use super::report::{Outcome, Report};
 
 /// Annotation on a converted object with the values that the other side cannot hold. mcm writes and reads it.
 pub const UNMAPPED: &str = "conversion.mcm/unmapped";
@@ -133,8 +134,22 @@ impl Notes {
         keys.into_iter().filter_map(|key| Some((entry(&key)?, self.take(&key)?))).collect()
     }
 
+    /// The converted object with its notes, and behind it the other objects of the outcome.
+    pub(super) fn finish<K: Resource + Serialize>(
+        self,
+        source: &str,
+        generation: Option<i64>,
+        mut made: K,
+        mut outcome: Outcome,
+        report: &mut Report,
+    ) -> Outcome {
+        self.write(source, generation, made.meta_mut(), report);
+        outcome.objects.insert(0, serde_json::to_value(made).unwrap_or_default());
+        outcome
+    }
+
     /// Writes the annotation of the converted object, or refuses it if it is too large.
-    pub(super) fn write(self, source: &str, generation: Option<i64>, meta: &mut ObjectMeta, report: &mut Report) {
+    fn write(self, source: &str, generation: Option<i64>, meta: &mut ObjectMeta, report: &mut Report) {
         for path in self.outdated {
             report.lose(path, "the note does not match the current object; the object takes precedence", "");
         }
