@@ -40,6 +40,47 @@ pub struct MachineClass {
     pub node_template: Option<ClassNodeTemplate>,
 }
 
+/// What a MachineClass says about a VM: its fields without metadata and Secret. Objects of Cluster API may contain it in
+/// place of a reference to a class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClassContent {
+    /// Name of the driver.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub provider: String,
+    /// Configuration of the VM for the driver.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "schema::anything")]
+    pub provider_spec: Value,
+    /// Properties of the Node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_template: Option<ClassNodeTemplate>,
+    /// Secret with the credentials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials_secret_ref: Option<SecretRef>,
+}
+
+/// Both functions name every field, so that a new field of one type does not compile without the other. `serde(flatten)`
+/// would need one definition only, and errors would no longer name the field that cannot be decoded.
+impl MachineClass {
+    /// A class with this content.
+    pub fn with_content(metadata: ObjectMeta, secret_ref: Option<SecretRef>, content: ClassContent) -> Self {
+        let ClassContent { provider, provider_spec, node_template, credentials_secret_ref } = content;
+        Self { metadata, provider_spec, provider, secret_ref, credentials_secret_ref, node_template }
+    }
+
+    /// The content of the class.
+    pub fn content(&self) -> ClassContent {
+        let Self { metadata: _, secret_ref: _, provider, provider_spec, node_template, credentials_secret_ref } = self;
+        ClassContent {
+            provider: provider.clone(),
+            provider_spec: provider_spec.clone(),
+            node_template: node_template.clone(),
+            credentials_secret_ref: credentials_secret_ref.clone(),
+        }
+    }
+}
+
 /// Unlike the other kinds, this one has no derived root type that would serialize `apiVersion` and `kind`.
 impl Serialize for MachineClass {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -12,7 +12,7 @@ mod set;
 mod shared;
 mod template;
 
-pub use class::{ClassNodeTemplate, MachineClass, SecretRef};
+pub use class::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef};
 pub use compare::{rollout_key, same_template, update_in_place};
 pub use deployment::{
     InPlaceUpdate, MachineDeployment, MachineDeploymentCondition, MachineDeploymentSpec, MachineDeploymentStatus,

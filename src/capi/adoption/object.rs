@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     api::{labels, machine as native},
-    capi::types::{CORE_GROUP, INFRASTRUCTURE_GROUP, names},
+    capi::{
+        conversion::{PROVIDERS, ProviderKinds, ProviderRole},
+        types::{CORE_GROUP, INFRASTRUCTURE_GROUP, names},
+    },
 };
 
 /// A kind that a migration reads or writes.
@@ -27,18 +30,8 @@ pub enum Kind {
     InfraMachine,
     /// `infrastructure.cluster.x-k8s.io`
     InfraTemplate,
-    /// `infrastructure.cluster.x-k8s.io`, of the provider for AWS.
-    AwsCluster,
-    /// `infrastructure.cluster.x-k8s.io`, of the provider for AWS.
-    AwsMachine,
-    /// `infrastructure.cluster.x-k8s.io`, of the provider for AWS.
-    AwsTemplate,
-    /// `infrastructure.cluster.x-k8s.io`, of the provider for Google Cloud.
-    GcpCluster,
-    /// `infrastructure.cluster.x-k8s.io`, of the provider for Google Cloud.
-    GcpMachine,
-    /// `infrastructure.cluster.x-k8s.io`, of the provider for Google Cloud.
-    GcpTemplate,
+    /// `infrastructure.cluster.x-k8s.io`, of another infrastructure provider.
+    Other(&'static ProviderKinds, ProviderRole),
     /// `infrastructure.cluster.x-k8s.io`
     Migration,
     /// `machine.sapcloud.io`
@@ -58,8 +51,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds that may be listed in the namespace.
-    pub const LISTED: [Self; 18] = [
+    /// Kinds that may be listed in the namespace, without those of other infrastructure providers.
+    const OWN: [Self; 12] = [
         Self::Cluster,
         Self::CapiDeployment,
         Self::CapiSet,
@@ -67,18 +60,22 @@ impl Kind {
         Self::HealthCheck,
         Self::InfraMachine,
         Self::InfraTemplate,
-        Self::AwsCluster,
-        Self::AwsMachine,
-        Self::AwsTemplate,
-        Self::GcpCluster,
-        Self::GcpMachine,
-        Self::GcpTemplate,
         Self::Migration,
         Self::Deployment,
         Self::Set,
         Self::Machine,
         Self::Class,
     ];
+
+    /// All kinds that may be listed in the namespace.
+    pub fn listed() -> impl Iterator<Item = Self> {
+        Self::OWN.into_iter().chain(ProviderRole::ALL.into_iter().flat_map(Self::of_others))
+    }
+
+    /// The kinds with this role of all other infrastructure providers.
+    pub fn of_others(role: ProviderRole) -> impl Iterator<Item = Self> {
+        PROVIDERS.into_iter().map(move |provider| Self::Other(&provider.kinds, role))
+    }
 
     /// API group, version, name and plural.
     pub const fn resource(self) -> (&'static str, &'static str, &'static str, &'static str) {
@@ -90,12 +87,10 @@ impl Kind {
             Self::HealthCheck => (CORE_GROUP, "v1beta2", "MachineHealthCheck", "machinehealthchecks"),
             Self::InfraMachine => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMachine", "mcmmachines"),
             Self::InfraTemplate => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMachineTemplate", "mcmmachinetemplates"),
-            Self::AwsCluster => (INFRASTRUCTURE_GROUP, "v1beta2", "AWSCluster", "awsclusters"),
-            Self::AwsMachine => (INFRASTRUCTURE_GROUP, "v1beta2", "AWSMachine", "awsmachines"),
-            Self::AwsTemplate => (INFRASTRUCTURE_GROUP, "v1beta2", "AWSMachineTemplate", "awsmachinetemplates"),
-            Self::GcpCluster => (INFRASTRUCTURE_GROUP, "v1beta1", "GCPCluster", "gcpclusters"),
-            Self::GcpMachine => (INFRASTRUCTURE_GROUP, "v1beta1", "GCPMachine", "gcpmachines"),
-            Self::GcpTemplate => (INFRASTRUCTURE_GROUP, "v1beta1", "GCPMachineTemplate", "gcpmachinetemplates"),
+            Self::Other(provider, role) => {
+                let name = provider.with_role(role);
+                (INFRASTRUCTURE_GROUP, provider.version, name.kind, name.plural)
+            }
             Self::Migration => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMigration", "mcmmigrations"),
             Self::Deployment => (native::GROUP, native::VERSION, "MachineDeployment", "machinedeployments"),
             Self::Set => (native::GROUP, native::VERSION, "MachineSet", "machinesets"),
@@ -109,15 +104,7 @@ impl Kind {
 
     /// A kind of another infrastructure provider, which need not be installed.
     pub const fn is_of_other(self) -> bool {
-        matches!(
-            self,
-            Self::AwsCluster
-                | Self::AwsMachine
-                | Self::AwsTemplate
-                | Self::GcpCluster
-                | Self::GcpMachine
-                | Self::GcpTemplate
-        )
+        matches!(self, Self::Other(..))
     }
 
     /// A hand-over from the stand-in for core reads it; core need not be installed.
@@ -142,8 +129,7 @@ impl Kind {
                 | Self::CapiMachine
                 | Self::HealthCheck
                 | Self::InfraMachine
-                | Self::AwsMachine
-                | Self::GcpMachine
+                | Self::Other(_, ProviderRole::Machine)
                 | Self::Deployment
                 | Self::Set
                 | Self::Machine
@@ -162,7 +148,7 @@ impl Kind {
     pub fn of(value: &Value) -> Option<Self> {
         let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
         let is_it = |one: &Self| one.api_version() == version && one.resource().2 == kind;
-        Self::LISTED.into_iter().chain([Self::Secret]).find(is_it)
+        Self::listed().chain([Self::Secret]).find(is_it)
     }
 }
 

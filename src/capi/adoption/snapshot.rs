@@ -12,7 +12,7 @@ use super::{
 use crate::{
     api::labels,
     capi::{
-        conversion::provider_id,
+        conversion::{ProviderRole, provider_id},
         types::{MCMMigration, Side, names},
     },
 };
@@ -172,7 +172,7 @@ impl Snapshot {
             name,
             machine,
             infra: self.find(Kind::InfraMachine, name),
-            other: [Kind::AwsMachine, Kind::GcpMachine].into_iter().find_map(|kind| self.find(kind, name)),
+            other: Kind::of_others(ProviderRole::Machine).find_map(|kind| self.find(kind, name)),
             native,
             node: node.and_then(|node| self.find(Kind::Node, node)),
         }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     api::{labels, patch},
-    capi::types::names,
+    capi::{conversion::ProviderRole, types::names},
 };
 
 /// Finalizer of an object whose dependents are kept.
@@ -169,8 +169,7 @@ fn pause_of(kind: Kind, migration: &Value) -> Value {
         | Kind::CapiMachine
         | Kind::HealthCheck
         | Kind::InfraMachine
-        | Kind::AwsMachine
-        | Kind::GcpMachine => json!({ (names::PAUSED): "", (labels::MIGRATION): migration }),
+        | Kind::Other(_, ProviderRole::Machine) => json!({ (names::PAUSED): "", (labels::MIGRATION): migration }),
         _ => json!({ (labels::MIGRATION): migration }),
     };
     json!({ "metadata": { "annotations": pause } })

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     api::labels,
     capi::{
-        conversion::{self, Conversion, provider_id},
+        conversion::{self, Conversion, ProviderRole, provider_id},
         types::{INFRASTRUCTURE_GROUP, Side, names},
     },
 };
@@ -40,15 +40,14 @@ pub fn own_template(s: &Snapshot) -> Option<&Object> {
 /// The template of the other provider: the referenced one, or the template with the deployment's name.
 pub fn other_template(s: &Snapshot) -> Option<&Object> {
     let referred = s.deployment_of(Side::ClusterApi)?.text("/spec/template/spec/infrastructureRef/kind");
-    let found = || [Kind::AwsTemplate, Kind::GcpTemplate].into_iter().filter_map(|kind| s.find(kind, template_name(s)));
+    let found = || Kind::of_others(ProviderRole::Template).filter_map(|kind| s.find(kind, template_name(s)));
     found().find(|template| template.kind.resource().2 == referred).or_else(|| found().next())
 }
 
 /// Kind of the infrastructure objects that core creates from a template.
 pub const fn machine_kind_of(template: Kind) -> Kind {
     match template {
-        Kind::AwsTemplate => Kind::AwsMachine,
-        Kind::GcpTemplate => Kind::GcpMachine,
+        Kind::Other(provider, _) => Kind::Other(provider, ProviderRole::Machine),
         _ => Kind::InfraMachine,
     }
 }
@@ -79,7 +78,7 @@ pub fn class_made(s: &Snapshot) -> Conversion {
     let is_known = own_template(s).is_some() || s.find(Kind::Class, template_name(s)).is_some();
     let Some(template) = other_template(s).filter(|_| !is_known) else { return Conversion::default() };
     // The provider stores facts about its network in the status of its cluster.
-    let clusters = [Kind::AwsCluster, Kind::GcpCluster].into_iter().flat_map(|kind| s.all(kind));
+    let clusters = Kind::of_others(ProviderRole::Cluster).flat_map(|kind| s.all(kind));
     let deployment = s.deployment_of(Side::ClusterApi).map(Object::as_written);
     let around: Vec<Value> = clusters.map(|one| one.value.clone()).chain(deployment).collect();
     let mut made = conversion::class_of_template(&template.as_written(), &around);

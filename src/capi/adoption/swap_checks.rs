@@ -13,7 +13,7 @@ use super::{
 use crate::{
     api::{labels, machine::MachineClass},
     capi::{
-        conversion::{Conversion, content_of, zone_of},
+        conversion::{Conversion, content_of, provider_id, zone_of},
         types::{Side, names},
     },
 };
@@ -153,9 +153,7 @@ fn machine_of_other_is_settled(member: &Member<'_>) -> Verdict {
     if id.is_empty() || id != of_machine {
         return Err(format!("{} has VM {id}, {} has {of_machine}", other.id(), machine.id()));
     }
-    // The native driver finds VMs of this cloud by their names.
-    let vm = id.strip_prefix("gce://").and_then(|rest| rest.rsplit('/').next());
-    match vm.filter(|vm| *vm != member.name) {
+    match provider_id::vm_name(id).filter(|vm| *vm != member.name) {
         Some(vm) => Err(format!("its VM is named {vm}, and MCM requires the name of the machine")),
         None => Ok(phase.to_owned()),
     }

@@ -18,7 +18,7 @@ use crate::{
         machine::{MachineTemplate, same_template},
     },
     capi::{
-        conversion::provider_id,
+        conversion::{ProviderRole, provider_id},
         types::{Side, names},
     },
 };
@@ -238,8 +238,8 @@ pub fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
 
 pub fn vm_is_claimed_once(s: &Snapshot, member: &Member<'_>) -> Verdict {
     let id = member.vm();
-    let kinds = [Kind::Machine, Kind::InfraMachine, Kind::AwsMachine, Kind::GcpMachine];
-    let mut others = kinds.into_iter().flat_map(|kind| s.all(kind)).filter(|other| other.name() != member.name);
+    let kinds = [Kind::Machine, Kind::InfraMachine].into_iter().chain(Kind::of_others(ProviderRole::Machine));
+    let mut others = kinds.flat_map(|kind| s.all(kind)).filter(|other| other.name() != member.name);
     match others.find(|other| provider_id::to_native(other.text("/spec/providerID")) == id) {
         Some(other) if !id.is_empty() => Err(format!("{} also has VM {id}", other.id())),
         _ => Ok("no other object has its VM".to_owned()),

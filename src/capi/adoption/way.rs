@@ -81,7 +81,7 @@ impl Way {
             Kind::Deployment | Kind::Set => !self.keeps_core(),
             kind => self.keeps_core() || !kind.is_of_other(),
         };
-        Kind::LISTED.into_iter().filter(is_read)
+        Kind::listed().filter(is_read)
     }
 
     /// The kinds of which single objects are read, or those of the workload cluster.

@@ -28,7 +28,11 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cloud::provider_id;
+pub(crate) use cloud::{
+    PROVIDERS, is_interruptible,
+    provider::{ProviderKinds, ProviderRole},
+    provider_id,
+};
 pub(crate) use defaults::{deployment as default_deployment, machine as default_machine};
 pub(crate) use infrastructure::{
     bootstrap::{user_data_of, user_data_secret},

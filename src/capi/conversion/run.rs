@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    cloud::{self, Cloud},
+    cloud::{self, provider::ProviderRole},
     health_check::{self, Coverage},
     input::{Document, Input},
     keys, machine, machine_deployment,
@@ -84,7 +84,7 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
                     run.lose(document, "no object refers to it");
                 }
             }
-            (INFRASTRUCTURE_GROUP, kind) if Cloud::of_kind(kind).is_some() => {
+            (INFRASTRUCTURE_GROUP, kind) if cloud::provider_of(kind, ProviderRole::Template).is_some() => {
                 let is_used = references.has(kind, document);
                 run.convert(document, |_: Value, report| {
                     // A class that is used is written with its user.
@@ -92,7 +92,9 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
                     class.into_iter().flat_map(serde_json::to_value).collect::<Vec<_>>().into()
                 });
             }
-            (INFRASTRUCTURE_GROUP, "AWSCluster" | "GCPCluster") => run.lose(document, "has no MCM counterpart"),
+            (INFRASTRUCTURE_GROUP, kind) if cloud::provider_of(kind, ProviderRole::Cluster).is_some() => {
+                run.lose(document, "has no MCM counterpart");
+            }
             ("", "Secret") if references.has("Secret", document) => {}
             (native::GROUP, _) | ("", "Secret") => run.pass(document),
             _ => run.refuse(document, "mcm does not convert this kind", "leave it out"),
@@ -133,7 +135,7 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
             }
             (native::GROUP, "MachineClass")
                 if options.infrastructure == Infrastructure::OfCloud
-                    && Cloud::of_driver(document.value["provider"].as_str().unwrap_or_default()).is_some() =>
+                    && cloud::provider_of_driver(document.value["provider"].as_str().unwrap_or_default()).is_some() =>
             {
                 let is_used = has_users(&input, document);
                 let cluster = options.cluster.as_deref().unwrap_or_default();

@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 
 use super::{conditions::Desired, reasons, view::View};
 use crate::{
-    api::machine::{ClassNodeTemplate, MachineClass, SecretRef},
+    api::machine::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef},
     capi::{
         conversion::{content_of, zone_of},
-        types::{ClassRef, InlineClass, MCMCluster, NodeInfo},
+        types::{ClassRef, MCMCluster, NodeInfo},
     },
 };
 
@@ -24,7 +24,7 @@ pub(super) enum Class {
         /// Name of the MachineClass.
         name: String,
         /// Its content.
-        content: Box<InlineClass>,
+        content: Box<ClassContent>,
         /// It has to be created from the object first.
         is_inline: bool,
     },
@@ -37,7 +37,7 @@ pub(super) struct Description<'a> {
     /// The class that it names.
     pub named: &'a ClassRef,
     /// The content of a class in the object itself, and the name of the class that is created from it.
-    pub inline: Option<(String, &'a InlineClass)>,
+    pub inline: Option<(String, &'a ClassContent)>,
     /// The required zone of the VMs; empty for any.
     pub zone: &'a str,
     /// The infrastructure of the Cluster.
@@ -59,7 +59,7 @@ impl Description<'_> {
     pub(super) fn resolve(&self) -> Class {
         let zone = self.zone;
         let (name, content, is_inline) = match &self.inline {
-            Some((name, content)) => (name.clone(), InlineClass::clone(content), true),
+            Some((name, content)) => (name.clone(), ClassContent::clone(content), true),
             None => match self.named() {
                 Ok(class) => (class.name_any(), content_of(&class), false),
                 Err(problem) => return Class::Problem(problem),
@@ -93,14 +93,20 @@ impl Description<'_> {
     }
 }
 
-/// The credentials of a class that is created from a description: in the description, or those of the cluster.
-pub(super) fn credentials(content: &InlineClass, infrastructure: &View<MCMCluster>) -> Option<SecretRef> {
+/// The class for a description in an object itself. Its credentials are those of the description, or of the cluster.
+pub(super) fn described(
+    metadata: ObjectMeta,
+    content: &ClassContent,
+    infrastructure: &View<MCMCluster>,
+) -> MachineClass {
     let of_cluster = || {
         let cluster = infrastructure.known()?;
         let name = cluster.spec.credentials_secret_ref.as_ref()?.name.clone();
         Some(SecretRef { name, namespace: cluster.namespace().unwrap_or_default() })
     };
-    content.credentials_secret_ref.clone().or_else(of_cluster)
+    let content = content.clone();
+    let credentials_secret_ref = content.credentials_secret_ref.or_else(of_cluster);
+    MachineClass::with_content(metadata, None, ClassContent { credentials_secret_ref, ..content })
 }
 
 /// Resources and kind of a Node of a class, for an autoscaler that scales from zero.
@@ -110,13 +116,4 @@ pub(super) fn resources_of(template: &ClassNodeTemplate) -> (BTreeMap<String, Qu
     capacity.extend(template.virtual_capacity.clone());
     let node_info = NodeInfo { architecture: template.architecture.clone().unwrap_or_default(), ..NodeInfo::default() };
     (capacity, node_info)
-}
-
-/// Whether the cloud may reclaim such a VM at any time.
-pub(super) fn is_interruptible(content: &InlineClass) -> bool {
-    let spec = &content.provider_spec;
-    // Fields of the classes of AWS and of GCP.
-    let has_price = spec["spotPrice"].is_string();
-    let is_preemptible = spec["scheduling"].as_array().into_iter().flatten().chain([&spec["scheduling"]]);
-    has_price || is_preemptible.into_iter().any(|scheduling| scheduling["preemptible"] == true)
 }

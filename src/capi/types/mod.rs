@@ -16,12 +16,12 @@ pub use health_check::{
     Checks, MachineHealthCheck, MachineHealthCheckSpec, Remediation, TriggerIf, UnhealthyCondition,
 };
 pub use infrastructure::{
-    Authority, ClassRef, ClusterResource, ClusterSecretRef, Endpoint, FailureDomain, InlineClass, MCMCluster,
-    MCMClusterSpec, MCMClusterStatus, MCMClusterTemplate, MCMClusterTemplateSpec, MCMMachine, MCMMachinePool,
-    MCMMachinePoolSpec, MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec, MCMMachineSpec,
-    MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec, MCMMachineTemplateStatus, MCMMigration,
-    MCMMigrationSpec, MCMMigrationStatus, Migrated, MigratedMachine, NodeInfo, NodeMeta, NodeTaint, PoolInstance,
-    PoolResource, Provisioning, ReportedFailureDomain, Side, TemplateResource,
+    Authority, ClassRef, ClusterResource, ClusterSecretRef, Endpoint, FailureDomain, MCMCluster, MCMClusterSpec,
+    MCMClusterStatus, MCMClusterTemplate, MCMClusterTemplateSpec, MCMMachine, MCMMachinePool, MCMMachinePoolSpec,
+    MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec, MCMMachineSpec, MCMMachineStatus,
+    MCMMachineTemplate, MCMMachineTemplateSpec, MCMMachineTemplateStatus, MCMMigration, MCMMigrationSpec,
+    MCMMigrationStatus, Migrated, MigratedMachine, NodeInfo, NodeMeta, NodeTaint, PoolInstance, PoolResource,
+    Provisioning, ReportedFailureDomain, Side, TemplateResource,
 };
 pub use machine::{
     Bootstrap, Initialization, Machine, MachineDeletion, MachineMeta, MachineSpec, MachineStatus, MachineTaint,

@@ -267,6 +267,12 @@ proptest! {
     fn machine_classes_survive_the_wire(object in any::machine_class()) {
         assert_same_after_the_wire(&object);
     }
+
+    #[test]
+    fn a_class_consists_of_its_metadata_secret_and_content(class in any::machine_class()) {
+        let made = MachineClass::with_content(class.metadata.clone(), class.secret_ref.clone(), class.content());
+        assert_eq!(made, class);
+    }
 }
 
 #[test]

@@ -19,14 +19,14 @@ fn without_a_class() -> World {
         "instanceType": "m5.large", "ami": { "id": "ami-1" }, "iamInstanceProfile": "nodes", "subnet": { "id": "subnet-1" },
         "rootVolume": { "size": 50, "type": "gp3" },
     });
-    world.put(Kind::AwsTemplate, "t", json!({ "spec": { "template": { "spec": spec } } }));
+    world.put(Kind::AWS_TEMPLATE, "t", json!({ "spec": { "template": { "spec": spec } } }));
     world
 }
 
 fn put_network(world: &mut World) {
     let groups = json!({ "node": { "id": "sg-node" }, "lb": { "id": "sg-lb" } });
     let status = json!({ "networkStatus": { "securityGroups": groups } });
-    world.put(Kind::AwsCluster, "c", json!({ "spec": { "region": "eu-west-1" }, "status": status }));
+    world.put(Kind::AWS_CLUSTER, "c", json!({ "spec": { "region": "eu-west-1" }, "status": status }));
 }
 
 /// Step 3: the class is made from the template, with the credentials that the user names; and back, if need be.
@@ -41,12 +41,12 @@ fn a_class_is_made_from_the_template_and_a_template_from_the_class() {
     assert_eq!(class["providerSpec"]["networkInterfaces"][0]["securityGroupIDs"], json!(["sg-node", "sg-lb"]));
     assert_eq!(class["credentialsSecretRef"], json!({ "name": "cloud", "namespace": "ns" }));
 
-    world.s.objects.remove(&Id::new(Kind::AwsTemplate, "t"));
+    world.s.objects.remove(&Id::new(Kind::AWS_TEMPLATE, "t"));
     world.walk(BACK);
-    let template = world.s.find(Kind::AwsTemplate, "t").unwrap();
+    let template = world.s.find(Kind::AWS_TEMPLATE, "t").unwrap();
     assert_eq!(template.text("/spec/template/spec/subnet/id"), "subnet-1");
     assert_eq!(template.annotation(labels::MIGRATION), None);
-    assert_eq!(world.s.find(Kind::AwsMachine, "d-abc-0").unwrap().text("/spec/subnet/id"), "subnet-1");
+    assert_eq!(world.s.find(Kind::AWS_MACHINE, "d-abc-0").unwrap().text("/spec/subnet/id"), "subnet-1");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_template_that_cannot_become_a_class_stands_in_the_way_with_its_path() {
 fn a_class_without_a_known_provider_needs_a_template_of_that_provider() {
     let mut world = World::of_other(1);
     world.walk(THERE);
-    world.s.objects.remove(&Id::new(Kind::AwsTemplate, "t"));
+    world.s.objects.remove(&Id::new(Kind::AWS_TEMPLATE, "t"));
     let failed = world.failed(BACK);
     assert!(failed.iter().any(|text| text.contains("create the template of the other provider")), "{failed:#?}");
 }
@@ -80,18 +80,22 @@ fn a_class_that_another_migration_holds_stands_in_the_way() {
 #[test]
 fn a_class_for_google_cloud_is_in_the_zone_of_its_machines() {
     let mut world = World::of_other(1);
-    for id in [Id::new(Kind::Class, "t"), Id::new(Kind::AwsTemplate, "t"), Id::new(Kind::AwsMachine, "d-abc-0")] {
+    for id in [Id::new(Kind::Class, "t"), Id::new(Kind::AWS_TEMPLATE, "t"), Id::new(Kind::AWS_MACHINE, "d-abc-0")] {
         world.s.objects.remove(&id);
     }
     let spec = json!({ "instanceType": "n2-standard-4", "image": "i", "subnet": "s", "rootDeviceSize": 60 });
-    world.put(Kind::GcpTemplate, "t", json!({ "spec": { "template": { "spec": spec } } }));
-    world.put(Kind::GcpCluster, "c", json!({ "spec": { "region": "eu", "project": "p", "network": { "name": "n" } } }));
+    world.put(Kind::GCP_TEMPLATE, "t", json!({ "spec": { "template": { "spec": spec } } }));
+    world.put(
+        Kind::GCP_CLUSTER,
+        "c",
+        json!({ "spec": { "region": "eu", "project": "p", "network": { "name": "n" } } }),
+    );
     let template = json!({ "failureDomain": "eu-a", "infrastructureRef": { "kind": "GCPMachineTemplate" } });
     for (kind, name) in [(Kind::CapiDeployment, "d"), (Kind::CapiSet, "d-abc")] {
         world.edit(kind, name, &json!({ "spec": { "template": { "spec": template } } }));
     }
     let id = json!({ "spec": { "providerID": "gce://p/eu-a/d-abc-0" } });
-    world.put(Kind::GcpMachine, "d-abc-0", id.clone());
+    world.put(Kind::GCP_MACHINE, "d-abc-0", id.clone());
     world.edit(Kind::Node, "d-abc-0", &id);
     let reference = json!({ "spec": { "infrastructureRef": { "kind": "GCPMachine" } } });
     [id, reference].iter().for_each(|change| world.edit(Kind::CapiMachine, "d-abc-0", change));

@@ -23,7 +23,7 @@ impl World {
         let mut world = Self::empty();
         world.cluster();
         let spec = json!({ "instanceType": "m5.large" });
-        world.put(Kind::AwsTemplate, "t", json!({ "spec": { "template": { "spec": spec } } }));
+        world.put(Kind::AWS_TEMPLATE, "t", json!({ "spec": { "template": { "spec": spec } } }));
         world.put(Kind::Class, "t", json!({ "provider": "simulated", "providerSpec": { "zone": "z" } }));
         let (keys, spec, set) = world.core("AWSMachineTemplate", count);
         for number in 0..count {
@@ -36,7 +36,7 @@ impl World {
             });
             let spec = json!({ "providerID": id, "instanceType": "m5.large" });
             world.put(
-                Kind::AwsMachine,
+                Kind::AWS_MACHINE,
                 &name,
                 json!({ "metadata": metadata, "spec": spec, "status": { "ready": true } }),
             );
@@ -73,18 +73,18 @@ impl World {
             let orphan = self.tagged.iter().find(has_machine);
             assert_eq!(orphan, None, "the collector of {} would delete a VM", class.id());
         }
-        for other in self.s.all(Kind::AwsMachine).filter(works).filter(|one| one.controller().is_some()) {
+        for other in self.s.all(Kind::AWS_MACHINE).filter(works).filter(|one| one.controller().is_some()) {
             let ours = self.s.find(Kind::InfraMachine, other.name()).filter(works);
             assert_eq!(ours.map(Object::id), None, "VM {} has two providers", other.name());
         }
-        for kind in [Kind::AwsMachine, Kind::InfraMachine] {
+        for kind in [Kind::AWS_MACHINE, Kind::InfraMachine] {
             for infra in self.s.all(kind).filter(works) {
                 assert_ne!(infra.text("/spec/providerID"), "", "{} would create a VM", infra.id());
             }
         }
         for machine in self.s.all(Kind::CapiMachine).filter(works) {
             let kind = if machine.text("/spec/infrastructureRef/kind") == "AWSMachine" {
-                Kind::AwsMachine
+                Kind::AWS_MACHINE
             } else {
                 Kind::InfraMachine
             };
@@ -123,8 +123,8 @@ fn core_keeps_its_machines_when_mcm_takes_them_over() {
     world.walk(THERE);
     assert_eq!(world.essence_on(THERE), before);
     assert!(world.references().values().all(|kind| kind.starts_with("MCMMachine")), "{:?}", world.references());
-    assert_eq!(world.s.all(Kind::AwsMachine).count(), 0);
-    assert_eq!(world.s.all(Kind::AwsTemplate).count(), 1);
+    assert_eq!(world.s.all(Kind::AWS_MACHINE).count(), 0);
+    assert_eq!(world.s.all(Kind::AWS_TEMPLATE).count(), 1);
     assert_eq!(world.tagged.len(), 3, "4.4, step 8");
     for infra in world.s.all(Kind::InfraMachine) {
         let machine = world.s.find(Kind::CapiMachine, infra.name()).unwrap();
@@ -154,7 +154,7 @@ fn machines_return_to_the_other_provider_with_the_ids_of_their_vms() {
         assert_eq!(world.s.all(kind).count(), 0, "{kind}");
     }
     assert!(world.tagged.is_empty(), "no collector finds a VM");
-    for other in world.s.all(Kind::AwsMachine) {
+    for other in world.s.all(Kind::AWS_MACHINE) {
         let machine = world.s.find(Kind::CapiMachine, other.name()).unwrap();
         assert_eq!(other.controller(), Some(machine.uid()));
         assert_eq!(other.text("/spec/providerID"), machine.text("/spec/providerID"));
@@ -180,7 +180,7 @@ fn machines_of_another_provider_become_native_ones_by_way_of_mcm() {
 /// 4.4 step 1 and "what can go wrong": nothing is begun while an object is changing, unknown, or cannot be adopted.
 #[rstest]
 #[case::deleting(
-    Kind::AwsMachine, "d-abc-1", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
+    Kind::AWS_MACHINE, "d-abc-1", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
     "machine d-abc-1: settled: AWSMachine d-abc-1 is being deleted"
 )]
 #[case::updating(
@@ -199,11 +199,11 @@ fn machines_of_another_provider_become_native_ones_by_way_of_mcm() {
     "deployment: belongs to a ClusterClass, which would overwrite it: create a separate deployment"
 )]
 #[case::other_id(
-    Kind::AwsMachine, "d-abc-1", json!({ "spec": { "providerID": "simulated:///r/x" } }),
+    Kind::AWS_MACHINE, "d-abc-1", json!({ "spec": { "providerID": "simulated:///r/x" } }),
     "machine d-abc-1: settled: AWSMachine d-abc-1 has VM simulated:///r/x, Machine d-abc-1 has simulated:///r/d-abc-1"
 )]
 #[case::claimed_twice(
-    Kind::AwsMachine, "d-abc-0", json!({ "spec": { "providerID": "simulated:///r/d-abc-1" } }),
+    Kind::AWS_MACHINE, "d-abc-0", json!({ "spec": { "providerID": "simulated:///r/d-abc-1" } }),
     "machine d-abc-1: unclaimed: AWSMachine d-abc-0 also has VM simulated:///r/d-abc-1"
 )]
 #[case::other_bootstrap(
@@ -214,7 +214,7 @@ fn machines_of_another_provider_become_native_ones_by_way_of_mcm() {
     Kind::CapiDeployment, "d", json!({ "spec": { "replicas": null } }), "rollout: spec.replicas is absent: write it"
 )]
 #[case::paused(
-    Kind::AwsMachine, "d-abc-1", json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } }),
+    Kind::AWS_MACHINE, "d-abc-1", json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } }),
     "pause: AWSMachine d-abc-1 is paused by another client"
 )]
 #[case::unknown_provider(
@@ -252,7 +252,7 @@ fn the_class_is_in_the_zone_of_the_machines(#[case] zone: &str, #[case] expected
 fn a_vm_of_google_cloud_with_another_name_than_its_machine_stays() {
     let mut world = World::of_other(1);
     let id = json!({ "spec": { "providerID": "gce://p/z/another" } });
-    for kind in [Kind::AwsMachine, Kind::CapiMachine, Kind::Node] {
+    for kind in [Kind::AWS_MACHINE, Kind::CapiMachine, Kind::Node] {
         world.edit(kind, "d-abc-0", &id);
     }
     let expected = "machine d-abc-0: settled: its VM is named another, and MCM requires the name of the machine";
@@ -283,7 +283,7 @@ fn a_foreign_vm_with_the_tags_of_the_class_prevents_a_migration() {
 fn another_provider_that_confirms_a_pause_is_waited_for() {
     let mut world = World::of_other(1);
     world.edit(
-        Kind::AwsMachine,
+        Kind::AWS_MACHINE,
         "d-abc-0",
         &json!({ "status": { "conditions": [{ "type": "Paused", "status": "False" }] } }),
     );

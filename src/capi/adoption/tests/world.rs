@@ -299,7 +299,7 @@ impl World {
                         "updatedReplicas": machines, "upToDateReplicas": machines, (key): conditions,
                     })
                 }
-                Kind::AwsMachine => match object.controller().is_some() && !is_held(&object) {
+                Kind::AWS_MACHINE => match object.controller().is_some() && !is_held(&object) {
                     true => json!({ "ready": true }),
                     false => continue,
                 },
@@ -340,7 +340,7 @@ impl World {
             self.edit(Kind::CapiMachine, machine.name(), &json!({ "metadata": { "ownerReferences": owners } }));
         }
         let kind = match machine.text("/spec/infrastructureRef/kind") {
-            "AWSMachine" => Kind::AwsMachine,
+            "AWSMachine" => Kind::AWS_MACHINE,
             _ => Kind::InfraMachine,
         };
         let name = machine.text("/spec/infrastructureRef/name");
@@ -368,14 +368,14 @@ impl World {
                 );
             }
         }
-        for kind in [Kind::CapiMachine, Kind::InfraMachine, Kind::AwsMachine, Kind::Machine] {
+        for kind in [Kind::CapiMachine, Kind::InfraMachine, Kind::AWS_MACHINE, Kind::Machine] {
             for object in self.s.all(kind).filter(works) {
                 assert!(!object.is_deleting(), "{} would delete its VM", object.id());
             }
         }
         self.inspect_providers();
         for native in self.s.all(Kind::Machine) {
-            let is_of_other = self.s.find(Kind::AwsMachine, native.name()).is_some();
+            let is_of_other = self.s.find(Kind::AWS_MACHINE, native.name()).is_some();
             assert!(!native.is_deleting() || is_of_other, "{} is deleted", native.id());
             let infra = self.s.find(Kind::InfraMachine, native.name()).filter(|one| !is_held(one));
             let set = self.s.all(Kind::Set).filter(works).any(|set| native.controller() == Some(set.uid()));
@@ -402,7 +402,7 @@ pub fn is_held(object: &Object) -> bool {
         | Kind::CapiMachine
         | Kind::HealthCheck
         | Kind::InfraMachine
-        | Kind::AwsMachine => object.annotation(names::PAUSED).is_some(),
+        | Kind::AWS_MACHINE => object.annotation(names::PAUSED).is_some(),
         _ => object.annotation(labels::MIGRATION).is_some(),
     }
 }

@@ -3,6 +3,7 @@
 mod aws;
 mod fields;
 mod gcp;
+pub mod provider;
 pub mod provider_id;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,64 +16,36 @@ use super::{
     report::Report,
 };
 use crate::{
-    api::machine::MachineClass,
+    api::machine::{ClassContent, MachineClass},
     capi::types::{CORE_GROUP, INFRASTRUCTURE_GROUP, names},
 };
 use fields::Fields;
+use provider::{InfrastructureProvider, ProviderRole, Template};
 
-/// A cloud with a driver and a provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cloud {
-    Aws,
-    Gcp,
+/// All providers. Each is described beside its conversions.
+pub const PROVIDERS: [&InfrastructureProvider; 2] = [&aws::PROVIDER, &gcp::PROVIDER];
+
+/// The provider that has a kind with this role.
+pub fn provider_of(kind: &str, role: ProviderRole) -> Option<&'static InfrastructureProvider> {
+    PROVIDERS.into_iter().find(|provider| provider.kinds.with_role(role).kind == kind)
 }
 
-impl Cloud {
-    /// By the kind of a template.
-    pub fn of_kind(kind: &str) -> Option<Self> {
-        [Self::Aws, Self::Gcp].into_iter().find(|cloud| cloud.kind() == kind)
-    }
+/// The provider of the cloud of a driver.
+pub fn provider_of_driver(driver: &str) -> Option<&'static InfrastructureProvider> {
+    PROVIDERS.into_iter().find(|provider| provider.kinds.driver == driver)
+}
 
-    /// By the name of the driver.
-    pub fn of_driver(driver: &str) -> Option<Self> {
-        [Self::Aws, Self::Gcp].into_iter().find(|cloud| cloud.driver() == driver)
-    }
-
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Aws => "AWSMachineTemplate",
-            Self::Gcp => "GCPMachineTemplate",
-        }
-    }
-
-    /// Kind of the object with the common settings of a cluster's machines.
-    pub const fn cluster_kind(self) -> &'static str {
-        match self {
-            Self::Aws => "AWSCluster",
-            Self::Gcp => "GCPCluster",
-        }
-    }
-
-    const fn driver(self) -> &'static str {
-        match self {
-            Self::Aws => "AWS",
-            Self::Gcp => "GCP",
-        }
-    }
-
-    const fn version(self) -> &'static str {
-        match self {
-            Self::Aws => "v1beta2",
-            Self::Gcp => "v1beta1",
-        }
-    }
+/// Whether the cloud of a VM with this `providerSpec` may stop it at any time. The driver need not be known by its name.
+pub fn is_interruptible(provider_spec: &Value) -> bool {
+    PROVIDERS.into_iter().any(|provider| (provider.is_interruptible)(provider_spec))
 }
 
 /// The class of a template. Its Secrets are not set.
 pub fn class_of(document: &Document<'_>, input: &Input<'_>, report: &mut Report) -> Option<MachineClass> {
-    let cloud = Cloud::of_kind(document.kind)?;
-    if document.version != cloud.version() {
-        report.refuse("apiVersion", format!("{} is not known", document.version), format!("use {}", cloud.version()));
+    let provider = provider_of(document.kind, ProviderRole::Template)?;
+    let version = provider.kinds.version;
+    if document.version != version {
+        report.refuse("apiVersion", format!("{} is not known", document.version), format!("use {version}"));
         return None;
     }
     let machine_spec = machine_spec_of(document, report);
@@ -81,17 +54,14 @@ pub fn class_of(document: &Document<'_>, input: &Input<'_>, report: &mut Report)
     if cluster_name.is_empty() {
         report.refuse("", "the cluster is not known", format!("label it with {}", names::CLUSTER_NAME));
     }
-    let cluster = cluster_of(cloud, document, &cluster_name, input);
-    let provider_spec = match cloud {
-        Cloud::Aws => aws::to_native(&machine_spec, &cluster_name, &cluster, report),
-        Cloud::Gcp => {
-            if users.zones.len() > 1 {
-                let reason = format!("it is used in the zones {}, and an MCM class has one", users.zones.join(", "));
-                report.refuse("", reason, "create a template for each zone");
-            }
-            let zone = users.zones.first().map(String::as_str).unwrap_or_default();
-            gcp::to_native(&machine_spec, &cluster_name, zone, &cluster, report)
-        }
+    let cluster = cluster_of(provider, document, &cluster_name, input);
+    let template =
+        Template { machine_spec: &machine_spec, cluster_name: &cluster_name, cluster: &cluster, zones: &users.zones };
+    let content = ClassContent {
+        provider: provider.kinds.driver.to_owned(),
+        provider_spec: (provider.to_native)(&template, report),
+        node_template: None,
+        credentials_secret_ref: None,
     };
     let keys_of = |field: &str| serde_json::from_value(document.value["metadata"][field].clone()).unwrap_or_default();
     let metadata = ObjectMeta {
@@ -101,7 +71,7 @@ pub fn class_of(document: &Document<'_>, input: &Input<'_>, report: &mut Report)
         annotations: filled(copied("metadata.annotations", keys_of("annotations"), report)),
         ..ObjectMeta::default()
     };
-    Some(MachineClass { metadata, provider_spec, provider: cloud.driver().to_owned(), ..MachineClass::default() })
+    Some(MachineClass::with_content(metadata, None, content))
 }
 
 /// `spec.template.spec` of a template. Other fields are refused or reported.
@@ -117,34 +87,32 @@ fn machine_spec_of(document: &Document<'_>, report: &mut Report) -> Value {
 
 /// The template of a class, if its cloud has a provider.
 pub fn template_of(class: &MachineClass, cluster: &str, report: &mut Report) -> Option<Value> {
-    let cloud = Cloud::of_driver(&class.provider)?;
-    let spec = match cloud {
-        Cloud::Aws => aws::to_capi(&class.provider_spec, report),
-        Cloud::Gcp => gcp::to_capi(&class.provider_spec, report),
-    };
-    if class.node_template.is_some() {
+    let MachineClass { metadata, provider, provider_spec, secret_ref, credentials_secret_ref, node_template } = class;
+    let InfrastructureProvider { kinds, to_capi, .. } = provider_of_driver(provider)?;
+    let spec = to_capi(provider_spec, report);
+    if node_template.is_some() {
         report.lose("nodeTemplate", "is not known to Cluster API", "the provider tells the autoscaler capacities");
     }
-    for (path, secret) in [("secretRef", &class.secret_ref), ("credentialsSecretRef", &class.credentials_secret_ref)] {
+    for (path, secret) in [("secretRef", secret_ref), ("credentialsSecretRef", credentials_secret_ref)] {
         if secret.is_some() {
             report.lose(path, "a template has no credentials", "they are those of the cluster");
         }
     }
-    let mut labels = copied("metadata.labels", class.metadata.labels.clone().unwrap_or_default(), report);
-    let annotations = copied("metadata.annotations", class.metadata.annotations.clone().unwrap_or_default(), report);
+    let mut labels = copied("metadata.labels", metadata.labels.clone().unwrap_or_default(), report);
+    let annotations = copied("metadata.annotations", metadata.annotations.clone().unwrap_or_default(), report);
     if !cluster.is_empty() {
         labels.insert(names::CLUSTER_NAME.to_owned(), cluster.to_owned());
     }
     let metadata = ObjectMeta {
-        name: class.metadata.name.clone(),
-        namespace: class.metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        namespace: metadata.namespace.clone(),
         labels: filled(labels),
         annotations: filled(annotations),
         ..ObjectMeta::default()
     };
     Some(json!({
-        "apiVersion": format!("{INFRASTRUCTURE_GROUP}/{}", cloud.version()),
-        "kind": cloud.kind(),
+        "apiVersion": format!("{INFRASTRUCTURE_GROUP}/{}", kinds.version),
+        "kind": kinds.template.kind,
         "metadata": metadata,
         "spec": { "template": { "spec": spec } },
     }))
@@ -180,7 +148,8 @@ pub fn without_bookkeeping(template: &Value) -> Value {
 /// Whether a noted value is a template in this namespace. Notes are annotations, which any client may write.
 pub fn is_template_in(value: &Value, namespace: &str) -> bool {
     let kind = value["kind"].as_str().unwrap_or_default();
-    let version = Cloud::of_kind(kind).map(|cloud| format!("{INFRASTRUCTURE_GROUP}/{}", cloud.version()));
+    let provider = provider_of(kind, ProviderRole::Template);
+    let version = provider.map(|provider| format!("{INFRASTRUCTURE_GROUP}/{}", provider.kinds.version));
     value["apiVersion"].as_str() == version.as_deref()
         && version.is_some()
         && value["metadata"]["namespace"].as_str().unwrap_or_default() == namespace
@@ -219,9 +188,11 @@ fn cluster_label(value: &Value) -> String {
 }
 
 /// The infrastructure object of the cluster: labelled or named after it.
-fn cluster_of(cloud: Cloud, document: &Document<'_>, cluster: &str, input: &Input<'_>) -> Value {
+fn cluster_of(provider: &InfrastructureProvider, document: &Document<'_>, cluster: &str, input: &Input<'_>) -> Value {
     let all = input.documents.iter().filter(|one| {
-        one.group == INFRASTRUCTURE_GROUP && one.kind == cloud.cluster_kind() && one.namespace == document.namespace
+        one.group == INFRASTRUCTURE_GROUP
+            && one.kind == provider.kinds.cluster.kind
+            && one.namespace == document.namespace
     });
     let mut found = all.filter(|one| one.name == cluster || cluster_label(one.value) == cluster);
     found.next().map(|one| one.value.clone()).unwrap_or_default()

@@ -1,47 +1,25 @@
-//! IDs of VMs. Cluster API requires the form of the Node; drivers have other forms, which the Go programs compare as
-//! texts and which therefore stay.
+//! Provider IDs of VMs. Cluster API expects the form of the Node. Drivers have their own forms, which the Go programs compare
+//! as texts and which therefore never change.
 
-const AWS: &str = "aws:///";
-const GCP_NATIVE: &str = "gce:///";
-const GCP_NODE: &str = "gce://";
+use super::{PROVIDERS, provider::IdForms};
 
-/// The form of the driver, from that of the Node. A form that is not known is the same on both sides.
+/// The form of the driver, from that of the Node. An ID of an unknown cloud is the same on both sides.
 pub fn to_native(id: &str) -> String {
-    if let Some((zone, instance)) = id.strip_prefix(AWS).and_then(|rest| rest.split_once('/')) {
-        return format!("{AWS}{}/{instance}", region_of(zone));
-    }
-    match id.strip_prefix(GCP_NODE).filter(|rest| !rest.starts_with('/')) {
-        Some(rest) => format!("{GCP_NATIVE}{rest}"),
-        None => id.to_owned(),
-    }
+    forms_of(id).map_or_else(|| id.to_owned(), |forms| (forms.to_native)(id))
 }
 
 /// The form of the Node, from that of the driver. `None` if it needs a zone that is not known or not in the region.
 pub fn to_node(id: &str, zone: Option<&str>) -> Option<String> {
-    if let Some((place, instance)) = id.strip_prefix(AWS).and_then(|rest| rest.split_once('/')) {
-        if region_of(place) != place {
-            return Some(id.to_owned());
-        }
-        let zone = zone.filter(|zone| region_of(zone) == place)?;
-        return Some(format!("{AWS}{zone}/{instance}"));
-    }
-    match id.strip_prefix(GCP_NATIVE) {
-        Some(rest) => Some(format!("{GCP_NODE}{rest}")),
-        None => Some(id.to_owned()),
-    }
+    forms_of(id).map_or_else(|| Some(id.to_owned()), |forms| (forms.to_node)(id, zone))
 }
 
-/// Region of a zone of AWS: `eu-west-1` of `eu-west-1a`, and `us-west-2` of `us-west-2-lax-1a`.
-pub fn region_of(zone: &str) -> &str {
-    let mut start = 0;
-    for part in zone.split('-') {
-        let digits = part.chars().take_while(char::is_ascii_digit).count();
-        if digits > 0 && start > 0 {
-            return zone.get(..start + digits).unwrap_or(zone);
-        }
-        start += part.len() + 1;
-    }
-    zone
+/// Name of the VM, if the driver of its cloud finds VMs by their names.
+pub fn vm_name(id: &str) -> Option<&str> {
+    forms_of(id).and_then(|forms| (forms.vm_name)(id))
+}
+
+fn forms_of(id: &str) -> Option<&'static IdForms> {
+    PROVIDERS.into_iter().map(|provider| &provider.ids).find(|forms| id.starts_with(forms.scheme))
 }
 
 #[cfg(test)]
@@ -71,5 +49,13 @@ mod tests {
     #[test]
     fn an_id_that_has_the_node_form_already_stays() {
         assert_eq!(to_node("aws:///eu-west-1b/i-1", Some("eu-west-1a")).as_deref(), Some("aws:///eu-west-1b/i-1"));
+    }
+
+    #[rstest]
+    #[case("gce://project/eu-a/vm", Some("vm"))]
+    #[case("aws:///eu-west-1a/i-1", None)]
+    #[case("simulated:///region/vm", None)]
+    fn a_vm_name_is_read_where_the_driver_finds_vms_by_name(#[case] id: &str, #[case] name: Option<&str>) {
+        assert_eq!(vm_name(id), name);
     }
 }

@@ -4,10 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::bootstrap::user_data_of;
 use crate::{
-    api::machine::{MachineClass, SecretRef},
+    api::machine::{ClassContent, MachineClass, SecretRef},
     capi::{
         conversion::{metadata::namespace, notes::MADE_FROM},
-        types::{InlineClass, ObjectRef},
+        types::ObjectRef,
     },
 };
 
@@ -15,25 +15,22 @@ use crate::{
 const LONGEST_NAME: usize = 253;
 
 /// Zone of a class.
-pub fn zone_of(content: Option<&InlineClass>) -> Option<String> {
+pub fn zone_of(content: Option<&ClassContent>) -> Option<String> {
     let content = content?;
     let of_template = content.node_template.as_ref().map(|template| template.zone.clone());
     let of_spec = || content.provider_spec["zone"].as_str().map(str::to_owned);
     of_template.filter(|zone| !zone.is_empty()).or_else(of_spec).filter(|zone| !zone.is_empty())
 }
 
-/// The content of a class.
-pub fn content_of(class: &MachineClass) -> InlineClass {
-    InlineClass {
-        provider: class.provider.clone(),
-        provider_spec: class.provider_spec.clone(),
-        node_template: class.node_template.clone(),
-        credentials_secret_ref: class.credentials_secret_ref.clone().or_else(|| class.secret_ref.clone()),
-    }
+/// The content of a class, with the Secret that has its credentials.
+pub fn content_of(class: &MachineClass) -> ClassContent {
+    let content = class.content();
+    let credentials = content.credentials_secret_ref.or_else(|| class.secret_ref.clone());
+    ClassContent { credentials_secret_ref: credentials, ..content }
 }
 
 pub fn derived_class(
-    content: &InlineClass,
+    content: &ClassContent,
     base: &str,
     template: &ObjectRef,
     in_namespace: &str,
@@ -46,17 +43,10 @@ pub fn derived_class(
         ..ObjectMeta::default()
     };
     let secret = SecretRef { name: user_data_of(data_secret_name), namespace: in_namespace.to_owned() };
-    MachineClass {
-        metadata,
-        provider_spec: content.provider_spec.clone(),
-        provider: content.provider.clone(),
-        secret_ref: Some(secret),
-        credentials_secret_ref: content.credentials_secret_ref.clone(),
-        node_template: content.node_template.clone(),
-    }
+    MachineClass::with_content(metadata, Some(secret), content.clone())
 }
 
-pub fn derived_name(content: &InlineClass, base: &str, data_secret_name: &str) -> String {
+pub fn derived_name(content: &ClassContent, base: &str, data_secret_name: &str) -> String {
     named(base, &serde_json::to_string(&(content, data_secret_name)).unwrap_or_default())
 }
 

@@ -19,10 +19,8 @@ use super::{
     template::{Owner, Place, class_spec},
 };
 use crate::{
-    api::machine::{ClassSpec, MachineClass},
-    capi::types::{
-        Bootstrap, INFRASTRUCTURE_GROUP, InlineClass, MCMMachineSpec, MachineSpec, NodeMeta, ObjectRef, names,
-    },
+    api::machine::{ClassContent, ClassSpec, MachineClass},
+    capi::types::{Bootstrap, INFRASTRUCTURE_GROUP, MCMMachineSpec, MachineSpec, NodeMeta, ObjectRef, names},
 };
 use bootstrap::{USER_DATA, VALUE, bootstrap_secret_of, data_secret_name, has_data_of, user_data_of};
 use class::derived_class;
@@ -191,7 +189,7 @@ fn foreign_of(class: &MachineClass, place: &Place<'_>, at: &str, report: &mut Re
     template
 }
 
-fn check_zone(spec: &MachineSpec, content: Option<&InlineClass>, at: &str, report: &mut Report) {
+fn check_zone(spec: &MachineSpec, content: Option<&ClassContent>, at: &str, report: &mut Report) {
     let wanted = &spec.failure_domain;
     if wanted.is_empty() || zone_of(content).as_ref() == Some(wanted) {
         return;

@@ -14,15 +14,15 @@ use crate::{
     api::{machine::MachineClass, wire::is_zero},
     capi::{
         conversion::{
-            cloud::{self, Cloud},
+            cloud::{self, provider::ProviderRole},
             keys::{self, Keys},
             metadata::{filled, namespace},
             report::Report,
             template::{Owner, Place},
         },
         types::{
-            ClassRef, INFRASTRUCTURE_GROUP, InlineClass, MCMMachine, MCMMachineSpec, MCMMachineTemplate,
-            MCMMachineTemplateSpec, MachineMeta, NodeMeta, ObjectRef, TemplateResource, names,
+            ClassRef, INFRASTRUCTURE_GROUP, MCMMachine, MCMMachineSpec, MCMMachineTemplate, MCMMachineTemplateSpec,
+            MachineMeta, NodeMeta, ObjectRef, TemplateResource, names,
         },
     },
 };
@@ -52,13 +52,11 @@ pub struct Noted {
 impl Noted {
     /// The name that a class with this content would have been given.
     pub fn derived_name(&self, class: &MachineClass) -> String {
-        let content = InlineClass {
-            provider: class.provider.clone(),
-            provider_spec: class.provider_spec.clone(),
-            node_template: class.node_template.clone(),
-            // Other providers' templates have no credentials, so they are added by hand.
-            credentials_secret_ref: class.credentials_secret_ref.clone().filter(|_| self.foreign.is_none()),
-        };
+        let mut content = class.content();
+        if self.foreign.is_some() {
+            // Templates of other providers have no credentials, so users add them to the class.
+            content.credentials_secret_ref = None;
+        }
         let by_name = &self.spec.machine_class_ref.name;
         derived_name(&content, if by_name.is_empty() { &self.name } else { by_name }, &self.data_secret_name)
     }
@@ -134,7 +132,9 @@ pub fn infrastructure_object(
 ) -> Option<(Noted, MCMMachineSpec)> {
     let (namespace, input) = (place.namespace, place.input);
     let path = format!("{}spec.infrastructureRef", place.prefix());
-    if reference.api_group == INFRASTRUCTURE_GROUP && Cloud::of_kind(&reference.kind).is_some() {
+    if reference.api_group == INFRASTRUCTURE_GROUP
+        && cloud::provider_of(&reference.kind, ProviderRole::Template).is_some()
+    {
         return foreign_template(reference, &path, place, report);
     }
     let kind = kind_of(place);

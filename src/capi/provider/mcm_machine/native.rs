@@ -10,13 +10,9 @@ use super::Snapshot;
 use crate::{
     api::{
         GoDuration, labels,
-        machine::{ClassSpec, GROUP, Machine, MachineClass, MachineConfiguration, MachineSpec},
+        machine::{ClassContent, ClassSpec, GROUP, Machine, MachineClass, MachineConfiguration, MachineSpec},
     },
-    capi::{
-        conversion::provider_id,
-        provider::class,
-        types::{InlineClass, names},
-    },
+    capi::{conversion::provider_id, provider::class, types::names},
     controllers::object::{finalizer, owner},
 };
 
@@ -56,22 +52,16 @@ pub(super) fn machine(snapshot: &Snapshot, class: &str) -> Machine {
 }
 
 /// The class of a description in the object itself. It is deleted with the object.
-pub(super) fn class(snapshot: &Snapshot, content: &InlineClass) -> MachineClass {
+pub(super) fn class(snapshot: &Snapshot, content: &ClassContent) -> MachineClass {
     let object = &snapshot.object;
-    MachineClass {
-        metadata: ObjectMeta {
-            name: Some(object.name_any()),
-            namespace: object.namespace(),
-            labels: Some(labels_of(snapshot)),
-            owner_references: owner::reference_to(object.as_ref()).map(|reference| vec![reference]),
-            ..ObjectMeta::default()
-        },
-        provider_spec: content.provider_spec.clone(),
-        provider: content.provider.clone(),
-        secret_ref: None,
-        credentials_secret_ref: class::credentials(content, &snapshot.infrastructure),
-        node_template: content.node_template.clone(),
-    }
+    let metadata = ObjectMeta {
+        name: Some(object.name_any()),
+        namespace: object.namespace(),
+        labels: Some(labels_of(snapshot)),
+        owner_references: owner::reference_to(object.as_ref()).map(|reference| vec![reference]),
+        ..ObjectMeta::default()
+    };
+    class::described(metadata, content, &snapshot.infrastructure)
 }
 
 /// The patch that restores the owner and the labels of the native Machine; `None` if they are unchanged. The pool

@@ -6,7 +6,7 @@ use super::{Snapshot, native};
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachinePhase, OperationState},
+        machine::{ClassContent, Machine, MachinePhase, OperationState},
     },
     capi::{
         conversion::{provider_id, zone_of},
@@ -17,7 +17,7 @@ use crate::{
             reasons,
             view::{Owner, View},
         },
-        types::{ClassRef, InlineClass, MCMMachineStatus},
+        types::{ClassRef, MCMMachineStatus},
     },
 };
 
@@ -130,7 +130,7 @@ pub(super) fn vm_zone(machine: &Machine, class: &Class) -> Option<String> {
 }
 
 /// The zone in the class is that of the VM. On AWS the subnet decides.
-fn in_its_zone(snapshot: &Snapshot, name: &str, content: &InlineClass) -> Desired {
+fn in_its_zone(snapshot: &Snapshot, name: &str, content: &ClassContent) -> Desired {
     let said = zone_of(Some(content));
     match (snapshot.own_native().and_then(|machine| machine.vm_zone()), said.as_deref()) {
         (Some(zone), Some(said)) if zone != said => {

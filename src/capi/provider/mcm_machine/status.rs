@@ -7,8 +7,9 @@ use super::{
 use crate::{
     api::machine::OperationState,
     capi::{
+        conversion,
         provider::{
-            class::{self, Class},
+            class::Class,
             conditions::{self, Desired},
             reasons,
         },
@@ -84,7 +85,7 @@ fn shown(snapshot: &Snapshot, class: &Class) -> MCMMachineStatus {
         next.failure_domain = zone;
     }
     if let Class::Usable { content, .. } = class {
-        next.interruptible = class::is_interruptible(content);
+        next.interruptible = conversion::is_interruptible(&content.provider_spec);
     }
     next
 }

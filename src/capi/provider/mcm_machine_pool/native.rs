@@ -12,12 +12,12 @@ use super::{Snapshot, shares::Share};
 use crate::{
     api::{
         labels,
-        machine::{ClassSpec, GROUP, MachineClass, MachineDeployment, RollingUpdate, Strategy},
+        machine::{ClassContent, ClassSpec, GROUP, MachineClass, MachineDeployment, RollingUpdate, Strategy},
     },
     capi::{
         conversion::{VERSION, is_in, limit},
         provider::class,
-        types::{InlineClass, names},
+        types::names,
     },
     controllers::object::{
         draft::{Change, Draft},
@@ -121,22 +121,16 @@ fn one_by_one() -> Strategy {
 }
 
 /// The class for a description in the pool itself.
-pub(super) fn class(snapshot: &Snapshot, name: &str, content: &InlineClass) -> MachineClass {
+pub(super) fn class(snapshot: &Snapshot, name: &str, content: &ClassContent) -> MachineClass {
     let object = &snapshot.object;
-    MachineClass {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: object.namespace(),
-            labels: Some(labels_of(snapshot)),
-            owner_references: owner::reference_to(object.as_ref()).map(|reference| vec![reference]),
-            ..ObjectMeta::default()
-        },
-        provider_spec: content.provider_spec.clone(),
-        provider: content.provider.clone(),
-        secret_ref: None,
-        credentials_secret_ref: class::credentials(content, &snapshot.infrastructure),
-        node_template: content.node_template.clone(),
-    }
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: object.namespace(),
+        labels: Some(labels_of(snapshot)),
+        owner_references: owner::reference_to(object.as_ref()).map(|reference| vec![reference]),
+        ..ObjectMeta::default()
+    };
+    class::described(metadata, content, &snapshot.infrastructure)
 }
 
 /// The labels of all objects that are created for the pool.

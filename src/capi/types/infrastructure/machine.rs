@@ -7,11 +7,10 @@ use k8s_openapi::{
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{super::machine::MachineMeta, schema, status::Provisioning};
 use crate::api::{
-    machine::{ClassNodeTemplate, SecretRef, schema as native},
+    machine::{ClassContent, schema as native},
     wire::is_zero,
 };
 
@@ -80,7 +79,7 @@ pub struct MCMMachineSpec {
     pub machine_class_ref: ClassRef,
     /// The description of the VM itself, instead of a reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub machine_class: Option<InlineClass>,
+    pub machine_class: Option<ClassContent>,
     /// For how long the VM may take to be created, in seconds; without a limit if absent. Then it is reported as failed;
     /// only a MachineHealthCheck or a user replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,25 +98,6 @@ pub struct ClassRef {
     /// Name of the class.
     #[schemars(schema_with = "schema::class_name")]
     pub name: String,
-}
-
-/// The content of a MachineClass.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase")]
-pub struct InlineClass {
-    /// Name of the driver.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub provider: String,
-    /// Configuration of the VM for the driver.
-    #[serde(skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "native::anything")]
-    pub provider_spec: Value,
-    /// Properties of the Node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_template: Option<ClassNodeTemplate>,
-    /// Secret with the credentials.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub credentials_secret_ref: Option<SecretRef>,
 }
 
 /// Labels, annotations and taints of a Node.

@@ -12,7 +12,7 @@ pub use cluster::{
     MCMClusterTemplate, MCMClusterTemplateSpec, ReportedFailureDomain,
 };
 pub use machine::{
-    ClassRef, InlineClass, MCMMachine, MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec,
+    ClassRef, MCMMachine, MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec,
     MCMMachineTemplateStatus, NodeInfo, NodeMeta, NodeTaint, TemplateResource,
 };
 pub use migration::{Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, Migrated, MigratedMachine, Side};

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::machine::MachineMeta,
-    machine::{ClassRef, InlineClass, NodeInfo},
+    machine::{ClassRef, NodeInfo},
     schema,
     status::Provisioning,
 };
 use crate::api::{
-    machine::{Strategy, schema as native},
+    machine::{ClassContent, Strategy, schema as native},
     wire::is_zero,
 };
 
@@ -72,7 +72,7 @@ pub struct MCMMachinePoolSpec {
     pub machine_class_ref: ClassRef,
     /// The description of the VMs itself, instead of a reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub machine_class: Option<InlineClass>,
+    pub machine_class: Option<ClassContent>,
     /// How the VMs are replaced; a rolling update if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,

@@ -1,15 +1,31 @@
 //! AWSMachineTemplate of Cluster API Provider AWS (`v1beta2`), and the `providerSpec` of the driver `AWS`.
 
+mod ids;
 mod to_capi;
 mod to_native;
 
 use serde_json::Value;
 
-use super::fields::{Fields, filled, object};
+use super::{
+    fields::{Fields, filled, object},
+    provider::{InfrastructureProvider, KindName, ProviderKinds},
+};
 use crate::capi::conversion::report::Report;
 
-pub use to_capi::to_capi;
-pub use to_native::to_native;
+/// Cluster API Provider AWS.
+pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
+    kinds: ProviderKinds {
+        driver: "AWS",
+        version: "v1beta2",
+        cluster: KindName { kind: "AWSCluster", plural: "awsclusters" },
+        machine: KindName { kind: "AWSMachine", plural: "awsmachines" },
+        template: KindName { kind: "AWSMachineTemplate", plural: "awsmachinetemplates" },
+    },
+    to_native: to_native::to_native,
+    to_capi: to_capi::to_capi,
+    is_interruptible: |spec| spec["spotPrice"].is_string(),
+    ids: ids::IDS,
+};
 
 const SNP: &str = "AMDEncryptedVirtualizationNestedPaging";
 /// The name of the root device, whatever the image calls it.

@@ -2,7 +2,10 @@ use serde_json::{Map, Value, json};
 
 use super::{ROOT, SNP, metadata_options};
 use crate::capi::conversion::{
-    cloud::fields::{Fields, filled, object, text},
+    cloud::{
+        fields::{Fields, filled, object, text},
+        provider::Template,
+    },
     report::Report,
 };
 
@@ -10,9 +13,10 @@ const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
 const ROLE_TAG: &str = "kubernetes.io/role/";
 const VOLUME_TYPES: [&str; 6] = ["gp2", "gp3", "io1", "st1", "sc1", "standard"];
 
-/// The `providerSpec` of a machine spec. `cluster` is the AWSCluster, or null.
-pub fn to_native(spec: &Value, cluster_name: &str, cluster: &Value, report: &mut Report) -> Value {
-    let mut given = Fields::of("spec.template.spec", spec.clone(), report);
+/// The `providerSpec` of a template.
+pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
+    let &Template { machine_spec, cluster_name, cluster, zones: _ } = template;
+    let mut given = Fields::of("spec.template.spec", machine_spec.clone(), report);
     refuse_unsupported(&mut given, report);
     let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();
     if region.is_empty() {

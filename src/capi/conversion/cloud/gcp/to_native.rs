@@ -2,7 +2,10 @@ use serde_json::{Map, Value, json};
 
 use super::{LOCAL_SSD, SCRATCH};
 use crate::capi::conversion::{
-    cloud::fields::{Fields, filled, object, text},
+    cloud::{
+        fields::{Fields, filled, object, text},
+        provider::Template,
+    },
     report::Report,
 };
 
@@ -16,9 +19,15 @@ const ON_OFF: [(&str, &str); 2] = [("Enabled", ON), ("Disabled", OFF)];
 const ON: &str = "on";
 const OFF: &str = "off";
 
-/// The `providerSpec` of a machine spec. `cluster` is the GCPCluster, or null.
-pub fn to_native(spec: &Value, cluster_name: &str, zone: &str, cluster: &Value, report: &mut Report) -> Value {
-    let mut given = Fields::of("spec.template.spec", spec.clone(), report);
+/// The `providerSpec` of a template.
+pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
+    let &Template { machine_spec, cluster_name, cluster, zones } = template;
+    if zones.len() > 1 {
+        let reason = format!("it is used in the zones {}, and a native class has one", zones.join(", "));
+        report.refuse("", reason, "make a template for each zone");
+    }
+    let zone = zones.first().map(String::as_str).unwrap_or_default();
+    let mut given = Fields::of("spec.template.spec", machine_spec.clone(), report);
     given.refuse("providerID", report, "a template is for many VMs", "remove it");
     given.refuse("resourceManagerTags", report, "MCM does not support resource manager tags", "remove them");
     let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();

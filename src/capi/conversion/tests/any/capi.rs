@@ -10,9 +10,8 @@ use crate::{
     capi::{
         conversion::{defaults, keys::Keys},
         types::{
-            self, Bootstrap, Checks, ClassRef, Deletion, InlineClass, MCMMachineSpec, MachineDeletion, MachineMeta,
-            MachineNaming, MachineTaint, MaxInFlight, NodeMeta, NodeTaint, ObjectRef, Rollout, RolloutStrategy,
-            UnhealthyCondition,
+            self, Bootstrap, Checks, ClassRef, Deletion, MCMMachineSpec, MachineDeletion, MachineMeta, MachineNaming,
+            MachineTaint, MaxInFlight, NodeMeta, NodeTaint, ObjectRef, Rollout, RolloutStrategy, UnhealthyCondition,
         },
     },
 };
@@ -98,7 +97,7 @@ prop_compose! {
         annotations in keys(&["team"]),
         object_labels in keys(&["team", "cluster.x-k8s.io/cluster-name"]),
     ) -> Vm {
-        let content = InlineClass {
+        let content = machine::ClassContent {
             provider: "simulated".into(),
             provider_spec: json!({ "region": "eu", "null": null }),
             node_template: Some(serde_json::from_value(json!({ "capacity": {}, "zone": "eu-a", "instanceType": "x", "region": "eu" })).unwrap()),

@@ -1,0 +1,20 @@
+//! Provider IDs: the driver writes three slashes, as the Go driver does, and Nodes have two.
+
+use crate::capi::conversion::cloud::provider::IdForms;
+
+pub const IDS: IdForms =
+    IdForms { scheme: NODE, to_native, to_node, vm_name: |id| id.rsplit('/').next().filter(|name| !name.is_empty()) };
+
+const DRIVER: &str = "gce:///";
+const NODE: &str = "gce://";
+
+fn to_native(id: &str) -> String {
+    match id.strip_prefix(NODE).filter(|rest| !rest.starts_with('/')) {
+        Some(rest) => format!("{DRIVER}{rest}"),
+        None => id.to_owned(),
+    }
+}
+
+fn to_node(id: &str, _zone: Option<&str>) -> Option<String> {
+    Some(id.strip_prefix(DRIVER).map_or_else(|| id.to_owned(), |rest| format!("{NODE}{rest}")))
+}

@@ -1,0 +1,94 @@
+//! The description of an infrastructure provider of another project.
+
+use serde_json::Value;
+
+use crate::capi::conversion::report::Report;
+
+/// An infrastructure provider whose cloud has a driver.
+pub struct InfrastructureProvider {
+    /// Its kinds.
+    pub kinds: ProviderKinds,
+    /// The `providerSpec` of a template.
+    pub to_native: fn(&Template<'_>, &mut Report) -> Value,
+    /// The spec of a machine with this `providerSpec`.
+    pub to_capi: fn(&Value, &mut Report) -> Value,
+    /// Whether the cloud may stop a VM with this `providerSpec` at any time.
+    pub is_interruptible: fn(&Value) -> bool,
+    /// Provider IDs of its VMs.
+    pub ids: IdForms,
+}
+
+/// The kinds of a provider, in the API group `infrastructure.cluster.x-k8s.io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProviderKinds {
+    /// Name of the driver in `MachineClass.provider`.
+    pub driver: &'static str,
+    /// API version of the kinds.
+    pub version: &'static str,
+    /// Kind of the infrastructure of a cluster.
+    pub cluster: KindName,
+    /// Kind of the infrastructure of a machine.
+    pub machine: KindName,
+    /// Kind of the templates of machines.
+    pub template: KindName,
+}
+
+/// The names of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KindName {
+    /// The kind, such as `AWSMachine`.
+    pub kind: &'static str,
+    /// Its plural in paths of the API.
+    pub plural: &'static str,
+}
+
+/// The role of a kind in its provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProviderRole {
+    /// Infrastructure of a cluster.
+    Cluster,
+    /// Infrastructure of a machine.
+    Machine,
+    /// Template of machines.
+    Template,
+}
+
+impl ProviderRole {
+    /// All roles.
+    pub const ALL: [Self; 3] = [Self::Cluster, Self::Machine, Self::Template];
+}
+
+impl ProviderKinds {
+    /// The kind with a role.
+    pub const fn with_role(&self, role: ProviderRole) -> KindName {
+        match role {
+            ProviderRole::Cluster => self.cluster,
+            ProviderRole::Machine => self.machine,
+            ProviderRole::Template => self.template,
+        }
+    }
+}
+
+/// A template of machines, and its surroundings.
+pub struct Template<'a> {
+    /// `spec.template.spec` of the template.
+    pub machine_spec: &'a Value,
+    /// Name of the Cluster.
+    pub cluster_name: &'a str,
+    /// Infrastructure of the cluster; null if it is not among the objects.
+    pub cluster: &'a Value,
+    /// Failure domains of the deployments and sets that use the template, each once; the empty text stands for none.
+    pub zones: &'a [String],
+}
+
+/// Provider IDs of the VMs of a cloud, in the form of the driver and in that of Nodes.
+pub struct IdForms {
+    /// Scheme of both forms, such as `aws://`.
+    pub scheme: &'static str,
+    /// The form of the driver, from that of the Node.
+    pub to_native: fn(&str) -> String,
+    /// The form of the Node, from that of the driver. `None` if it needs a zone that is not known or not in the region.
+    pub to_node: fn(&str, Option<&str>) -> Option<String>,
+    /// Name of the VM in an ID, if the driver finds VMs by their names.
+    pub vm_name: fn(&str) -> Option<&str>,
+}
