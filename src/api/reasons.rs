@@ -62,6 +62,8 @@ strings! {
         VmUnidentified = "VMUnidentified",
         LeaderElection = "LeaderElection",
         Provisioned = "Provisioned", NotProvisioned = "NotProvisioned", Creating = "Creating", Deleting = "Deleting", RollingOut = "RollingOut",
+        WaitingForOwner = "WaitingForOwner", WaitingForCluster = "WaitingForCluster",
+        WaitingForMCMObjects = "WaitingForMCMObjects",
         WaitingForClusterInfrastructureReady = "WaitingForClusterInfrastructureReady",
         WaitingForBootstrapData = "WaitingForBootstrapData", WaitingForControlPlaneEndpoint = "WaitingForControlPlaneEndpoint",
         ClassMissing = "ClassMissing", FailureDomainUnavailable = "FailureDomainUnavailable", SecretMissing = "SecretMissing",

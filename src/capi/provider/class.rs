@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 
-use super::{conditions::Desired, reasons, view::View};
+use super::reasons;
 use crate::{
     api::machine::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef},
     capi::{
         conversion::{content_of, zone_of},
+        object::{conditions::Desired, view::View},
         types::{ClassRef, MCMCluster, NodeInfo},
     },
 };

@@ -8,22 +8,18 @@
 //!
 //! Whether a Cluster is paused is derived from the Cluster each time, so that nothing is left behind when it moves.
 
-pub(in crate::capi) mod apply;
 mod class;
-pub(in crate::capi) mod conditions;
-pub(in crate::capi) mod hold;
 mod mcm_cluster;
 mod mcm_machine;
 mod mcm_machine_pool;
 mod mcm_machine_template;
 mod native_managers;
 mod natives;
-pub(in crate::capi) mod observe;
+mod observe;
 mod reasons;
 mod register;
 mod resume;
 mod settings;
-pub(in crate::capi) mod view;
 mod workload;
 
 pub(crate) use register::{KINDS, ROLE};

@@ -1,45 +1,19 @@
 //! Reads the objects around an infrastructure object from the caches.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::view::View;
 use crate::{
     api::labels,
-    capi::types::{CORE_GROUP, Cluster, INFRASTRUCTURE_GROUP, MCMCluster, names},
-    runtime::cache::{Cache, Cached, Key},
+    capi::{
+        object::{observe::view, view::View},
+        types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, names},
+    },
+    runtime::cache::{Cache, Key},
 };
-
-/// An object of a cache.
-pub(in crate::capi) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
-    match cache.get(key) {
-        Some(object) => View::Present(object),
-        None if !cache.is_synced() || cache.unreadable().iter().any(|one| Key::of(&one.meta) == *key) => View::Unknown,
-        None => View::Missing,
-    }
-}
-
-/// The owner of a kind of core.
-pub(in crate::capi) fn owner_of<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a OwnerReference> {
-    let group = |owner: &OwnerReference| owner.api_version.split('/').next() == Some(CORE_GROUP);
-    meta.owner_references.iter().flatten().find(|owner| owner.kind == kind && group(owner))
-}
-
-/// The object that an owner reference names. Another object of that name is none.
-pub(in crate::capi) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, reference: &OwnerReference) -> View<K> {
-    match view(cache, &Key::beside(meta, &reference.name)) {
-        View::Present(object) if object.meta().uid.as_deref() != Some(&reference.uid) => View::Missing,
-        seen => seen,
-    }
-}
 
 /// Name of the MCMMachinePool that a native object, or an MCMMachine, belongs to.
 pub(in crate::capi) fn pool_of(meta: &ObjectMeta) -> Option<&str> {
     meta.labels.as_ref()?.get(labels::POOL).map(String::as_str)
-}
-
-/// Whether an object is in a namespace.
-pub(in crate::capi) fn is_in(meta: &ObjectMeta, namespace: &str) -> bool {
-    meta.namespace.as_deref() == Some(namespace)
 }
 
 /// Name of the Cluster in the label.

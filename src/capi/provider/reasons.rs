@@ -1,9 +1,7 @@
 //! Types and reasons of conditions: exact strings that other programs read. Reasons of a failed cloud call are its codes.
 
-/// Summary of the others. Core mirrors it as `InfrastructureReady`.
-pub(super) const READY: &str = "Ready";
-/// Whether reconciliation of the object is paused.
-pub(super) const PAUSED: &str = "Paused";
+pub(super) use crate::capi::object::reasons::READY;
+
 /// Whether the MachineClass can be used in the zone of the Machine.
 pub(super) const CLASS_RESOLVED: &str = "ClassResolved";
 /// Whether the bootstrap data of the VM exists.
@@ -31,8 +29,6 @@ pub(super) const MACHINE_IN_USE: &str = "MachineInUse";
 pub(super) const POOL_DELETING: &str = "MachinePoolDeleting";
 /// Of `Deletable`.
 pub(super) const POOL_IN_USE: &str = "MachinePoolInUse";
-/// Of `Paused`.
-pub(super) const NOT_PAUSED: &str = "NotPaused";
 /// All prerequisites exist.
 pub(super) const PROVISIONED: &str = "Provisioned";
 /// A prerequisite does not exist yet.
@@ -61,8 +57,6 @@ pub(super) const UNREADABLE: &str = "Unreadable";
 pub(super) const SYNCED: &str = "Synced";
 /// Another object has the name of the native Machine or its class.
 pub(super) const NAME_TAKEN: &str = "NameTaken";
-/// A Go Machine Controller Manager would reconcile the native Machines.
-pub(super) const NATIVE_MANAGER: &str = "MachineControllerManagerActive";
 /// Another native Machine has the VM.
 pub(super) const VM_TAKEN: &str = "VMTaken";
 /// The VM existed, and its ID was lost.

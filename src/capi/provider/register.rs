@@ -7,13 +7,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{
     mcm_cluster, mcm_machine, mcm_machine_pool, mcm_machine_template, native_managers,
     natives::Surroundings,
-    observe::{is_in, pool_of},
+    observe::pool_of,
     resume,
     settings::{ROLE_NAME, Settings},
     workload,
 };
 use crate::{
-    capi::types::{Cluster, MCMMachine, MCMMachinePool},
+    capi::{
+        object::observe::is_in,
+        types::{Cluster, MCMMachine, MCMMachinePool},
+    },
     controllers::{machine, machine_class, machine_deployment, machine_set, node, overshoot, secret},
     runtime::{
         cell::{Builder, Kind, Role},

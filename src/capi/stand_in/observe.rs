@@ -19,7 +19,7 @@ use super::{
 use crate::{
     api::machine as native,
     capi::{
-        provider::{hold, observe::view, view::View},
+        object::{hold, observe::view, view::View},
         types::{Cluster, MCMMigration, MachineDeployment},
     },
     controllers::object::owner,

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::reasons;
 use crate::{
     api::labels,
-    capi::{provider::conditions::Desired, types::names},
+    capi::{object::conditions::Desired, types::names},
 };
 
 /// Whether the stand-in may act in a namespace.

@@ -9,9 +9,9 @@ pub struct InfrastructureProvider {
     /// Its kinds.
     pub kinds: ProviderKinds,
     /// The `providerSpec` of a template.
-    pub to_native: fn(&Template<'_>, &mut Report) -> Value,
+    pub(super) to_native: fn(&Template<'_>, &mut Report) -> Value,
     /// The spec of a machine with this `providerSpec`.
-    pub to_capi: fn(&Value, &mut Report) -> Value,
+    pub(super) to_capi: fn(&Value, &mut Report) -> Value,
     /// Whether the cloud may stop a VM with this `providerSpec` at any time.
     pub is_interruptible: fn(&Value) -> bool,
     /// Provider IDs of its VMs.

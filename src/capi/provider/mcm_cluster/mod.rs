@@ -14,8 +14,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::view::View;
-use crate::capi::types::{Cluster, MCMCluster, MCMClusterStatus};
+use crate::capi::{
+    object::view::View,
+    types::{Cluster, MCMCluster, MCMClusterStatus},
+};
 
 pub(super) use register::KIND;
 

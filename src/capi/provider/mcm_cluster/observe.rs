@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::{Snapshot, apply::MCMClusters};
 use crate::{
-    capi::provider::{
+    capi::object::{
         observe::{owner, owner_of, view},
         view::View,
     },

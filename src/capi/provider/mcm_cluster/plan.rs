@@ -1,72 +1,89 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
+
 use super::{Action, Snapshot};
 use crate::{
     capi::{
-        provider::{
-            conditions::{self, Desired},
-            hold, reasons,
-            view::View,
+        object::{
+            conditions::Desired,
+            gate::{Facts, Gated, gate, report, with_conditions},
+            hold,
+            view::{Ownership, View},
         },
-        types::{MCMClusterStatus, ReportedFailureDomain, names},
+        provider::reasons,
+        types::{Cluster, MCMClusterStatus, ReportedFailureDomain, names},
     },
     controllers::object::finalizer,
-    plan::{Plan, Step, WaitKind},
+    plan::{Plan, WaitKind},
 };
 
 /// Plans the next steps of an MCMCluster. A plan has at most one write.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
-    let mut plan = Plan::default();
     let meta = &snapshot.object.metadata;
-    if let Some(on) = hold::not_ours(meta, snapshot.watch_filter.as_deref()) {
-        plan.wait(WaitKind::Hold, on, None);
-        return plan;
-    }
-    let is_deleting = meta.deletion_timestamp.is_some();
-    if hold::is_managed_elsewhere(meta) {
-        // The finalizer was set before the object was managed elsewhere.
-        if is_deleting && finalizer::has(meta, names::CLUSTER_FINALIZER) {
+    if hold::not_ours(meta, snapshot.watch_filter.as_deref()).is_none() {
+        let is_deleting = meta.deletion_timestamp.is_some();
+        let is_managed_elsewhere = hold::is_managed_elsewhere(meta);
+        // The finalizer was set before the object was managed elsewhere, or the Cluster is gone.
+        if is_deleting
+            && (snapshot.cluster.is_none() || (is_managed_elsewhere && finalizer::has(meta, names::CLUSTER_FINALIZER)))
+        {
+            let mut plan = Plan::default();
             release(&mut plan, snapshot);
-        } else {
-            plan.wait(WaitKind::Hold, format!("the manager that {} names", names::MANAGED_BY), None);
+            return plan;
         }
-        return plan;
-    }
-    let Some(cluster) = &snapshot.cluster else {
-        if is_deleting {
-            release(&mut plan, snapshot);
-        } else {
-            plan.wait(WaitKind::Owner, "Cluster API core to set its Cluster as an owner", None);
+        if is_managed_elsewhere {
+            return Plan::waiting(WaitKind::Hold, format!("the manager that {} names", names::MANAGED_BY), None);
         }
-        return plan;
-    };
-    if let Some(on) = hold::paused(meta, cluster) {
-        let mut next = stored(snapshot);
-        conditions::set_paused(&mut next.conditions, Some(&on), meta.generation, snapshot.now);
-        report(&mut plan, snapshot, next, "it is paused");
-        plan.wait(WaitKind::Hold, on, None);
-        return plan;
     }
-    if is_deleting {
-        release(&mut plan, snapshot);
-        return plan;
-    }
-    if cluster.known().is_none() {
-        plan.wait(WaitKind::Owner, "its Cluster to exist", None);
-        return plan;
-    }
-    if let Some(patch) = finalizer::add(meta, names::CLUSTER_FINALIZER) {
-        plan.then(Action::PatchSelf(patch), "it takes part in the deletion of its Cluster");
-        return plan;
-    }
+    gate(snapshot, release).unwrap_or_else(|| provide(snapshot))
+}
+
+fn provide(snapshot: &Snapshot) -> Plan<Action> {
+    let mut plan = Plan::default();
     let ready = ready(snapshot);
-    if !ready.is_true {
+    if !ready.is_true() {
         plan.wait(WaitKind::Infrastructure, format!("what it needs: {}", ready.message), None);
     }
     report(&mut plan, snapshot, current(snapshot, ready), "its conditions or failure domains changed");
     plan
 }
 
-fn stored(snapshot: &Snapshot) -> MCMClusterStatus {
-    snapshot.object.status.clone().unwrap_or_default()
+/// What an MCMCluster without an owner has.
+static NO_CLUSTER: View<Cluster> = View::Missing;
+
+impl Gated for Snapshot {
+    type Status = MCMClusterStatus;
+    type Action = Action;
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            meta: &self.object.metadata,
+            watch_filter: self.watch_filter.as_deref(),
+            owner_kind: "Cluster",
+            owner: self.cluster.as_ref().map_or(Ownership::None, View::ownership),
+            cluster: self.cluster.as_ref().unwrap_or(&NO_CLUSTER),
+            are_natives_read: true,
+            obstacle: None,
+            finalizer: (names::CLUSTER_FINALIZER, "it takes part in the deletion of its Cluster"),
+            now: self.now,
+        }
+    }
+
+    fn stored(&self) -> MCMClusterStatus {
+        self.object.status.clone().unwrap_or_default()
+    }
+
+    fn conditions(status: &mut MCMClusterStatus) -> &mut Vec<Condition> {
+        &mut status.conditions
+    }
+
+    fn patch_self(patch: Value) -> Action {
+        Action::PatchSelf(patch)
+    }
+
+    fn write_status(status: MCMClusterStatus) -> Action {
+        Action::WriteStatus(Box::new(status))
+    }
 }
 
 /// There is nothing to delete. Core has already deleted the Machines.
@@ -116,8 +133,8 @@ fn ready(snapshot: &Snapshot) -> Desired {
 }
 
 fn current(snapshot: &Snapshot, ready: Desired) -> MCMClusterStatus {
-    let mut next = stored(snapshot);
-    if ready.is_true {
+    let mut next = snapshot.stored();
+    if ready.is_true() {
         next.initialization.provisioned = Some(true);
     }
     let domains = snapshot.object.spec.failure_domains.iter();
@@ -128,17 +145,5 @@ fn current(snapshot: &Snapshot, ready: Desired) -> MCMClusterStatus {
             attributes: domain.attributes.clone(),
         })
         .collect();
-    let generation = snapshot.object.metadata.generation;
-    conditions::set(&mut next.conditions, reasons::READY, ready, generation, snapshot.now);
-    conditions::set_paused(&mut next.conditions, None, generation, snapshot.now);
-    next
-}
-
-/// Adds a write of the status, if it changes.
-fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, next: MCMClusterStatus, reason: &str) {
-    let stored = stored(snapshot);
-    if next != stored {
-        let event = conditions::event(&stored.conditions, &next.conditions);
-        plan.steps.push(Step { action: Action::WriteStatus(Box::new(next)), reason: reason.to_owned(), event });
-    }
+    with_conditions(snapshot, next, [(reasons::READY, ready)])
 }

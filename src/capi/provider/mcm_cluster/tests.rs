@@ -4,8 +4,11 @@ use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{super::view::View, Action, Snapshot, plan::plan};
-use crate::{api::patch, capi::types::MCMCluster};
+use super::{Action, Snapshot, plan::plan};
+use crate::{
+    api::patch,
+    capi::{object::view::View, types::MCMCluster},
+};
 
 struct World {
     object: Option<Value>,
@@ -201,9 +204,13 @@ fn a_cluster_that_became_externally_managed_loses_its_finalizer_when_it_is_delet
 #[test]
 fn a_cluster_without_an_owner_is_not_touched() {
     let mut world = World::new();
-    world.set(&json!({ "metadata": { "ownerReferences": null } }));
+    let alone = |created: &str| json!({ "metadata": { "ownerReferences": null, "creationTimestamp": created } });
+    world.set(&alone("2027-01-15T08:00:00Z"));
     world.pass();
     assert_eq!(world.writes, 0);
+    world.set(&alone("2027-01-15T07:59:50Z"));
+    world.pass();
+    assert_eq!((world.condition("Ready").as_str(), world.writes), ("Unknown WaitingForOwner", 1));
 }
 
 /// C11: owner and label are core's; nothing that is written names them.

@@ -11,10 +11,8 @@ use crate::{
         patch,
     },
     capi::{
-        provider::{
-            apply::{known_after, read},
-            native_managers::Managers,
-        },
+        object::apply::{known_after, read},
+        provider::native_managers::Managers,
         types::{Cluster, MCMCluster, MCMMachine, Machine},
     },
     controllers::secret::MetadataOfSecret,

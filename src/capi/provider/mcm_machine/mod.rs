@@ -1,8 +1,8 @@
 //! MCMMachines: each is the VM of a Machine of Cluster API, by way of a native Machine of the same name.
 //!
 //! Rules that hold in every plan:
-//! - nothing is written before core has made the Machine an owner, and nothing but the condition `Paused` while the
-//!   object or its Cluster is paused;
+//! - nothing but the status is written before core has made the Machine an owner, and nothing but the condition `Paused`
+//!   while the object or its Cluster is paused;
 //! - an object that has the ID of a VM never leads to another VM;
 //! - the finalizer is removed only after a live read showed that the native Machine, and so its VM, is deleted.
 
@@ -23,13 +23,15 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{
-    native_managers::Obstacle,
-    view::{Owner, View},
-};
 use crate::{
     api::machine::{self as native_api, MachineClass},
-    capi::types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
+    capi::{
+        object::{
+            gate::Obstacle,
+            view::{Owner, View},
+        },
+        types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
+    },
 };
 
 pub(super) use cache::BY_CLUSTER;

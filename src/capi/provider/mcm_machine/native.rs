@@ -12,7 +12,7 @@ use crate::{
         GoDuration, labels,
         machine::{ClassContent, ClassSpec, GROUP, Machine, MachineClass, MachineConfiguration, MachineSpec},
     },
-    capi::{conversion::provider_id, provider::class, types::names},
+    capi::{conversion::provider_id, object::gate::Gated, provider::class, types::names},
     controllers::object::{finalizer, owner},
 };
 

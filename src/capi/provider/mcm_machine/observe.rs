@@ -5,10 +5,13 @@ use crate::{
     api::machine as native_api,
     capi::{
         conversion::provider_id,
+        object::{
+            observe::{owner, owner_of, view},
+            view::{Owner, View},
+        },
         provider::{
             class,
-            observe::{cluster_name, infrastructure, owner, owner_of, view},
-            view::{Owner, View},
+            observe::{cluster_name, infrastructure},
         },
     },
     runtime::cache::Key,

@@ -10,14 +10,17 @@ use crate::{
     },
     capi::{
         conversion::{provider_id, zone_of},
-        provider::{
-            class::{Class, Description},
+        object::{
             conditions::Desired,
-            observe::pool_of,
-            reasons,
+            gate::Gated,
             view::{Owner, View},
         },
-        types::{ClassRef, MCMMachineStatus},
+        provider::{
+            class::{Class, Description},
+            observe::pool_of,
+            reasons,
+        },
+        types::ClassRef,
     },
 };
 
@@ -51,24 +54,19 @@ impl Parts {
 
     /// Everything that a native Machine needs exists.
     pub(super) fn may_create(&self) -> bool {
-        [&self.cluster, &self.class, &self.bootstrap].into_iter().all(|part| part.is_true)
+        [&self.cluster, &self.class, &self.bootstrap].into_iter().all(|part| part.is_true())
     }
 
     /// The first verdict that is not true, in the order in which they become true.
     pub(super) fn summary(&self) -> Desired {
         let before_vm = [&self.cluster, &self.class, &self.bootstrap, &self.native];
         // An existing VM needs none of the others.
-        let first = before_vm.into_iter().filter(|_| !self.vm.is_true).chain([&self.vm]).find(|part| !part.is_true);
+        let first = before_vm.into_iter().filter(|_| !self.vm.is_true()).chain([&self.vm]).find(|part| !part.is_true());
         first.unwrap_or(&self.vm).clone()
     }
 }
 
 impl Snapshot {
-    /// The stored status.
-    pub(super) fn stored(&self) -> MCMMachineStatus {
-        self.object.status.clone().unwrap_or_default()
-    }
-
     /// Whether it shows a native Machine of an MCMMachinePool, which creates and replaces it.
     pub(super) fn is_member(&self) -> bool {
         pool_of(&self.object.metadata).is_some()

@@ -1,71 +1,24 @@
 use super::{Action, Snapshot, native, parts::Parts, status};
 use crate::{
     capi::{
-        provider::{
-            class::Class,
-            conditions, hold,
-            view::{Owner, View},
+        object::{
+            gate::{Gated, gate, report},
+            view::View,
         },
-        types::{MCMMachineStatus, names},
+        provider::class::Class,
+        types::names,
     },
     controllers::object::finalizer,
-    plan::{Plan, Step, WaitKind},
+    plan::{Plan, WaitKind},
 };
 
 /// Plans the next steps of an MCMMachine. A plan has at most one write of the object itself.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
-    let mut plan = Plan::default();
-    let meta = &snapshot.object.metadata;
-    if let Some(on) = hold::not_ours(meta, snapshot.watch_filter.as_deref()) {
-        plan.wait(WaitKind::Hold, on, None);
-        return plan;
-    }
-    let is_deleting = meta.deletion_timestamp.is_some();
-    let has_owner = matches!(snapshot.owner, Owner::Named(_));
-    if !has_owner && !is_deleting {
-        plan.wait(WaitKind::Owner, "Cluster API core to set its Machine as an owner", None);
-        return plan;
-    }
-    if let Some(on) = hold::paused(meta, &snapshot.cluster) {
-        if has_owner {
-            report(&mut plan, snapshot, status::paused(snapshot, &on), "it is paused");
-        }
-        plan.wait(WaitKind::Hold, on, None);
-        return plan;
-    }
-    if let Some(obstacle) = &snapshot.obstacle {
-        if obstacle.is_certain && has_owner {
-            report(
-                &mut plan,
-                snapshot,
-                status::beside_another(snapshot, &obstacle.on),
-                "a Machine Controller Manager manages the namespace",
-            );
-        }
-        plan.wait(WaitKind::Hold, obstacle.on.as_str(), None);
-        return plan;
-    }
-    if is_deleting {
-        tear_down(&mut plan, snapshot);
-        return plan;
-    }
-    if snapshot.owner.known().is_none() {
-        if matches!(snapshot.owner, Owner::Named(View::Missing)) && snapshot.object.status.is_some() {
-            report(&mut plan, snapshot, status::deserted(snapshot), "its Machine was deleted");
-        }
-        plan.wait(WaitKind::Owner, "the Machine that owns it to become readable", None);
-        return plan;
-    }
-    if snapshot.cluster.known().is_none() {
-        plan.wait(WaitKind::Owner, "its Cluster to exist", None);
-        return plan;
-    }
-    if let Some(patch) = finalizer::add(meta, names::MACHINE_FINALIZER) {
-        plan.then(Action::PatchSelf(patch), "an object that may have a VM carries the finalizer");
-        return plan;
-    }
-    provide(&mut plan, snapshot);
-    plan
+    gate(snapshot, tear_down).unwrap_or_else(|| {
+        let mut plan = Plan::default();
+        provide(&mut plan, snapshot);
+        plan
+    })
 }
 
 /// Writes the native Machine, the ID of its VM, and the status, in this order.
@@ -97,7 +50,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
     let summary = parts.summary();
     report(plan, snapshot, status::current(snapshot, &class, &parts), "its conditions changed");
-    if !summary.is_true {
+    if !summary.is_true() {
         let missing = if summary.message.is_empty() { summary.reason } else { summary.message };
         plan.wait(WaitKind::Infrastructure, format!("its VM: {missing}"), None);
     }
@@ -219,15 +172,4 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         return;
     }
     plan.then(Action::PatchSelf(release), "there is no MCM Machine and therefore no VM");
-}
-
-/// Adds a write of the status, if it changes.
-fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, next: MCMMachineStatus, reason: &str) -> bool {
-    let stored = snapshot.stored();
-    let is_news = next != stored;
-    if is_news {
-        let event = conditions::event(&stored.conditions, &next.conditions);
-        plan.steps.push(Step { action: Action::WriteStatus(Box::new(next)), reason: reason.to_owned(), event });
-    }
-    is_news
 }

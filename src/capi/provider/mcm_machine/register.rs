@@ -9,8 +9,8 @@ use super::{
 use crate::{
     api::machine::{self as native, MachineClass},
     capi::{
+        object::apply::read,
         provider::{
-            apply::read,
             observe::cluster_name,
             settings::{COMPONENT, ROLE_NAME, Settings},
         },

@@ -1,33 +1,68 @@
 //! The status of an MCMMachine, from the verdicts and the native Machine.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
+
 use super::{
-    Snapshot,
+    Action, Snapshot,
     parts::{Parts, reference, vm_zone},
 };
 use crate::{
     api::machine::OperationState,
     capi::{
         conversion,
-        provider::{
-            class::Class,
+        object::{
             conditions::{self, Desired},
-            reasons,
+            gate::{Facts, Gated, with_conditions},
         },
-        types::MCMMachineStatus,
+        provider::{class::Class, reasons},
+        types::{MCMMachineStatus, names},
     },
 };
 
-/// The status during a hold: only the condition `Paused` changes.
-pub(super) fn paused(snapshot: &Snapshot, on: &str) -> MCMMachineStatus {
-    let mut next = snapshot.stored();
-    conditions::set_paused(&mut next.conditions, Some(on), snapshot.object.metadata.generation, snapshot.now);
-    next
+impl Gated for Snapshot {
+    type Status = MCMMachineStatus;
+    type Action = Action;
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            meta: &self.object.metadata,
+            watch_filter: self.watch_filter.as_deref(),
+            owner_kind: "Machine",
+            owner: self.owner.ownership(),
+            cluster: &self.cluster,
+            are_natives_read: true,
+            obstacle: self.obstacle.as_ref(),
+            finalizer: (names::MACHINE_FINALIZER, "an object that may have a VM carries the finalizer"),
+            now: self.now,
+        }
+    }
+
+    fn stored(&self) -> MCMMachineStatus {
+        self.object.status.clone().unwrap_or_default()
+    }
+
+    fn conditions(status: &mut MCMMachineStatus) -> &mut Vec<Condition> {
+        &mut status.conditions
+    }
+
+    fn complete(&self, status: &mut MCMMachineStatus) {
+        set_deletable(self, status);
+    }
+
+    fn patch_self(patch: Value) -> Action {
+        Action::PatchSelf(patch)
+    }
+
+    fn write_status(status: MCMMachineStatus) -> Action {
+        Action::WriteStatus(Box::new(status))
+    }
 }
 
 /// The status of an object that is not being deleted.
 pub(super) fn current(snapshot: &Snapshot, class: &Class, parts: &Parts) -> MCMMachineStatus {
     let mut next = shown(snapshot, class);
-    if parts.vm.is_true {
+    if parts.vm.is_true() {
         next.initialization.provisioned = Some(true);
     }
     let all = [
@@ -37,7 +72,7 @@ pub(super) fn current(snapshot: &Snapshot, class: &Class, parts: &Parts) -> MCMM
         (reasons::NATIVE_MACHINE_SYNCED, parts.native.clone()),
         (reasons::VM_PROVISIONED, parts.vm.clone()),
     ];
-    finish(snapshot, next, all)
+    with_conditions(snapshot, next, all)
 }
 
 /// The status of an object that is being deleted.
@@ -45,20 +80,7 @@ pub(super) fn deleting(snapshot: &Snapshot, class: &Class, text: &str) -> MCMMac
     let operation = snapshot.own_native().and_then(|machine| Some(machine.status.as_ref()?.last_operation.clone()));
     let failed = operation.filter(|operation| operation.state == Some(OperationState::Failed));
     let text = failed.map_or_else(|| text.to_owned(), |operation| operation.description);
-    finish(snapshot, shown(snapshot, class), [(reasons::READY, Desired::no(reasons::DELETING, text))])
-}
-
-/// The status beside a native manager, which has to be removed first.
-pub(super) fn beside_another(snapshot: &Snapshot, on: &str) -> MCMMachineStatus {
-    let text = format!("Waiting for {on}");
-    finish(snapshot, snapshot.stored(), [(reasons::READY, Desired::no(reasons::NATIVE_MANAGER, text))])
-}
-
-/// The status of an object whose Machine is deleted.
-pub(super) fn deserted(snapshot: &Snapshot) -> MCMMachineStatus {
-    let mut next = snapshot.stored();
-    set_deletable(snapshot, &mut next);
-    next
+    with_conditions(snapshot, shown(snapshot, class), [(reasons::READY, Desired::no(reasons::DELETING, text))])
 }
 
 fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachineStatus) {
@@ -87,19 +109,5 @@ fn shown(snapshot: &Snapshot, class: &Class) -> MCMMachineStatus {
     if let Class::Usable { content, .. } = class {
         next.interruptible = conversion::is_interruptible(&content.provider_spec);
     }
-    next
-}
-
-fn finish(
-    snapshot: &Snapshot,
-    mut next: MCMMachineStatus,
-    all: impl IntoIterator<Item = (&'static str, Desired)>,
-) -> MCMMachineStatus {
-    let generation = snapshot.object.metadata.generation;
-    for (type_, desired) in all {
-        conditions::set(&mut next.conditions, type_, desired, generation, snapshot.now);
-    }
-    conditions::set_paused(&mut next.conditions, None, generation, snapshot.now);
-    set_deletable(snapshot, &mut next);
     next
 }

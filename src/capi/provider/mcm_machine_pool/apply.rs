@@ -13,8 +13,8 @@ use crate::{
         patch,
     },
     capi::{
+        object::apply::{known_after, read},
         provider::{
-            apply::{known_after, read},
             native_managers::Managers,
             resume::Resumed,
             workload::{Workloads, target_of},

@@ -9,7 +9,7 @@ use super::{Action, Member, Snapshot, native::labels_of};
 use crate::{
     api::{labels, machine::Machine as NativeMachine},
     capi::{
-        provider::view::View,
+        object::view::View,
         types::{ClassRef, MCMMachine, MCMMachineSpec, Machine, names},
     },
     controllers::object::owner,

@@ -2,8 +2,8 @@
 //! each failure domain. The native controllers create, roll, drain and replace; the workload cluster is their target.
 //!
 //! Rules that hold in every plan:
-//! - nothing is written before core has made the MachinePool an owner, and nothing but the condition `Paused` while the
-//!   object or its Cluster is paused;
+//! - nothing but the status is written before core has made the MachinePool an owner, and nothing but the condition `Paused`
+//!   while the object or its Cluster is paused;
 //! - an ID leaves `spec.providerIDList` only after its native Machine is deleted, because core then deletes the Node;
 //! - a deployment that is only shown is never written;
 //! - the finalizer is removed only after a live read showed that the native objects, and so the VMs, are deleted.
@@ -33,16 +33,18 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{
-    native_managers::Obstacle,
-    view::{Owner, View},
-};
 use crate::{
     api::{
         machine::{self as native_api, MachineClass, MachineDeployment},
         patch,
     },
-    capi::types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, MCMMachinePoolStatus, Machine, MachinePool},
+    capi::{
+        object::{
+            gate::Obstacle,
+            view::{Owner, View},
+        },
+        types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, MCMMachinePoolStatus, Machine, MachinePool},
+    },
 };
 
 pub(super) use cache::BY_CLUSTER;

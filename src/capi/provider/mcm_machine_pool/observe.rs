@@ -10,9 +10,12 @@ use super::{Member, Session, Snapshot, apply::MCMMachinePools, members, shares};
 use crate::{
     api::machine::{Machine, MachineDeployment},
     capi::{
-        provider::{
-            observe::{cluster_name, infrastructure, owner, owner_of, pool_of, view},
+        object::{
+            observe::{owner, owner_of, view},
             view::{Owner, View},
+        },
+        provider::{
+            observe::{cluster_name, infrastructure, pool_of},
             workload::target_of,
         },
         types::{Cluster, MCMMachinePool},

@@ -9,8 +9,8 @@ use crate::{
         reasons::ConditionType,
     },
     capi::{
-        provider::{class::Class, conditions::Desired, observe::cluster_name, reasons, view::View},
-        types::MCMMachinePoolStatus,
+        object::{conditions::Desired, view::View},
+        provider::{class::Class, observe::cluster_name, reasons},
     },
 };
 
@@ -45,22 +45,17 @@ impl Parts {
 
     /// Everything that new native deployments need exists.
     pub(super) fn may_create(&self) -> bool {
-        [&self.cluster, &self.class, &self.bootstrap, &self.workload].into_iter().all(|part| part.is_true)
+        [&self.cluster, &self.class, &self.bootstrap, &self.workload].into_iter().all(|part| part.is_true())
     }
 
     /// The first verdict that is not true, in the order in which they become true.
     pub(super) fn summary(&self) -> Desired {
         let all = [&self.cluster, &self.class, &self.bootstrap, &self.workload, &self.native, &self.machines];
-        all.into_iter().find(|part| !part.is_true).unwrap_or(&self.machines).clone()
+        all.into_iter().find(|part| !part.is_true()).unwrap_or(&self.machines).clone()
     }
 }
 
 impl Snapshot {
-    /// The stored status.
-    pub(super) fn stored(&self) -> MCMMachinePoolStatus {
-        self.object.status.clone().unwrap_or_default()
-    }
-
     /// Name of the Cluster.
     pub(super) fn cluster_name(&self) -> Option<&str> {
         let of_owner = || self.owner.known().map(|owner| owner.spec.cluster_name.as_str());

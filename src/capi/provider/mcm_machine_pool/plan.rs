@@ -3,80 +3,33 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{Action, Snapshot, chosen, members, native, parts::Parts, shares, shares::Share, status};
+use super::{
+    Action, Snapshot, chosen, members, native,
+    parts::Parts,
+    shares::{self, Share},
+    status,
+};
 use crate::{
     api::{labels, machine::MachineDeployment},
     capi::{
-        provider::{
-            class::Class,
-            conditions, hold,
-            view::{Owner, View},
+        object::{
+            gate::{gate, report},
+            view::View,
         },
-        types::{MCMMachinePoolStatus, names},
+        provider::class::Class,
+        types::names,
     },
     controllers::object::{finalizer, owner},
-    plan::{Plan, Step, WaitKind},
+    plan::{Plan, WaitKind},
 };
 
 /// Plans the next steps of an MCMMachinePool. A plan has at most one write of the object itself.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
-    let mut plan = Plan::default();
-    let meta = &snapshot.object.metadata;
-    if let Some(on) = hold::not_ours(meta, snapshot.watch_filter.as_deref()) {
-        plan.wait(WaitKind::Hold, on, None);
-        return plan;
-    }
-    let is_deleting = meta.deletion_timestamp.is_some();
-    let has_owner = matches!(snapshot.owner, Owner::Named(_));
-    if !has_owner && !is_deleting {
-        plan.wait(WaitKind::Owner, "Cluster API core to set its MachinePool as an owner", None);
-        return plan;
-    }
-    if let Some(on) = hold::paused(meta, &snapshot.cluster) {
-        if has_owner {
-            report(&mut plan, snapshot, status::paused(snapshot, &on), "it is paused");
-        }
-        plan.wait(WaitKind::Hold, on, None);
-        return plan;
-    }
-    if !snapshot.is_resumed && snapshot.cluster.known().is_some() {
-        plan.wait(WaitKind::CacheUntrusted, hold::UNREAD, None);
-        return plan;
-    }
-    // A deployment that is only shown may belong to a native manager.
-    if let Some(obstacle) = snapshot.obstacle.as_ref().filter(|_| snapshot.shown().is_empty()) {
-        if obstacle.is_certain && has_owner {
-            report(
-                &mut plan,
-                snapshot,
-                status::beside_another(snapshot, &obstacle.on),
-                "a Machine Controller Manager manages the namespace",
-            );
-        }
-        plan.wait(WaitKind::Hold, obstacle.on.as_str(), None);
-        return plan;
-    }
-    if is_deleting {
-        tear_down(&mut plan, snapshot);
-        return plan;
-    }
-    if snapshot.owner.known().is_none() {
-        if matches!(snapshot.owner, Owner::Named(View::Missing)) && snapshot.object.status.is_some() {
-            report(&mut plan, snapshot, status::deserted(snapshot), "its MachinePool was deleted");
-        }
-        plan.wait(WaitKind::Owner, "the MachinePool that owns it to become readable", None);
-        return plan;
-    }
-    if snapshot.cluster.known().is_none() {
-        plan.wait(WaitKind::Owner, "its Cluster to exist", None);
-        return plan;
-    }
-    if let Some(patch) = finalizer::add(meta, names::POOL_FINALIZER) {
-        plan.then(Action::PatchSelf(patch), "an object that may have VMs carries the finalizer");
-        return plan;
-    }
-    provide(&mut plan, snapshot);
-    plan
+    gate(snapshot, tear_down).unwrap_or_else(|| {
+        let mut plan = Plan::default();
+        provide(&mut plan, snapshot);
+        plan
+    })
 }
 
 /// Writes the native objects, the IDs of the VMs, and the status, in this order.
@@ -100,7 +53,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
     report(plan, snapshot, status::current(snapshot, &parts), "its conditions or its machines changed");
     let summary = parts.summary();
-    if !summary.is_true {
+    if !summary.is_true() {
         let missing = if summary.message.is_empty() { summary.reason } else { summary.message };
         plan.wait(WaitKind::Infrastructure, format!("its VMs: {missing}"), None);
     }
@@ -231,15 +184,4 @@ fn delete(plan: &mut Plan<Action>, deployment: &Arc<MachineDeployment>, reason: 
     if deployment.metadata.deletion_timestamp.is_none() {
         plan.then(Action::DeleteDeployment(deployment.clone()), reason);
     }
-}
-
-/// Adds a write of the status, if it changes.
-fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, next: MCMMachinePoolStatus, reason: &str) -> bool {
-    let stored = snapshot.stored();
-    let is_news = next != stored;
-    if is_news {
-        let event = conditions::event(&stored.conditions, &next.conditions);
-        plan.steps.push(Step { action: Action::WriteStatus(Box::new(next)), reason: reason.to_owned(), event });
-    }
-    is_news
 }

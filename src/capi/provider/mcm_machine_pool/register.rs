@@ -11,8 +11,8 @@ use super::{
 use crate::{
     api::machine::{self as native, MachineClass, MachineDeployment, MachineSet},
     capi::{
+        object::apply::read,
         provider::{
-            apply::read,
             observe::{cluster_name, pool_of},
             settings::{COMPONENT, ROLE_NAME, Settings},
         },

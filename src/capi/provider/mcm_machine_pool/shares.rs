@@ -10,10 +10,8 @@ use crate::{
     api::{machine::ClassNodeTemplate, syntax},
     capi::{
         conversion::{named, spread},
-        provider::{
-            class::{self, Class, Description},
-            view::{Owner, View},
-        },
+        object::view::{Owner, View},
+        provider::class::{self, Class, Description},
         types::{MCMCluster, MCMMachinePool, MachinePool, names},
     },
     controllers::object::owner,

@@ -1,27 +1,63 @@
 //! The status of an MCMMachinePool, from the verdicts and the native objects.
 
-use super::{Snapshot, parts::Parts};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
+
+use super::{Action, Snapshot, parts::Parts};
 use crate::capi::{
-    provider::{
-        class,
+    object::{
         conditions::{self, Desired},
-        reasons,
+        gate::{Facts, Gated, with_conditions},
     },
-    types::MCMMachinePoolStatus,
+    provider::{class, reasons},
+    types::{MCMMachinePoolStatus, names},
 };
 
-/// The status during a hold: only the condition `Paused` changes.
-pub(super) fn paused(snapshot: &Snapshot, on: &str) -> MCMMachinePoolStatus {
-    let mut next = snapshot.stored();
-    conditions::set_paused(&mut next.conditions, Some(on), snapshot.object.metadata.generation, snapshot.now);
-    next
+impl Gated for Snapshot {
+    type Status = MCMMachinePoolStatus;
+    type Action = Action;
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            meta: &self.object.metadata,
+            watch_filter: self.watch_filter.as_deref(),
+            owner_kind: "MachinePool",
+            owner: self.owner.ownership(),
+            cluster: &self.cluster,
+            are_natives_read: self.is_resumed,
+            // A deployment that is only shown may belong to a native manager.
+            obstacle: self.obstacle.as_ref().filter(|_| self.shown().is_empty()),
+            finalizer: (names::POOL_FINALIZER, "an object that may have VMs carries the finalizer"),
+            now: self.now,
+        }
+    }
+
+    fn stored(&self) -> MCMMachinePoolStatus {
+        self.object.status.clone().unwrap_or_default()
+    }
+
+    fn conditions(status: &mut MCMMachinePoolStatus) -> &mut Vec<Condition> {
+        &mut status.conditions
+    }
+
+    fn complete(&self, status: &mut MCMMachinePoolStatus) {
+        set_deletable(self, status);
+    }
+
+    fn patch_self(patch: Value) -> Action {
+        Action::PatchSelf(patch)
+    }
+
+    fn write_status(status: MCMMachinePoolStatus) -> Action {
+        Action::WriteStatus(Box::new(status))
+    }
 }
 
 /// The status of an object that is not being deleted.
 pub(super) fn current(snapshot: &Snapshot, parts: &Parts) -> MCMMachinePoolStatus {
     let mut next = shown(snapshot);
     // Once usable, a pool stays usable: otherwise core would stop following it in the middle of a rollout.
-    if parts.native.is_true {
+    if parts.native.is_true() {
         next.ready = true;
         next.initialization.provisioned = Some(true);
     }
@@ -33,7 +69,7 @@ pub(super) fn current(snapshot: &Snapshot, parts: &Parts) -> MCMMachinePoolStatu
         (reasons::NATIVE_DEPLOYMENT_SYNCED, parts.native.clone()),
         (reasons::MACHINES_AVAILABLE, parts.machines.clone()),
     ];
-    finish(snapshot, next, all)
+    with_conditions(snapshot, next, all)
 }
 
 /// The status of an object that is being deleted.
@@ -42,20 +78,7 @@ pub(super) fn deleting(snapshot: &Snapshot) -> MCMMachinePoolStatus {
         0 => "the MCM MachineDeployments are being deleted".to_owned(),
         count => format!("{count} machines are being deleted"),
     };
-    finish(snapshot, shown(snapshot), [(reasons::READY, Desired::no(reasons::DELETING, text))])
-}
-
-/// The status beside a native manager, which has to be removed first.
-pub(super) fn beside_another(snapshot: &Snapshot, on: &str) -> MCMMachinePoolStatus {
-    let text = format!("Waiting for {on}");
-    finish(snapshot, snapshot.stored(), [(reasons::READY, Desired::no(reasons::NATIVE_MANAGER, text))])
-}
-
-/// The status of an object whose MachinePool is deleted.
-pub(super) fn deserted(snapshot: &Snapshot) -> MCMMachinePoolStatus {
-    let mut next = snapshot.stored();
-    set_deletable(snapshot, &mut next);
-    next
+    with_conditions(snapshot, shown(snapshot), [(reasons::READY, Desired::no(reasons::DELETING, text))])
 }
 
 fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachinePoolStatus) {
@@ -78,19 +101,5 @@ fn shown(snapshot: &Snapshot) -> MCMMachinePoolStatus {
         (next.capacity, next.node_info) = class::resources_of(template);
     }
     next.infrastructure_machine_kind = if snapshot.has_members() { "MCMMachine".to_owned() } else { String::new() };
-    next
-}
-
-fn finish(
-    snapshot: &Snapshot,
-    mut next: MCMMachinePoolStatus,
-    all: impl IntoIterator<Item = (&'static str, Desired)>,
-) -> MCMMachinePoolStatus {
-    let generation = snapshot.object.metadata.generation;
-    for (type_, desired) in all {
-        conditions::set(&mut next.conditions, type_, desired, generation, snapshot.now);
-    }
-    conditions::set_paused(&mut next.conditions, None, generation, snapshot.now);
-    set_deletable(snapshot, &mut next);
     next
 }

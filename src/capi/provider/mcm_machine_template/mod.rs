@@ -8,10 +8,12 @@ mod register;
 
 use std::{fmt, sync::Arc};
 
-use super::view::View;
 use crate::{
     api::machine::MachineClass,
-    capi::types::{Cluster, MCMMachineTemplate, MCMMachineTemplateStatus},
+    capi::{
+        object::view::View,
+        types::{Cluster, MCMMachineTemplate, MCMMachineTemplateStatus},
+    },
 };
 
 pub(super) use register::KIND;

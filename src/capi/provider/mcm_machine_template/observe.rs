@@ -1,8 +1,8 @@
 use super::{Snapshot, apply::MCMMachineTemplates};
 use crate::{
-    capi::provider::{
-        observe::{cluster_name, view},
-        view::View,
+    capi::{
+        object::{observe::view, view::View},
+        provider::observe::cluster_name,
     },
     runtime::cache::Key,
 };

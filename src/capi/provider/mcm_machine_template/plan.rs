@@ -2,7 +2,8 @@ use super::{Snapshot, WriteStatus};
 use crate::{
     api::machine::ClassNodeTemplate,
     capi::{
-        provider::{class, hold, view::View},
+        object::{hold, view::View},
+        provider::class,
         types::MCMMachineTemplateStatus,
     },
     plan::{Plan, WaitKind},

@@ -7,12 +7,12 @@ use k8s_openapi::api::coordination::v1;
 use kube::{Client, ResourceExt, api::ListParams};
 use parking_lot::RwLock;
 
-use super::{
-    Obstacle,
-    leases::{self, Known, Lease},
-};
+use super::leases::{self, Known, Lease};
 use crate::{
-    capi::provider::settings::{ROLE_NAME, Settings},
+    capi::{
+        object::gate::Obstacle,
+        provider::settings::{ROLE_NAME, Settings},
+    },
     runtime::{
         cell::{Builder, Kind, Scope},
         clock::Clock,

@@ -10,12 +10,3 @@ mod leases;
 mod tests;
 
 pub(super) use apply::{KIND, Managers};
-
-/// Why nothing may be done in a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Obstacle {
-    /// The awaited event; completes "waiting for".
-    pub on: String,
-    /// It is known, and worth telling. At the start it is only not known yet whether there is one.
-    pub is_certain: bool,
-}

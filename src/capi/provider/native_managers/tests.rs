@@ -3,10 +3,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Managers, Obstacle,
+    Managers,
     leases::{self, Known, Lease},
 };
-use crate::runtime::poll::PollResult;
+use crate::{capi::object::gate::Obstacle, runtime::poll::PollResult};
 
 const GO: &str = "machine-controller-7d9c5b8f6-x2x9k";
 const OURS: &str = "host_0123456789abcdef0123456789abcdef";

@@ -8,13 +8,17 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineSet},
     },
     capi::{
+        object::{
+            hold,
+            observe::{is_in, owner as owner_with, view},
+            view::View,
+        },
         provider::{
-            hold, mcm_machine,
+            mcm_machine,
             native_managers::Managers,
-            observe::{cluster_name, is_in, owner as owner_with, pool_of, view},
+            observe::{cluster_name, pool_of},
             resume::Resumed,
             settings::Settings,
-            view::View,
             workload,
         },
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMMachine, MCMMachinePool},

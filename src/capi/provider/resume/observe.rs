@@ -1,6 +1,6 @@
 use super::{Snapshot, apply::Resume};
 use crate::{
-    capi::provider::observe::{cluster_name, view},
+    capi::{object::observe::view, provider::observe::cluster_name},
     runtime::cache::Key,
 };
 

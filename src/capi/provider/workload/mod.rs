@@ -10,8 +10,7 @@ mod tests;
 
 use std::fmt;
 
-use super::view::View;
-use crate::capi::types::Cluster;
+use crate::capi::{object::view::View, types::Cluster};
 
 pub(super) use apply::{Workloads, target_of};
 pub(super) use register::KIND;

@@ -3,7 +3,10 @@ use super::{
     apply::{WorkloadClusters, kubeconfig_of},
 };
 use crate::{
-    capi::provider::{mcm_machine_pool, observe::view, view::View},
+    capi::{
+        object::{observe::view, view::View},
+        provider::mcm_machine_pool,
+    },
     runtime::cache::Key,
 };
 

@@ -1,6 +1,6 @@
 use super::{Action, Snapshot};
 use crate::{
-    capi::provider::view::View,
+    capi::object::view::View,
     plan::{Plan, WaitKind},
 };
 

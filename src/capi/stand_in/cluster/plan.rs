@@ -1,7 +1,7 @@
 use super::{Action, Snapshot};
 use crate::{
     capi::{
-        provider::{
+        object::{
             conditions::{self, Desired},
             hold,
         },

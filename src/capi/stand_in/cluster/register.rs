@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     capi::{
-        provider::apply::read,
+        object::apply::read,
         stand_in::{
             observe::{Ground, add_those_of, keys},
             settings::{ROLE_NAME, Settings},

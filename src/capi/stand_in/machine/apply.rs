@@ -7,7 +7,7 @@ use crate::{
         patch,
     },
     capi::{
-        provider::apply::{known_after, read},
+        object::apply::{known_after, read},
         stand_in::observe::{Deployments, Ground},
         types::{Machine, MachineSet},
     },

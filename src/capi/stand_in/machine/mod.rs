@@ -29,7 +29,7 @@ use crate::{
         patch,
     },
     capi::{
-        provider::view::View,
+        object::view::View,
         types::{Machine, MachineSet, MachineStatus},
     },
 };

@@ -4,7 +4,7 @@ use super::{Session, Snapshot, apply::Machines};
 use crate::{
     api::labels,
     capi::{
-        provider::{observe::view, view::View},
+        object::{observe::view, view::View},
         stand_in::mirror,
     },
     controllers::object::owner,

@@ -4,7 +4,7 @@ use super::{Action, Snapshot, shown};
 use crate::{
     api::{labels, machine::Machine as Native},
     capi::{
-        provider::{
+        object::{
             conditions::{self, Desired},
             view::View,
         },

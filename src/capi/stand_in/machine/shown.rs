@@ -10,7 +10,7 @@ use crate::{
     },
     capi::{
         conversion::{content_of, default_machine, provider_id, status as conversion, zone_of},
-        provider::conditions::{self, Desired},
+        object::conditions::{self, Desired},
         stand_in::{mirror, reasons},
         types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment, MachineSet, MachineStatus, ObjectRef, names},
     },
@@ -116,5 +116,5 @@ fn told(native: &Native) -> String {
 
 fn whether(type_: &str, is_true: bool, message: String) -> Desired {
     let message = if is_true { String::new() } else { message };
-    Desired { is_true, reason: reasons::whether(type_, is_true), message }
+    Desired::whether(is_true, &reasons::whether(type_, is_true), message)
 }

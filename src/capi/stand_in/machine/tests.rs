@@ -9,7 +9,7 @@ use super::{Action, Session, Snapshot, plan::plan};
 use crate::{
     api::{machine as native, patch},
     capi::{
-        provider::view::View,
+        object::view::View,
         stand_in::{mirror::Above, standing::Standing},
         types::Machine,
     },

@@ -19,7 +19,7 @@ use crate::{
     },
     capi::{
         conversion::user_data_secret,
-        provider::{
+        object::{
             apply::{known_after, read},
             view::View,
         },

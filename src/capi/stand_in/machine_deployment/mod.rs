@@ -35,7 +35,7 @@ use crate::{
         patch,
     },
     capi::{
-        provider::view::View,
+        object::view::View,
         types::{
             Authority, Cluster, MCMMachineTemplate, MCMMigration, MCMMigrationStatus, Machine, MachineDeployment,
             MachineDeploymentStatus,

@@ -10,7 +10,7 @@ use crate::{
     api::{labels, machine::MachineClass},
     capi::{
         conversion::user_data_of,
-        provider::{
+        object::{
             observe::{is_in, view},
             view::View,
         },

@@ -13,7 +13,7 @@ use crate::{
     api::{labels, machine::MachineDeployment as Native},
     capi::{
         conversion::{Refusal, default_deployment},
-        provider::{conditions::Desired, hold, view::View},
+        object::{conditions::Desired, hold, view::View},
         stand_in::{mirror, reasons, standing::Standing},
         types::{
             Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus,
@@ -82,7 +82,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         _ => lead(&mut plan, snapshot, object),
     };
     if plan.steps.is_empty() {
-        if !synchronized.is_true {
+        if !synchronized.is_true() {
             plan.wait(WaitKind::SpecCorrection, synchronized.message.clone(), None);
         }
         report(&mut plan, object, status::current(snapshot, object, synchronized));

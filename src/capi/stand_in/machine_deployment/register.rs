@@ -13,7 +13,7 @@ use crate::{
         machine::{self as native, MachineClass},
     },
     capi::{
-        provider::apply::read,
+        object::apply::read,
         stand_in::{
             observe::{Ground, add_those_of, keys},
             settings::{ROLE_NAME, Settings},

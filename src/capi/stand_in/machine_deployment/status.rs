@@ -7,7 +7,7 @@ use crate::{
     api::machine::MachineDeployment as Native,
     capi::{
         conversion::status,
-        provider::conditions::{self, Desired},
+        object::conditions::{self, Desired},
         stand_in::reasons,
         types::{MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus},
     },
@@ -36,7 +36,7 @@ pub(super) fn current(
     next.available_replicas = Some(shown.available_replicas.unwrap_or(0));
     next.up_to_date_replicas = Some(shown.up_to_date_replicas.unwrap_or(0));
     next.phase = if native.is_some() { shown.phase } else { "Unknown".to_owned() };
-    if synchronized.is_true && native.is_some_and(is_observed) {
+    if synchronized.is_true() && native.is_some_and(is_observed) {
         next.observed_generation = generation;
     }
     let desired = native.map_or(0, |native| native.spec.replicas);
@@ -55,7 +55,7 @@ pub(super) fn current(
     ];
     conditions::set(&mut next.conditions, reasons::SYNCHRONIZED, synchronized, generation, snapshot.now);
     for (type_, is_true, message) in all {
-        let desired = Desired { is_true, reason: reasons::whether(type_, is_true), message };
+        let desired = Desired::whether(is_true, &reasons::whether(type_, is_true), message);
         conditions::set(&mut next.conditions, type_, desired, generation, snapshot.now);
     }
     conditions::set_paused(&mut next.conditions, None, generation, snapshot.now);

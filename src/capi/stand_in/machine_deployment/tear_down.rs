@@ -11,7 +11,7 @@ use super::{
 use crate::{
     api::labels,
     capi::{
-        provider::view::View,
+        object::view::View,
         types::{Authority, MCMMigration, MachineDeployment},
     },
     controllers::object::finalizer,

@@ -11,7 +11,7 @@ use super::{Action, Session, Snapshot, plan::plan};
 use crate::{
     api::{labels, machine as native, patch},
     capi::{
-        provider::view::View,
+        object::view::View,
         stand_in::standing::Standing,
         types::{Authority, MCMMigration, MachineDeployment},
     },

@@ -4,7 +4,7 @@ use super::Action;
 use crate::{
     api::{machine as native, patch},
     capi::{
-        provider::apply::{known_after, read},
+        object::apply::{known_after, read},
         stand_in::observe::{Deployments, Ground},
         types::MachineSet,
     },

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     api::{machine as native_api, patch},
     capi::{
-        provider::view::View,
+        object::view::View,
         types::{MachineSet, MachineSetStatus},
     },
 };

@@ -1,6 +1,6 @@
 use super::{Snapshot, apply::MachineSets};
 use crate::{
-    capi::provider::{observe::view, view::View},
+    capi::object::{observe::view, view::View},
     runtime::cache::Key,
 };
 

@@ -7,7 +7,7 @@ use crate::{
     api::{labels, machine::MachineSet as Native},
     capi::{
         conversion::{VERSION, status::selector_text},
-        provider::{
+        object::{
             conditions::{self, Desired},
             view::View,
         },

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     api::machine as native,
     capi::{
-        provider::apply::read,
+        object::apply::read,
         stand_in::{
             observe::{Deployments, Ground, add_those_of, keys},
             settings::{ROLE_NAME, Settings},

@@ -8,7 +8,7 @@ use super::{Action, Snapshot, plan::plan};
 use crate::{
     api::patch,
     capi::{
-        provider::view::View,
+        object::view::View,
         stand_in::{mirror::Above, standing::Standing},
         types::MachineSet,
     },

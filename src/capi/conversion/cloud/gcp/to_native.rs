@@ -23,7 +23,7 @@ const OFF: &str = "off";
 pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
     let &Template { machine_spec, cluster_name, cluster, zones } = template;
     if zones.len() > 1 {
-        let reason = format!("it is used in the zones {}, and a native class has one", zones.join(", "));
+        let reason = format!("it is used in the zones {}, and an MCM class has one", zones.join(", "));
         report.refuse("", reason, "make a template for each zone");
     }
     let zone = zones.first().map(String::as_str).unwrap_or_default();

@@ -3,20 +3,35 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{World, class};
+use super::{
+    super::{Action, Session, plan::plan},
+    world::World,
+};
+use crate::{
+    capi::{
+        object::view::{Owner, View},
+        testing::world::{class, condition},
+    },
+    plan::Step,
+};
 
 /// I11, I12, T4: core applies the object with server-side apply, and then cleans managed fields.
 #[test]
 fn nothing_is_written_before_core_made_the_machine_an_owner() {
     let mut world = World::with_data();
+    world.set_object(&json!({ "metadata": { "creationTimestamp": "2027-01-15T08:00:00Z" } }));
     let untouched = world.object.clone();
     world.set_object(&json!({ "metadata": { "ownerReferences": null } }));
     assert_eq!(world.pass(), ["Cluster API core to set its Machine as an owner"]);
     world.set_cluster(&json!({ "spec": { "paused": true } }));
     world.pass();
     assert_eq!(world.log, [""; 0], "not even the condition Paused");
-    world.object = untouched;
     world.set_cluster(&json!({ "spec": { "paused": null } }));
+    world.now += 10;
+    world.pass();
+    assert_eq!((world.condition("Ready").as_str(), world.log.len()), ("Unknown WaitingForOwner", 1), "{}", world.story);
+    world.object = untouched;
+    world.log.clear();
     world.pass();
     assert!(
         world.log[0].contains("mcmmachine.infrastructure.cluster.x-k8s.io"),
@@ -76,7 +91,7 @@ fn a_machine_in_a_failure_domain_gets_the_class_of_that_zone_or_no_vm(
     #[case] expected: Option<&str>,
 ) {
     let mut world = World::with_data();
-    let mut variant = class("b");
+    let mut variant = class("small", "b");
     variant["metadata"]["name"] = json!("small-b");
     world.classes.insert("small-b".to_owned(), variant);
     world.set_machine(&json!({ "spec": { "failureDomain": zone } }));
@@ -98,7 +113,7 @@ fn a_machine_in_a_failure_domain_gets_the_class_of_that_zone_or_no_vm(
 #[case::gcp("gce:///project/z/vm", "z", "gce://project/z/vm")]
 fn the_object_shows_the_id_as_the_node_has_it(#[case] driver: &str, #[case] zone: &str, #[case] node: &str) {
     let mut world = World::with_data();
-    world.classes.insert("small".to_owned(), class(zone));
+    world.classes.insert("small".to_owned(), class("small", zone));
     world.pass();
     world.vm(driver);
     world.pass();
@@ -113,7 +128,7 @@ fn the_object_shows_the_id_as_the_node_has_it(#[case] driver: &str, #[case] zone
 #[case::class_is_silent("", "True Resolved")]
 fn the_zone_is_the_one_that_the_cloud_reports(#[case] said: &str, #[case] resolved: &str) {
     let mut world = World::with_data();
-    world.classes.insert("small".to_owned(), class(said));
+    world.classes.insert("small".to_owned(), class("small", said));
     world.pass();
     world.set_native(&json!({ "metadata": { "annotations": { "machine.mcm/zone": "eu-west-1b" } } }));
     world.vm("aws:///eu-west-1/i-1");
@@ -249,7 +264,7 @@ fn no_second_vm_is_made_when_status_or_native_machine_are_lost() {
 #[test]
 fn an_object_with_the_id_of_a_vm_adopts_it_and_never_creates_one() {
     let mut world = World::new();
-    world.classes.insert("small".to_owned(), class("eu-west-1a"));
+    world.classes.insert("small".to_owned(), class("small", "eu-west-1a"));
     world.set_object(&json!({ "spec": { "providerID": "aws:///eu-west-1a/i-1" } }));
     world.pass();
     assert_eq!(world.native.as_ref().unwrap()["spec"]["providerID"], "aws:///eu-west-1/i-1");
@@ -412,7 +427,7 @@ fn a_vm_described_in_the_object_gets_a_class_that_the_object_controls() {
 
     let mut world = World::with_data();
     world.set_object(&json!({ "spec": { "machineClassRef": null, "machineClass": content } }));
-    world.classes.insert("m".to_owned(), self::class("a"));
+    world.classes.insert("m".to_owned(), self::class("small", "a"));
     world.pass();
     assert_eq!((world.condition("Ready").as_str(), world.native), ("False NameTaken", None));
 }
@@ -524,6 +539,17 @@ fn the_object_says_whether_its_machine_is_being_deleted_or_gone() {
     world.machine = None;
     world.pass();
     assert_eq!((world.condition("Deletable").as_str(), world.log.len()), ("True MachineDeleting", 1));
+}
+
+/// Unknown is not absent.
+#[test]
+fn an_object_whose_machine_cannot_be_read_is_not_deletable() {
+    let mut snapshot = World::provisioned().snapshot(Session::default());
+    snapshot.owner = Owner::Named(View::Unknown);
+    let plan = plan(&snapshot);
+    let [Step { action: Action::WriteStatus(status), .. }] = plan.steps.as_slice() else { panic!("{plan}") };
+    let [ready, deletable] = ["Ready", "Deletable"].map(|type_| condition(&status.conditions, type_));
+    assert_eq!((ready.as_str(), deletable.as_str()), ("Unknown WaitingForOwner", "False MachineInUse"));
 }
 
 #[test]

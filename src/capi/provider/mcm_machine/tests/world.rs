@@ -3,19 +3,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::super::{Action, Session, Snapshot, plan::plan};
 use crate::{
     api::patch,
     capi::{
-        provider::{
-            class,
-            native_managers::Obstacle,
+        object::{
+            gate::Obstacle,
             observe::owner_of,
             view::{Owner, View},
         },
+        provider::class,
+        testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view},
         types::{MCMMachine, MCMMachineStatus, Machine},
     },
     plan::Plan,
@@ -43,31 +43,10 @@ pub(super) struct World {
     pub story: String,
 }
 
-fn parsed<K: DeserializeOwned>(value: &Value) -> Arc<K> {
-    Arc::new(serde_json::from_value(value.clone()).unwrap())
-}
-
-fn view<K: DeserializeOwned>(value: Option<&Value>) -> View<K> {
-    value.map_or(View::Missing, |value| View::Present(parsed(value)))
-}
-
-pub(super) fn class(zone: &str) -> Value {
-    json!({
-        "metadata": { "name": "small", "namespace": "ns" },
-        "provider": "simulated",
-        "providerSpec": { "zone": zone },
-        "nodeTemplate": {
-            "capacity": { "cpu": "1", "gpu": "0", "memory": "1Gi" }, "instanceType": "small", "region": "r", "zone": zone,
-        },
-    })
-}
-
 impl World {
     /// An MCMMachine right after core created it, in a cluster that is ready, without bootstrap data.
     pub fn new() -> Self {
-        let owner = json!([{ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "m", "uid": "machine", "controller": true }]);
-        let infrastructure_ref =
-            |kind: &str| json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": "m" });
+        let owner = owned_by("Machine", "m", "machine");
         Self {
             object: Some(json!({
                 "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine",
@@ -80,15 +59,11 @@ impl World {
             })),
             machine: Some(json!({
                 "metadata": { "name": "m", "namespace": "ns", "uid": "machine" },
-                "spec": { "clusterName": "c", "bootstrap": {}, "infrastructureRef": infrastructure_ref("MCMMachine") },
+                "spec": { "clusterName": "c", "bootstrap": {}, "infrastructureRef": infrastructure_ref("MCMMachine", "m") },
             })),
-            cluster: Some(json!({
-                "metadata": { "name": "c", "namespace": "ns", "uid": "cluster" },
-                "spec": { "infrastructureRef": infrastructure_ref("MCMCluster") },
-                "status": { "initialization": { "infrastructureProvisioned": true } },
-            })),
+            cluster: Some(cluster("m")),
             infrastructure: None,
-            classes: [("small".to_owned(), class("a"))].into(),
+            classes: [("small".to_owned(), class("small", "a"))].into(),
             native: None,
             rival: None,
             unseen_rival: None,
@@ -135,7 +110,7 @@ impl World {
     }
 
     pub fn delete(&mut self) {
-        self.set_object(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
+        self.set_object(&deleted());
     }
 
     /// The native controller found or created the VM.
@@ -239,7 +214,7 @@ impl World {
                     }
                 }
                 Action::DeleteNative(_) => {
-                    self.set_native(&json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } }));
+                    self.set_native(&deleted());
                 }
                 Action::ReadNative => session.is_native_gone = self.native.is_none(),
                 Action::ReadNatives => {
@@ -257,8 +232,6 @@ impl World {
 
     /// `False Creating`, for a condition.
     pub fn condition(&self, type_: &str) -> String {
-        let status = self.status();
-        let found = status.conditions.iter().find(|condition| condition.type_ == type_);
-        found.map(|condition| format!("{} {}", condition.status, condition.reason)).unwrap_or_default()
+        condition(&self.status().conditions, type_)
     }
 }

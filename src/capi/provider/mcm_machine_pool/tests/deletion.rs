@@ -3,7 +3,8 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::world::{World, deleted};
+use super::world::World;
+use crate::capi::testing::world::deleted;
 
 /// C13, O7: deployment, machines, then the finalizer, after a live read.
 #[test]

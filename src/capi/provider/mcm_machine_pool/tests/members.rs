@@ -3,8 +3,9 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{World, deleted};
+use super::world::World;
 use crate::api::patch;
+use crate::capi::testing::world::deleted;
 
 fn running() -> World {
     let mut world = World::new();

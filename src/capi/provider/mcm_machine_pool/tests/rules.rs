@@ -3,18 +3,26 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{World, class};
-use crate::api::patch;
+use super::world::World;
+use crate::{
+    api::patch,
+    capi::testing::world::{class, deleted},
+};
 
 /// P8, I11: core becomes the controller first.
 #[test]
 fn nothing_is_written_before_core_made_the_machine_pool_an_owner() {
     let mut world = World::new();
-    world.set_object(&json!({ "metadata": { "ownerReferences": null } }));
+    let alone = |created: &str| json!({ "metadata": { "ownerReferences": null, "creationTimestamp": created } });
+    world.set_object(&alone("2027-01-15T08:00:00Z"));
     assert_eq!(world.pass(), ["Cluster API core to set its MachinePool as an owner"]);
     world.set_cluster(&json!({ "spec": { "paused": true } }));
     world.pass();
     assert_eq!(world.log, [""; 0], "not even the condition Paused");
+    world.set_cluster(&json!({ "spec": { "paused": null } }));
+    world.set_object(&alone("2027-01-15T07:59:50Z"));
+    world.pass();
+    assert_eq!((world.condition("Ready").as_str(), world.log.len()), ("Unknown WaitingForOwner", 1), "{}", world.story);
 }
 
 /// P1, P2, P3, P4, P7, trap T2: core reads `ready`, the contract documents `provisioned`.
@@ -67,7 +75,7 @@ fn an_id_has_the_zone_that_the_cloud_reports() {
 fn an_id_leaves_the_list_only_when_its_machine_is_gone() {
     let mut world = World::running();
     let all = world.ids();
-    patch::apply(world.natives.get_mut("p-2").unwrap(), &super::world::deleted());
+    patch::apply(world.natives.get_mut("p-2").unwrap(), &deleted());
     world.pass();
     assert_eq!((world.ids(), world.status().replicas), (all.clone(), Some(2)), "the VM may still be there");
     world.natives.remove("p-2");
@@ -340,7 +348,7 @@ fn a_long_name_in_a_zone_is_shortened(#[case] pool: &str, #[case] zone: &str, #[
 fn the_pool_says_whether_its_machine_pool_is_being_deleted_or_gone() {
     let mut world = World::running();
     assert_eq!(world.condition("Deletable"), "False MachinePoolInUse");
-    world.set_pool(&super::world::deleted());
+    world.set_pool(&deleted());
     world.pass();
     assert_eq!(world.condition("Deletable"), "True MachinePoolDeleting");
     let mut world = World::running();

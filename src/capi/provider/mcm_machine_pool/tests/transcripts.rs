@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::world::{World, deleted};
-use crate::api::patch;
+use super::world::World;
+use crate::{api::patch, capi::testing::world::deleted};
 
 fn say(world: &mut World, text: &str) {
     world.story.push_str(&format!("-- {text}\n"));

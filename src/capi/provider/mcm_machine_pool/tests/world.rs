@@ -14,11 +14,12 @@ use super::super::{Action, Member, Session, Snapshot, members::machine_of, plan:
 use crate::{
     api::patch,
     capi::{
-        provider::{
-            native_managers::Obstacle,
+        object::{
+            gate::Obstacle,
             observe::owner_of,
             view::{Owner, View},
         },
+        testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view},
         types::{MCMMachinePool, MCMMachinePoolStatus},
     },
     plan::Plan,
@@ -55,39 +56,14 @@ pub(super) struct World {
     pub story: String,
 }
 
-fn parsed<K: DeserializeOwned>(value: &Value) -> Arc<K> {
-    Arc::new(serde_json::from_value(value.clone()).unwrap())
-}
-
-fn view<K: DeserializeOwned>(value: Option<&Value>) -> View<K> {
-    value.map_or(View::Missing, |value| View::Present(parsed(value)))
-}
-
 fn all<K: DeserializeOwned>(objects: &Objects) -> BTreeMap<String, Arc<K>> {
     objects.iter().map(|(name, object)| (name.clone(), parsed(object))).collect()
-}
-
-pub(super) fn class(name: &str, zone: &str) -> Value {
-    json!({
-        "metadata": { "name": name, "namespace": "ns", "uid": name },
-        "provider": "simulated",
-        "providerSpec": { "zone": zone },
-        "nodeTemplate": {
-            "capacity": { "cpu": "1", "gpu": "0", "memory": "1Gi" }, "instanceType": "small", "region": "r", "zone": zone,
-        },
-    })
-}
-
-pub(super) fn deleted() -> Value {
-    json!({ "metadata": { "deletionTimestamp": "2027-01-01T00:00:00Z" } })
 }
 
 impl World {
     /// A pool of three right after core took it, in a cluster that is ready, with bootstrap data.
     pub fn new() -> Self {
-        let owner = json!([{ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "name": "mp", "uid": "mp", "controller": true }]);
-        let reference =
-            |kind: &str| json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": "p" });
+        let owner = owned_by("MachinePool", "mp", "mp");
         Self {
             object: Some(json!({
                 "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachinePool",
@@ -101,14 +77,10 @@ impl World {
                 "metadata": { "name": "mp", "namespace": "ns", "uid": "mp" },
                 "spec": { "clusterName": "c", "replicas": 3, "template": { "spec": {
                     "clusterName": "c", "version": "v1.33.0", "bootstrap": { "dataSecretName": "boot" },
-                    "infrastructureRef": reference("MCMMachinePool"),
+                    "infrastructureRef": infrastructure_ref("MCMMachinePool", "p"),
                 } } },
             })),
-            cluster: Some(json!({
-                "metadata": { "name": "c", "namespace": "ns", "uid": "cluster" },
-                "spec": { "infrastructureRef": reference("MCMCluster") },
-                "status": { "initialization": { "infrastructureProvisioned": true } },
-            })),
+            cluster: Some(cluster("p")),
             infrastructure: None,
             classes: [("small".to_owned(), class("small", "a"))].into(),
             deployments: Objects::new(),
@@ -318,9 +290,7 @@ impl World {
 
     /// `False Creating`, for a condition.
     pub fn condition(&self, type_: &str) -> String {
-        let status = self.status();
-        let found = status.conditions.iter().find(|condition| condition.type_ == type_);
-        found.map(|condition| format!("{} {}", condition.status, condition.reason)).unwrap_or_default()
+        condition(&self.status().conditions, type_)
     }
 
     /// The template of the only deployment.

@@ -13,13 +13,13 @@ pub(in crate::capi) fn not_ours(meta: &ObjectMeta, watch_filter: Option<&str>) -
 }
 
 /// The object is at the source of a `clusterctl move`, which deletes it.
-pub(super) fn moved(meta: &ObjectMeta) -> Option<String> {
+pub(in crate::capi) fn moved(meta: &ObjectMeta) -> Option<String> {
     let text = || "clusterctl move to delete it, because it now exists in another cluster".to_owned();
     is_annotated(meta, names::DELETE_FOR_MOVE).then(text)
 }
 
 /// The object has another watch filter, or none.
-pub(super) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
+pub(in crate::capi) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
     let label = meta.labels.as_ref().and_then(|labels| labels.get(names::WATCH_FILTER)).map(String::as_str);
     match watch_filter {
         Some(wanted) if label != Some(wanted) => {

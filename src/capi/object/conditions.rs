@@ -9,21 +9,42 @@ use crate::{api::reasons::EventReason, controllers::object::time::whole_seconds,
 /// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::capi) struct Desired {
-    pub is_true: bool,
+    status: &'static str,
     pub reason: String,
     pub message: String,
 }
+
+const TRUE: &str = "True";
+const FALSE: &str = "False";
+const UNKNOWN: &str = "Unknown";
 
 /// The longest message; the API server takes 32 KiB.
 const LONGEST: usize = 1024;
 
 impl Desired {
     pub(in crate::capi) fn yes(reason: &str) -> Self {
-        Self { is_true: true, reason: reason.to_owned(), message: String::new() }
+        Self::new(TRUE, reason, "")
     }
 
     pub(in crate::capi) fn no(reason: &str, message: impl Into<String>) -> Self {
-        Self { is_true: false, reason: reason.to_owned(), message: message.into().chars().take(LONGEST).collect() }
+        Self::new(FALSE, reason, message)
+    }
+
+    pub(in crate::capi) fn unknown(reason: &str, message: impl Into<String>) -> Self {
+        Self::new(UNKNOWN, reason, message)
+    }
+
+    /// True or false, both with a message.
+    pub(in crate::capi) fn whether(is_true: bool, reason: &str, message: impl Into<String>) -> Self {
+        Self::new(if is_true { TRUE } else { FALSE }, reason, message)
+    }
+
+    fn new(status: &'static str, reason: &str, message: impl Into<String>) -> Self {
+        Self { status, reason: reason.to_owned(), message: message.into().chars().take(LONGEST).collect() }
+    }
+
+    pub(in crate::capi) fn is_true(&self) -> bool {
+        self.status == TRUE
     }
 }
 
@@ -35,13 +56,13 @@ pub(in crate::capi) fn set(
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let status = if desired.is_true { "True" } else { "False" };
     let known = conditions.iter().position(|condition| condition.type_ == type_);
     let before = known.and_then(|at| conditions.get(at));
-    let since = before.filter(|before| before.status == status).map(|before| before.last_transition_time.clone());
+    let since =
+        before.filter(|before| before.status == desired.status).map(|before| before.last_transition_time.clone());
     let condition = Condition {
         type_: type_.to_owned(),
-        status: status.to_owned(),
+        status: desired.status.to_owned(),
         reason: desired.reason,
         message: desired.message,
         observed_generation: generation,
@@ -61,25 +82,28 @@ pub(in crate::capi) fn set_paused(
     now: Timestamp,
 ) {
     let desired = match on {
-        Some(on) => Desired { is_true: true, reason: reasons::PAUSED.to_owned(), message: format!("Waiting for {on}") },
+        Some(on) => Desired::whether(true, reasons::PAUSED, format!("Waiting for {on}")),
         None => Desired::no(reasons::NOT_PAUSED, ""),
     };
     set(conditions, reasons::PAUSED, desired, generation, now);
 }
 
-/// Reasons for which `Ready` is False during normal operation.
-const PROGRESS: [&str; 7] = [
-    reasons::WAITING_FOR_CLUSTER,
-    reasons::WAITING_FOR_BOOTSTRAP_DATA,
-    reasons::WAITING_FOR_ENDPOINT,
-    reasons::NOT_PROVISIONED,
-    reasons::CREATING,
-    reasons::ROLLING_OUT,
-    reasons::DELETING,
+/// Reasons for which `Ready` is not True during normal operation.
+const PROGRESS: [EventReason; 10] = [
+    EventReason::WaitingForOwner,
+    EventReason::WaitingForCluster,
+    EventReason::WaitingForMCMObjects,
+    EventReason::WaitingForClusterInfrastructureReady,
+    EventReason::WaitingForBootstrapData,
+    EventReason::WaitingForControlPlaneEndpoint,
+    EventReason::NotProvisioned,
+    EventReason::Creating,
+    EventReason::RollingOut,
+    EventReason::Deleting,
 ];
 
 /// The event for another status or reason of `Ready`. The codes of clouds are in its text.
-pub(super) fn event(before: &[Condition], after: &[Condition]) -> Option<Event> {
+pub(in crate::capi) fn event(before: &[Condition], after: &[Condition]) -> Option<Event> {
     let ready = |all: &[Condition]| all.iter().find(|condition| condition.type_ == reasons::READY).cloned();
     let next = ready(after)?;
     if ready(before).is_some_and(|before| (before.status, before.reason) == (next.status.clone(), next.reason.clone()))
@@ -90,7 +114,7 @@ pub(super) fn event(before: &[Condition], after: &[Condition]) -> Option<Event> 
     let text = if next.message.is_empty() { format!("Ready is {}", next.status) } else { next.message };
     let text = if known.is_some() { text } else { format!("{}: {text}", next.reason) };
     let reason = known.unwrap_or(EventReason::Failed);
-    let is_normal = next.status == "True" || PROGRESS.contains(&next.reason.as_str());
+    let is_normal = next.status == TRUE || PROGRESS.contains(&reason);
     Some(if is_normal { Event::normal(reason, text) } else { Event::warning(reason, text) })
 }
 
@@ -126,6 +150,7 @@ mod tests {
     #[case::other_text(Some(Desired::no("Creating", "a")), Desired::no("Creating", "b"), None)]
     #[case::failure(Some(Desired::no("Creating", "a")), Desired::no("NameTaken", "b"), Some((true, EventReason::NameTaken, "b")))]
     #[case::code_of_a_cloud(None, Desired::no("ResourceExhausted", "full"), Some((true, EventReason::Failed, "ResourceExhausted: full")))]
+    #[case::left_alone(Some(Desired::yes("Provisioned")), Desired::unknown("WaitingForOwner", "b"), Some((false, EventReason::WaitingForOwner, "b")))]
     #[case::success(Some(Desired::no("NameTaken", "b")), Desired::yes("Provisioned"), Some((false, EventReason::Provisioned, "Ready is True")))]
     fn another_reason_of_ready_is_an_event(
         #[case] before: Option<Desired>,
@@ -142,12 +167,13 @@ mod tests {
         assert_eq!(said, expected);
     }
 
-    /// Each reason of a condition is also a reason of an event.
     #[test]
-    fn the_reasons_of_normal_life_are_reasons_of_events() {
-        for reason in PROGRESS {
-            assert!(EventReason::parse(reason).is_some(), "{reason}");
-        }
+    fn the_condition_ready_can_be_unknown() {
+        let mut conditions = Vec::new();
+        set(&mut conditions, "Ready", Desired::unknown(reasons::WAITING_FOR_OWNER, "Waiting for it"), None, at(0));
+        assert_eq!((conditions[0].status.as_str(), conditions[0].reason.as_str()), ("Unknown", "WaitingForOwner"));
+        let event = event(&[], &conditions).unwrap();
+        assert_eq!((event.warning, event.reason), (false, EventReason::WaitingForOwner));
     }
 
     /// Z2.

@@ -1,3 +1,5 @@
+//! Other objects, as the caches have them.
+
 use std::sync::Arc;
 
 /// Another object, as the caches have it. Unknown and missing are different.
@@ -20,7 +22,28 @@ pub(crate) enum Owner<K> {
     Named(View<K>),
 }
 
+/// Whether the owner of an object is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::capi) enum Ownership {
+    /// No owner reference names one.
+    None,
+    /// It cannot be read.
+    Unreadable,
+    /// It does not exist.
+    Missing,
+    /// It exists.
+    Known,
+}
+
 impl<K> Owner<K> {
+    /// Whether the owner is known.
+    pub(in crate::capi) const fn ownership(&self) -> Ownership {
+        match self {
+            Self::None => Ownership::None,
+            Self::Named(owner) => owner.ownership(),
+        }
+    }
+
     /// The owner, if it is known to exist.
     pub(in crate::capi) fn known(&self) -> Option<&Arc<K>> {
         match self {
@@ -31,6 +54,15 @@ impl<K> Owner<K> {
 }
 
 impl<K> View<K> {
+    /// Whether the object is known, as an owner.
+    pub(in crate::capi) const fn ownership(&self) -> Ownership {
+        match self {
+            Self::Unknown => Ownership::Unreadable,
+            Self::Missing => Ownership::Missing,
+            Self::Present(_) => Ownership::Known,
+        }
+    }
+
     /// The object, if it is known to exist.
     pub(in crate::capi) fn known(&self) -> Option<&Arc<K>> {
         match self {

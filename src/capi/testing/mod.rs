@@ -1,0 +1,3 @@
+//! What tests of several kinds have in common.
+
+pub mod world;
