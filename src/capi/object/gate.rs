@@ -347,7 +347,7 @@ mod tests {
     )]
     #[case::natives_unread(
         |one: &mut Subject| one.are_natives_read = false,
-        Some("Ready=Unknown WaitingForMCMObjects: Waiting for all native objects to be read live, since its Cluster is not paused any more")
+        Some("Ready=Unknown WaitingForMCMObjects: Waiting for all MCM objects to be read live, because its Cluster is no longer paused")
     )]
     #[case::natives_unread_of_a_ready_object(
         |one: &mut Subject| (one.are_natives_read, one.stored) = (false, ready()), None

@@ -10,7 +10,10 @@ use super::{
     status,
 };
 use crate::{
-    api::{labels, machine::MachineDeployment},
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment},
+    },
     capi::{
         object::{
             gate::{gate, report},
@@ -152,10 +155,21 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         plan.then(Action::PatchSelf(release), "the pool does not own the deployment that it mirrors");
         return;
     }
+    if finalizer::is_orphaning(meta) {
+        plan.then(Action::PatchSelf(release), "it is deleted with the policy Orphan: its native objects stay");
+        return;
+    }
     let unreadable = snapshot.unreadable_deployments.iter().chain(&snapshot.unreadable_machines).next();
-    let own: Vec<_> = snapshot.own_deployments().collect();
-    if unreadable.is_none() && own.is_empty() && snapshot.machines.is_empty() {
-        if !snapshot.session.is_gone {
+    // The garbage collector may have released them before the deletion was seen.
+    let (released, own): (Vec<_>, Vec<_>) =
+        snapshot.own_deployments().partition(|deployment| owner::controller_of(&deployment.metadata).is_none());
+    let is_released = |machine: &Arc<Machine>| {
+        released.iter().any(|one| machine.labels().get(labels::DEPLOYMENT_NAME) == Some(&one.name_any()))
+    };
+    if unreadable.is_none() && own.is_empty() && snapshot.machines.values().all(is_released) {
+        if !released.is_empty() {
+            plan.then(Action::PatchSelf(release), "its native objects were released, and stay");
+        } else if !snapshot.session.is_gone {
             plan.then(Action::ReadNatives, "the caches may be stale, and no VM must be left behind");
         } else {
             plan.then(Action::PatchSelf(release), "there are no MCM objects and therefore no VMs");
@@ -175,7 +189,8 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     };
 }
 
-/// Deletes a deployment with its VMs.
+/// Deletes a deployment with its VMs. The patch has the resource version as precondition, so it fails if the garbage collector
+/// released the deployment meanwhile.
 fn delete(plan: &mut Plan<Action>, deployment: &Arc<MachineDeployment>, reason: &str) {
     if !deployment.annotations().contains_key(labels::DELETE_VM) {
         let patch = json!({ "metadata": { "annotations": { (labels::DELETE_VM): "" } } });

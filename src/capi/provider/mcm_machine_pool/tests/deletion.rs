@@ -94,3 +94,39 @@ fn an_object_that_was_moved_is_left_to_clusterctl() {
     world.pass();
     assert_eq!(world.log, [""; 0]);
 }
+
+/// As `kubectl delete --cascade=orphan` does it.
+#[test]
+fn a_pool_that_is_deleted_with_the_policy_orphan_leaves_its_machines() {
+    let mut world = World::running();
+    let before = (world.deployments.clone(), world.natives.clone());
+    let finalizers = json!(["mcmmachinepool.infrastructure.cluster.x-k8s.io", "orphan"]);
+    world.set_object(&json!({ "metadata": { "finalizers": finalizers } }));
+    world.delete();
+    world.pass();
+    assert_eq!(world.object.as_ref().unwrap()["metadata"]["finalizers"], json!(["orphan"]));
+    assert_eq!((world.deployments, world.natives), before);
+}
+
+/// The garbage collector may be faster than the watch.
+#[rstest]
+fn a_pool_leaves_machines_that_were_released_unnoticed(#[values(false, true)] is_one_left: bool) {
+    let mut world = World::running();
+    let released = world.deployments.get_mut("p").unwrap();
+    crate::api::patch::apply(released, &json!({ "metadata": { "ownerReferences": null } }));
+    if is_one_left {
+        let mut other = released.clone();
+        let owner = json!([{ "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachinePool", "name": "p", "uid": "object", "controller": true }]);
+        crate::api::patch::apply(&mut other, &json!({ "metadata": { "name": "p-a", "ownerReferences": owner } }));
+        world.deployments.insert("p-a".to_owned(), other);
+    }
+    world.delete();
+    world.pass();
+    if is_one_left {
+        assert!(world.deployments.remove("p-a").unwrap()["metadata"]["deletionTimestamp"].is_string());
+        world.pass();
+    }
+    assert!(world.object.is_none(), "{}", world.story);
+    assert!(world.deployments["p"]["metadata"]["deletionTimestamp"].is_null());
+    assert_eq!(world.natives.len(), 3);
+}
