@@ -49,6 +49,8 @@ pub struct Process(pub Child);
 
 impl Process {
     pub fn start(command: &[String], environment: &[(&str, &str)], log: &Path) -> Result<Self> {
+        // For clients of what it serves.
+        rustls::crypto::ring::default_provider().install_default().ok();
         let (program, arguments) = command.split_first().context("an empty command")?;
         let log = std::fs::File::create(log)?;
         let child = Command::new(program)

@@ -10,7 +10,7 @@ use super::{
     api::CloudApi,
     messages::{CreateVm, Failure, ListedVms, Selector, TagRequest, VmView},
 };
-use crate::driver::code::Code;
+use crate::{driver::code::Code, runtime::tls::use_ring};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,8 +50,12 @@ impl Client {
             .ok()
             .filter(usable)
             .ok_or_else(|| InvalidAddress::Form { address: address.to_owned() })?;
-        let http =
-            reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT).build()?;
+        use_ring();
+        let builder = reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT);
+        // It uses no TLS. A build with TLS would read the certificates of the system, and fail if there are none.
+        #[cfg(feature = "cloud")]
+        let builder = builder.tls_certs_only([]);
+        let http = builder.build()?;
         Ok(Self { http, base })
     }
 

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::{Cloud, Control, Failure, router};
+use crate::runtime::tls::use_ring;
 
 async fn serve_http() -> String {
+    use_ring();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let cloud = Arc::new(Cloud::new(1, Control::default()));

@@ -22,6 +22,7 @@ pub struct Server {
 impl Server {
     /// Starts the program with this name in `hack/clouds`.
     pub async fn start(name: &str) -> Self {
+        rustls::crypto::ring::default_provider().install_default().ok();
         let script = format!("{}/hack/clouds/{name}", env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new(&script);
         let mut process = command.arg("run").stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();

@@ -50,6 +50,8 @@ impl Program {
         arguments: Vec<String>,
         log: PathBuf,
     ) -> Self {
+        // For clients of what it serves.
+        rustls::crypto::ring::default_provider().install_default().ok();
         let path = path.into();
         let child = spawn(&path, &arguments, &environment, &log);
         Self { path, arguments, environment, log, child }

@@ -2,8 +2,6 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use crate::driver::cloud::form;
-
 /// Errors have some ten nodes.
 const MOST_NODES_OF_ERROR: u32 = 10_000;
 
@@ -49,8 +47,21 @@ impl Query {
 
     /// The body of the request.
     pub(super) fn encoded(&self) -> String {
-        form(self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        let pairs: Vec<String> =
+            self.parameters.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
+        pairs.join("&")
     }
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(char::from(byte)),
+            other => escaped.push_str(&format!("%{other:02X}")),
+        }
+    }
+    escaped
 }
 
 /// The code and message of an error, in EC2's form or that of other services. `None` if the text is no error of AWS.

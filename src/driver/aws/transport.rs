@@ -8,7 +8,6 @@ use aws_sigv4::{
     sign::v4,
 };
 use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector, http_client_fn};
-use aws_smithy_types::body::SdkBody;
 use roxmltree::{Document, Node, ParsingOptions};
 use tokio::time::timeout;
 
@@ -69,12 +68,12 @@ impl Transport {
             .method("POST")
             .uri(format!("{}/", service.url.trim_end_matches('/')))
             .header("content-type", FORM)
-            .body(SdkBody::from(body.as_str()))
+            .body(String::new())
             .map_err(|error| Failure::Unsent(error.to_string()))?;
         if let Some(credentials) = credentials {
             add_signature(&mut request, &body, service, credentials)?;
         }
-        self.http.send(limiter, request).await
+        self.http.send(limiter, request.map(|_| body)).await
     }
 }
 
@@ -100,7 +99,7 @@ fn answer<T>(action: &str, status: u16, text: &str, read: impl Fn(Node<'_, '_>) 
 }
 
 fn add_signature(
-    request: &mut http::Request<SdkBody>,
+    request: &mut http::Request<String>,
     body: &str,
     service: &Service,
     credentials: &Credentials,

@@ -1,28 +1,18 @@
-//! HTTP for all clouds: connections with the TLS of the rest of the program, time limits, and repetition.
+//! HTTP for all clouds: connections with the TLS of the rest of the program, limits of time and size, and repetition.
 
-use std::time::Duration;
+use std::{error, sync::OnceLock, time::Duration};
 
-use aws_smithy_async::rt::sleep::TokioSleep;
-use aws_smithy_http_client::{
-    Connector,
-    proxy::ProxyConfig,
-    tls::{Provider, rustls_provider::CryptoMode},
-};
-use aws_smithy_runtime_api::client::{
-    http::{HttpConnector, HttpConnectorFuture, HttpConnectorSettings},
-    orchestrator::HttpRequest,
-    result::ConnectorError,
-};
-use aws_smithy_types::body::SdkBody;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::HeaderMap;
 use rand::Rng;
+use reqwest::{Body, Client, redirect};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{failure::Failure, limiter::Limiter, requests::Requests};
+use crate::runtime::tls::use_ring;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Most bytes in the body of an answer. A page of 1000 VMs has some 10 MB.
-const LARGEST: usize = 64 << 20;
+pub(super) const LARGEST: usize = 64 << 20;
 
 /// Calls wait so long for their turn while the cloud throttles.
 const LONGEST_QUEUE: Duration = Duration::from_secs(240);
@@ -51,15 +41,17 @@ impl Default for Limits {
 
 /// Connections to all services of a cloud.
 pub(crate) struct Http {
-    connector: Bounded,
+    /// Created with the first request: it reads the certificates of the system. The error is a text.
+    client: OnceLock<Result<Client, String>>,
+    uses_proxy: bool,
     limits: Limits,
     requests: Requests,
 }
 
 impl Http {
+    /// Requests go through the proxy that the environment names, if it names one and `uses_proxy` is true.
     pub(crate) fn new(limits: Limits, uses_proxy: bool, requests: Requests) -> Self {
-        let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT.min(limits.attempt)).build();
-        Self { connector: connector(settings, uses_proxy), limits, requests }
+        Self { client: OnceLock::new(), uses_proxy, limits, requests }
     }
 
     /// Makes attempts until one succeeds, one fails in a way that does not pass, or there is no time left. Each waits for its
@@ -108,55 +100,55 @@ impl Http {
         }
     }
 
-    /// The status and the text of an answer. If it requests a pause, the calls of the limiter wait.
-    pub(crate) async fn send(
+    /// The status and the text of an answer. If it requests a pause, the calls of the limiter wait. Redirections are
+    /// not followed.
+    pub(crate) async fn send<B: Into<Body>>(
         &self,
         limiter: &Limiter,
-        request: http::Request<SdkBody>,
+        request: http::Request<B>,
     ) -> Result<(u16, String), Failure> {
-        let request = HttpRequest::try_from(request).map_err(|error| Failure::Unsent(error.to_string()))?;
-        let response = self.connector.call(request).await.map_err(|error| failed(&error))?;
+        let request = reqwest::Request::try_from(request).map_err(|error| failed(&error))?;
+        let mut response = self.client()?.execute(request).await.map_err(|error| failed(&error))?;
         let status = response.status().as_u16();
-        if let Some(pause) = response.headers().get("retry-after").and_then(|pause| pause.parse().ok())
-            && [429, 503].contains(&status)
-        {
-            limiter.pause(Duration::from_secs(pause));
+        if let Some(pause) = retry_after(status, response.headers()) {
+            limiter.pause(pause);
         }
-        let body = response.into_body().collect().await.map_err(|error| match find::<LengthLimitError>(&*error) {
-            Some(_) => Failure::TooLarge(LARGEST),
-            None => Failure::Broken(causes(&*error)),
-        })?;
-        let text = String::from_utf8(body.to_bytes().into());
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
+            if body.len() + chunk.len() > LARGEST {
+                return Err(Failure::TooLarge(LARGEST));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let text = String::from_utf8(body);
         Ok((status, text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())))
     }
-}
 
-/// Connections whose answers end with an error when they become too large.
-#[derive(Debug)]
-pub(crate) struct Bounded(Connector);
-
-impl HttpConnector for Bounded {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let answer = self.0.call(request);
-        HttpConnectorFuture::new(async move {
-            Ok(answer.await?.map(|body| SdkBody::from_body_1_x(Limited::new(body, LARGEST))))
-        })
+    fn client(&self) -> Result<&Client, Failure> {
+        let client = self.client.get_or_init(|| {
+            use_ring();
+            let builder = Client::builder().connect_timeout(CONNECT.min(self.limits.attempt));
+            let builder = builder.redirect(redirect::Policy::none());
+            let builder = if self.uses_proxy { builder } else { builder.no_proxy() };
+            builder.build().map_err(|error| causes(&error))
+        });
+        client.as_ref().map_err(|error| Failure::Unsent(error.clone()))
     }
 }
 
-/// Connections, through the proxy that the environment names if there is one and it is used.
-pub(crate) fn connector(settings: HttpConnectorSettings, uses_proxy: bool) -> Bounded {
-    let mut connector = Connector::builder().connector_settings(settings).sleep_impl(TokioSleep::new());
-    connector.set_proxy_config(uses_proxy.then(ProxyConfig::from_env));
-    Bounded(connector.tls_provider(Provider::Rustls(CryptoMode::Ring)).build())
+/// Pause before the next call that an answer with this status asks for.
+pub(crate) fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    [429, 503].contains(&status).then(|| Duration::from_secs(seconds))
 }
 
-fn failed(error: &ConnectorError) -> Failure {
+/// What failed, by an error of an HTTP client.
+pub(crate) fn failed(error: &reqwest::Error) -> Failure {
     if error.is_timeout() {
         Failure::NoAnswer
-    } else if error.is_io() {
+    } else if error.is_connect() {
         Failure::Unreachable(causes(error))
-    } else if error.is_user() {
+    } else if error.is_builder() {
         Failure::Unsent(causes(error))
     } else {
         Failure::Broken(causes(error))
@@ -164,19 +156,91 @@ fn failed(error: &ConnectorError) -> Failure {
 }
 
 /// An error of this type among an error and its causes.
-fn find<'a, E: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a E> {
+pub(crate) fn find<'a, E: error::Error + 'static>(error: &'a (dyn error::Error + 'static)) -> Option<&'a E> {
     std::iter::successors(Some(error), |one| one.source()).find_map(|one| one.downcast_ref())
 }
 
-/// The text of an error and of its causes, without repetitions.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let (mut texts, mut next) = (vec![error.to_string()], error.source());
-    while let Some(one) = next {
+/// The text of an error and of its causes, without those that only repeat. That of an HTTP client quotes the URL, which may be
+/// long, so it is left out if there is a cause.
+pub(crate) fn causes(error: &(dyn error::Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for one in std::iter::successors(Some(error), |one| one.source()) {
         let text = one.to_string();
-        if !texts.iter().any(|other| other.contains(&text)) {
+        let quotes_url = one.is::<reqwest::Error>() && one.source().is_some();
+        if !quotes_url && !texts.iter().any(|other| other.contains(&text)) {
             texts.push(text);
         }
-        next = one.source();
     }
     texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, sync::Arc};
+
+    use axum::{
+        Router,
+        body::{Body, Bytes},
+        http::{StatusCode, header},
+        response::IntoResponse,
+        routing::get,
+    };
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::driver::guard::Guards;
+
+    /// Sends a GET to a server that has some pages; also returns how long the next call must wait.
+    async fn get_from_server(path: &str) -> (Result<(u16, String), Failure>, bool) {
+        let endless = || async {
+            let chunk = Bytes::from(vec![b'x'; 1 << 20]);
+            Body::from_stream(futures::stream::repeat_with(move || Ok::<_, Infallible>(chunk.clone())))
+        };
+        let moved = || async { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "/here")], "moved") };
+        let busy =
+            || async { (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "20")], "busy").into_response() };
+        let router = Router::new()
+            .route("/here", get("here"))
+            .route("/endless", get(endless))
+            .route("/moved", get(moved))
+            .route("/busy", get(busy));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}{path}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let requests = Requests::of("test", &Guards::unobserved().observer);
+        let (http, limiter) = (Http::new(Limits::default(), false, requests), Limiter::new(1.0));
+        let answer = http.send(&limiter, http::Request::get(url).body("").unwrap()).await;
+        let is_paused = timeout(Duration::from_millis(50), limiter.permit()).await.is_err();
+        (answer, is_paused)
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read() {
+        assert_eq!(get_from_server("/here").await, (Ok((200, "here".to_owned())), false));
+    }
+
+    #[tokio::test]
+    async fn an_endless_answer_is_too_large() {
+        assert_eq!(get_from_server("/endless").await.0, Err(Failure::TooLarge(LARGEST)));
+    }
+
+    #[tokio::test]
+    async fn a_redirection_is_not_followed() {
+        assert_eq!(get_from_server("/moved").await.0, Ok((307, "moved".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_asks_for_a_pause_gets_one() {
+        assert_eq!(get_from_server("/busy").await, (Ok((503, "busy".to_owned())), true));
+    }
+
+    #[tokio::test]
+    async fn the_url_is_not_part_of_the_text_of_an_error() {
+        let requests = Requests::of("test", &Guards::unobserved().observer);
+        let http = Arc::new(Http::new(Limits::default(), false, requests));
+        // A port that is reserved and where nothing listens.
+        let request = http::Request::get("http://127.0.0.1:1/filter").body("").unwrap();
+        let Err(Failure::Unreachable(text)) = http.send(&Limiter::new(1.0), request).await else { panic!() };
+        assert!(text.contains("Connection refused") && !text.contains("filter"), "{text}");
+    }
 }

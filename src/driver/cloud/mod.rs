@@ -8,10 +8,11 @@ pub(crate) mod bootstrap;
 mod class;
 mod client;
 mod coalesce;
+#[cfg(feature = "aws")]
+mod connector;
 mod credential_file;
 mod failure;
 mod fields;
-mod form;
 mod http;
 mod limiter;
 mod markers;
@@ -25,10 +26,12 @@ mod token;
 mod wanted;
 
 pub(crate) use class::check_provider;
-#[cfg(feature = "aws")]
-pub(crate) use client::connector;
 pub(crate) use client::{Http, Limits};
+#[cfg(feature = "gcp")]
+pub(crate) use client::{causes, failed, find, retry_after};
 pub(crate) use coalesce::Coalescer;
+#[cfg(feature = "aws")]
+pub(crate) use connector::connector;
 pub(crate) use credential_file::read_credential_file;
 pub(crate) use failure::Failure;
 #[cfg(feature = "gcp")]
@@ -36,7 +39,6 @@ pub(crate) use fields::choice;
 pub(crate) use fields::{filled, is_word, number};
 #[cfg(feature = "aws")]
 pub(crate) use fields::{known, required_known};
-pub(crate) use form::form;
 pub(crate) use http::code_of_status;
 pub(crate) use limiter::{Limiter, Limiters};
 pub(crate) use markers::{MarkerNames, Markers};

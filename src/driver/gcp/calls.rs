@@ -3,30 +3,33 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures::future::try_join_all;
-use serde::{Deserialize, de::DeserializeOwned};
+use google_cloud_compute_v1::model;
+use google_cloud_gax::{self as gax, options::RequestOptionsBuilder};
+use http::{HeaderName, HeaderValue};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
     accounts::Account,
-    errors::{OperationError, is_absent},
+    client::Clients,
+    errors::{failure_of_call, is_absent, pause_of},
     instance::{FIELDS, Instance},
-    rest::{Method, Request, once},
+    names::AGENT,
+    operation::{self, Operation},
+    rest,
 };
 use crate::driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, Pages, form},
+    cloud::{Failure, Limiter, Pages},
     code::Code,
 };
 
 /// VMs per page, as many as there may be.
-const PAGE: &str = "500";
+const PAGE: u32 = 500;
 /// So many names fit into a URL.
 const MOST_NAMES: usize = 50;
-/// Kinds of lists. The page of a proxy must not pass for an empty one.
-const INSTANCES: &str = "compute#instanceList";
-const OPERATIONS: &str = "compute#operationList";
-/// The fields of an operation that are looked at.
-const OPERATION_FIELDS: &str = "name,status,clientOperationId,httpErrorStatusCode,error/errors(code,message)";
+/// Header with the fields that an answer has.
+const MASK: HeaderName = HeaderName::from_static("x-goog-fieldmask");
 /// The beginning of all kinds.
 const KIND: &str = "compute#";
 /// Warnings with which a list is not complete.
@@ -35,60 +38,44 @@ const PARTIAL: [&str; 2] = ["UNREACHABLE", "PARTIAL_SUCCESS"];
 /// The Compute API in one project with one account.
 #[derive(Clone)]
 pub(super) struct Compute {
-    pub http: Arc<Http>,
     pub account: Arc<Account>,
     pub project: String,
     /// What no text may contain.
     pub secret: SecretData,
 }
 
-/// Work that Google does after its answer.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Operation {
-    pub name: String,
-    status: String,
-    /// The ID of the request that began it.
-    #[serde(default)]
-    pub client_operation_id: String,
-    #[serde(default)]
-    error: Option<Errors>,
-    #[serde(default)]
-    http_error_status_code: u16,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Errors {
-    errors: Vec<OperationError>,
-}
-
-impl Operation {
-    pub(super) fn is_done(&self) -> bool {
-        self.status == "DONE"
-    }
-
-    /// Why it failed, with the HTTP status that stands for it. `None` if it did not.
-    pub(super) fn failure(&self) -> Option<(&[OperationError], u16)> {
-        self.error.as_ref().map(|error| (error.errors.as_slice(), self.http_error_status_code))
-    }
-}
-
 /// A page of a list.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
 struct Page<T> {
-    kind: String,
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
-    next_page_token: Option<String>,
-    warning: Option<Warning>,
+    /// Whether its kind is right: the page of a proxy must not pass for an empty list.
+    is_of_kind: bool,
+    /// `None` if one of them has no name.
+    items: Option<Vec<T>>,
+    next: Option<String>,
+    warning: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Warning {
-    #[serde(default)]
-    code: String,
+impl From<model::InstanceList> for Page<Instance> {
+    fn from(list: model::InstanceList) -> Self {
+        let warning = list.warning.and_then(|warning| warning.code);
+        Self {
+            is_of_kind: list.kind.as_deref() == Some("compute#instanceList"),
+            items: list.items.into_iter().map(Instance::of).collect(),
+            next: list.next_page_token,
+            warning: warning.and_then(|code| code.name().map(str::to_owned)),
+        }
+    }
+}
+
+impl From<model::OperationList> for Page<Operation> {
+    fn from(list: model::OperationList) -> Self {
+        let warning = list.warning.and_then(|warning| warning.code);
+        Self {
+            is_of_kind: list.kind.as_deref() == Some("compute#operationList"),
+            items: list.items.into_iter().map(Operation::of).collect(),
+            next: list.next_page_token,
+            warning: warning.and_then(|code| code.name().map(str::to_owned)),
+        }
+    }
 }
 
 /// Whether a call may be repeated although its outcome is not known.
@@ -110,8 +97,16 @@ impl Compute {
 
     /// All VMs of a zone, whoever made them, or those that a filter lets pass.
     pub(super) async fn instances(&self, zone: &str, filter: Option<&str>) -> Result<Vec<Instance>, DriverError> {
-        let path = self.path(zone, "instances");
-        let list = self.list("instance_list", &path, (INSTANCES, FIELDS), filter, Repeat::Yes).await;
+        let service = "instance_list";
+        let page = |token: Option<String>| async move {
+            let send = |clients: &Clients| {
+                let list = clients.instances.list().set_project(&self.project).set_zone(zone).set_max_results(PAGE);
+                let list = list.set_or_clear_filter(filter).set_or_clear_page_token(token.as_deref());
+                list.with_user_agent(AGENT).with_custom_header(MASK, HeaderValue::from_static(FIELDS)).send()
+            };
+            self.call(service, &self.account.limiters.reads, Repeat::Yes, send).await.map(Page::from)
+        };
+        let list = all_pages(service, page).await;
         list.map_err(|failure| self.error(&failure, &format!("instances.list of zone {zone}")))
     }
 
@@ -123,61 +118,48 @@ impl Compute {
         field: &str,
         values: &BTreeSet<String>,
     ) -> Result<Vec<Operation>, Failure> {
-        let path = self.path(zone, "operations");
         let all: Vec<&String> = values.iter().collect();
-        let some = all.chunks(MOST_NAMES).map(|some| async {
-            let filter = filter_of(field, some.iter().copied());
-            self.list("operations_get", &path, (OPERATIONS, OPERATION_FIELDS), Some(&filter), Repeat::No).await
-        });
+        let some =
+            all.chunks(MOST_NAMES).map(|some| self.some_operations(zone, filter_of(field, some.iter().copied())));
         Ok(try_join_all(some).await?.into_iter().flatten().collect())
     }
 
-    /// All pages of a list of things of a kind with their fields.
-    async fn list<T: DeserializeOwned>(
-        &self,
-        service: &'static str,
-        path: &str,
-        (kind, fields): (&str, &str),
-        filter: Option<&str>,
-        repeat: Repeat,
-    ) -> Result<Vec<T>, Failure> {
-        let fields = format!("kind,nextPageToken,warning/code,items({fields})");
-        let incomplete = |name: &str, message: &str| Failure::Named {
-            code: Code::Unavailable,
-            name: name.to_owned(),
-            message: message.to_owned(),
+    async fn some_operations(&self, zone: &str, filter: String) -> Result<Vec<Operation>, Failure> {
+        let (service, filter) = ("operations_get", filter.as_str());
+        let page = |token: Option<String>| async move {
+            let send = |clients: &Clients| {
+                let list = clients.operations.list().set_project(&self.project).set_zone(zone).set_max_results(PAGE);
+                let list = list.set_filter(filter).set_or_clear_page_token(token.as_deref());
+                list.with_user_agent(AGENT).with_custom_header(MASK, HeaderValue::from_static(operation::FIELDS)).send()
+            };
+            self.call(service, &self.account.limiters.reads, Repeat::No, send).await.map(Page::from)
         };
-        let mut pages = Pages::new(service);
-        loop {
-            let mut query = vec![("fields", fields.as_str()), ("maxResults", PAGE)];
-            query.extend(filter.map(|filter| ("filter", filter)));
-            query.extend(pages.token().map(|page| ("pageToken", page)));
-            let list = self.call::<Page<T>>(service, Method::Get, path, &query, None, repeat).await?;
-            if list.kind != kind {
-                return Err(Failure::Unreadable(200));
-            }
-            let warning = list.warning.map(|warning| warning.code).unwrap_or_default();
-            if PARTIAL.contains(&warning.as_str()) {
-                // A part of the list must not pass for all of it.
-                return Err(incomplete(&warning, "the list is partial"));
-            }
-            let added = pages.add(list.items, list.next_page_token);
-            if added.map_err(|error| incomplete("nextPageToken", &error.message))? {
-                return Ok(pages.into_items());
-            }
-        }
+        all_pages(service, page).await
     }
 
     /// Begins to create a VM, or returns the operation of an earlier request with the same ID.
-    pub(super) async fn insert(&self, zone: &str, request_id: &str, body: &Value) -> Result<Operation, Failure> {
-        let path = self.path(zone, "instances");
-        self.call("instance_create", Method::Post, &path, &[("requestId", request_id)], Some(body), Repeat::Yes).await
+    pub(super) async fn insert(
+        &self,
+        zone: &str,
+        request_id: &str,
+        body: &model::Instance,
+    ) -> Result<Operation, Failure> {
+        let send = |clients: &Clients| {
+            let insert = clients.instances.insert().set_project(&self.project).set_zone(zone);
+            insert.set_request_id(request_id).set_body(body.clone()).with_user_agent(AGENT).send()
+        };
+        let begun = self.call("instance_create", &self.account.limiters.writes, Repeat::Yes, send).await?;
+        Operation::of(begun).ok_or(Failure::Unreadable(200))
     }
 
     /// Begins to delete a VM. `None` if there is none. It is not repeated: meanwhile another VM may have the name.
     pub(super) async fn delete(&self, zone: &str, name: &str) -> Result<Option<Operation>, DriverError> {
-        let path = self.path(zone, &format!("instances/{name}"));
-        match self.call("instance_delete", Method::Delete, &path, &[], None, Repeat::No).await {
+        let send = |clients: &Clients| {
+            let delete = clients.instances.delete().set_project(&self.project).set_zone(zone);
+            delete.set_instance(name).with_user_agent(AGENT).send()
+        };
+        let begun = self.call("instance_delete", &self.account.limiters.writes, Repeat::No, send).await;
+        match begun.and_then(|begun| Operation::of(begun).ok_or(Failure::Unreadable(200))) {
             Ok(operation) => Ok(Some(operation)),
             Err(failure) if is_absent(&failure) => Ok(None),
             Err(failure) => Err(self.error(&failure, &format!("instances.delete of {name}"))),
@@ -186,14 +168,19 @@ impl Compute {
 
     /// An operation as it is now.
     pub(super) async fn operation(&self, zone: &str, name: &str) -> Result<Operation, Failure> {
-        let path = self.path(zone, &format!("operations/{name}"));
-        self.call("operations_get", Method::Get, &path, &[], None, Repeat::No).await
+        let send = |clients: &Clients| {
+            let get = clients.operations.get().set_project(&self.project).set_zone(zone);
+            get.set_operation(name).with_user_agent(AGENT).send()
+        };
+        let found = self.call("operations_get", &self.account.limiters.reads, Repeat::No, send).await?;
+        Operation::of(found).ok_or(Failure::Unreadable(200))
     }
 
     /// What is at a path below a project. `None` if Google says that there is nothing.
     pub(super) async fn get<T: DeserializeOwned>(&self, project: &str, path: &str) -> Result<Option<T>, DriverError> {
         let path = if path.is_empty() { format!("projects/{project}") } else { format!("projects/{project}/{path}") };
-        self.look(&self.account.url, &path, |kind| kind["kind"].as_str().is_some_and(|it| it.starts_with(KIND))).await
+        let is_it = |found: &Value| found["kind"].as_str().is_some_and(|kind| kind.starts_with(KIND));
+        self.look(&self.account.url(&path), &path, is_it).await
     }
 
     /// Whether a service account exists, of whatever project.
@@ -203,7 +190,7 @@ impl Compute {
             return Err(DriverError::new(Code::Unimplemented, message));
         };
         let path = format!("v1/projects/-/serviceAccounts/{email}");
-        let found = self.look::<Value>(url, &path, |account| account["email"] == email).await?;
+        let found = self.look::<Value>(&format!("{url}/{path}"), &path, |account| account["email"] == email).await?;
         Ok(found.map(drop))
     }
 
@@ -218,8 +205,7 @@ impl Compute {
             // No name is like that, and it could lead elsewhere.
             return Ok(None);
         }
-        let found = self.call("resource_get", Method::Get, &format!("{url}/{path}"), &[], None, Repeat::Yes).await;
-        let read = match found {
+        let read = match self.read(&format!("{url}?prettyPrint=false")).await {
             Ok(found) if is_it(&found) => serde_json::from_value(found).map_err(|_| Failure::Unreadable(200)),
             Ok(_) => Err(Failure::Unreadable(200)),
             Err(failure) if is_absent(&failure) => return Ok(None),
@@ -232,37 +218,78 @@ impl Compute {
         failure.error(what, &self.secret)
     }
 
-    fn path(&self, zone: &str, rest: &str) -> String {
-        format!("{}/projects/{}/zones/{zone}/{rest}", self.account.url, self.project)
+    /// Reads a resource without the crate of the Compute API.
+    async fn read(&self, url: &str) -> Result<Value, Failure> {
+        let Account { http, limiters, .. } = &*self.account;
+        let token = self.token().await?;
+        let request = rest::get(url, &token)?;
+        let once = || rest::once(http, &limiters.reads, &request);
+        let answer =
+            http.repeat(&limiters.reads, "resource_get", once, |failure: &Failure| failure.code().is_transient()).await;
+        self.judge_token(&token, answer).await
     }
 
-    /// `service` is what the metrics call it.
-    async fn call<T: DeserializeOwned>(
+    /// Makes a call with the crate of the Compute API. `service` is what the metrics call it.
+    async fn call<T, F>(
         &self,
         service: &'static str,
-        method: Method,
-        path: &str,
-        query: &[(&str, &str)],
-        body: Option<&Value>,
+        limiter: &Limiter,
         repeat: Repeat,
-    ) -> Result<T, Failure> {
-        let query = form(query.iter().copied().chain([("prettyPrint", "false")]));
-        let token = self.account.token(&self.http).await?;
-        let request = Request {
-            method,
-            url: format!("{path}?{query}"),
-            token: Some(&token),
-            body: body.map(Value::to_string),
-            is_form: false,
+        send: impl Fn(&Clients) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = gax::Result<T>>,
+    {
+        // An attempt takes the same token. Fetching one has its own limits.
+        let token = self.token().await?;
+        let clients = self.account.clients().await?;
+        let once = || async {
+            send(clients).await.map_err(|error| {
+                if let Some(pause) = pause_of(&error) {
+                    limiter.pause(pause);
+                }
+                failure_of_call(&error)
+            })
         };
         let may_pass = |failure: &Failure| repeat == Repeat::Yes && failure.code().is_transient();
-        let limiters = &self.account.limiters;
-        let limiter = if method == Method::Get { &limiters.reads } else { &limiters.writes };
-        let answer = self.http.repeat(limiter, service, || once(&self.http, limiter, &request), may_pass).await;
+        let answer = self.account.http.repeat(limiter, service, once, may_pass).await;
+        self.judge_token(&token, answer).await
+    }
+
+    async fn token(&self) -> Result<String, Failure> {
+        self.account.tokens.for_call().await.map_err(Failure::Credentials)
+    }
+
+    /// Forgets a token that an answer refuses.
+    async fn judge_token<T>(&self, token: &str, answer: Result<T, Failure>) -> Result<T, Failure> {
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
-            self.account.forget(&token).await;
+            self.account.tokens.forget(token).await;
         }
         answer
+    }
+}
+
+/// The items of all pages of a list. A part of it must not pass for all of it.
+async fn all_pages<T, F>(what: &'static str, page: impl Fn(Option<String>) -> F) -> Result<Vec<T>, Failure>
+where
+    F: Future<Output = Result<Page<T>, Failure>>,
+{
+    let incomplete = |name: &str, message: &str| Failure::Named {
+        code: Code::Unavailable,
+        name: name.to_owned(),
+        message: message.to_owned(),
+    };
+    let mut pages = Pages::new(what);
+    loop {
+        let Page { is_of_kind, items, next, warning } = page(pages.token().map(str::to_owned)).await?;
+        let items = items.filter(|_| is_of_kind).ok_or(Failure::Unreadable(200))?;
+        if let Some(warning) = warning.filter(|warning| PARTIAL.contains(&warning.as_str())) {
+            return Err(incomplete(&warning, "the list is partial"));
+        }
+        let added = pages.add(items, next);
+        if added.map_err(|error| incomplete("nextPageToken", &error.message))? {
+            return Ok(pages.into_items());
+        }
     }
 }
 

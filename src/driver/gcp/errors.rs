@@ -1,10 +1,17 @@
 //! Errors of Google as codes.
 
+use std::time::Duration;
+
+use google_cloud_gax::error::{
+    Error,
+    rpc::{self, Status, StatusDetails},
+};
 use serde::Deserialize;
 
+use super::operation::OperationError;
 use crate::driver::{
     DriverError, SecretData,
-    cloud::{Failure, code_of_status, safe_text},
+    cloud::{Failure, causes, code_of_status, failed, find, retry_after, safe_text},
     code::Code,
 };
 
@@ -131,12 +138,65 @@ pub(super) fn failure_of(status: u16, text: &str) -> Failure {
     Failure::Named { code: code_of(&name, &message, status), name, message }
 }
 
-/// An error of an operation.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct OperationError {
-    pub code: String,
-    pub message: String,
+/// What failed, by the error of a call of the Compute API.
+pub(super) fn failure_of_call(error: &Error) -> Failure {
+    if let Some(error) = find::<DriverError>(error) {
+        return Failure::Credentials(error.clone());
+    }
+    if let (Some(status), Some(code)) = (error.status(), error.http_status_code()) {
+        let (name, message) = (name_of(status, code), text_of(status));
+        return Failure::Named { code: code_of(&name, &message, code), name, message };
+    }
+    if let Some(code) = error.http_status_code() {
+        let text = error.http_payload().map(|payload| String::from_utf8_lossy(payload)).unwrap_or_default();
+        return failure_of(code, &text);
+    }
+    if error.is_deserialization() {
+        return Failure::Unreadable(200);
+    }
+    find(error).map_or_else(|| Failure::Unsent(causes(error)), failed)
+}
+
+/// The reason of an error, otherwise the name of its status. Details hide the reasons in the older form of an error, so a
+/// status without a name is that of HTTP.
+fn name_of(status: &Status, code: u16) -> String {
+    let mut reasons = status.details.iter().filter_map(|detail| match detail {
+        StatusDetails::ErrorInfo(info) => Some(info.reason.clone()).filter(|reason| !reason.is_empty()),
+        _ => None,
+    });
+    let is_quota = |detail: &StatusDetails| matches!(detail, StatusDetails::QuotaFailure(_));
+    reasons.next().unwrap_or_else(|| match (status.code, code) {
+        (_, 403) if status.details.iter().any(is_quota) => "QUOTA_EXCEEDED".to_owned(),
+        (rpc::Code::Unknown, 404) if !status.details.is_empty() => rpc::Code::NotFound.to_string(),
+        (rpc::Code::Unknown, _) => String::new(),
+        (name, _) => name.to_string(),
+    })
+}
+
+/// The message of an error, with the quotas that it names.
+fn text_of(status: &Status) -> String {
+    let mut text = status.message.clone();
+    for detail in &status.details {
+        if let StatusDetails::QuotaFailure(failure) = detail {
+            for violation in &failure.violations {
+                text += &format!(" (quota of {}: {})", violation.subject, violation.description);
+            }
+        }
+    }
+    text
+}
+
+/// Pause before the next call that Google asks for.
+pub(super) fn pause_of(error: &Error) -> Option<Duration> {
+    let details = error.status().map(|status| status.details.as_slice()).unwrap_or_default();
+    let told = details.iter().find_map(|detail| match detail {
+        StatusDetails::RetryInfo(info) => {
+            let delay = info.retry_delay?;
+            Some(Duration::new(delay.seconds().try_into().ok()?, delay.nanos().try_into().ok()?))
+        }
+        _ => None,
+    });
+    told.or_else(|| retry_after(error.http_status_code()?, error.http_headers()?))
 }
 
 /// What failed, by the errors of an operation. Of several the one that lets another pool be used counts, else the last.
@@ -154,7 +214,10 @@ pub(super) fn operation_failed(what: &str, errors: &[OperationError], status: u1
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Bytes;
+    use http::HeaderMap;
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     #[rstest]
     #[case("RESOURCE_POOL_EXHAUSTED")]
@@ -221,11 +284,73 @@ mod tests {
         assert_eq!(failure_of(403, text), expected);
     }
 
+    /// The error of a call with this answer, as the crate makes it.
+    fn error_of_call(code: u16, text: &str) -> Error {
+        let body = Bytes::from(text.to_owned());
+        match Status::try_from(&body) {
+            Ok(status) => Error::service_with_http_metadata(status, Some(code), Some(HeaderMap::new())),
+            Err(_) => Error::http(code, HeaderMap::new(), body),
+        }
+    }
+
+    fn with_details(status: &str, details: &Value) -> String {
+        json!({"error": {"message": "m", "status": status, "details": details}}).to_string()
+    }
+
+    fn detail(kind: &str, mut fields: Value) -> Value {
+        fields["@type"] = format!("type.googleapis.com/google.rpc.{kind}").into();
+        fields
+    }
+
+    #[rstest]
+    #[case::reason(403, json!({"error": {"message": "m", "errors": [{"reason": "quotaExceeded"}]}}).to_string(), "quotaExceeded", Code::ResourceExhausted)]
+    #[case::status(403, with_details("PERMISSION_DENIED", &json!([])), "PERMISSION_DENIED", Code::PermissionDenied)]
+    #[case::details(429, with_details("RESOURCE_EXHAUSTED", &json!([detail("ErrorInfo", json!({"reason": "RATE_LIMIT_EXCEEDED"}))])), "RATE_LIMIT_EXCEEDED", Code::Unavailable)]
+    #[case::details_without_a_reason(404, with_details("", &json!([detail("LocalizedMessage", json!({"locale": "en"}))])), "NOT_FOUND", Code::InvalidArgument)]
+    #[case::not_of_google(404, json!({"error": {"message": "m"}}).to_string(), "", Code::Internal)]
+    fn an_error_of_a_call_has_its_reason(
+        #[case] status: u16,
+        #[case] text: String,
+        #[case] name: &str,
+        #[case] code: Code,
+    ) {
+        let expected = Failure::Named { code, name: name.to_owned(), message: "m".to_owned() };
+        assert_eq!(failure_of_call(&error_of_call(status, &text)), expected);
+    }
+
+    #[test]
+    fn a_call_that_exceeds_a_quota_names_it() {
+        let violation = json!({"subject": "project:p", "description": "Limit 'CPUS' exceeded."});
+        let details = json!([detail("QuotaFailure", json!({ "violations": [violation] }))]);
+        let error = error_of_call(403, &with_details("PERMISSION_DENIED", &details));
+        let Failure::Named { code, name, message } = failure_of_call(&error) else { panic!("{error}") };
+        assert_eq!((code, name.as_str()), (Code::ResourceExhausted, "QUOTA_EXCEEDED"));
+        assert_eq!(message, "m (quota of project:p: Limit 'CPUS' exceeded.)");
+    }
+
+    #[rstest]
+    #[case::told("1.5s", Some(Duration::from_millis(1500)))]
+    #[case::past("-1s", None)]
+    fn an_error_has_the_pause_that_google_asks_for(#[case] delay: &str, #[case] expected: Option<Duration>) {
+        let details = json!([detail("RetryInfo", json!({ "retryDelay": delay }))]);
+        let error = error_of_call(429, &with_details("RESOURCE_EXHAUSTED", &details));
+        assert_eq!(pause_of(&error), expected);
+    }
+
+    #[test]
+    fn a_retry_after_header_is_a_pause() {
+        let headers = HeaderMap::from_iter([(http::header::RETRY_AFTER, "7".parse().unwrap())]);
+        let error = |code| Error::http(code, headers.clone(), Bytes::new());
+        assert_eq!(pause_of(&error(503)), Some(Duration::from_secs(7)));
+        assert_eq!(pause_of(&error(200)), None);
+    }
+
     #[rstest]
     #[case("<html></html>")]
     #[case("{}")]
     fn what_is_no_error_of_google_is_known_by_its_status(#[case] text: &str) {
         assert_eq!(failure_of(502, text), Failure::Status(502));
+        assert_eq!(failure_of_call(&error_of_call(502, text)), Failure::Status(502));
     }
 
     #[rstest]

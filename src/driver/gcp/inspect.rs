@@ -63,7 +63,7 @@ struct Deprecated {
 #[serde(rename_all = "camelCase")]
 struct AcceleratorType {
     #[serde(default)]
-    maximum_cards_per_instance: i64,
+    maximum_cards_per_instance: i32,
 }
 
 #[derive(Deserialize)]
@@ -89,7 +89,7 @@ struct Anything {}
 impl Session {
     /// Looks for everything that the class needs.
     pub(super) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
-        let (project, who) = (&self.compute.project, self.compute.account.identity());
+        let (project, who) = (&self.compute.project, self.compute.account.tokens.identity());
         let found: Found<Project> = self.compute.get(project, "").await;
         let account = match &found {
             // Everything else would fail for the same reason.

@@ -1,9 +1,7 @@
-//! What Google tells of a VM.
+//! VMs of Compute Engine, as far as the driver reads them.
 
-use std::collections::BTreeMap;
-
+use google_cloud_compute_v1::model;
 use k8s_openapi::api::core::v1::NodeAddress;
-use serde::Deserialize;
 
 use super::{
     names::{IDS, MARKERS, OWNER_LABEL, UID_LABEL},
@@ -11,58 +9,41 @@ use super::{
 };
 use crate::driver::{ListedVm, Vm, cloud::Wanted};
 
-/// The fields that look-ups ask for. Metadata are none of them: they contain the user data of other machines.
-pub(super) const FIELDS: &str = "name,status,labels,tags/items,\
-     networkInterfaces(networkIP,ipv6Address,accessConfigs/natIP,ipv6AccessConfigs/externalIpv6)";
+/// The fields that lists ask for. Metadata are none of them: they contain the user data of other machines.
+pub(super) const FIELDS: &str = "kind,nextPageToken,warning.code,items.name,items.status,items.labels,items.tags.items,\
+     items.networkInterfaces.networkIP,items.networkInterfaces.ipv6Address,\
+     items.networkInterfaces.accessConfigs.natIP,items.networkInterfaces.ipv6AccessConfigs.externalIpv6";
 
-/// A VM that Google knows.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// A VM.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Instance {
     pub name: String,
-    #[serde(default)]
+    /// As Google writes it, also a newer one.
     status: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    #[serde(default)]
-    tags: Tags,
-    #[serde(default)]
-    network_interfaces: Vec<Interface>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Tags {
-    items: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Interface {
-    #[serde(rename = "networkIP")]
-    network_ip: String,
-    ipv6_address: String,
-    access_configs: Vec<AccessConfig>,
-    ipv6_access_configs: Vec<Ipv6AccessConfig>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct AccessConfig {
-    #[serde(rename = "natIP")]
-    nat_ip: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Ipv6AccessConfig {
-    external_ipv6: String,
+    uid: Option<String>,
+    owner: Option<String>,
+    tags: Vec<String>,
+    /// Kinds and addresses in the order of the interfaces.
+    addresses: Vec<(&'static str, String)>,
 }
 
 /// States of VMs that exist and do not run. `TERMINATED` is the state of a stopped VM.
 const HALTED: [&str; 5] = ["STOPPING", "STOPPED", "TERMINATED", "SUSPENDING", "SUSPENDED"];
 
 impl Instance {
+    /// `None` if it has no name.
+    pub(super) fn of(found: model::Instance) -> Option<Self> {
+        let mut labels = found.labels;
+        Some(Self {
+            name: found.name?,
+            status: found.status.and_then(|status| status.name().map(str::to_owned)).unwrap_or_default(),
+            uid: labels.remove(UID_LABEL),
+            owner: labels.remove(OWNER_LABEL),
+            tags: found.tags.map(|tags| tags.items).unwrap_or_default(),
+            addresses: found.network_interfaces.into_iter().flat_map(addresses_of).collect(),
+        })
+    }
+
     /// Whether its creation may still fail, for want of resources. In any other state it exists, also when it is stopped:
     /// only Google knows whether it is being deleted.
     pub(super) fn is_provisioning(&self) -> bool {
@@ -71,7 +52,7 @@ impl Instance {
 
     /// The instance as a list shows it.
     pub(super) fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.name, self.labels.get(OWNER_LABEL).cloned())
+        ListedVm::new(&self.name, self.owner.clone())
     }
 
     /// Whether it is one of the class.
@@ -106,25 +87,27 @@ impl Instance {
     }
 
     fn uid(&self) -> Option<&str> {
-        self.labels.get(UID_LABEL).map(String::as_str)
+        self.uid.as_deref()
     }
 
     fn tags(&self) -> impl Iterator<Item = &str> + Clone {
-        self.tags.items.iter().map(String::as_str)
+        self.tags.iter().map(String::as_str)
     }
 
     /// Addresses in the order of the interfaces, then the name.
     fn addresses(&self) -> Vec<NodeAddress> {
-        let mut found: Vec<(&str, &str)> = Vec::new();
-        for interface in &self.network_interfaces {
-            found.extend([("InternalIP", &*interface.network_ip), ("InternalIP", &*interface.ipv6_address)]);
-            found.extend(interface.access_configs.iter().map(|one| ("ExternalIP", &*one.nat_ip)));
-            found.extend(interface.ipv6_access_configs.iter().map(|one| ("ExternalIP", &*one.external_ipv6)));
-        }
-        found.push(("Hostname", &self.name));
-        found.retain(|(_, address)| !address.is_empty());
+        let found = self.addresses.iter().map(|(kind, address)| (*kind, address.as_str()));
         let address =
             |(kind, address): (&str, &str)| NodeAddress { type_: kind.to_owned(), address: address.to_owned() };
-        found.into_iter().map(address).collect()
+        found.chain([("Hostname", self.name.as_str())]).map(address).collect()
     }
+}
+
+/// The addresses of an interface: kinds and values that are not empty.
+fn addresses_of(interface: model::NetworkInterface) -> impl Iterator<Item = (&'static str, String)> {
+    let internal = [interface.network_ip, interface.ipv_6_address].map(|address| ("InternalIP", address));
+    let ipv4 = interface.access_configs.into_iter().map(|one| ("ExternalIP", one.nat_ip));
+    let ipv6 = interface.ipv_6_access_configs.into_iter().map(|one| ("ExternalIP", one.external_ipv_6));
+    let all = internal.into_iter().chain(ipv4).chain(ipv6);
+    all.filter_map(|(kind, address)| Some((kind, address.filter(|address| !address.is_empty())?)))
 }

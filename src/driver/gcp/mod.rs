@@ -2,14 +2,17 @@
 //!
 //! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-clouds.md` compares the two.
 
+mod access;
 mod accounts;
 mod calls;
+mod client;
 mod credentials;
 mod errors;
 mod inspect;
 mod instance;
 mod jwt;
 mod names;
+mod operation;
 mod operations;
 mod order;
 mod quota;
@@ -20,6 +23,7 @@ mod session;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod user_data;
 mod volumes;
 
@@ -30,7 +34,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 pub(super) use self::names::NAME;
 use self::{
-    accounts::{Access, AccountKey, Accounts},
+    access::Access,
+    accounts::{AccountKey, Accounts},
     calls::Compute,
     instance::Instance,
     names::is_instance_name,
@@ -84,7 +89,6 @@ type Found = Result<Arc<Vec<Instance>>, DriverError>;
 /// The driver of Google Cloud.
 struct GcpDriver {
     patience: Patience,
-    http: Arc<Http>,
     accounts: Accounts,
     /// Look-ups of Machines in one zone with one account that wait at the same time.
     look_ups: Coalescer<LookUpKey, Found>,
@@ -94,10 +98,10 @@ struct GcpDriver {
 
 impl GcpDriver {
     fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+        let http = Arc::new(Http::new(access.limits, access.uses_proxy, requests));
         Self {
             patience,
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            accounts: Accounts::new(access),
+            accounts: Accounts::new(access, http),
             look_ups: Coalescer::new(patience.window),
             operations: Operations::new(patience.pace, patience.window),
             running: Running::new(patience.pace.total),
@@ -114,7 +118,7 @@ impl GcpDriver {
         let login = self.accounts.login(secret)?;
         let key = AccountKey::from(&login);
         let account = self.accounts.get(&key);
-        let compute = Compute { http: Arc::clone(&self.http), account, project: login.project, secret: secret.clone() };
+        let compute = Compute { account, project: login.project, secret: secret.clone() };
         Ok(Session { spec, scope, key, compute })
     }
 

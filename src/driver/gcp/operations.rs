@@ -12,8 +12,8 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    calls::Operation,
     errors::{is_not_found, is_throttled, operation_failed},
+    operation::Operation,
     request_id::spent,
     running::Begun,
     session::{LookUpKey, Session},

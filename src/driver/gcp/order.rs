@@ -1,10 +1,14 @@
 //! The request that creates a VM. What is empty, zero or false is left out, as Google's own clients do.
 
-use serde_json::{Map, Value, json};
+use google_cloud_compute_v1::model::{
+    AcceleratorConfig, AccessConfig, AdvancedMachineFeatures, AliasIpRange, AttachedDisk, AttachedDiskInitializeParams,
+    CustomerEncryptionKey, Instance, Metadata, NetworkInterface, Scheduling, ServiceAccount, ShieldedInstanceConfig,
+    Tags, metadata::Items,
+};
 
 use super::{
     names::{OWNER_LABEL, UID_LABEL},
-    spec::{Disk, NetworkInterface, SCRATCH, Shielded, Spec},
+    spec::{self, SCRATCH, Spec},
     user_data::Item,
 };
 
@@ -24,164 +28,125 @@ pub(super) struct Order<'a> {
 
 impl Order<'_> {
     /// The body of `instances.insert`.
-    pub(super) fn body(&self) -> Value {
+    pub(super) fn body(&self) -> Instance {
         let Self { spec, project, .. } = *self;
         let Spec { zone, .. } = spec;
-        object([
-            ("name", Some(self.machine.into())),
-            ("machineType", Some(format!("zones/{zone}/machineTypes/{}", spec.machine_type).into())),
-            ("canIpForward", on(spec.can_ip_forward)),
-            ("deletionProtection", on(spec.deletion_protection)),
-            ("description", text(&spec.description)),
-            ("disks", Some(spec.disks.iter().map(|one| disk(one, zone)).collect())),
-            ("guestAccelerators", self.accelerators()),
-            ("labels", Some(self.labels())),
-            ("metadata", Some(json!({ "items": self.metadata() }))),
-            ("minCpuPlatform", text(&spec.min_cpu_platform)),
-            (
-                "networkInterfaces",
-                Some(spec.network_interfaces.iter().map(|one| interface(one, project, spec)).collect()),
-            ),
-            ("scheduling", Some(self.scheduling())),
-            ("serviceAccounts", list(self.service_accounts())),
-            ("tags", Some(json!({ "items": spec.tags }))),
-            ("shieldedInstanceConfig", spec.shielded.as_ref().map(shielded)),
-            (
-                "advancedMachineFeatures",
-                spec.nested_virtualization.map(|is_on| object([("enableNestedVirtualization", on(is_on))])),
-            ),
-        ])
+        let features = |is_on| AdvancedMachineFeatures::new().set_or_clear_enable_nested_virtualization(on(is_on));
+        Instance::new()
+            .set_name(self.machine)
+            .set_machine_type(format!("zones/{zone}/machineTypes/{}", spec.machine_type))
+            .set_or_clear_can_ip_forward(on(spec.can_ip_forward))
+            .set_or_clear_deletion_protection(on(spec.deletion_protection))
+            .set_or_clear_description(spec.description.as_deref())
+            .set_disks(spec.disks.iter().map(|one| disk(one, zone)))
+            .set_guest_accelerators(self.accelerators())
+            .set_labels(self.labels())
+            .set_metadata(Metadata::new().set_items(self.metadata()))
+            .set_or_clear_min_cpu_platform(spec.min_cpu_platform.as_deref())
+            .set_network_interfaces(spec.network_interfaces.iter().map(|one| interface(one, project, spec)))
+            .set_scheduling(self.scheduling())
+            .set_service_accounts(self.service_accounts())
+            .set_tags(Tags::new().set_items(&spec.tags))
+            .set_or_clear_shielded_instance_config(spec.shielded.as_ref().map(shielded))
+            .set_or_clear_advanced_machine_features(spec.nested_virtualization.map(features))
     }
 
-    fn labels(&self) -> Value {
-        let mut labels: Map<String, Value> =
-            self.spec.labels.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
-        labels.insert(UID_LABEL.to_owned(), self.uid.into());
-        if !self.owner.is_empty() {
-            labels.insert(OWNER_LABEL.to_owned(), self.owner.into());
-        }
-        Value::Object(labels)
+    fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let of_class = self.spec.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let owner = Some((OWNER_LABEL, self.owner)).filter(|(_, owner)| !owner.is_empty());
+        // Of several with the same key the last counts.
+        of_class.chain([(UID_LABEL, self.uid)]).chain(owner)
     }
 
     /// The user data comes first.
-    fn metadata(&self) -> Vec<Value> {
-        let user_data = self.user_data.iter().map(|(key, value)| json!({ "key": key, "value": value }));
-        let items = self.spec.metadata.iter().map(|(key, value)| {
-            object([
-                ("key", Some(key.as_str().into()).filter(|_| !key.is_empty())),
-                ("value", value.as_deref().map(Value::from)),
-            ])
-        });
-        user_data.chain(items).collect()
+    fn metadata(&self) -> impl Iterator<Item = Items> {
+        let user_data = self.user_data.iter().map(|(key, value)| Items::new().set_key(*key).set_value(value));
+        user_data.chain(self.spec.metadata.iter().map(|(key, value)| {
+            let key = Some(key).filter(|key| !key.is_empty());
+            Items::new().set_or_clear_key(key).set_or_clear_value(value.as_deref())
+        }))
     }
 
-    fn accelerators(&self) -> Option<Value> {
+    fn accelerators(&self) -> Option<AcceleratorConfig> {
         let (gpu, project, zone) = (self.spec.gpu.as_ref()?, self.project, &self.spec.zone);
         let kind = format!("projects/{project}/zones/{zone}/acceleratorTypes/{}", gpu.accelerator_type);
-        Some(json!([{ "acceleratorType": kind, "acceleratorCount": gpu.count }]))
+        Some(AcceleratorConfig::new().set_accelerator_type(kind).set_accelerator_count(gpu.count))
     }
 
-    fn scheduling(&self) -> Value {
+    fn scheduling(&self) -> Scheduling {
         let scheduling = &self.spec.scheduling;
-        object([
-            ("automaticRestart", Some(scheduling.automatic_restart.into())),
-            ("onHostMaintenance", Some(scheduling.on_host_maintenance.as_str().into())),
-            ("preemptible", on(scheduling.preemptible)),
-        ])
+        Scheduling::new()
+            .set_automatic_restart(scheduling.automatic_restart)
+            .set_on_host_maintenance(scheduling.on_host_maintenance.as_str())
+            .set_or_clear_preemptible(on(scheduling.preemptible))
     }
 
-    fn service_accounts(&self) -> Vec<Value> {
-        let account = |email: &Option<String>, scopes: &[String]| {
-            object([
-                ("email", text(email)),
-                ("scopes", list(scopes.iter().map(|scope| scope.as_str().into()).collect())),
-            ])
+    fn service_accounts(&self) -> impl Iterator<Item = ServiceAccount> {
+        let account = |one: &spec::ServiceAccount| {
+            ServiceAccount::new().set_or_clear_email(one.email.as_deref()).set_scopes(&one.scopes)
         };
-        self.spec.service_accounts.iter().map(|one| account(&one.email, &one.scopes)).collect()
+        self.spec.service_accounts.iter().map(account)
     }
 }
 
-fn disk(disk: &Disk, zone: &str) -> Value {
+fn disk(disk: &spec::Disk, zone: &str) -> AttachedDisk {
     let is_scratch = disk.kind == SCRATCH;
+    let kind = if is_scratch { "local-ssd" } else { &disk.kind };
+    let parameters = AttachedDiskInitializeParams::new().set_disk_type(format!("zones/{zone}/diskTypes/{kind}"));
     let parameters = if is_scratch {
-        object([("diskType", Some(format!("zones/{zone}/diskTypes/local-ssd").into()))])
+        parameters
     } else {
-        object([
-            ("diskSizeGb", number(disk.size)),
-            ("diskType", Some(format!("zones/{zone}/diskTypes/{}", disk.kind).into())),
-            ("labels", Some(json!(disk.labels)).filter(|_| !disk.labels.is_empty())),
-            ("sourceImage", text(&disk.image)),
-            ("provisionedIops", number(disk.iops)),
-            ("provisionedThroughput", number(disk.throughput)),
-            ("storagePool", text(&disk.storage_pool)),
-        ])
+        parameters
+            .set_or_clear_disk_size_gb(number(disk.size))
+            .set_labels(&disk.labels)
+            .set_or_clear_source_image(disk.image.as_deref())
+            .set_or_clear_provisioned_iops(number(disk.iops))
+            .set_or_clear_provisioned_throughput(number(disk.throughput))
+            .set_or_clear_storage_pool(disk.storage_pool.as_deref())
     };
-    object([
-        ("type", Some(if is_scratch { SCRATCH } else { "PERSISTENT" }.into())),
-        ("boot", on(disk.boot && !is_scratch)),
-        ("autoDelete", on(disk.auto_delete)),
-        ("interface", text(&disk.interface).filter(|_| is_scratch)),
-        ("initializeParams", Some(parameters)),
-        (
-            "diskEncryptionKey",
-            disk.encryption.as_ref().map(|encryption| {
-                object([
-                    ("kmsKeyName", Some(encryption.key.as_str().into())),
-                    ("kmsKeyServiceAccount", text(&encryption.service_account)),
-                ])
-            }),
-        ),
-    ])
+    AttachedDisk::new()
+        .set_type(if is_scratch { SCRATCH } else { "PERSISTENT" })
+        .set_or_clear_boot(on(disk.boot && !is_scratch))
+        .set_or_clear_auto_delete(on(disk.auto_delete))
+        .set_or_clear_interface(disk.interface.as_deref().filter(|_| is_scratch))
+        .set_initialize_params(parameters)
+        .set_or_clear_disk_encryption_key(disk.encryption.as_ref().map(|encryption| {
+            CustomerEncryptionKey::new()
+                .set_kms_key_name(&encryption.key)
+                .set_or_clear_kms_key_service_account(encryption.service_account.as_deref())
+        }))
 }
 
-fn interface(interface: &NetworkInterface, project: &str, spec: &Spec) -> Value {
+fn interface(interface: &spec::NetworkInterface, project: &str, spec: &Spec) -> NetworkInterface {
     let network = interface.network.as_ref().map(|name| format!("projects/{project}/global/networks/{name}"));
     let subnetwork = interface.subnetwork.as_ref().map(|name| format!("regions/{}/subnetworks/{name}", spec.region));
-    let ranged = |value: Option<Value>| value.filter(|_| interface.has_ranges());
-    object([
-        // One without a name of its own is an external address.
-        ("accessConfigs", Some(json!([{}])).filter(|_| !interface.disable_external_ip)),
-        ("network", text(&network)),
-        ("subnetwork", text(&subnetwork)),
-        ("stackType", ranged(text(&interface.stack_type))),
-        ("ipv6AccessType", ranged(text(&interface.ipv6_access_type))),
-        (
-            "aliasIpRanges",
-            ranged(Some(json!([object([
-                ("ipCidrRange", text(&interface.ip_cidr_range)),
-                ("subnetworkRangeName", text(&interface.range_name)),
-            ])]))),
-        ),
-    ])
+    // One without a name of its own is an external address.
+    let external = Some(AccessConfig::new()).filter(|_| !interface.disable_external_ip);
+    let sent = NetworkInterface::new().set_access_configs(external);
+    let sent = sent.set_or_clear_network(network).set_or_clear_subnetwork(subnetwork);
+    if !interface.has_ranges() {
+        return sent;
+    }
+    let range = AliasIpRange::new()
+        .set_or_clear_ip_cidr_range(interface.ip_cidr_range.as_deref())
+        .set_or_clear_subnetwork_range_name(interface.range_name.as_deref());
+    sent.set_or_clear_stack_type(interface.stack_type.as_deref())
+        .set_or_clear_ipv_6_access_type(interface.ipv6_access_type.as_deref())
+        .set_alias_ip_ranges([range])
 }
 
-fn shielded(shielded: &Shielded) -> Value {
+fn shielded(shielded: &spec::Shielded) -> ShieldedInstanceConfig {
     let given = |value: Option<bool>| on(value == Some(true));
-    object([
-        ("enableIntegrityMonitoring", given(shielded.integrity_monitoring)),
-        ("enableSecureBoot", given(shielded.secure_boot)),
-        ("enableVtpm", given(shielded.vtpm)),
-    ])
+    ShieldedInstanceConfig::new()
+        .set_or_clear_enable_integrity_monitoring(given(shielded.integrity_monitoring))
+        .set_or_clear_enable_secure_boot(given(shielded.secure_boot))
+        .set_or_clear_enable_vtpm(given(shielded.vtpm))
 }
 
-/// An object with the fields that have a value.
-fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
-    Value::Object(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+fn on(is_on: bool) -> Option<bool> {
+    Some(is_on).filter(|is_on| *is_on)
 }
 
-fn text(value: &Option<String>) -> Option<Value> {
-    value.as_deref().map(Value::from)
-}
-
-fn on(is_on: bool) -> Option<Value> {
-    is_on.then_some(Value::Bool(true))
-}
-
-/// 64 bits are a text in JSON.
-fn number(value: i64) -> Option<Value> {
-    (value != 0).then(|| value.to_string().into())
-}
-
-fn list(items: Vec<Value>) -> Option<Value> {
-    Some(items).filter(|items| !items.is_empty()).map(Value::Array)
+fn number(value: i64) -> Option<i64> {
+    Some(value).filter(|value| *value != 0)
 }

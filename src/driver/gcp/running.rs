@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::calls::Operation;
+use super::operation::Operation;
 
 /// What an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ mod types;
 
 use serde_json::Value;
 
-pub(super) use self::types::{Disk, Gpu, NetworkInterface, SCRATCH, Scope, Shielded, Spec};
+pub(super) use self::types::{Disk, Gpu, NetworkInterface, SCRATCH, Scope, ServiceAccount, Shielded, Spec};
 use crate::driver::spec::Problems;
 
 impl Spec {

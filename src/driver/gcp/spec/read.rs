@@ -76,7 +76,7 @@ pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
         gpu: fields.object("gpu", &["acceleratorType", "count"], |gpu| {
             Some(Gpu {
                 accelerator_type: gpu.required("acceleratorType", &string()).unwrap_or_default(),
-                count: gpu.required("count", &number(1, i64::MAX)).unwrap_or_default(),
+                count: gpu.required("count", &number(1, i32::MAX)).unwrap_or_default(),
             })
         }),
         labels: fields.map("labels", &text()),

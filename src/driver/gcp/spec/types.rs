@@ -67,7 +67,7 @@ pub(in crate::driver::gcp) struct Encryption {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::driver::gcp) struct Gpu {
     pub accelerator_type: String,
-    pub count: i64,
+    pub count: i32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

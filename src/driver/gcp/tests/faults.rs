@@ -1,11 +1,11 @@
 //! Each call of Google fails in each way: which code, how many VMs, and whether the next attempt succeeds.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use rstest::rstest;
 
-use super::{World, driver, fake::Fault, with_id};
+use super::{World, code, driver, fake::Fault, with_id};
 use crate::driver::{Code, DriverError, MachineRequest, gcp::GcpDriver, interface::Driver};
 
 const THROTTLE: Fault = Fault::Error("rateLimitExceeded", 403);
@@ -87,7 +87,7 @@ const INVALID: Option<Code> = Some(Code::InvalidArgument);
 /// fault.
 async fn start_with(fault: Fault) -> (World, GcpDriver) {
     let world = World::new().await;
-    let seconds = if fault == Fault::Timeout { 0.3 } else { 20.0 };
+    let seconds = if fault == Fault::Timeout { 1.0 } else { 20.0 };
     let failing = driver(&world.url, Duration::from_secs_f64(seconds));
     (world, failing)
 }
@@ -230,6 +230,25 @@ async fn one_failure_is_forgiven_within_the_call() {
         driver.create(&world.request(name.trim_end_matches('-'))).await.unwrap();
     }
     assert_eq!(world.count(), 3);
+}
+
+#[tokio::test]
+async fn a_pause_that_google_asks_for_is_kept() {
+    let world = World::new().await;
+    world.gce.lock().faults.push(("instances.insert", Fault::Later, 1));
+    let start = Instant::now();
+    world.driver.create(&world.request("a")).await.unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(500), "{:?}", start.elapsed());
+    assert_eq!(world.inserts_and_vms(), (2, 1));
+}
+
+/// User data and tokens go to the endpoint of the account only.
+#[tokio::test]
+async fn a_redirection_is_not_followed() {
+    let world = World::new().await;
+    world.gce.lock().faults.push(("instances.insert", Fault::Moved, 99));
+    assert_eq!(code(world.driver.create(&world.request("a")).await), Code::Unknown);
+    assert_eq!(world.inserts_and_vms(), (2, 0), "two attempts");
 }
 
 /// Repeats a creation as the controller does, until it succeeds.

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
-use super::{GcpDriver, NAME, Patience, accounts::Access, operations::Pace};
+use super::{GcpDriver, NAME, Patience, access::Access, operations::Pace};
 use crate::{
     api::machine::{Machine, MachineClass},
     driver::{

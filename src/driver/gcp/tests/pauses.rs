@@ -96,6 +96,9 @@ async fn a_creation_whose_call_was_dropped_is_continued_and_says_why_it_failed()
         gce.steps = 50;
         gce.failing.push_back(vec!["QUOTA_EXCEEDED"]);
     }
+    let pace = Pace { total: Duration::from_secs(60), ..world.driver.patience.pace };
+    let patience = Patience { pace, ..world.driver.patience };
+    let driver = GcpDriver::new(access(&world.url, Duration::from_secs(20)), patience, unmeasured());
     let (request, is_begun) = (world.request("a"), async || {
         while world.gce.lock().inserts == 0 || calls(&world).last() != Some(&"zoneOperations.list") {
             tokio::task::yield_now().await;
@@ -103,10 +106,10 @@ async fn a_creation_whose_call_was_dropped_is_continued_and_says_why_it_failed()
     });
     tokio::select! {
         biased;
-        result = world.driver.create(&request) => panic!("{result:?}"),
+        result = driver.create(&request) => panic!("{result:?}"),
         () = is_begun() => {}
     }
-    assert_eq!(code(world.driver.create(&request).await), Code::ResourceExhausted);
+    assert_eq!(code(driver.create(&request).await), Code::ResourceExhausted);
     assert_eq!(world.gce.lock().inserts, 1);
 }
 

@@ -150,15 +150,18 @@ async fn compressed_user_data_come_with_their_encoding() {
 
 #[tokio::test]
 async fn empty_user_data_are_left_out() {
-    assert_eq!(metadata(b"", false).await, json!([]));
+    assert_eq!(metadata(b"", false).await, Value::Null);
 }
 
 fn query(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-const SELECTED: &str = "kind,nextPageToken,warning/code,items(name,status,labels,tags/items,networkInterfaces(networkIP,\
-                        ipv6Address,accessConfigs/natIP,ipv6AccessConfigs/externalIpv6))";
+/// The mask in a header.
+const SELECTED: &str = "kind,nextPageToken,warning.code,items.name,items.status,items.labels,items.tags.items,\
+                        items.networkInterfaces.networkIP,items.networkInterfaces.ipv6Address,\
+                        items.networkInterfaces.accessConfigs.natIP,\
+                        items.networkInterfaces.ipv6AccessConfigs.externalIpv6";
 
 #[tokio::test]
 async fn creation_looks_inserts_waits_and_looks() {
@@ -181,7 +184,8 @@ async fn creation_looks_inserts_waits_and_looks() {
     let look = query(&[
         (
             "fields",
-            "kind,nextPageToken,warning/code,items(name,status,clientOperationId,httpErrorStatusCode,error/errors(code,message))",
+            "kind,nextPageToken,warning.code,items.name,items.status,items.clientOperationId,items.httpErrorStatusCode,\
+             items.error.errors.code,items.error.errors.message,items.error.errors.errorDetails.quotaInfo",
         ),
         ("filter", r#"(name = "operation-1")"#),
         ("maxResults", "500"),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    gcp::{GcpDriver, Patience, accounts::Access},
+    gcp::{GcpDriver, Patience, access::Access},
     interface::Driver,
 };
 
@@ -70,8 +70,10 @@ async fn a_secret_may_name_the_endpoint_of_its_cloud() {
     let elsewhere = driver("http://127.0.0.1:9", std::time::Duration::from_secs(20));
     let mut secret = secret(&url);
     assert_eq!(code(list(&world, &elsewhere, &secret).await), Code::Unavailable);
-    secret.0.insert("endpointURL".to_owned(), format!("{url}/compute/v1\n").into_bytes());
-    list(&world, &elsewhere, &secret).await.unwrap();
+    for path in ["", "/", "/compute/v1", "/compute/v1/\n"] {
+        secret.0.insert("endpointURL".to_owned(), format!("{url}{path}").into_bytes());
+        list(&world, &elsewhere, &secret).await.unwrap();
+    }
     secret.0.insert("endpointURL".to_owned(), b"file:///etc/passwd".to_vec());
     assert_eq!(code(list(&world, &elsewhere, &secret).await), Code::InvalidArgument);
 }

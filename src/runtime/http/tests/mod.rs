@@ -11,7 +11,10 @@ use tokio::{
 };
 
 use super::*;
-use crate::runtime::metrics::{Collect, Exposition};
+use crate::runtime::{
+    metrics::{Collect, Exposition},
+    tls::use_ring,
+};
 
 struct Running {
     url: String,
@@ -24,6 +27,7 @@ async fn run(profiling: bool) -> Running {
 }
 
 async fn run_within(profiling: bool, limits: Limits) -> Running {
+    use_ring();
     let endpoints = Endpoints {
         metrics: Metrics::new(),
         readiness: Readiness::default(),

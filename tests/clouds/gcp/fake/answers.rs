@@ -213,3 +213,14 @@ pub fn error(reason: &str, status: u16, message: &str) -> Response {
     let body = json!({"error": {"code": status, "message": message, "errors": errors}});
     (StatusCode::from_u16(status).unwrap(), Json(body)).into_response()
 }
+
+/// An error in Google's newer form that says when to call again.
+pub fn later() -> Response {
+    let retry = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.500s"});
+    let reason = "RATE_LIMIT_EXCEEDED";
+    let info =
+        json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com"});
+    let error =
+        json!({"code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED", "details": [info, retry]});
+    (StatusCode::TOO_MANY_REQUESTS, Json(json!({ "error": error }))).into_response()
+}

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub struct Mask(pub BTreeMap<String, Mask>);
 
 impl Mask {
-    /// Reads `a,b/c,d(e,f)`. `None` if it is none.
+    /// Reads `a,b/c,d(e,f)`, or `a,b.c,d.e,d.f` as in a header. `None` if it is none.
     pub fn parse(text: &str) -> Option<Self> {
         let mut rest = text;
         let mask = Self::list(&mut rest)?;
@@ -20,7 +20,7 @@ impl Mask {
         let mut mask = Self::default();
         loop {
             let (name, below) = Self::field(rest)?;
-            mask.0.insert(name, below);
+            mask.0.entry(name).or_default().add(below);
             match rest.strip_prefix(',') {
                 Some(more) => *rest = more,
                 None => return Some(mask),
@@ -29,10 +29,10 @@ impl Mask {
     }
 
     fn field(rest: &mut &str) -> Option<(String, Self)> {
-        let end = rest.find([',', '/', '(', ')']).unwrap_or(rest.len());
+        let end = rest.find([',', '/', '.', '(', ')']).unwrap_or(rest.len());
         let (name, more) = rest.split_at(end);
         *rest = more;
-        let below = if let Some(more) = rest.strip_prefix('/') {
+        let below = if let Some(more) = rest.strip_prefix(['/', '.']) {
             *rest = more;
             Self([Self::field(rest)?].into())
         } else if let Some(more) = rest.strip_prefix('(') {
@@ -46,7 +46,13 @@ impl Mask {
         (!name.is_empty()).then(|| (name.to_owned(), below))
     }
 
-    /// The requested part of an answer.
+    fn add(&mut self, other: Self) {
+        for (name, below) in other.0 {
+            self.0.entry(name).or_default().add(below);
+        }
+    }
+
+    /// What is asked for of an answer.
     pub fn apply(&self, value: &Value) -> Value {
         match value {
             _ if self.0.is_empty() => value.clone(),

@@ -43,6 +43,10 @@ pub enum Fault {
     Foreign,
     /// Error of Google, with its HTTP status.
     Error(&'static str, u16),
+    /// Google has too many requests, and says when to come back: in half a second.
+    Later,
+    /// The same request is to be sent to the same place.
+    Moved,
     /// Error of something before Google.
     Status(u16),
 }

@@ -77,6 +77,11 @@ async fn answer(State(gce): State<Shared>, method: Method, uri: Uri, headers: He
         Some(Fault::Error(reason, status)) => {
             answers::error(reason, status, "as told, with hunter2-hunter2 [and brackets")
         }
+        Some(Fault::Later) => answers::later(),
+        Some(Fault::Moved) => {
+            let url = gce.lock().url.clone();
+            (StatusCode::TEMPORARY_REDIRECT, [("location", format!("{url}{uri}"))]).into_response()
+        }
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
     }
 }
@@ -116,8 +121,12 @@ fn take_fault(gce: &mut Gce, call: &str) -> Option<Fault> {
 fn read(method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Option<Sent> {
     let (call, project, path) = call_of(method.as_str(), uri.path())?;
     let Query(mut query) = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?;
-    query.remove("prettyPrint");
-    query.remove("alt");
+    for name in ["prettyPrint", "alt", "$alt", "$apiVersion"] {
+        query.remove(name);
+    }
+    if let Some(mask) = headers.get("x-goog-fieldmask") {
+        query.insert("fields".to_owned(), mask.to_str().ok()?.to_owned());
+    }
     let token = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let is_form = headers.get("content-type").is_some_and(|kind| kind.as_bytes().ends_with(b"urlencoded"));
     let body = match body {
