@@ -9,6 +9,7 @@ mod flows;
 mod inspect;
 mod metrics;
 mod pauses;
+mod recorded;
 mod requests;
 mod secrets;
 mod templates;
