@@ -87,7 +87,7 @@ const INVALID: Option<Code> = Some(Code::InvalidArgument);
 /// fault.
 async fn start_with(fault: Fault) -> (World, GcpDriver) {
     let world = World::new().await;
-    let seconds = if fault == Fault::Timeout { 1.0 } else { 20.0 };
+    let seconds = if fault == Fault::Timeout { 3.0 } else { 20.0 };
     let failing = driver(&world.url, Duration::from_secs_f64(seconds));
     (world, failing)
 }

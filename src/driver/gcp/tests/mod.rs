@@ -108,7 +108,7 @@ fn driver(url: &str, attempt: Duration) -> GcpDriver {
 
 fn measured_driver(url: &str, attempt: Duration, requests: Requests) -> GcpDriver {
     let millis = Duration::from_millis;
-    let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
+    let pace = Pace { first: millis(2), longest: millis(10), total: millis(6000) };
     GcpDriver::new(access(url, attempt), Patience { window: millis(2), pace }, requests)
 }
 
