@@ -91,7 +91,7 @@ fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let meta = &snapshot.object.metadata;
     match finalizer::remove(meta, names::CLUSTER_FINALIZER) {
         Some(patch) => {
-            drop(plan.then(Action::PatchSelf(patch), "a cluster has no infrastructure other than its machines"))
+            plan.then(Action::PatchSelf(patch), "a cluster has no infrastructure other than its machines");
         }
         None if meta.finalizers.as_ref().is_some_and(|others| !others.is_empty()) => {
             plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);

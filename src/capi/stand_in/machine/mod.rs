@@ -1,8 +1,8 @@
 //! Machines: each shows a native Machine of a deployment that is served.
 //!
 //! Rules that hold in every plan:
-//! - a Machine that users delete is deleted after its native Machine, which is deleted only after a live check for
-//! core;
+//! - a Machine that users delete is deleted after its MCM Machine, which is deleted only after a live check for Cluster
+//!   API core;
 //! - a Machine that is no longer shown loses its finalizer before it is deleted, so that its deletion is not a request.
 
 mod apply;
